@@ -1,0 +1,97 @@
+"""The user's cache: where sources and builds live, what is finished, who is at work."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .report import say
+
+Record = dict[str, Any]
+
+
+def read_record(path: Path) -> Record | None:
+    """Read a JSON record; a missing or half-written one is None."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a JSON record so that a reader sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(json.dumps(record, indent=2) + "\n")
+    partial.replace(path)
+
+
+class Cache:
+    """Paths inside one cache directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tools = root / "tools"
+        # Which source an unpinned build settled on: later builds take the same one, offline too.
+        self.choice = root / "choice.json"
+
+    def source(self, version: str) -> Path:
+        """The kept source tree of a version."""
+        return self.root / "src" / f"onednn-{version}"
+
+    def source_record(self, version: str) -> Path:
+        """Says what a kept source tree was verified against; written after the tree."""
+        return self.root / "src" / f"onednn-{version}.json"
+
+    def build(self, key: str) -> Path:
+        """CMake's build directory."""
+        return self.root / "build" / key
+
+    def prefix(self, key: str) -> Path:
+        """Where a build is installed."""
+        return self.root / "prefix" / key
+
+    def prefix_record(self, key: str) -> Path:
+        """The stamp of a finished prefix; written last."""
+        return self.prefix(key) / "finished.json"
+
+    def log(self, key: str) -> Path:
+        """The full output of a build."""
+        return self.root / "log" / f"{key}.log"
+
+    @contextmanager
+    def lock(self, poll_seconds: float = 0.5) -> Iterator[int]:
+        """Hold the cache alone; say who holds it while waiting.
+
+        Yields the lock's file descriptor. A build's child processes inherit it, so that compile
+        jobs which outlive a killed parent still keep others out of their build directory.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _wait_for(descriptor, self.root, poll_seconds)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _wait_for(descriptor: int, root: Path, poll_seconds: float) -> None:
+    announced: float | None = None
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            now = time.monotonic()
+            if announced is None or now - announced >= 60:
+                holder = os.pread(descriptor, 32, 0).decode() or "unknown"
+                say(f"waiting for process {holder}, which is working in {root}")
+                announced = now
+            time.sleep(poll_seconds)

@@ -1,0 +1,108 @@
+"""Run a long child process so that it is watched while it works and never outlives us."""
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+
+def run_logged(
+    command: Sequence[str],
+    *,
+    log: BinaryIO,
+    env: dict[str, str],
+    keep_open: int,
+    on_line: Callable[[str], None] = lambda line: None,
+    on_tick: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a command, copy its output to the log, and return its exit status.
+
+    The child leads a process group of its own. On Ctrl-C, SIGTERM or SIGHUP the whole group is
+    stopped before the exception goes on. ``keep_open`` is a descriptor that the child inherits.
+    """
+    log.write(f"$ {' '.join(command)}\n".encode())
+    log.flush()
+    with _signals_raise():
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(keep_open,),
+        )
+        try:
+            assert process.stdout is not None
+            for line in _lines(process.stdout.fileno(), log, on_tick):
+                on_line(line)
+            return process.wait()
+        except BaseException:
+            _stop_group(process)
+            raise
+
+
+def tail(log: Path, lines: int) -> str:
+    """The last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _lines(descriptor: int, log: BinaryIO, on_tick: Callable[[], None]) -> Iterator[str]:
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while True:
+            if not selector.select(timeout=1.0):
+                on_tick()
+                continue
+            chunk = os.read(descriptor, 65536)
+            log.write(chunk)
+            log.flush()
+            if not chunk:
+                break
+            *complete, pending = (pending + chunk).split(b"\n")
+            for line in complete:
+                yield line.decode(errors="replace")
+    if pending:
+        yield pending.decode(errors="replace")
+
+
+def _stop_group(process: subprocess.Popen[bytes]) -> None:
+    # SIGTERM first: Ninja and the compilers remove their half-written files on it. (Not SIGINT: a
+    # job that a shell started in the background inherits it as ignored.)
+    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, None)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=patience)
+        except ProcessLookupError:
+            process.wait()
+        except subprocess.TimeoutExpired:
+            continue
+        # The leader is gone; whoever of its group is left gets the harder signal.
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP end the process through exceptions, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # nohup has SIGHUP ignored, and means it
+            signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
