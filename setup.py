@@ -1,0 +1,139 @@
+"""Build the extension ``onednn_graph_py._core`` against the oneDNN that third_party/ provides.
+
+pip hides a build's output unless it is called with -v. As building oneDNN takes many minutes, run
+``python third_party/onednn.py`` first to see its progress; this then finds it finished.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
+from setuptools import setup
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "third_party"))
+
+from onednn_recipe import pins, toolchain  # noqa: E402
+from onednn_recipe.recipe import OneDNN, Recipe  # noqa: E402
+from onednn_recipe.report import RecipeError  # noqa: E402
+
+PACKAGE = "onednn_graph_py"
+HEADERS = sorted(ROOT.glob("bindings/*.hpp"))
+
+
+def needs_recompile(obj: str, source: str) -> bool:
+    """Whether an object file is older than its source or any of our headers."""
+    path = Path(obj)
+    inputs = [ROOT / source, *HEADERS]
+    return not path.exists() or path.stat().st_mtime < max(p.stat().st_mtime for p in inputs)
+
+
+class BuildExtension(build_ext):
+    """Provides oneDNN, links against it by path, and lays it beside the extension."""
+
+    def run(self) -> None:
+        """Build everything."""
+        try:
+            self._recipe = Recipe()
+            onednn = self._recipe.ensure()
+        except RecipeError as error:
+            raise SystemExit(f"oneDNN: error: {error}") from None
+        if self.editable_mode:  # set by setuptools for `pip install -e`
+            # setuptools would compile everything anew in a temporary directory each time.
+            self.build_temp = str(ROOT / "build" / "temp-editable")
+        for extension in self.extensions:
+            self._configure(extension, onednn)
+        self._forget_objects_of_other_settings(onednn)
+        jobs = self._recipe.settings.jobs
+        ParallelCompile(needs_recompile=needs_recompile, default=jobs).install()
+        super().run()
+        in_wheel = Path(self.build_lib) / PACKAGE
+        beside = {in_wheel, *([ROOT / PACKAGE] if self.inplace else [])}
+        for directory in beside:
+            _lay_library(onednn, directory)
+        if onednn.built:
+            _lay_licenses(onednn, in_wheel / "onednn_licenses")
+
+    def _configure(self, extension: Pybind11Extension, onednn: OneDNN) -> None:
+        version = self.distribution.get_version()
+        extension.define_macros.append(("ONEDNN_GRAPH_PY_VERSION", f'"{version}"'))
+        extension.include_dirs.append(str(onednn.include_dir))
+        extension.extra_objects.append(str(onednn.library))
+        if onednn.built:  # it travels with the extension
+            extension.extra_link_args.append("-Wl,--enable-new-dtags,-rpath,$ORIGIN")
+        else:
+            # An installed oneDNN stays where it is. The old kind of RPATH also serves what the
+            # library itself needs: the PyPI wheel's has no path to the TBB and SYCL beside it.
+            directory = onednn.library.parent
+            extension.extra_link_args.append(f"-Wl,--disable-new-dtags,-rpath,{directory}")
+        extension.extra_compile_args += ["-Wall", "-Wextra"]
+        if os.environ.get("ONEDNN_GRAPH_PY_STRICT") == "1":
+            extension.extra_compile_args.append("-Werror")
+        # A changed header or oneDNN has to relink.
+        extension.depends += [str(path) for path in HEADERS] + [str(onednn.library)]
+
+    def _forget_objects_of_other_settings(self, onednn: OneDNN) -> None:
+        # Times alone don't show that flags, Python, compiler or oneDNN are others than last time.
+        facts = [
+            sys.version,
+            self._recipe.compiler.identity,
+            self._recipe.settings.flags,
+            onednn,
+            onednn.library.stat().st_mtime_ns,
+            [(e.define_macros, e.extra_compile_args, e.extra_link_args) for e in self.extensions],
+        ]
+        record = Path(self.build_temp) / "settings.txt"
+        if not record.is_file() or record.read_text() != repr(facts):
+            shutil.rmtree(self.build_temp, ignore_errors=True)
+            record.parent.mkdir(parents=True)
+            record.write_text(repr(facts))
+            self.force = True
+
+
+def _lay_library(onednn: OneDNN, directory: Path) -> None:
+    """Put the stripped library under its SONAME into a directory, or nothing if it isn't ours."""
+    for stale in directory.glob("libdnnl*.so*"):
+        stale.unlink()
+    if not onednn.built:
+        return
+    header = subprocess.check_output(
+        ["readelf", "-d", str(onednn.library)], text=True, env={**os.environ, "LC_ALL": "C"}
+    )
+    match = re.search(r"\(SONAME\).*\[(.+)\]", header)
+    assert match, f"{onednn.library} should have a SONAME, as every shared library of oneDNN has"
+    # A new file each time: a process that runs the old one keeps it.
+    target = directory / match.group(1)
+    subprocess.check_call(["strip", "--strip-unneeded", "-o", str(target), str(onednn.library)])
+
+
+def _lay_licenses(onednn: OneDNN, directory: Path) -> None:
+    """Who passes oneDNN on passes on its licences."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
+        for path in onednn.prefix.glob(f"share/doc/*/{name}"):
+            shutil.copy(path, directory / name)
+
+
+def tools_from_pypi() -> list[str]:
+    """CMake and Ninja as build requirements, where they are needed and the system has none."""
+    if os.environ.get("ONEDNN_ROOT"):
+        return []
+    minimums = pins.load().tools
+    return [f"{name}>={minimums[name]}" for name in toolchain.missing_tools(minimums)]
+
+
+setup(
+    ext_modules=[
+        Pybind11Extension(
+            f"{PACKAGE}._core",
+            sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*.cpp")),
+            cxx_std=17,
+        )
+    ],
+    cmdclass={"build_ext": BuildExtension},
+    setup_requires=tools_from_pypi(),
+)
