@@ -38,10 +38,11 @@ def run_logged(
             start_new_session=True,
             pass_fds=(keep_open,),
         )
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
-            for line in _lines(process.stdout.fileno(), log, on_tick):
-                on_line(line)
+            with process.stdout as output:
+                for line in _lines(output.fileno(), log, on_tick):
+                    on_line(line)
             return process.wait()
         except BaseException:
             _stop_group(process)
