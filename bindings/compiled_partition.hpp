@@ -1,0 +1,25 @@
+// dnnl::graph::compiled_partition, with all that is needed to check what it is executed with.
+#pragma once
+
+#include <utility>
+
+#include "engine.hpp"
+#include "logical_tensor.hpp"
+
+namespace ogp {
+
+struct compiled_partition {
+    engine_ptr engine_;
+    std::string name;  // the partition's label
+    std::vector<logical_tensor> inputs;  // in the order that execute takes
+    std::vector<logical_tensor> outputs;
+    std::vector<std::pair<size_t, size_t>> inplace_ports;
+    size_t scratchpad_bytes = 0;
+    dg::compiled_partition value;
+
+    const dg::compiled_partition &get() const;
+};
+
+using compiled_partition_ptr = std::shared_ptr<compiled_partition>;
+
+}  // namespace ogp

@@ -1,0 +1,25 @@
+// onednn_graph_py._core: the mirror of dnnl::graph.
+
+#include "common.hpp"
+
+PYBIND11_MODULE(_core, m) {
+    m.doc() = "The mirror of oneDNN's C++ Graph API; import onednn_graph_py instead.";
+    m.attr("__version__") = ONEDNN_GRAPH_PY_VERSION;
+
+    // A class must be known before a signature or default argument names it.
+    ogp::init_enums(m);
+    ogp::init_errors(m);
+    ogp::init_allocator(m);
+    ogp::init_engine(m);
+    ogp::init_stream(m);
+    ogp::init_logical_tensor(m);
+    ogp::init_tensor(m);
+    ogp::init_op(m);
+    ogp::init_partition(m);
+    ogp::init_bound_execution(m);
+    ogp::init_compiled_partition(m);
+    ogp::init_graph(m);
+    ogp::init_caches(m);
+    ogp::init_settings(m);
+    ogp::init_testing(m);
+}

@@ -1,0 +1,36 @@
+"""Loads the extension so that it finds its own oneDNN and no other.
+
+Python loads extensions with local symbols, which keeps torch's oneDNN and ours apart. A library
+that was loaded with global symbols (``sys.setdlopenflags(os.RTLD_GLOBAL)``, LD_PRELOAD) would come
+first in the search all the same, so where one is found ours is loaded with RTLD_DEEPBIND: its own
+dependencies then come before the global ones. Only then, because deep binding also goes past an
+allocator that was preloaded.
+"""
+
+import ctypes
+import os
+import sys
+
+
+def _foreign_onednn_is_global() -> bool:
+    try:
+        return hasattr(ctypes.CDLL(None), "dnnl_version")
+    except OSError:  # a static interpreter has no global symbols to find
+        return False
+
+
+def _load() -> None:
+    deepbind = getattr(os, "RTLD_DEEPBIND", 0)
+    if not deepbind or not _foreign_onednn_is_global():
+        from . import _core  # noqa: F401
+
+        return
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | deepbind)
+    try:
+        from . import _core  # noqa: F401
+    finally:
+        sys.setdlopenflags(flags)
+
+
+_load()

@@ -1,0 +1,115 @@
+"""Data types between oneDNN and NumPy, and the packing of 4-bit integers.
+
+oneDNN keeps ``s4`` and ``u4`` two to a byte, the first element in the low half. NumPy has no such
+dtype (ml_dtypes' int4 and uint4 take a byte each), so tensors of these types wrap flat uint8
+arrays, made by `pack_int4` and read by `unpack_int4`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._core import InvalidArgumentsError, InvalidShapeError, data_type_of, logical_tensor, numpy_dtype
+
+__all__ = ["data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
+
+_RANGE = {"s4": (-8, 7), "u4": (0, 15)}
+
+
+def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, int]]:
+    name = data_type if isinstance(data_type, str) else data_type.name
+    if name not in _RANGE:
+        raise InvalidArgumentsError(f"data_type must be s4 or u4, got {name}")
+    return name, _RANGE[name]
+
+
+def pack_int4(values: npt.ArrayLike, data_type: logical_tensor.data_type | str) -> npt.NDArray[np.uint8]:
+    """Pack integers two to a byte, in row-major order.
+
+    Parameters
+    ----------
+    values : array_like of int
+        Any shape; from -8 to 7 for ``s4``, from 0 to 15 for ``u4``.
+    data_type : logical_tensor.data_type or str
+        ``s4`` or ``u4``.
+
+    Returns
+    -------
+    numpy.ndarray
+        Flat uint8 of half as many bytes, rounded up; an odd last half is 0.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A value is no integer, or out of range.
+
+    Examples
+    --------
+    >>> pack_int4([1, -1, 7], "s4")
+    array([241,   7], dtype=uint8)
+    """
+    name, (low, high) = _range(data_type)
+    given = np.asarray(values).reshape(-1)
+    # ml_dtypes' int4 is no np.integer, yet converts exactly.
+    wide = given.astype(np.int64)
+    if given.dtype.kind not in "iub" and not np.array_equal(wide.astype(given.dtype), given):
+        raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {given.dtype}")
+    if wide.size and (wide.min() < low or wide.max() > high):
+        raise InvalidArgumentsError(
+            f"pack_int4: {name} holds {low} to {high}, got {wide.min()} to {wide.max()}"
+        )
+    halves = (wide & 0xF).astype(np.uint8)
+    if halves.size % 2:
+        halves = np.append(halves, np.uint8(0))
+    return (halves[0::2] | (halves[1::2] << 4)).astype(np.uint8)
+
+
+def unpack_int4(
+    packed: npt.NDArray[Any], shape: Sequence[int], data_type: logical_tensor.data_type | str
+) -> npt.NDArray[np.int8]:
+    """Unpack integers that were packed two to a byte.
+
+    Parameters
+    ----------
+    packed : numpy.ndarray of uint8
+        As `pack_int4` makes it.
+    shape : sequence of int
+        Of the result.
+    data_type : logical_tensor.data_type or str
+        ``s4`` or ``u4``.
+
+    Returns
+    -------
+    numpy.ndarray
+        int8, of `shape`.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        `packed` is not uint8.
+    InvalidShapeError
+        `packed` has not the bytes that `shape` takes.
+
+    Examples
+    --------
+    >>> unpack_int4(pack_int4([1, -1, 7], "s4"), [3], "s4")
+    array([ 1, -1,  7], dtype=int8)
+    """
+    _, (low, _) = _range(data_type)
+    if packed.dtype != np.uint8:
+        raise InvalidArgumentsError(f"unpack_int4: packed must be uint8, got {packed.dtype}")
+    count = math.prod(shape)
+    flat = packed.reshape(-1)
+    if flat.size != (count + 1) // 2:
+        raise InvalidShapeError(
+            f"unpack_int4: shape {tuple(shape)} takes {(count + 1) // 2} bytes, got {flat.size}"
+        )
+    halves = np.stack([flat & 0xF, flat >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
+    if low < 0:
+        halves = np.where(halves > 7, halves - 16, halves).astype(np.int8)
+    return halves.reshape(shape)
