@@ -126,6 +126,9 @@ def none_left(reasons: dict[str, str], settings: Settings, pins: Pins) -> Recipe
         "  ONEDNN_ROOT=/path/to/prefix         an installed oneDNN (headers and library)",
         "  ONEDNN_GIT_URL, ONEDNN_DEBIAN_MIRROR   other places for the pinned release",
     ]
+    if settings.version is not None:
+        known = f"{pins.git.version} (git), {pins.debian.version} (Debian)"
+        lines.append(f"Or ask for another version with ONEDNN_VERSION: {known}")
     return RecipeError("\n".join(lines))
 
 

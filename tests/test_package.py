@@ -1,0 +1,155 @@
+"""The package as it is installed: versions, files, and which oneDNN it loads."""
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import onednn_graph_py
+import pytest
+from onednn_graph_py import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(onednn_graph_py.__file__).resolve().parent
+EXTENSION = Path(_core.__file__).resolve()
+DISTRIBUTION = importlib.metadata.distribution("onednn-graph-py")
+LIBRARY_NAME = json.loads((ROOT / "third_party/onednn.json").read_text())["cmake_options"][
+    "DNNL_LIBRARY_NAME"
+]
+
+
+def dynamic(path: Path) -> dict[str, list[str]]:
+    """The dynamic section of an ELF file: the values of each tag."""
+    output = subprocess.check_output(
+        ["readelf", "-dW", str(path)], text=True, env={**os.environ, "LC_ALL": "C"}
+    )
+    found: dict[str, list[str]] = {}
+    for tag, value in re.findall(r"\((\w+)\)\s+(.*)", output):
+        inner = re.search(r"\[(.*)\]", value)
+        found.setdefault(tag, []).append(inner.group(1) if inner else value)
+    return found
+
+
+FACTS = dynamic(EXTENSION)
+(NEEDED,) = (name for name in FACTS["NEEDED"] if "dnnl" in name)
+# The recipe's oneDNN has a name that no other has; otherwise ONEDNN_ROOT named one.
+BUILT = NEEDED.startswith(f"lib{LIBRARY_NAME}.so")
+only_built = pytest.mark.skipif(not BUILT, reason="linked to an installed oneDNN (ONEDNN_ROOT)")
+
+
+def test_the_version_is_the_same_in_metadata_extension_and_project_file():
+    match = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert match is not None
+    assert DISTRIBUTION.version == onednn_graph_py.__version__ == match.group(1)
+
+
+def test_the_package_under_test_is_the_installed_one():
+    origin = json.loads(DISTRIBUTION.read_text("direct_url.json") or "{}")
+    editable = origin.get("dir_info", {}).get("editable", False)
+    assert PACKAGE.is_relative_to(ROOT / "onednn_graph_py" if editable else sys.prefix)
+
+
+def test_the_package_is_typed():
+    assert (PACKAGE / "py.typed").is_file()
+    assert (PACKAGE / "_core.pyi").is_file()
+
+
+@only_built
+def test_our_own_onednn_lies_beside_the_extension_and_is_found_there():
+    assert FACTS.get("RUNPATH") == ["$ORIGIN"]
+    assert "RPATH" not in FACTS
+    assert EXTENSION.with_name(NEEDED).is_file()
+
+
+@only_built
+def test_our_own_onednn_is_itself_and_stripped():
+    library = EXTENSION.with_name(NEEDED)
+    facts = dynamic(library)
+    assert facts["SONAME"] == [NEEDED]
+    # Its own symbols win over those of another oneDNN in the process.
+    assert "SYMBOLIC" in facts or any("SYMBOLIC" in value for value in facts.get("FLAGS", []))
+    sections = subprocess.check_output(["readelf", "-SW", str(library)], text=True)
+    assert ".dynsym" in sections
+    assert ".symtab" not in sections
+
+
+@pytest.mark.skipif(BUILT, reason="linked to the oneDNN that the recipe built")
+def test_an_installed_onednn_is_found_where_it_is_and_nothing_is_copied():
+    (directory,) = FACTS["RPATH"]
+    assert (Path(directory) / NEEDED).is_file()
+    assert not list(PACKAGE.glob("libdnnl*"))
+
+
+def test_the_loaded_onednn_is_the_one_that_was_linked():
+    maps = Path("/proc/self/maps").read_text()
+    loaded = {Path(path) for path in re.findall(r"(/\S*/libdnnl\S*\.so\S*)$", maps, re.MULTILINE)}
+    directory = EXTENSION.parent if BUILT else Path(FACTS["RPATH"][0])
+    assert (directory / NEEDED).resolve() in {path.resolve() for path in loaded}
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """An sdist of the source tree, made in a copy of it."""
+    tree = tmp_path_factory.mktemp("sdist") / "tree"
+    tree.mkdir()
+    ignore = shutil.ignore_patterns("*.so*", "__pycache__", "*.egg-info")
+    for name in ("bindings", "onednn_graph_py", "third_party"):
+        shutil.copytree(ROOT / name, tree / name, ignore=ignore)
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree / name)
+    code = "from setuptools import build_meta; print('made', build_meta.build_sdist('dist'))"
+    made = subprocess.check_output([sys.executable, "-c", code], cwd=tree, text=True)
+    return tree / "dist" / made.split()[-1]
+
+
+def test_an_sdist_holds_all_that_a_build_needs(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = [
+        path.relative_to(ROOT).as_posix()
+        for place in ("bindings", "third_party", "onednn_graph_py")
+        for path in (ROOT / place).rglob("*")
+        if path.is_file() and path.suffix in (".cpp", ".hpp", ".py", ".pyi", ".json", ".typed")
+    ]
+    assert set(wanted) <= names
+    assert not [name for name in names if ".so" in name or "__pycache__" in name]
+
+
+@only_built
+@pytest.mark.slow
+def test_a_wheel_works_in_a_clean_environment_without_sources_and_cache(sdist, tmp_path):
+    quiet = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
+    build = ["wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(tmp_path)]
+    subprocess.check_call([sys.executable, *quiet, *build, str(sdist)])
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    for name in (EXTENSION.name, NEEDED, "py.typed", "_core.pyi"):
+        assert f"onednn_graph_py/{name}" in names
+    for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
+        assert f"onednn_graph_py/onednn_licenses/{name}" in names
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"onednn_graph_py"}
+
+    clean = tmp_path / "clean"
+    venv.create(clean, with_pip=True)
+    python = str(clean / "bin/python")
+    subprocess.check_call([python, *quiet, "install", str(wheel)])
+    code = (
+        "import onednn_graph_py, re; print(onednn_graph_py.__version__)\n"
+        "print(*set(re.findall(r' (/.*)', open('/proc/self/maps').read())), sep='\\n')"
+    )
+    # Neither place is gone, but nothing of either is looked for or mapped.
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    output = subprocess.check_output([python, "-c", code], cwd="/", env=env, text=True)
+    version, *mapped = output.splitlines()
+    assert version == DISTRIBUTION.version
+    ours = [path for path in mapped if "dnnl" in path or "onednn" in path]
+    assert len(ours) == 2
+    assert all(Path(path).is_relative_to(clean) for path in ours), ours
