@@ -12,8 +12,9 @@ import venv
 import zipfile
 from pathlib import Path
 
-import onednn_graph_py
 import pytest
+
+import onednn_graph_py
 from onednn_graph_py import _core
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from onednn_recipe import pins as pins_module
 from onednn_recipe import prefix, toolchain, trees
 from onednn_recipe.cache import Cache
