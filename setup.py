@@ -4,6 +4,7 @@ pip hides a build's output unless it is called with -v. As building oneDNN takes
 ``python third_party/onednn.py`` first to see its progress; this then finds it finished.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -26,10 +27,18 @@ HEADERS = sorted(ROOT.glob("bindings/*.hpp"))
 
 
 def needs_recompile(obj: str, source: str) -> bool:
-    """Whether an object file is older than its source or any of our headers."""
-    path = Path(obj)
-    inputs = [ROOT / source, *HEADERS]
-    return not path.exists() or path.stat().st_mtime < max(p.stat().st_mtime for p in inputs)
+    """Whether an object file was made from other contents than its source and headers have now."""
+    # By content: modification times go back when files are restored or copied with their times.
+    digest = hashlib.sha256()
+    for path in (ROOT / source, *HEADERS):
+        digest.update(path.read_bytes())
+    made_from = Path(f"{obj}.inputs")
+    if Path(obj).exists() and made_from.exists() and made_from.read_text() == digest.hexdigest():
+        return False
+    # If the compiler fails now, no object is left that could be taken for a fresh one.
+    Path(obj).unlink(missing_ok=True)
+    made_from.write_text(digest.hexdigest())
+    return True
 
 
 class BuildExtension(build_ext):
@@ -48,6 +57,8 @@ class BuildExtension(build_ext):
         for extension in self.extensions:
             self._configure(extension, onednn)
         self._forget_objects_of_other_settings(onednn)
+        # setuptools would compare times to skip linking; needs_recompile knows better.
+        self.force = True
         jobs = self._recipe.settings.jobs
         ParallelCompile(needs_recompile=needs_recompile, default=jobs).install()
         super().run()
@@ -73,11 +84,9 @@ class BuildExtension(build_ext):
         extension.extra_compile_args += ["-Wall", "-Wextra"]
         if os.environ.get("ONEDNN_GRAPH_PY_STRICT") == "1":
             extension.extra_compile_args.append("-Werror")
-        # A changed header or oneDNN has to relink.
-        extension.depends += [str(path) for path in HEADERS] + [str(onednn.library)]
 
     def _forget_objects_of_other_settings(self, onednn: OneDNN) -> None:
-        # Times alone don't show that flags, Python, compiler or oneDNN are others than last time.
+        # What needs_recompile doesn't see: flags, Python, compiler and oneDNN.
         facts = [
             sys.version,
             self._recipe.compiler.identity,
@@ -91,7 +100,6 @@ class BuildExtension(build_ext):
             shutil.rmtree(self.build_temp, ignore_errors=True)
             record.parent.mkdir(parents=True)
             record.write_text(repr(facts))
-            self.force = True
 
 
 def _lay_library(onednn: OneDNN, directory: Path) -> None:
