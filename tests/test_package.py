@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import venv
 import zipfile
@@ -20,7 +21,9 @@ from onednn_graph_py import _core
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(onednn_graph_py.__file__).resolve().parent
 EXTENSION = Path(_core.__file__).resolve()
-DISTRIBUTION = importlib.metadata.distribution("onednn-graph-py")
+# Not distribution(): in the source tree, builds leave an egg-info that would be found first.
+SITE_PACKAGES = sysconfig.get_path("purelib")
+(DISTRIBUTION,) = importlib.metadata.distributions(name="onednn-graph-py", path=[SITE_PACKAGES])
 LIBRARY_NAME = json.loads((ROOT / "third_party/onednn.json").read_text())["cmake_options"][
     "DNNL_LIBRARY_NAME"
 ]
