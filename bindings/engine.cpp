@@ -47,7 +47,7 @@ void init_engine(py::module_ &m) {
             "A device that computes. Mirrors ``dnnl::engine`` (oneDNN page: Basic Concepts, engine).\n\n"
             "Everything made from an engine keeps it alive.");
     define_enum<dnnl::engine::kind>(
-            cls, "kind", "enum.Enum", "Kind of device. Mirrors ``dnnl::engine::kind``.");
+            cls, "kind", plain_enum, "Kind of device. Mirrors ``dnnl::engine::kind``.");
     alias_enum<dnnl::engine::kind>(cls, cls.attr("kind"));
 
     cls.def(py::init<>(), "An empty engine; using it raises `InvalidArgumentsError`.")

@@ -403,21 +403,21 @@ std::string nearest_name(const std::string &given, const std::vector<std::string
 }
 
 void init_enums(py::module_ &m) {
-    define_enum<dg::status>(m, "status", "enum.Enum",
+    define_enum<dg::status>(m, "status", plain_enum,
             "Outcome of a oneDNN call. Mirrors ``dnnl::graph::status``.");
-    define_enum<dnnl::fpmath_mode>(m, "fpmath_mode", "enum.Enum",
+    define_enum<dnnl::fpmath_mode>(m, "fpmath_mode", plain_enum,
             "Which lower precisions may be used inside f32 computations.\n\n"
             "Mirrors ``dnnl::fpmath_mode``; oneDNN page: Primitive Attributes, floating-point math mode.");
-    define_enum<dnnl::accumulation_mode>(m, "accumulation_mode", "enum.Enum",
+    define_enum<dnnl::accumulation_mode>(m, "accumulation_mode", plain_enum,
             "Precision of accumulation. Mirrors ``dnnl::accumulation_mode``.\n\n"
             "oneDNN page: Primitive Attributes, accumulation mode.");
-    define_enum<dnnl::cpu_isa>(m, "cpu_isa", "enum.Enum",
+    define_enum<dnnl::cpu_isa>(m, "cpu_isa", plain_enum,
             "Instruction sets that oneDNN dispatches to. Mirrors ``dnnl::cpu_isa``.\n\n"
             "oneDNN page: CPU Dispatcher Control.");
-    define_enum<dnnl::cpu_isa_hints>(m, "cpu_isa_hints", "enum.Enum",
+    define_enum<dnnl::cpu_isa_hints>(m, "cpu_isa_hints", plain_enum,
             "Hints for the CPU dispatcher. Mirrors ``dnnl::cpu_isa_hints``.");
 #if OGP_ONEDNN_AT_LEAST(3, 11)
-    define_enum<dg::graph_dump_mode>(m, "graph_dump_mode", "enum.Flag",
+    define_enum<dg::graph_dump_mode>(m, "graph_dump_mode", flag_enum,
             "What oneDNN writes as graph JSON; combine with ``|``. Mirrors\n"
             "``dnnl::graph::graph_dump_mode`` (oneDNN 3.11).");
 #endif

@@ -1,6 +1,7 @@
 // oneDNN's enumerations, each listed once; names are taken wherever an argument takes a value.
 #pragma once
 
+#include <list>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,10 @@ struct enum_arg {
     operator E() const { return value; }
 };
 
+// The Python classes that enumerations derive from; onednn_graph_py/_enums.py.
+constexpr auto plain_enum = "onednn_graph_py._enums.NamedEnum";
+constexpr auto flag_enum = "onednn_graph_py._enums.NamedFlag";
+
 // Makes `scope.name` a Python enum of the table's entries.
 template <typename E>
 void define_enum(py::handle scope, const char *name, const char *base, const char *doc);
@@ -118,6 +123,14 @@ void alias_enum(py::handle scope, py::handle enumeration, const char *undef_alia
     }
 }
 
+// A default value, shown in signatures as the name that one would pass.
+template <typename E>
+py::arg_v defaults_to(const char *argument, E value) {
+    static std::list<std::string> texts;  // pybind11 keeps the pointer until the def is done
+    return py::arg_v(
+            argument, py::cast(value), texts.emplace_back("'" + enum_name(value) + "'").c_str());
+}
+
 }  // namespace ogp
 
 #include <pybind11/native_enum.h>
@@ -130,10 +143,6 @@ void define_enum(py::handle scope, const char *name, const char *base, const cha
     for (const auto &entry : table_of<E>().entries)
         enumeration.value(entry.name, entry.value);
     enumeration.finalize();
-    // Names are what people read; the number stays reachable as `.value`.
-    py::object type = scope.attr(name);
-    type.attr("__str__") = py::cpp_function(
-            [](py::handle self) { return self.attr("name"); }, py::is_method(type));
 }
 
 }  // namespace ogp

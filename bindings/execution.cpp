@@ -11,6 +11,19 @@
 namespace ogp {
 namespace {
 
+// The C++ object behind a Python tensor, null for anything else. The exact type, by far the most
+// frequent, is known without pybind11's search through its registry.
+tensor *tensor_of(PyObject *object) {
+    static const auto *type = reinterpret_cast<PyTypeObject *>(py::type::of<tensor>().ptr());
+    if (Py_TYPE(object) == type)
+        return reinterpret_cast<py::detail::instance *>(object)
+                ->get_value_and_holder()
+                .value_ptr<tensor>();
+    py::detail::make_caster<tensor> caster;
+    if (object == Py_None || !caster.load(object, false)) return nullptr;
+    return py::detail::cast_op<tensor *>(caster);
+}
+
 // The tensors of one call, owned: somebody may change the caller's list, or a tensor's memory,
 // while the call runs without the GIL. Where they are kept is the caller's to say, so that a call
 // with a usual number of tensors allocates nothing.
@@ -36,13 +49,13 @@ public:
         items_.reserve(static_cast<size_t>(n));
         for (Py_ssize_t i = 0; i < n; ++i) {
             PyObject *object = is_list ? PyList_GET_ITEM(list, i) : PyTuple_GET_ITEM(list, i);
-            py::detail::make_caster<tensor> caster;
-            if (object == Py_None || !caster.load(object, false))
+            tensor *value = tensor_of(object);
+            if (!value)
                 throw py::type_error(cp.name + ": execute: " + what + " " + std::to_string(i)
                         + " must be a tensor, got "
                         + py::repr(py::type::of(object)).cast<std::string>());
             Py_INCREF(object);
-            items_.push_back({object, py::detail::cast_op<tensor *>(caster)});
+            items_.push_back({object, value});
         }
     }
 
@@ -170,16 +183,16 @@ void check_list(const compiled_partition &cp, const tensor_list &given,
         check_tensor(cp, given[i], expected[i], what, i);
 }
 
-tensor *scratchpad_of(const py::object &scratchpad, const compiled_partition &cp) {
+tensor *scratchpad_of(py::handle scratchpad, const compiled_partition &cp) {
     if (scratchpad.is_none()) return nullptr;
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
     raise_needs_version(context(cp) + "scratchpad", "3.13");
 #endif
-    py::detail::make_caster<tensor> caster;
-    if (!caster.load(scratchpad, false))
+    tensor *value = tensor_of(scratchpad.ptr());
+    if (!value)
         throw py::type_error(context(cp) + "scratchpad must be a tensor, got "
                 + py::repr(py::type::of(scratchpad)).cast<std::string>());
-    return py::detail::cast_op<tensor *>(caster);
+    return value;
 }
 
 dnnl_status_t call(const compiled_partition &cp, const dnnl::stream &s, const tensor_list &inputs,
@@ -279,22 +292,22 @@ PyObject *call_bound(PyObject *self, PyObject *args, PyObject *kwargs) {
         return nullptr;
     }
     try {
-        const auto holder = reinterpret_cast<py::detail::instance *>(self)->get_value_and_holder();
-        (*holder.value_ptr<bound_execution>())();
+        auto *b = reinterpret_cast<py::detail::instance *>(self)
+                          ->get_value_and_holder()
+                          .value_ptr<bound_execution>();
+        if (!b) raise_invalid_arguments("bound_execution: made without compiled_partition.bind");
+        (*b)();
     } catch (py::error_already_set &e) {
         e.restore();
         return nullptr;
-    } catch (const std::exception &e) {
-        PyErr_SetString(PyExc_RuntimeError, e.what());
-        return nullptr;
-    }
+    } catch (const std::bad_alloc &) { return PyErr_NoMemory(); }
     Py_RETURN_NONE;
 }
 
 }  // namespace
 
-void execute(compiled_partition &cp, stream &s, const py::object &inputs, const py::object &outputs,
-        const py::object &scratchpad) {
+void execute(compiled_partition &cp, stream &s, py::handle inputs, py::handle outputs,
+        py::handle scratchpad) {
     cp.get();
     std::array<std::byte, 1024> space;
     std::pmr::monotonic_buffer_resource pool(space.data(), space.size());

@@ -194,7 +194,7 @@ void init_graph(py::module_ &m) {
             .def("get_partitions", [](graph &self, enum_arg<dg::partition::policy> policy) {
                 return get_partitions(self, policy);
             },
-                    py::arg("policy") = enum_arg<dg::partition::policy> {dg::partition::policy::fusion},
+                    defaults_to("policy", dg::partition::policy::fusion),
                     "Splits the graph, without the GIL, into what oneDNN runs as one kernel each.\n\n"
                     "Parameters\n----------\n"
                     "policy : partition.policy or str\n"

@@ -269,11 +269,11 @@ void init_logical_tensor(py::module_ &m) {
             "Raises\n------\n"
             "InvalidShapeError\n    Dims or strides are negative, too many, too large or don't match.\n"
             "InvalidArgumentsError\n    A name is unknown, or `layout_id` is not oneDNN's.");
-    define_enum<data_type>(cls, "data_type", "enum.Enum",
+    define_enum<data_type>(cls, "data_type", plain_enum,
             "Data types. Mirrors ``dnnl::graph::logical_tensor::data_type``.");
-    define_enum<layout_type>(cls, "layout_type", "enum.Enum",
+    define_enum<layout_type>(cls, "layout_type", plain_enum,
             "Layout types. Mirrors ``dnnl::graph::logical_tensor::layout_type``.");
-    define_enum<property_type>(cls, "property_type", "enum.Enum",
+    define_enum<property_type>(cls, "property_type", plain_enum,
             "Tensor properties. Mirrors ``dnnl::graph::logical_tensor::property_type``.");
     alias_enum<data_type>(cls, cls.attr("data_type"), "dt_undef");
     alias_enum<layout_type>(cls, cls.attr("layout_type"), "lt_undef");
@@ -282,7 +282,6 @@ void init_logical_tensor(py::module_ &m) {
     using dt = enum_arg<data_type>;
     using lt = enum_arg<layout_type>;
     using pt = enum_arg<property_type>;
-    const pt no_property {property_type::undef};
 
     cls.def(py::init<>(), "An empty logical tensor; using it raises `InvalidArgumentsError`.")
             .def(py::init<const logical_tensor &>(), py::arg("other"), "A copy.")
@@ -290,7 +289,7 @@ void init_logical_tensor(py::module_ &m) {
                 return with_ndims(id, type, -1, layout, property_type::undef);
             }),
                     py::arg("id"), py::arg("data_type"),
-                    py::arg("layout_type") = lt {layout_type::undef}, "Of unknown rank.")
+                    defaults_to("layout_type", layout_type::undef), "Of unknown rank.")
             .def(py::init([](index_arg id, dt type, py::int_ ndims, lt layout, pt property) {
                 if (!is_integer(ndims)) throw py::type_error("logical_tensor: ndims must be an int");
                 int overflow = 0;
@@ -298,24 +297,24 @@ void init_logical_tensor(py::module_ &m) {
                 return with_ndims(id, type, overflow ? max_ndims + 1 : n, layout, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("ndims"), py::arg("layout_type"),
-                    py::arg("property_type") = no_property, "Of known rank with unknown dims.")
+                    defaults_to("property_type", property_type::undef), "Of known rank with unknown dims.")
             .def(py::init([](index_arg id, dt type, const dims_arg &shape, lt layout, pt property) {
                 return with_dims(id, type, shape.values, layout, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("dims"), py::arg("layout_type"),
-                    py::arg("property_type") = no_property, "Of known dims; strided means row-major.")
+                    defaults_to("property_type", property_type::undef), "Of known dims; strided means row-major.")
             .def(py::init([](index_arg id, dt type, const dims_arg &shape, const dims_arg &strides,
                                   pt property) {
                 return with_strides(id, type, shape.values, strides.values, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("dims"), py::arg("strides"),
-                    py::arg("property_type") = no_property, "Of known dims and strides.")
+                    defaults_to("property_type", property_type::undef), "Of known dims and strides.")
             .def(py::init([](index_arg id, dt type, const dims_arg &shape, index_arg layout_id,
                                   pt property) {
                 return with_layout_id(id, type, shape.values, layout_id, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("dims"), py::arg("layout_id"),
-                    py::arg("property_type") = no_property, "Of known dims in an opaque layout.")
+                    defaults_to("property_type", property_type::undef), "Of known dims in an opaque layout.")
             .def("get_id", [](const logical_tensor &self) { return self.get().id; }, "The id.")
             .def("get_data_type", [](const logical_tensor &self) {
                 self.get();

@@ -92,9 +92,9 @@ void init_op(py::module_ &m) {
             "InvalidArgumentsError\n    The kind or an argument is unknown.\n"
             "UnimplementedError\n    The linked oneDNN is too old for the kind.");
     define_enum<dg::op::kind>(
-            cls, "kind", "enum.Enum", "Kinds of op. Mirrors ``dnnl::graph::op::kind``.");
+            cls, "kind", plain_enum, "Kinds of op. Mirrors ``dnnl::graph::op::kind``.");
     define_enum<dg::op::attr>(
-            cls, "attr", "enum.Enum", "Attributes of ops. Mirrors ``dnnl::graph::op::attr``.");
+            cls, "attr", plain_enum, "Attributes of ops. Mirrors ``dnnl::graph::op::attr``.");
     alias_enum<dg::op::kind>(cls, cls.attr("kind"));
     alias_enum<dg::op::attr>(cls, cls.attr("attr"), "undef");
 

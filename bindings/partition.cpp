@@ -208,7 +208,7 @@ void init_partition(py::module_ &m) {
     py::class_<partition> cls(m, "partition",
             "Ops that oneDNN runs together. Mirrors ``dnnl::graph::partition`` (oneDNN page: Graph\n"
             "API, Basic Concepts).");
-    define_enum<dg::partition::policy>(cls, "policy", "enum.Enum",
+    define_enum<dg::partition::policy>(cls, "policy", plain_enum,
             "How a graph is split. Mirrors ``dnnl::graph::partition::policy``.");
     alias_enum<dg::partition::policy>(cls, cls.attr("policy"));
 

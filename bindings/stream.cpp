@@ -12,7 +12,7 @@ dnnl::stream &stream::get() {
 void init_stream(py::module_ &m) {
     py::class_<stream, stream_ptr> cls(m, "stream",
             "A queue of work on an engine. Mirrors ``dnnl::stream`` (oneDNN page: Basic Concepts).");
-    define_enum<dnnl::stream::flags>(cls, "flags", "enum.Flag",
+    define_enum<dnnl::stream::flags>(cls, "flags", flag_enum,
             "How a stream orders work; combine with ``|``. Mirrors ``dnnl::stream::flags``.");
     alias_enum<dnnl::stream::flags>(cls, cls.attr("flags"));
 
@@ -31,7 +31,7 @@ void init_stream(py::module_ &m) {
                 return made;
             }),
                     py::arg("engine").none(false),
-                    py::arg("flags") = enum_arg<dnnl::stream::flags> {dnnl::stream::flags::default_flags},
+                    defaults_to("flags", dnnl::stream::flags::in_order),
                     "A stream on `engine`, which it keeps alive.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n"
                     "    The engine is empty, or can't do what `flags` ask for.")

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._core import InvalidArgumentsError, InvalidShapeError, data_type_of, logical_tensor, numpy_dtype
+from ._core import data_type_of, logical_tensor, numpy_dtype
+from .errors import InvalidArgumentsError, InvalidShapeError
 
 __all__ = ["data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
 
