@@ -14,7 +14,7 @@ address_range address_range_of(const void *begin, size_t size) {
     if (!maps) return {true, true};
     // The lines are sorted by address: walk them while they cover the range without a gap.
     uintptr_t covered = first;
-    address_range range {true, true};
+    address_range range{true, true};
     char line[512];
     bool line_begin = true;
     while (covered < end && std::fgets(line, sizeof line, maps)) {
@@ -22,10 +22,10 @@ address_range address_range_of(const void *begin, size_t size) {
         char permissions[5] = {};
         const bool whole = line_begin;
         line_begin = false;
-        for (const char *c = line; *c; ++c)
-            line_begin = *c == '\n';
+        for (const char *c = line; *c; ++c) line_begin = *c == '\n';
         if (!whole
-                || std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &low, &high, permissions) != 3)
+                || std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &low, &high, permissions)
+                        != 3)
             continue;
         if (high <= covered) continue;
         if (low > covered) break;

@@ -18,10 +18,10 @@ namespace ogp {
 // oneDNN's global cache may free memory long after the Python objects died.
 struct allocator_slot {
     bool taken = false;  // guarded by slots_mutex
-    std::atomic<int64_t> bytes_in_use {0};
-    std::atomic<int64_t> peak_bytes {0};
-    std::atomic<int64_t> allocations {0};
-    std::atomic<int64_t> deallocations {0};
+    std::atomic<int64_t> bytes_in_use{0};
+    std::atomic<int64_t> peak_bytes{0};
+    std::atomic<int64_t> allocations{0};
+    std::atomic<int64_t> deallocations{0};
     // Only for Python callables; the references are dropped when the slot is given out again.
     PyObject *malloc = nullptr;
     PyObject *free = nullptr;
@@ -47,10 +47,11 @@ std::array<allocator_slot, slot_count> &slots() {
 std::mutex slots_mutex;
 
 void note_allocation(allocator_slot &slot, size_t size) {
-    const int64_t now = slot.bytes_in_use.fetch_add(static_cast<int64_t>(size))
-            + static_cast<int64_t>(size);
+    const int64_t now =
+            slot.bytes_in_use.fetch_add(static_cast<int64_t>(size)) + static_cast<int64_t>(size);
     int64_t peak = slot.peak_bytes.load();
-    while (now > peak && !slot.peak_bytes.compare_exchange_weak(peak, now)) {}
+    while (now > peak && !slot.peak_bytes.compare_exchange_weak(peak, now)) {
+    }
     ++slot.allocations;
 }
 
@@ -203,8 +204,8 @@ allocator::~allocator() {
     slot->taken = false;
 }
 
-py::dict allocator::statistics() const {
-    py::dict result;
+py::typing::Dict<py::str, py::int_> allocator::statistics() const {
+    py::typing::Dict<py::str, py::int_> result;
     result["bytes_in_use"] = slot->bytes_in_use.load();
     result["peak_bytes"] = slot->peak_bytes.load();
     result["allocations"] = slot->allocations.load();
@@ -213,7 +214,7 @@ py::dict allocator::statistics() const {
 }
 
 void init_allocator(py::module_ &m) {
-    fill_functions(std::make_index_sequence<slot_count> {});
+    fill_functions(std::make_index_sequence<slot_count>{});
 
     py::class_<allocator, std::shared_ptr<allocator>>(m, "allocator",
             "Where an engine takes host memory from. Mirrors ``dnnl::graph::allocator``.\n\n"

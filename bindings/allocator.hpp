@@ -18,7 +18,7 @@ struct allocator {
     allocator(const allocator &) = delete;
     allocator &operator=(const allocator &) = delete;
 
-    py::dict statistics() const;
+    py::typing::Dict<py::str, py::int_> statistics() const;
 
     allocator_slot *slot;
     dg::allocator value;

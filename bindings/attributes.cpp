@@ -26,18 +26,23 @@ attr_type type_of(dg::op::attr name) {
 
 const char *type_text(attr_type type) {
     switch (type) {
-        case attr_type::f32: return "a float";
-        case attr_type::f32s: return "a list of floats";
-        case attr_type::s64: return "an int";
-        case attr_type::s64s: return "a list of ints";
-        case attr_type::boolean: return "a bool";
-        case attr_type::string: return "a str";
+        case attr_type::f32:
+            return "a float";
+        case attr_type::f32s:
+            return "a list of floats";
+        case attr_type::s64:
+            return "an int";
+        case attr_type::s64s:
+            return "a list of ints";
+        case attr_type::boolean:
+            return "a bool";
+        case attr_type::string:
+            return "a str";
     }
     return "";
 }
 
-[[noreturn]] void wrong_type(
-        dg::op::attr name, py::handle value, const std::string &context) {
+[[noreturn]] void wrong_type(dg::op::attr name, py::handle value, const std::string &context) {
     std::string given = py::repr(value).cast<std::string>();
     if (given.size() > 80) given = given.substr(0, 77) + "...";
     throw py::type_error(context + "attribute " + enum_name(name) + " takes "
@@ -50,9 +55,8 @@ bool is_numpy_bool(py::handle value) {
 }
 
 bool is_real(py::handle value) {
-    return !PyBool_Check(value.ptr()) && !is_numpy_bool(value)
-            && !PyComplex_Check(value.ptr()) && PyNumber_Check(value.ptr())
-            && !PySequence_Check(value.ptr());
+    return !PyBool_Check(value.ptr()) && !is_numpy_bool(value) && !PyComplex_Check(value.ptr())
+            && PyNumber_Check(value.ptr()) && !PySequence_Check(value.ptr());
 }
 
 // A NumPy array of no dims stands for its one element.
@@ -87,8 +91,8 @@ float to_f32(dg::op::attr name, py::handle given, const std::string &context) {
 }
 
 template <typename T, typename Convert>
-std::vector<T> to_list(dg::op::attr name, py::handle value, const std::string &context,
-        Convert &&convert) {
+std::vector<T> to_list(
+        dg::op::attr name, py::handle value, const std::string &context, Convert &&convert) {
     const bool text = PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr())
             || PyByteArray_Check(value.ptr());
     if (text || !PySequence_Check(value.ptr())
@@ -111,10 +115,14 @@ attr_value attribute_from_python(dg::op::attr name, py::handle value, const std:
     if (name == dg::op::attr::undef || name == dg::op::attr::end)
         raise_invalid_arguments(context + enum_name(name) + " is not an attribute that can be set");
     switch (type_of(name)) {
-        case attr_type::f32: return to_f32(name, value, context);
-        case attr_type::f32s: return to_list<float>(name, value, context, to_f32);
-        case attr_type::s64: return to_s64(name, value, context);
-        case attr_type::s64s: return to_list<int64_t>(name, value, context, to_s64);
+        case attr_type::f32:
+            return to_f32(name, value, context);
+        case attr_type::f32s:
+            return to_list<float>(name, value, context, to_f32);
+        case attr_type::s64:
+            return to_s64(name, value, context);
+        case attr_type::s64s:
+            return to_list<int64_t>(name, value, context, to_s64);
         case attr_type::boolean: {
             const py::object b = unwrap(value);
             if (!PyBool_Check(b.ptr()) && !is_numpy_bool(b)) wrong_type(name, value, context);

@@ -6,8 +6,7 @@
 namespace ogp {
 
 // Converts by the attribute, never by the value; raises with `context` in front.
-attr_value attribute_from_python(
-        dg::op::attr name, py::handle value, const std::string &context);
+attr_value attribute_from_python(dg::op::attr name, py::handle value, const std::string &context);
 
 py::object attribute_to_python(const attr_value &value);
 

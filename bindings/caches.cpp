@@ -30,44 +30,56 @@ void set(const char *what, Body &&body) {
 void init_caches(py::module_ &m) {
     m.def("get_compiled_partition_cache_capacity", &dg::get_compiled_partition_cache_capacity,
             "Number of compiled partitions that oneDNN keeps.");
-    m.def("set_compiled_partition_cache_capacity", [](index_arg capacity) {
-        const int c = to_capacity("set_compiled_partition_cache_capacity", capacity);
-        set("set_compiled_partition_cache_capacity",
-                [&] { dg::set_compiled_partition_cache_capacity(c); });
-    },
+    m.def(
+            "set_compiled_partition_cache_capacity",
+            [](index_arg capacity) {
+                const int c = to_capacity("set_compiled_partition_cache_capacity", capacity);
+                set("set_compiled_partition_cache_capacity",
+                        [&] { dg::set_compiled_partition_cache_capacity(c); });
+            },
             py::arg("capacity"),
             "Keeps at most `capacity` compiled partitions; 0 turns the cache off.\n\n"
             "The cache is shared by the whole process: partitions of equal op ids, kinds, names,\n"
             "attributes and tensors are one entry, whatever graph they come from. oneDNN page: Graph\n"
             "API, Compiled Partition Cache.");
-    m.def("get_constant_tensor_cache_capacity", [](enum_arg<dnnl::engine::kind> kind) {
-        return dg::get_constant_tensor_cache_capacity(kind);
-    }, py::arg("kind"), "Capacity of the constant tensor cache in MB.");
-    m.def("set_constant_tensor_cache_capacity", [](enum_arg<dnnl::engine::kind> kind, index_arg size) {
-        set("set_constant_tensor_cache_capacity",
-                [&] { dg::set_constant_tensor_cache_capacity(kind, size); });
-    },
+    m.def(
+            "get_constant_tensor_cache_capacity",
+            [](enum_arg<dnnl::engine::kind> kind) {
+                return dg::get_constant_tensor_cache_capacity(kind);
+            },
+            py::arg("kind"), "Capacity of the constant tensor cache in MB.");
+    m.def(
+            "set_constant_tensor_cache_capacity",
+            [](enum_arg<dnnl::engine::kind> kind, index_arg size) {
+                set("set_constant_tensor_cache_capacity",
+                        [&] { dg::set_constant_tensor_cache_capacity(kind, size); });
+            },
             py::arg("kind"), py::arg("size"),
             "Keeps up to `size` MB of preprocessed constants, such as reordered weights; 0, the\n"
             "default, keeps none. Flushes the cache; set it before compiling.\n\n"
             "A constant is known by its partition's id and its ADDRESS: after other weights were\n"
             "written into the same memory the old ones are still used. oneDNN page: Graph API,\n"
             "Constant Tensor Cache.");
-    m.def("get_constant_tensor_cache", [] { return dg::get_constant_tensor_cache(); },
+    m.def(
+            "get_constant_tensor_cache", [] { return dg::get_constant_tensor_cache(); },
             "Whether the constant tensor cache is on (1) or off (0). Deprecated by oneDNN.");
-    m.def("set_constant_tensor_cache", [](index_arg flag) {
-        const int value = to_capacity("set_constant_tensor_cache", flag);
-        set("set_constant_tensor_cache", [&] { dg::set_constant_tensor_cache(value); });
-    },
+    m.def(
+            "set_constant_tensor_cache",
+            [](index_arg flag) {
+                const int value = to_capacity("set_constant_tensor_cache", flag);
+                set("set_constant_tensor_cache", [&] { dg::set_constant_tensor_cache(value); });
+            },
             py::arg("flag"),
             "Turns the constant tensor cache on (1) or off (0) for all engine kinds. Deprecated by\n"
             "oneDNN: use `set_constant_tensor_cache_capacity`.");
     m.def("get_primitive_cache_capacity", &dnnl::get_primitive_cache_capacity,
             "Number of primitives that oneDNN keeps.");
-    m.def("set_primitive_cache_capacity", [](index_arg capacity) {
-        const int c = to_capacity("set_primitive_cache_capacity", capacity);
-        set("set_primitive_cache_capacity", [&] { dnnl::set_primitive_cache_capacity(c); });
-    },
+    m.def(
+            "set_primitive_cache_capacity",
+            [](index_arg capacity) {
+                const int c = to_capacity("set_primitive_cache_capacity", capacity);
+                set("set_primitive_cache_capacity", [&] { dnnl::set_primitive_cache_capacity(c); });
+            },
             py::arg("capacity"),
             "Keeps at most `capacity` primitives; 0 turns the cache off. oneDNN page: Primitive Cache.");
 }

@@ -8,13 +8,15 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include "oneapi/dnnl/dnnl.hpp"
 #include "oneapi/dnnl/dnnl_graph.hpp"
 
 // True when the oneDNN headers we compile against are at least MAJOR.MINOR.
 #define OGP_ONEDNN_AT_LEAST(MAJOR, MINOR) \
-    (DNNL_VERSION_MAJOR > (MAJOR) || (DNNL_VERSION_MAJOR == (MAJOR) && DNNL_VERSION_MINOR >= (MINOR)))
+    (DNNL_VERSION_MAJOR > (MAJOR)         \
+            || (DNNL_VERSION_MAJOR == (MAJOR) && DNNL_VERSION_MINOR >= (MINOR)))
 
 namespace ogp {
 
@@ -32,7 +34,7 @@ void init_tensor(py::module_ &m);
 void init_op(py::module_ &m);
 void init_partition(py::module_ &m);
 void init_compiled_partition(py::module_ &m);
-void init_bound_execution(py::module_ &m);
+void init_execution(py::module_ &m);
 void init_graph(py::module_ &m);
 void init_caches(py::module_ &m);
 void init_settings(py::module_ &m);

@@ -9,8 +9,7 @@ namespace ogp {
 
 const dg::compiled_partition &compiled_partition::get() const {
     if (!value)
-        raise_invalid_arguments(
-                "compiled_partition: this one is empty (default-constructed)");
+        raise_invalid_arguments("compiled_partition: this one is empty (default-constructed)");
     return value;
 }
 
@@ -20,46 +19,60 @@ void init_compiled_partition(py::module_ &m) {
             "``dnnl::graph::compiled_partition`` (oneDNN page: Graph API, Basic Concepts).\n\n"
             "It may be executed from many threads at once.")
             .def(py::init<>(), "An empty one; using it raises `InvalidArgumentsError`.")
-            .def("query_logical_tensor", [](const compiled_partition &self, size_t id) {
-                self.get();
-                for (const auto *list : {&self.inputs, &self.outputs})
-                    for (const auto &lt : *list)
-                        if (lt.id() == id) return lt;
-                raise_invalid_arguments(self.name + ": query_logical_tensor: " + std::to_string(id)
-                        + " is neither an input nor an output");
-            },
+            .def(
+                    "query_logical_tensor",
+                    [](const compiled_partition &self, size_t id) {
+                        self.get();
+                        for (const auto *list : {&self.inputs, &self.outputs})
+                            for (const auto &lt : *list)
+                                if (lt.id() == id) return lt;
+                        raise_invalid_arguments(self.name + ": query_logical_tensor: "
+                                + std::to_string(id) + " is neither an input nor an output");
+                    },
                     py::arg("tid"),
                     "The logical tensor of an input or output, with its final dims and layout.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n    There is no such id.")
-            .def("get_inplace_ports", [](const compiled_partition &self) {
-                self.get();
-                return self.inplace_ports;
-            },
+            .def(
+                    "get_inplace_ports",
+                    [](const compiled_partition &self) {
+                        self.get();
+                        return self.inplace_ports;
+                    },
                     "Pairs (input id, output id) that may share their memory.")
-            .def("get_scratchpad_logical_tensor", [](const compiled_partition &self) {
-                self.get();
+            .def(
+                    "get_scratchpad_logical_tensor",
+                    [](const compiled_partition &self) {
+                        self.get();
 #if OGP_ONEDNN_AT_LEAST(3, 13)
-                dnnl_graph_logical_tensor_t c;
-                const auto status = dnnl_graph_compiled_partition_get_scratchpad_logical_tensor(
-                        self.value.get(), &c);
-                if (status != dnnl_success)
-                    raise_with_reason(status, self.name + ": get_scratchpad_logical_tensor", "");
-                return logical_tensor(c);
+                        dnnl_graph_logical_tensor_t c;
+                        const auto status =
+                                dnnl_graph_compiled_partition_get_scratchpad_logical_tensor(
+                                        self.value.get(), &c);
+                        if (status != dnnl_success)
+                            raise_with_reason(
+                                    status, self.name + ": get_scratchpad_logical_tensor", "");
+                        return logical_tensor(c);
 #else
                 raise_needs_version("compiled_partition.get_scratchpad_logical_tensor", "3.13");
                 return logical_tensor();
 #endif
-            },
+                    },
                     "Logical tensor (flat u8) of the scratchpad that `execute` may be given.\n\n"
                     "Raises\n------\nUnimplementedError\n    The linked oneDNN is older than 3.13.")
-            .def("get_inputs", [](const compiled_partition &self) {
-                self.get();
-                return self.inputs;
-            }, "Logical tensors of the inputs, in the order that `execute` takes.")
-            .def("get_outputs", [](const compiled_partition &self) {
-                self.get();
-                return self.outputs;
-            }, "Logical tensors of the outputs, in the order that `execute` takes.")
+            .def(
+                    "get_inputs",
+                    [](const compiled_partition &self) {
+                        self.get();
+                        return self.inputs;
+                    },
+                    "Logical tensors of the inputs, in the order that `execute` takes.")
+            .def(
+                    "get_outputs",
+                    [](const compiled_partition &self) {
+                        self.get();
+                        return self.outputs;
+                    },
+                    "Logical tensors of the outputs, in the order that `execute` takes.")
             .def("execute", &execute, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
                     py::arg("scratchpad") = py::none(),
                     "Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere\n"
@@ -77,9 +90,12 @@ void init_compiled_partition(py::module_ &m) {
                     py::arg("scratchpad") = py::none(),
                     "Checks now what `execute` would check at each call.\n\n"
                     "Returns\n-------\nbound_execution\n    Callable without arguments; keeps all it uses alive.")
-            .def("get", [](const compiled_partition &self) {
-                return reinterpret_cast<uintptr_t>(self.get().get());
-            }, "Address of the C handle, for other extensions.")
+            .def(
+                    "get",
+                    [](const compiled_partition &self) {
+                        return reinterpret_cast<uintptr_t>(self.get().get());
+                    },
+                    "Address of the C handle, for other extensions.")
             .def("__bool__",
                     [](const compiled_partition &self) { return static_cast<bool>(self.value); })
             .def("__repr__", [](const compiled_partition &self) {

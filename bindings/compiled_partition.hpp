@@ -10,7 +10,7 @@ namespace ogp {
 
 struct compiled_partition {
     engine_ptr engine_;
-    std::string name;  // the partition's label
+    std::string name;                    // the partition's label
     std::vector<logical_tensor> inputs;  // in the order that execute takes
     std::vector<logical_tensor> outputs;
     std::vector<std::pair<size_t, size_t>> inplace_ports;

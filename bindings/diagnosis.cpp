@@ -23,7 +23,7 @@ void *load_copy() {
     if (!dladdr(reinterpret_cast<void *>(&dnnl_version), &info) || !info.dli_fname) return nullptr;
     const int source = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
     if (source < 0) return nullptr;
-    struct stat facts {};
+    struct stat facts{};
     const int copy = memfd_create("onednn_diagnosis", MFD_CLOEXEC);
     bool copied = copy >= 0 && fstat(source, &facts) == 0;
     for (off_t done = 0; copied && done < facts.st_size;)
@@ -96,7 +96,8 @@ struct attr_setter {
         return OGP_SECOND(library, dnnl_graph_op_set_attr_bool)(target, name, &byte, 1);
     }
     dnnl_status_t operator()(const std::string &v) const {
-        return OGP_SECOND(library, dnnl_graph_op_set_attr_str)(target, name, v.c_str(), v.size() + 1);
+        return OGP_SECOND(library, dnnl_graph_op_set_attr_str)(
+                target, name, v.c_str(), v.size() + 1);
     }
     dnnl_status_t operator()(const std::vector<int64_t> &v) const {
         return OGP_SECOND(library, dnnl_graph_op_set_attr_s64)(target, name, v.data(), v.size());
@@ -114,8 +115,7 @@ public:
         ok_ = create(&graph_, static_cast<dnnl_engine_kind_t>(kind)) == dnnl_success;
     }
     ~replay() {
-        for (auto *p : partitions_)
-            OGP_SECOND(library_, dnnl_graph_partition_destroy)(p);
+        for (auto *p : partitions_) OGP_SECOND(library_, dnnl_graph_partition_destroy)(p);
         if (compiled_) OGP_SECOND(library_, dnnl_graph_compiled_partition_destroy)(compiled_);
         if (engine_) OGP_SECOND(library_, dnnl_engine_destroy)(engine_);
         if (graph_) OGP_SECOND(library_, dnnl_graph_graph_destroy)(graph_);
@@ -131,15 +131,16 @@ public:
                 == dnnl_success;
         for (const auto &lt : o.inputs)
             ok_ = ok_
-                    && OGP_SECOND(library_, dnnl_graph_op_add_input)(made, &lt.data) == dnnl_success;
+                    && OGP_SECOND(library_, dnnl_graph_op_add_input)(made, &lt.data)
+                            == dnnl_success;
         for (const auto &lt : o.outputs)
             ok_ = ok_
                     && OGP_SECOND(library_, dnnl_graph_op_add_output)(made, &lt.data)
                             == dnnl_success;
         for (const auto &[name, value] : o.attrs)
             ok_ = ok_
-                    && std::visit(attr_setter {library_, made,
-                                          static_cast<dnnl_graph_op_attr_t>(name)},
+                    && std::visit(
+                               attr_setter{library_, made, static_cast<dnnl_graph_op_attr_t>(name)},
                                value)
                             == dnnl_success;
         ok_ = ok_ && OGP_SECOND(library_, dnnl_graph_add_op)(graph_, made) == dnnl_success;
@@ -157,8 +158,7 @@ public:
     void compile(const std::vector<size_t> &op_ids, const std::vector<logical_tensor> &inputs,
             const std::vector<logical_tensor> &outputs, dnnl_graph_partition_policy_t policy,
             dnnl::engine::kind kind) {
-        ok_ = ok_
-                && OGP_SECOND(library_, dnnl_graph_graph_finalize)(graph_) == dnnl_success
+        ok_ = ok_ && OGP_SECOND(library_, dnnl_graph_graph_finalize)(graph_) == dnnl_success
                 && OGP_SECOND(library_, dnnl_graph_graph_filter)(graph_, policy) == dnnl_success;
         size_t count = 0;
         ok_ = ok_
@@ -182,13 +182,11 @@ private:
     void compile(dnnl_graph_partition_t p, const std::vector<logical_tensor> &inputs,
             const std::vector<logical_tensor> &outputs, dnnl::engine::kind kind) {
         std::vector<const dnnl_graph_logical_tensor_t *> ins, outs;
-        for (const auto &lt : inputs)
-            ins.push_back(&lt.data);
-        for (const auto &lt : outputs)
-            outs.push_back(&lt.data);
-        if (OGP_SECOND(library_, dnnl_engine_create)(
-                    &engine_, static_cast<dnnl_engine_kind_t>(kind), 0)
-                        != dnnl_success
+        for (const auto &lt : inputs) ins.push_back(&lt.data);
+        for (const auto &lt : outputs) outs.push_back(&lt.data);
+        if (OGP_SECOND(library_, dnnl_engine_create)(&engine_,
+                    static_cast<dnnl_engine_kind_t>(kind),
+                    0) != dnnl_success
                 || OGP_SECOND(library_, dnnl_graph_compiled_partition_create)(&compiled_, p)
                         != dnnl_success)
             return;
@@ -237,8 +235,7 @@ std::string diagnose_compile(const graph_record &record, const std::vector<size_
                                                : dnnl_graph_partition_policy_fusion;
         replay again(library, kind);
         again.set_fpmath(record);
-        for (const auto &[id, o] : record.ops)
-            again.add(o);
+        for (const auto &[id, o] : record.ops) again.add(o);
         again.compile(op_ids, inputs, outputs, policy, kind);
     });
 }

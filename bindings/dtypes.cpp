@@ -8,11 +8,11 @@ namespace ogp {
 namespace {
 
 // DLPack type codes (dlpack.h, DLDataTypeCode).
-constexpr int dl_int = 0, dl_uint = 1, dl_float = 2, dl_bfloat = 4, dl_bool = 6,
-              dl_f8_e4m3fn = 10, dl_f8_e5m2 = 12, dl_none = -1;
+constexpr int dl_int = 0, dl_uint = 1, dl_float = 2, dl_bfloat = 4, dl_bool = 6, dl_f8_e4m3fn = 10,
+              dl_f8_e5m2 = 12, dl_none = -1;
 
 const std::vector<dtype_info> &infos() {
-    static const std::vector<dtype_info> all {
+    static const std::vector<dtype_info> all{
             {data_type::f32, 32, "numpy", "float32", dl_float},
             {data_type::f16, 16, "numpy", "float16", dl_float},
             {data_type::bf16, 16, "ml_dtypes", "bfloat16", dl_bfloat},
@@ -32,8 +32,7 @@ const std::vector<dtype_info> &infos() {
 }
 
 py::dtype element_dtype(const dtype_info &info) {
-    return py::dtype::from_args(
-            py::module_::import(info.numpy_module).attr(info.numpy_name));
+    return py::dtype::from_args(py::module_::import(info.numpy_module).attr(info.numpy_name));
 }
 
 }  // namespace
@@ -56,14 +55,15 @@ std::optional<data_type> data_type_of(const py::dtype &dtype) {
 }
 
 void init_dtypes(py::module_ &m) {
-    m.def("numpy_dtype",
-            [](enum_arg<data_type> type) { return element_dtype(info_of(type)); },
+    m.def(
+            "numpy_dtype", [](enum_arg<data_type> type) { return element_dtype(info_of(type)); },
             py::arg("data_type"),
             "NumPy dtype of a data type, from NumPy or ml_dtypes.\n\n"
             "Returns\n-------\nnumpy.dtype\n"
             "    For ``s4`` and ``u4`` ml_dtypes' int4 and uint4, which store one element a byte;\n"
             "    tensors hold two a byte, see `onednn_graph_py.dtypes.pack_int4`.");
-    m.def("data_type_of",
+    m.def(
+            "data_type_of",
             [](py::object dtype) {
                 const auto np = py::dtype::from_args(dtype);
                 const auto type = data_type_of(np);

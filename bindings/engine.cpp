@@ -65,19 +65,25 @@ void init_engine(py::module_ &m) {
                     [](enum_arg<dnnl::engine::kind> kind) { return dnnl::engine::get_count(kind); },
                     py::arg("kind"), "How many engines of a kind there are.")
             .def("get_kind", &engine::kind, "Kind of this engine.")
-            .def("get", [](const engine &self) {
-                return reinterpret_cast<uintptr_t>(self.get().get());
-            }, "Address of the C handle (``dnnl_engine_t``), for other extensions.")
+            .def(
+                    "get",
+                    [](const engine &self) {
+                        return reinterpret_cast<uintptr_t>(self.get().get());
+                    },
+                    "Address of the C handle (``dnnl_engine_t``), for other extensions.")
             .def("__bool__", [](const engine &self) { return static_cast<bool>(self.value); })
-            .def("__eq__", [](const engine &self, const engine &other) {
-                return self.value == other.value;
-            }, py::is_operator())
-            .def("__hash__", [](const engine &self) {
-                return std::hash<void *>()(self.value.get(true));
-            })
+            .def(
+                    "__eq__",
+                    [](const engine &self, const engine &other) {
+                        return self.value == other.value;
+                    },
+                    py::is_operator())
+            .def("__hash__",
+                    [](const engine &self) { return std::hash<void *>()(self.value.get(true)); })
             .def("__repr__", [](const engine &self) { return repr(self); });
 
-    m.def("make_engine_with_allocator",
+    m.def(
+            "make_engine_with_allocator",
             [](enum_arg<dnnl::engine::kind> kind, size_t index, std::shared_ptr<allocator> alloc) {
 #ifdef DNNL_WITH_SYCL
                 // oneDNN ignores host functions where memory belongs to SYCL.

@@ -8,7 +8,7 @@ namespace ogp {
 template <>
 const enum_table<dg::status> &table_of() {
     using E = dg::status;
-    static const enum_table<E> table {"status",
+    static const enum_table<E> table{"status",
             {
                     {"success", E::success},
                     {"out_of_memory", E::out_of_memory},
@@ -29,7 +29,7 @@ const enum_table<dg::status> &table_of() {
 template <>
 const enum_table<dnnl::engine::kind> &table_of() {
     using E = dnnl::engine::kind;
-    static const enum_table<E> table {"engine kind",
+    static const enum_table<E> table{"engine kind",
             {
                     {"any", E::any},
                     {"cpu", E::cpu},
@@ -42,7 +42,7 @@ const enum_table<dnnl::engine::kind> &table_of() {
 template <>
 const enum_table<dnnl::stream::flags> &table_of() {
     using E = dnnl::stream::flags;
-    static const enum_table<E> table {"stream flag",
+    static const enum_table<E> table{"stream flag",
             {
                     {"in_order", E::in_order},
                     {"out_of_order", E::out_of_order},
@@ -55,7 +55,7 @@ const enum_table<dnnl::stream::flags> &table_of() {
 template <>
 const enum_table<dg::logical_tensor::data_type> &table_of() {
     using E = dg::logical_tensor::data_type;
-    static const enum_table<E> table {"data type",
+    static const enum_table<E> table{"data type",
             {
                     {"undef", E::undef},
                     {"f16", E::f16},
@@ -80,7 +80,7 @@ const enum_table<dg::logical_tensor::data_type> &table_of() {
 template <>
 const enum_table<dg::logical_tensor::layout_type> &table_of() {
     using E = dg::logical_tensor::layout_type;
-    static const enum_table<E> table {"layout type",
+    static const enum_table<E> table{"layout type",
             {
                     {"undef", E::undef},
                     {"any", E::any},
@@ -94,7 +94,7 @@ const enum_table<dg::logical_tensor::layout_type> &table_of() {
 template <>
 const enum_table<dg::logical_tensor::property_type> &table_of() {
     using E = dg::logical_tensor::property_type;
-    static const enum_table<E> table {"property type",
+    static const enum_table<E> table{"property type",
             {
                     {"undef", E::undef},
                     {"variable", E::variable},
@@ -110,7 +110,7 @@ const enum_table<dg::logical_tensor::property_type> &table_of() {
 template <>
 const enum_table<dg::op::kind> &table_of() {
     using E = dg::op::kind;
-    static const enum_table<E> table {"op kind",
+    static const enum_table<E> table{"op kind",
             {
                     {"Abs", E::Abs},
                     {"AbsBackward", E::AbsBackward},
@@ -213,7 +213,7 @@ const enum_table<dg::op::kind> &table_of() {
 template <>
 const enum_table<dg::op::attr> &table_of() {
     using E = dg::op::attr;
-    static const enum_table<E> table {"op attribute",
+    static const enum_table<E> table{"op attribute",
             {
                     {"undef", E::undef},
                     {"alpha", E::alpha},
@@ -270,7 +270,7 @@ const enum_table<dg::op::attr> &table_of() {
 template <>
 const enum_table<dg::partition::policy> &table_of() {
     using E = dg::partition::policy;
-    static const enum_table<E> table {"partition policy",
+    static const enum_table<E> table{"partition policy",
             {
                     {"fusion", E::fusion},
                     {"debug", E::debug},
@@ -282,7 +282,7 @@ const enum_table<dg::partition::policy> &table_of() {
 template <>
 const enum_table<dnnl::fpmath_mode> &table_of() {
     using E = dnnl::fpmath_mode;
-    static const enum_table<E> table {"floating-point math mode",
+    static const enum_table<E> table{"floating-point math mode",
             {
                     {"strict", E::strict},
                     {"bf16", E::bf16},
@@ -297,7 +297,7 @@ const enum_table<dnnl::fpmath_mode> &table_of() {
 template <>
 const enum_table<dnnl::accumulation_mode> &table_of() {
     using E = dnnl::accumulation_mode;
-    static const enum_table<E> table {"accumulation mode",
+    static const enum_table<E> table{"accumulation mode",
             {
                     {"strict", E::strict},
                     {"relaxed", E::relaxed},
@@ -313,7 +313,7 @@ const enum_table<dnnl::accumulation_mode> &table_of() {
 template <>
 const enum_table<dnnl::cpu_isa> &table_of() {
     using E = dnnl::cpu_isa;
-    static const enum_table<E> table {"CPU ISA",
+    static const enum_table<E> table{"CPU ISA",
             {
                     {"isa_default", E::isa_default},
                     {"sse41", E::sse41},
@@ -339,14 +339,15 @@ const enum_table<dnnl::cpu_isa> &table_of() {
                     {"avx10_2_amx_2", E::avx10_2_amx_2},
 #endif
             },
-            {{"avx10_2_512", "3.9"}, {"avx10_2_512_amx_2", "3.9"}, {"avx10_2", "3.12"}, {"avx10_2_amx_2", "3.12"}}};
+            {{"avx10_2_512", "3.9"}, {"avx10_2_512_amx_2", "3.9"}, {"avx10_2", "3.12"},
+                    {"avx10_2_amx_2", "3.12"}}};
     return table;
 }
 
 template <>
 const enum_table<dnnl::cpu_isa_hints> &table_of() {
     using E = dnnl::cpu_isa_hints;
-    static const enum_table<E> table {"CPU ISA hint",
+    static const enum_table<E> table{"CPU ISA hint",
             {
                     {"no_hints", E::no_hints},
                     {"prefer_ymm", E::prefer_ymm},
@@ -359,7 +360,7 @@ const enum_table<dnnl::cpu_isa_hints> &table_of() {
 template <>
 const enum_table<dg::graph_dump_mode> &table_of() {
     using E = dg::graph_dump_mode;
-    static const enum_table<E> table {"graph dump mode",
+    static const enum_table<E> table{"graph dump mode",
             {
                     {"none", E::none},
                     {"subgraph", E::subgraph},
@@ -372,13 +373,14 @@ const enum_table<dg::graph_dump_mode> &table_of() {
 
 std::string nearest_name(const std::string &given, const std::vector<std::string> &names) {
     const auto lower = [](std::string s) {
-        std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
+        std::transform(
+                s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
         return s;
     };
     // Levenshtein distance, blind to case: the usual slips are a letter or the case.
     const auto distance = [](const std::string &a, const std::string &b) {
         std::vector<size_t> row(b.size() + 1);
-        std::iota(row.begin(), row.end(), size_t {0});
+        std::iota(row.begin(), row.end(), size_t{0});
         for (size_t i = 0; i < a.size(); ++i) {
             size_t diagonal = row[0]++;
             for (size_t j = 0; j < b.size(); ++j) {
@@ -403,8 +405,8 @@ std::string nearest_name(const std::string &given, const std::vector<std::string
 }
 
 void init_enums(py::module_ &m) {
-    define_enum<dg::status>(m, "status", plain_enum,
-            "Outcome of a oneDNN call. Mirrors ``dnnl::graph::status``.");
+    define_enum<dg::status>(
+            m, "status", plain_enum, "Outcome of a oneDNN call. Mirrors ``dnnl::graph::status``.");
     define_enum<dnnl::fpmath_mode>(m, "fpmath_mode", plain_enum,
             "Which lower precisions may be used inside f32 computations.\n\n"
             "Mirrors ``dnnl::fpmath_mode``; oneDNN page: Primitive Attributes, floating-point math mode.");

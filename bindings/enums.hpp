@@ -83,16 +83,14 @@ E enum_from_name(const std::string &name) {
         if (name == newer.name)
             raise_needs_version(std::string(table.what) + " '" + name + "'", newer.since);
     std::vector<std::string> names;
-    for (const auto &entry : table.entries)
-        names.emplace_back(entry.name);
+    for (const auto &entry : table.entries) names.emplace_back(entry.name);
     const std::string near = nearest_name(name, names);
     std::string message = "'" + name + "' is not a " + table.what;
     if (!near.empty()) {
         message += "; did you mean '" + near + "'?";
     } else {
         message += "; expected one of";
-        for (size_t i = 0; i < names.size(); ++i)
-            message += (i ? ", " : " ") + names[i];
+        for (size_t i = 0; i < names.size(); ++i) message += (i ? ", " : " ") + names[i];
     }
     raise_invalid_arguments(message);
 }
@@ -100,7 +98,7 @@ E enum_from_name(const std::string &name) {
 // An argument that takes an enumerator or its name as a string.
 template <typename E>
 struct enum_arg {
-    E value {};
+    E value{};
     operator E() const { return value; }
 };
 
@@ -140,8 +138,7 @@ namespace ogp {
 template <typename E>
 void define_enum(py::handle scope, const char *name, const char *base, const char *doc) {
     py::native_enum<E> enumeration(scope, name, base, doc);
-    for (const auto &entry : table_of<E>().entries)
-        enumeration.value(entry.name, entry.value);
+    for (const auto &entry : table_of<E>().entries) enumeration.value(entry.name, entry.value);
     enumeration.finalize();
 }
 

@@ -7,9 +7,9 @@
 namespace ogp {
 namespace {
 
-// The classes of onednn_graph_py/errors.py, indexed by dnnl_status_t. The references live as long as the interpreter: exceptions may be
-// raised until its very end.
-std::array<PyObject *, 11> exception_of_status {};
+// The classes of onednn_graph_py/errors.py, indexed by dnnl_status_t. The references live as long
+// as the interpreter: exceptions may be raised until its very end.
+std::array<PyObject *, 11> exception_of_status{};
 
 [[noreturn]] void raise_instance(PyObject *type, dnnl_status_t status, const std::string &message) {
     py::object instance = py::reinterpret_borrow<py::object>(type)(message);
@@ -20,9 +20,7 @@ std::array<PyObject *, 11> exception_of_status {};
 
 }  // namespace
 
-std::string status_name(dnnl_status_t status) {
-    return enum_name(static_cast<dg::status>(status));
-}
+std::string status_name(dnnl_status_t status) { return enum_name(static_cast<dg::status>(status)); }
 
 void raise_status(dnnl_status_t status, const std::string &message) {
     const auto index = static_cast<size_t>(status);
@@ -53,7 +51,9 @@ void raise_needs_version(const std::string &member, const std::string &since) {
 
 void init_errors(py::module_ &) {
     const auto classes = py::module_::import("onednn_graph_py.errors");
-    const auto of = [&](const char *name) { return py::object(classes.attr(name)).release().ptr(); };
+    const auto of = [&](const char *name) {
+        return py::object(classes.attr(name)).release().ptr();
+    };
     exception_of_status = {of("OneDNNError"),  // success: nothing raises it
             of("OutOfMemoryError"), of("InvalidArgumentsError"), of("UnimplementedError"),
             of("UnimplementedError"), of("ExecutionError"), of("OneDNNError"),
@@ -65,7 +65,9 @@ void init_errors(py::module_ &) {
         const auto set = [](dnnl_status_t status, const std::string &message) {
             try {
                 raise_status(status, message);
-            } catch (py::error_already_set &e) { e.restore(); }
+            } catch (py::error_already_set &e) {
+                e.restore();
+            }
         };
         try {
             if (p) std::rethrow_exception(p);

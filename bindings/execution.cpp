@@ -31,8 +31,7 @@ class tensor_list {
 public:
     explicit tensor_list(std::pmr::memory_resource *pool) : items_(pool), handles_(pool) {}
     ~tensor_list() {
-        for (const auto &item : items_)
-            Py_DECREF(item.object);
+        for (const auto &item : items_) Py_DECREF(item.object);
     }
     tensor_list(const tensor_list &) = delete;
     tensor_list &operator=(const tensor_list &) = delete;
@@ -66,21 +65,18 @@ public:
     void resolve() {
         handles_.clear();
         handles_.reserve(items_.size());
-        for (const auto &item : items_)
-            handles_.push_back(item.value->value.get());
+        for (const auto &item : items_) handles_.push_back(item.value->value.get());
     }
     const std::pmr::vector<const_dnnl_graph_tensor_t> &handles() const { return handles_; }
 
     uint64_t generation() const {
         uint64_t sum = 0;
-        for (const auto &item : items_)
-            sum += item.value->generation;
+        for (const auto &item : items_) sum += item.value->generation;
         return sum;
     }
 
     void count_use(int by) const {
-        for (const auto &item : items_)
-            item.value->in_use += by;
+        for (const auto &item : items_) item.value->in_use += by;
     }
 
 private:
@@ -111,17 +107,17 @@ bool same_layout(const logical_tensor &a, const logical_tensor &b) {
 void check_tensor(const compiled_partition &cp, const tensor &given, const logical_tensor &expected,
         const char *what, size_t position) {
     if (given.value && given.lt.data.id == expected.data.id
-            && given.lt.data.data_type == expected.data.data_type
-            && same_layout(given.lt, expected)
-            && (given.lt.property() == property_type::constant || given.lt.property() == expected.property()
+            && given.lt.data.data_type == expected.data.data_type && same_layout(given.lt, expected)
+            && (given.lt.property() == property_type::constant
+                    || given.lt.property() == expected.property()
                     || (given.lt.data.property < 3 && expected.data.property < 3)))
         return;
     given.require();
-    const std::string where
-            = context(cp) + what + " " + std::to_string(position) + ": expected "
+    const std::string where = context(cp) + what + " " + std::to_string(position) + ": expected "
             + repr(expected) + ", got " + repr(given);
     if (given.lt.id() != expected.id())
-        raise_invalid_arguments(where + "; tensors go in the order of the logical tensors given to compile");
+        raise_invalid_arguments(
+                where + "; tensors go in the order of the logical tensors given to compile");
     if (given.lt.dtype() != expected.dtype()) raise_invalid_data_type(where);
     if (!same_layout(given.lt, expected)) raise_invalid_shape(where);
     raise_invalid_arguments(where);  // a host scalar where memory is expected, or the reverse
@@ -179,8 +175,7 @@ void check_list(const compiled_partition &cp, const tensor_list &given,
     if (given.size() != expected.size())
         raise_invalid_arguments(context(cp) + "expected " + std::to_string(expected.size()) + " "
                 + what + "s, got " + std::to_string(given.size()));
-    for (size_t i = 0; i < given.size(); ++i)
-        check_tensor(cp, given[i], expected[i], what, i);
+    for (size_t i = 0; i < given.size(); ++i) check_tensor(cp, given[i], expected[i], what, i);
 }
 
 tensor *scratchpad_of(py::handle scratchpad, const compiled_partition &cp) {
@@ -215,7 +210,9 @@ dnnl_status_t call(const compiled_partition &cp, const dnnl::stream &s, const te
         return e.status;
     } catch (const std::bad_alloc &) {
         return dnnl_out_of_memory;
-    } catch (...) { return dnnl_runtime_error; }
+    } catch (...) {
+        return dnnl_runtime_error;
+    }
 }
 
 // Runs what was checked and resolved; raises when oneDNN fails.
@@ -240,7 +237,8 @@ void run(const compiled_partition &cp, const stream &s, const tensor_list &input
 void check_execution(const compiled_partition &cp, const stream &s, const tensor_list &inputs,
         const tensor_list &outputs, const tensor *scratchpad) {
     cp.get();
-    if (!s.value) raise_invalid_arguments(context(cp) + "the stream is empty (default-constructed)");
+    if (!s.value)
+        raise_invalid_arguments(context(cp) + "the stream is empty (default-constructed)");
     if (s.engine_->value != cp.engine_->value)
         raise_invalid_arguments(context(cp) + "the stream must be of the engine object that the "
                 "partition was compiled for; both are " + repr(*s.engine_)
@@ -263,13 +261,14 @@ struct bound_execution {
     py::object cp_object, stream_object, scratchpad_object;
     compiled_partition *cp;
     stream *s;
-    tensor_list inputs {std::pmr::new_delete_resource()};
-    tensor_list outputs {std::pmr::new_delete_resource()};
+    tensor_list inputs{std::pmr::new_delete_resource()};
+    tensor_list outputs{std::pmr::new_delete_resource()};
     tensor *scratchpad;
     uint64_t generation = 0;
 
     uint64_t current_generation() const {
-        return inputs.generation() + outputs.generation() + (scratchpad ? scratchpad->generation : 0);
+        return inputs.generation() + outputs.generation()
+                + (scratchpad ? scratchpad->generation : 0);
     }
 
     void resolve() {
@@ -300,7 +299,9 @@ PyObject *call_bound(PyObject *self, PyObject *args, PyObject *kwargs) {
     } catch (py::error_already_set &e) {
         e.restore();
         return nullptr;
-    } catch (const std::bad_alloc &) { return PyErr_NoMemory(); }
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
     Py_RETURN_NONE;
 }
 
@@ -349,23 +350,19 @@ double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
     outs.take(outputs, "output", cp);
     check_execution(cp, s, ins, outs, nullptr);
     std::vector<dg::tensor> cpp_inputs, cpp_outputs;
-    for (size_t i = 0; i < ins.size(); ++i)
-        cpp_inputs.push_back(ins[i].value);
-    for (size_t i = 0; i < outs.size(); ++i)
-        cpp_outputs.push_back(outs[i].value);
+    for (size_t i = 0; i < ins.size(); ++i) cpp_inputs.push_back(ins[i].value);
+    for (size_t i = 0; i < outs.size(); ++i) cpp_outputs.push_back(outs[i].value);
     py::gil_scoped_release release;
     const auto begin = std::chrono::steady_clock::now();
-    for (size_t i = 0; i < count; ++i)
-        cp.value.execute(s.value, cpp_inputs, cpp_outputs);
+    for (size_t i = 0; i < count; ++i) cp.value.execute(s.value, cpp_inputs, cpp_outputs);
     const auto end = std::chrono::steady_clock::now();
     return std::chrono::duration<double>(end - begin).count();
 }
 
 void init_bound_execution(py::module_ &m) {
     py::class_<bound_execution>(m, "bound_execution",
-            py::custom_type_setup([](PyHeapTypeObject *type) {
-                type->ht_type.tp_call = call_bound;
-            }),
+            py::custom_type_setup(
+                    [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_bound; }),
             "An execution whose tensors are checked and fixed; made by `compiled_partition.bind`.\n\n"
             "Calling it, without arguments, runs without the GIL. When a tensor was given other\n"
             "memory since, everything is checked again first.")

@@ -44,12 +44,12 @@ dg::status add_op(graph &g, op &o, bool allow_exception) {
                 },
                 [&] {
                     return "graph.add_op: " + label(o)
-                            + (g.value.is_finalized() ? ": the graph is finalized already; it" : "");
+                            + (g.value.is_finalized() ? ": the graph is finalized already; it"
+                                                      : "");
                 },
                 [&] { return diagnose_op(o, g.engine_kind); });
         g.record->ops.emplace(o.id, o);
-        for (const auto &lt : o.outputs)
-            g.record->producers.emplace(lt.id(), o.id);
+        for (const auto &lt : o.outputs) g.record->producers.emplace(lt.id(), o.id);
         o.frozen = true;
         return dg::status::success;
     };
@@ -133,8 +133,7 @@ std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
     // The graph takes no more ops, but the Python object may live on: partitions get a snapshot.
     const auto record = std::make_shared<const graph_record>(*g.record);
     std::vector<partition> result;
-    for (auto &p : found)
-        result.push_back({p, record});
+    for (auto &p : found) result.push_back({p, record});
     return result;
 }
 
@@ -157,23 +156,31 @@ void init_graph(py::module_ &m) {
                 return made;
             }),
                     py::arg("engine_kind"), py::arg("mode"))
-            .def("set_fpmath_mode", [](graph &self, fpmath_arg mode, bool apply_to_int) {
-                call_onednn(
-                        [&] {
-                            std::lock_guard<std::mutex> lock(self.mutex);
-                            self.value.set_fpmath_mode(mode, apply_to_int);
-                            return dnnl_success;
-                        },
-                        [] { return std::string("graph.set_fpmath_mode (before finalize)"); });
-                self.record->fpmath = mode;
-                self.record->fpmath_applies_to_int = apply_to_int;
-            },
+            .def(
+                    "set_fpmath_mode",
+                    [](graph &self, fpmath_arg mode, bool apply_to_int) {
+                        call_onednn(
+                                [&] {
+                                    std::lock_guard<std::mutex> lock(self.mutex);
+                                    self.value.set_fpmath_mode(mode, apply_to_int);
+                                    return dnnl_success;
+                                },
+                                [] {
+                                    return std::string("graph.set_fpmath_mode (before finalize)");
+                                });
+                        self.record->fpmath = mode;
+                        self.record->fpmath_applies_to_int = apply_to_int;
+                    },
                     py::arg("mode"), py::arg("apply_to_int") = false,
                     "Allows lower precisions in f32 ops and, if asked, in integer ones.\n\n"
                     "Raises\n------\nInvalidGraphError\n    The graph is finalized.")
-            .def("get_fpmath_mode", [](graph &self) {
-                return py::make_tuple(self.record->fpmath, self.record->fpmath_applies_to_int);
-            }, "The pair (mode, apply_to_int).")
+            .def(
+                    "get_fpmath_mode",
+                    [](graph &self) {
+                        return py::make_tuple(
+                                self.record->fpmath, self.record->fpmath_applies_to_int);
+                    },
+                    "The pair (mode, apply_to_int).")
             .def("add_op", &add_op, py::arg("op"), py::arg("allow_exception") = true,
                     "Adds a copy of an op.\n\n"
                     "Parameters\n----------\n"
@@ -189,11 +196,14 @@ void init_graph(py::module_ &m) {
                     "Ends building, without the GIL; from now on the graph only partitions.\n\n"
                     "Raises\n------\nInvalidGraphError\n"
                     "    Uses of one tensor differ, there is a cycle, or the graph is finalized already.")
-            .def("is_finalized", [](graph &self) { return self.value.is_finalized(); },
+            .def(
+                    "is_finalized", [](graph &self) { return self.value.is_finalized(); },
                     "Whether `finalize` was called.")
-            .def("get_partitions", [](graph &self, enum_arg<dg::partition::policy> policy) {
-                return get_partitions(self, policy);
-            },
+            .def(
+                    "get_partitions",
+                    [](graph &self, enum_arg<dg::partition::policy> policy) {
+                        return get_partitions(self, policy);
+                    },
                     defaults_to("policy", dg::partition::policy::fusion),
                     "Splits the graph, without the GIL, into what oneDNN runs as one kernel each.\n\n"
                     "Parameters\n----------\n"
@@ -201,21 +211,29 @@ void init_graph(py::module_ &m) {
                     "    ``fusion``, or ``debug`` for one op a partition.\n\n"
                     "Returns\n-------\nlist of partition\n    Not always in dependency order.\n\n"
                     "Raises\n------\nInvalidGraphError\n    The graph is not finalized.")
-            .def("get_ops", [](graph &self) {
-                py::list ops;
-                for (const auto &[id, o] : self.record->ops)
-                    ops.append(std::make_shared<op>(o));
-                return ops;
-            }, "Copies of the ops that the graph took, by id.")
-            .def("get_engine_kind", [](graph &self) { return self.engine_kind; },
+            .def(
+                    "get_ops",
+                    [](graph &self) {
+                        py::list ops;
+                        for (const auto &[id, o] : self.record->ops)
+                            ops.append(std::make_shared<op>(o));
+                        return ops;
+                    },
+                    "Copies of the ops that the graph took, by id.")
+            .def(
+                    "get_engine_kind", [](graph &self) { return self.engine_kind; },
                     "The engine kind that the graph is for.")
-            .def("get", [](graph &self) { return reinterpret_cast<uintptr_t>(self.value.get()); },
+            .def(
+                    "get",
+                    [](graph &self) { return reinterpret_cast<uintptr_t>(self.value.get()); },
                     "Address of the C handle (``dnnl_graph_graph_t``), for other extensions.")
             .def("__bool__", [](graph &self) { return static_cast<bool>(self.value); })
-            .def("__eq__", [](const graph &self, const graph &other) {
-                return self.value == other.value;
-            }, py::is_operator())
-            .def("__hash__", [](const graph &self) { return std::hash<void *>()(self.value.get()); })
+            .def(
+                    "__eq__",
+                    [](const graph &self, const graph &other) { return self.value == other.value; },
+                    py::is_operator())
+            .def("__hash__",
+                    [](const graph &self) { return std::hash<void *>()(self.value.get()); })
             .def("__repr__", [](graph &self) {
                 return "graph(" + enum_name(self.engine_kind) + ", "
                         + std::to_string(self.record->ops.size()) + " ops"

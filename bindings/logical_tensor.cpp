@@ -13,22 +13,22 @@ namespace {
 
 constexpr auto max_ndims = DNNL_MAX_NDIMS;
 // Sizes beyond this can't be memory; staying below it keeps every later product from overflowing.
-constexpr int64_t max_bytes = int64_t {1} << 60;
+constexpr int64_t max_bytes = int64_t{1} << 60;
 
 std::mutex opaque_mutex;
 std::unordered_map<size_t, std::vector<dnnl_graph_logical_tensor_t>> opaque_layouts;
 
 bool same_dims(const dnnl_graph_logical_tensor_t &a, const dnnl_graph_logical_tensor_t &b) {
-    return a.ndims == b.ndims
-            && (a.ndims <= 0 || std::equal(a.dims, a.dims + a.ndims, b.dims));
+    return a.ndims == b.ndims && (a.ndims <= 0 || std::equal(a.dims, a.dims + a.ndims, b.dims));
 }
 
 bool knows_opaque_layout(const dnnl_graph_logical_tensor_t &lt) {
     std::lock_guard<std::mutex> lock(opaque_mutex);
     const auto it = opaque_layouts.find(lt.layout.layout_id);
     if (it == opaque_layouts.end()) return false;
-    return std::any_of(it->second.begin(), it->second.end(),
-            [&](const auto &seen) { return same_dims(seen, lt) && seen.data_type == lt.data_type; });
+    return std::any_of(it->second.begin(), it->second.end(), [&](const auto &seen) {
+        return same_dims(seen, lt) && seen.data_type == lt.data_type;
+    });
 }
 
 std::string prefix(size_t id) { return "logical_tensor " + std::to_string(id) + ": "; }
@@ -55,14 +55,14 @@ void check_dims(size_t id, data_type dtype, const dims &shape) {
             raise_invalid_shape(prefix(id) + "dims " + join(shape) + " has a negative entry "
                     + std::to_string(d) + "; use -1 or None for an unknown dimension");
         if (d > 0 && size > max_bytes / d)
-            raise_invalid_shape(prefix(id) + "dims " + join(shape)
-                    + " has more elements than memory can hold");
+            raise_invalid_shape(
+                    prefix(id) + "dims " + join(shape) + " has more elements than memory can hold");
         if (d > 0) size *= d;
     }
 }
 
-logical_tensor with_dims(size_t id, data_type dtype, const dims &shape, layout_type layout,
-        property_type property) {
+logical_tensor with_dims(
+        size_t id, data_type dtype, const dims &shape, layout_type layout, property_type property) {
     check_dims(id, dtype, shape);
     if (layout == layout_type::opaque)
         raise_invalid_arguments(prefix(id) + "layout_type opaque needs the layout id that oneDNN "
@@ -71,11 +71,11 @@ logical_tensor with_dims(size_t id, data_type dtype, const dims &shape, layout_t
     const auto ndims = static_cast<int32_t>(shape.size());
     const auto status = ndims == 0
             ? dnnl_graph_logical_tensor_init(&c, id, static_cast<dnnl_data_type_t>(dtype), 0,
-                    static_cast<dnnl_graph_layout_type_t>(layout),
-                    static_cast<dnnl_graph_tensor_property_t>(property))
+                      static_cast<dnnl_graph_layout_type_t>(layout),
+                      static_cast<dnnl_graph_tensor_property_t>(property))
             : dnnl_graph_logical_tensor_init_with_dims(&c, id, static_cast<dnnl_data_type_t>(dtype),
-                    ndims, shape.data(), static_cast<dnnl_graph_layout_type_t>(layout),
-                    static_cast<dnnl_graph_tensor_property_t>(property));
+                      ndims, shape.data(), static_cast<dnnl_graph_layout_type_t>(layout),
+                      static_cast<dnnl_graph_tensor_property_t>(property));
     if (status != dnnl_success)
         raise_with_reason(status, prefix(id) + "making it from dims " + join(shape), "");
     return logical_tensor(c);
@@ -108,10 +108,11 @@ logical_tensor with_strides(size_t id, data_type dtype, const dims &shape, const
         if (strides[i] < 0)
             raise_invalid_shape(prefix(id) + "strides " + join(strides) + " must be known and not "
                     "negative (they count elements)");
-        const int64_t steps = shape[i] == DNNL_GRAPH_UNKNOWN_DIM ? 0 : std::max<int64_t>(shape[i] - 1, 0);
+        const int64_t steps =
+                shape[i] == DNNL_GRAPH_UNKNOWN_DIM ? 0 : std::max<int64_t>(shape[i] - 1, 0);
         if (steps && strides[i] > (max_bytes - last) / 8 / steps)
-            raise_invalid_shape(prefix(id) + "strides " + join(strides)
-                    + " reach further than memory can");
+            raise_invalid_shape(
+                    prefix(id) + "strides " + join(strides) + " reach further than memory can");
         last += steps * strides[i];
     }
     if (shape.empty()) return with_dims(id, dtype, shape, layout_type::strided, property);
@@ -140,10 +141,11 @@ logical_tensor with_layout_id(
 py::tuple state_of(const logical_tensor &lt) {
     const auto &c = lt.get();
     if (c.layout_type == dnnl_graph_layout_type_opaque)
-        raise_invalid_arguments("logical_tensor: an opaque layout has no meaning in another process "
-                                "and can't be pickled");
-    return py::make_tuple(c.id, lt.dtype(), c.ndims, lt.shape(), lt.layout(), lt.strides(),
-            lt.property());
+        raise_invalid_arguments(
+                "logical_tensor: an opaque layout has no meaning in another process "
+                "and can't be pickled");
+    return py::make_tuple(
+            c.id, lt.dtype(), c.ndims, lt.shape(), lt.layout(), lt.strides(), lt.property());
 }
 
 logical_tensor from_state(const py::tuple &state) {
@@ -156,7 +158,8 @@ logical_tensor from_state(const py::tuple &state) {
     const auto strides = state[5].cast<dims>();
     const auto property = state[6].cast<property_type>();
     if (ndims <= 0) return with_ndims(id, dtype, ndims, layout, property);
-    const bool known = std::none_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
+    const bool known =
+            std::none_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
     if (layout == layout_type::strided && known)
         return with_strides(id, dtype, shape, strides, property);
     return with_dims(id, dtype, shape, layout, property);
@@ -291,91 +294,122 @@ void init_logical_tensor(py::module_ &m) {
                     py::arg("id"), py::arg("data_type"),
                     defaults_to("layout_type", layout_type::undef), "Of unknown rank.")
             .def(py::init([](index_arg id, dt type, py::int_ ndims, lt layout, pt property) {
-                if (!is_integer(ndims)) throw py::type_error("logical_tensor: ndims must be an int");
+                if (!is_integer(ndims))
+                    throw py::type_error("logical_tensor: ndims must be an int");
                 int overflow = 0;
                 const long long n = PyLong_AsLongLongAndOverflow(ndims.ptr(), &overflow);
                 return with_ndims(id, type, overflow ? max_ndims + 1 : n, layout, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("ndims"), py::arg("layout_type"),
-                    defaults_to("property_type", property_type::undef), "Of known rank with unknown dims.")
+                    defaults_to("property_type", property_type::undef),
+                    "Of known rank with unknown dims.")
             .def(py::init([](index_arg id, dt type, const dims_arg &shape, lt layout, pt property) {
                 return with_dims(id, type, shape.values, layout, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("dims"), py::arg("layout_type"),
-                    defaults_to("property_type", property_type::undef), "Of known dims; strided means row-major.")
+                    defaults_to("property_type", property_type::undef),
+                    "Of known dims; strided means row-major.")
             .def(py::init([](index_arg id, dt type, const dims_arg &shape, const dims_arg &strides,
                                   pt property) {
                 return with_strides(id, type, shape.values, strides.values, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("dims"), py::arg("strides"),
-                    defaults_to("property_type", property_type::undef), "Of known dims and strides.")
+                    defaults_to("property_type", property_type::undef),
+                    "Of known dims and strides.")
             .def(py::init([](index_arg id, dt type, const dims_arg &shape, index_arg layout_id,
                                   pt property) {
                 return with_layout_id(id, type, shape.values, layout_id, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("dims"), py::arg("layout_id"),
-                    defaults_to("property_type", property_type::undef), "Of known dims in an opaque layout.")
-            .def("get_id", [](const logical_tensor &self) { return self.get().id; }, "The id.")
-            .def("get_data_type", [](const logical_tensor &self) {
-                self.get();
-                return self.dtype();
-            }, "The data type.")
-            .def("get_property_type", [](const logical_tensor &self) {
-                self.get();
-                return self.property();
-            }, "The property.")
-            .def("get_layout_type", [](const logical_tensor &self) {
-                self.get();
-                return self.layout();
-            }, "The layout type.")
-            .def("get_dims", [](const logical_tensor &self) {
-                if (self.get().ndims < 0)
-                    raise_invalid_arguments(repr(self) + ": get_dims needs a known rank");
-                return self.shape();
-            },
+                    defaults_to("property_type", property_type::undef),
+                    "Of known dims in an opaque layout.")
+            .def(
+                    "get_id", [](const logical_tensor &self) { return self.get().id; }, "The id.")
+            .def(
+                    "get_data_type",
+                    [](const logical_tensor &self) {
+                        self.get();
+                        return self.dtype();
+                    },
+                    "The data type.")
+            .def(
+                    "get_property_type",
+                    [](const logical_tensor &self) {
+                        self.get();
+                        return self.property();
+                    },
+                    "The property.")
+            .def(
+                    "get_layout_type",
+                    [](const logical_tensor &self) {
+                        self.get();
+                        return self.layout();
+                    },
+                    "The layout type.")
+            .def(
+                    "get_dims",
+                    [](const logical_tensor &self) {
+                        if (self.get().ndims < 0)
+                            raise_invalid_arguments(repr(self) + ": get_dims needs a known rank");
+                        return self.shape();
+                    },
                     "The dims as a list; an unknown one is `UNKNOWN_DIM`.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n    The rank is unknown.")
-            .def("get_strides", [](const logical_tensor &self) {
-                self.get();
-                if (self.layout() != layout_type::strided)
-                    raise_invalid_arguments(repr(self) + ": get_strides needs a strided layout");
-                if (self.ndims() < 0)
-                    raise_invalid_arguments(repr(self) + ": get_strides needs a known rank");
-                return self.strides();
-            },
+            .def(
+                    "get_strides",
+                    [](const logical_tensor &self) {
+                        self.get();
+                        if (self.layout() != layout_type::strided)
+                            raise_invalid_arguments(
+                                    repr(self) + ": get_strides needs a strided layout");
+                        if (self.ndims() < 0)
+                            raise_invalid_arguments(
+                                    repr(self) + ": get_strides needs a known rank");
+                        return self.strides();
+                    },
                     "The strides in elements, as a list.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n    The layout is not strided.")
-            .def("get_layout_id", [](const logical_tensor &self) {
-                self.get();
-                if (self.layout() != layout_type::opaque)
-                    raise_invalid_arguments(repr(self) + ": get_layout_id needs an opaque layout");
-                return self.data.layout.layout_id;
-            },
+            .def(
+                    "get_layout_id",
+                    [](const logical_tensor &self) {
+                        self.get();
+                        if (self.layout() != layout_type::opaque)
+                            raise_invalid_arguments(
+                                    repr(self) + ": get_layout_id needs an opaque layout");
+                        return self.data.layout.layout_id;
+                    },
                     "Id of the opaque layout.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n    The layout is not opaque.")
-            .def("get_mem_size", [](const logical_tensor &self) { return required_bytes(self); },
+            .def(
+                    "get_mem_size", [](const logical_tensor &self) { return required_bytes(self); },
                     "Bytes that memory for this tensor must have, from its first to its last element.\n\n"
                     "Where strides overlap this is right and oneDNN's own figure too small.\n\n"
                     "Raises\n------\nInvalidShapeError\n"
                     "    Dims are unknown, or the layout is neither strided nor opaque.\n"
                     "InvalidDataTypeError\n    The data type is undef.")
-            .def("is_equal", [](const logical_tensor &self, const logical_tensor &other) {
-                return self.cpp().is_equal(other.cpp());
-            },
+            .def(
+                    "is_equal",
+                    [](const logical_tensor &self, const logical_tensor &other) {
+                        return self.cpp().is_equal(other.cpp());
+                    },
                     py::arg("other"),
                     "Whether oneDNN takes the two for the same: a strided and an opaque layout may be.")
-            .def("__eq__", [](const logical_tensor &self, const logical_tensor &other) {
-                return self == other;
-            }, py::is_operator())
-            .def("__hash__", [](const logical_tensor &self) {
-                py::list parts;
-                if (self.initialised) {
-                    parts.append(self.data.id);
-                    parts.append(static_cast<int>(self.data.data_type));
-                    parts.append(py::tuple(py::cast(self.shape())));
-                }
-                return py::hash(py::tuple(parts));
-            })
+            .def(
+                    "__eq__",
+                    [](const logical_tensor &self, const logical_tensor &other) {
+                        return self == other;
+                    },
+                    py::is_operator())
+            .def("__hash__",
+                    [](const logical_tensor &self) {
+                        py::list parts;
+                        if (self.initialised) {
+                            parts.append(self.data.id);
+                            parts.append(static_cast<int>(self.data.data_type));
+                            parts.append(py::tuple(py::cast(self.shape())));
+                        }
+                        return py::hash(py::tuple(parts));
+                    })
             .def("__repr__", [](const logical_tensor &self) { return repr(self); })
             .def(py::pickle(&state_of, &from_state));
 

@@ -16,7 +16,7 @@ using property_type = dg::logical_tensor::property_type;
 using dims = std::vector<int64_t>;
 
 struct logical_tensor {
-    dnnl_graph_logical_tensor_t data {};
+    dnnl_graph_logical_tensor_t data{};
     bool initialised = false;  // false only for logical_tensor()
 
     logical_tensor() = default;

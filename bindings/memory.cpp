@@ -13,15 +13,13 @@ std::string context(const logical_tensor &lt) { return "tensor of " + repr(lt) +
 
 std::string tuple_text(const dims &values) {
     std::string text = "(";
-    for (size_t i = 0; i < values.size(); ++i)
-        text += (i ? ", " : "") + std::to_string(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
     return text + (values.size() == 1 ? ",)" : ")");
 }
 
 int64_t count(const dims &shape) {
     int64_t n = 1;
-    for (int64_t d : shape)
-        n *= d;
+    for (int64_t d : shape) n *= d;
     return n;
 }
 
@@ -78,8 +76,8 @@ void check_elements(const logical_tensor &lt, const dims &shape, const dims &str
     // A flat array of just the right size is taken as the raw memory of any layout.
     if (flat && expected.size() != 1 && static_cast<size_t>(shape[0]) * item_bytes(lt) == required)
         return;
-    raise_invalid_shape(context(lt) + "expected shape " + tuple_text(expected) + ", got "
-            + tuple_text(shape));
+    raise_invalid_shape(
+            context(lt) + "expected shape " + tuple_text(expected) + ", got " + tuple_text(shape));
 }
 
 void check_raw_size(const logical_tensor &lt, size_t bytes) {
@@ -157,7 +155,8 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt) {
         if (!e.matches(PyExc_TypeError)) throw;
         result = source.attr("__dlpack__")();  // a producer from before DLPack 1.0
     }
-    if (!PyCapsule_CheckExact(result.ptr())) throw py::type_error("__dlpack__ must return a capsule");
+    if (!PyCapsule_CheckExact(result.ptr()))
+        throw py::type_error("__dlpack__ must return a capsule");
     const auto capsule = result.cast<py::capsule>();
     auto memory = std::make_shared<memory_block>();
     const dlpack::tensor *t = nullptr;
@@ -165,15 +164,15 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt) {
         auto *managed = static_cast<dlpack::managed_versioned *>(
                 PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
         if (managed->version.major != 1)
-            throw py::buffer_error("unsupported DLPack version "
-                    + std::to_string(managed->version.major));
+            throw py::buffer_error(
+                    "unsupported DLPack version " + std::to_string(managed->version.major));
         memory->writable = !(managed->flags & dlpack::flag_read_only);
         t = &managed->dl_tensor;
         memory->owner = take_managed<dlpack::managed_versioned>(
                 capsule, "dltensor_versioned", "used_dltensor_versioned");
     } else {
-        auto *managed = static_cast<dlpack::managed *>(
-                PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+        auto *managed =
+                static_cast<dlpack::managed *>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
         if (!managed) throw py::error_already_set();
         t = &managed->dl_tensor;
         memory->owner = take_managed<dlpack::managed>(capsule, "dltensor", "used_dltensor");
@@ -191,8 +190,7 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt) {
     if (t->strides) {
         strides.assign(t->strides, t->strides + t->ndim);
     } else {
-        for (size_t i = shape.size(); i-- > 1;)
-            strides[i - 1] = strides[i] * shape[i];
+        for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
     }
     for (size_t i = 0; i < shape.size(); ++i)
         if (shape[i] > 1 && strides[i] < 0)
@@ -212,12 +210,14 @@ memory_ptr from_address(py::handle source, const logical_tensor &lt) {
     const auto address = PyLong_AsUnsignedLongLong(number.ptr());
     if (PyErr_Occurred()) {
         PyErr_Clear();
-        raise_invalid_arguments(context(lt) + "an address must fit into 64 bits and not be negative");
+        raise_invalid_arguments(
+                context(lt) + "an address must fit into 64 bits and not be negative");
     }
     memory->data = reinterpret_cast<void *>(address);
     memory->bytes = required_bytes(lt);
     if (memory->bytes == 0) return memory;
-    if (!memory->data) raise_invalid_arguments(context(lt) + "its memory must not be the null address");
+    if (!memory->data)
+        raise_invalid_arguments(context(lt) + "its memory must not be the null address");
     const address_range range = address_range_of(memory->data, memory->bytes);
     if (!range.readable)
         raise_invalid_arguments(context(lt) + "the " + std::to_string(memory->bytes)
@@ -297,8 +297,7 @@ py::array numpy_view(const memory_ptr &memory, const logical_tensor &lt) {
         strides.push_back(1);
     } else {
         dtype = numpy_dtype(lt.dtype());
-        for (int64_t d : lt.shape())
-            shape.push_back(d);
+        for (int64_t d : lt.shape()) shape.push_back(d);
         if (lt.ndims() > 0)
             for (int64_t s : lt.strides())
                 strides.push_back(s * static_cast<py::ssize_t>(item_bytes(lt)));
@@ -313,21 +312,21 @@ py::capsule dlpack_capsule(
     const auto &info = info_of(lt.dtype());
     if (is_opaque(lt) || is_packed(lt) || info.dlpack_code < 0)
         throw py::buffer_error(context(lt) + "DLPack can't describe this data type or layout");
-    const bool versioned
-            = !max_version.is_none() && max_version.cast<py::tuple>()[0].cast<int>() >= 1;
+    const bool versioned =
+            !max_version.is_none() && max_version.cast<py::tuple>()[0].cast<int>() >= 1;
     if (!memory->writable && !versioned)
         throw py::buffer_error(context(lt) + "read-only memory needs a consumer of DLPack 1.0");
     auto holder = std::make_unique<dlpack_context>(
-            dlpack_context {memory, lt.shape(), lt.ndims() > 0 ? lt.strides() : dims {}});
+            dlpack_context{memory, lt.shape(), lt.ndims() > 0 ? lt.strides() : dims{}});
     if (versioned) {
-        auto *managed = new dlpack::managed_versioned {};
+        auto *managed = new dlpack::managed_versioned{};
         managed->version = {1, 0};
         managed->flags = memory->writable ? 0 : dlpack::flag_read_only;
         fill_dlpack(managed->dl_tensor, *holder, info);
         managed->manager_ctx = holder.release();
         return make_capsule(managed, "dltensor_versioned");
     }
-    auto *managed = new dlpack::managed {};
+    auto *managed = new dlpack::managed{};
     fill_dlpack(managed->dl_tensor, *holder, info);
     managed->manager_ctx = holder.release();
     return make_capsule(managed, "dltensor");

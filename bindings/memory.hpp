@@ -10,7 +10,7 @@
 namespace ogp {
 
 struct memory_block {
-    py::object owner;  // the Python object that keeps the bytes alive; None for an address
+    py::object owner;           // the Python object that keeps the bytes alive; None for an address
     dg::tensor library_tensor;  // or the oneDNN tensor that allocated them
     std::shared_ptr<void> keep_alive;  // the engine behind library_tensor
     void *data = nullptr;

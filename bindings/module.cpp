@@ -15,8 +15,8 @@ PYBIND11_MODULE(_core, m) {
     ogp::init_logical_tensor(m);
     ogp::init_tensor(m);
     ogp::init_op(m);
-    ogp::init_bound_execution(m);
     ogp::init_compiled_partition(m);
+    ogp::init_execution(m);
     ogp::init_partition(m);
     ogp::init_graph(m);
     ogp::init_caches(m);

@@ -9,8 +9,7 @@ namespace {
 
 std::vector<dg::logical_tensor> to_cpp(const std::vector<logical_tensor> &lts) {
     std::vector<dg::logical_tensor> result;
-    for (const auto &lt : lts)
-        result.push_back(lt.cpp());
+    for (const auto &lt : lts) result.push_back(lt.cpp());
     return result;
 }
 
@@ -39,8 +38,7 @@ void check_thawed(const op &o) {
 
 void append(op &o, std::vector<logical_tensor> &ports, const std::vector<logical_tensor> &added) {
     check_thawed(o);
-    for (const auto &lt : added)
-        lt.get();
+    for (const auto &lt : added) lt.get();
     ports.insert(ports.end(), added.begin(), added.end());
 }
 
@@ -69,8 +67,7 @@ std::string repr(const op &o) {
 
 dg::op op::cpp() const {
     dg::op made(id, kind, to_cpp(inputs), to_cpp(outputs), name);
-    for (const auto &[attr_name, value] : attrs)
-        set_attribute(made, attr_name, value);
+    for (const auto &[attr_name, value] : attrs) set_attribute(made, attr_name, value);
     return made;
 }
 
@@ -100,9 +97,9 @@ void init_op(py::module_ &m) {
 
     using lts = std::vector<logical_tensor>;
     cls.def(py::init([](index_arg id, enum_arg<dg::op::kind> kind, const std::string &name) {
-                return std::make_shared<op>(make_op(id, kind, name));
-            }),
-                    py::arg("id"), py::arg("kind"), py::arg("verbose_name") = "")
+           return std::make_shared<op>(make_op(id, kind, name));
+       }),
+               py::arg("id"), py::arg("kind"), py::arg("verbose_name") = "")
             .def(py::init([](index_arg id, enum_arg<dg::op::kind> kind, const lts &inputs,
                                   const lts &outputs, const std::string &name) {
                 auto made = std::make_shared<op>(make_op(id, kind, name));
@@ -112,21 +109,28 @@ void init_op(py::module_ &m) {
             }),
                     py::arg("id"), py::arg("kind"), py::arg("inputs"), py::arg("outputs"),
                     py::arg("verbose_name") = "")
-            .def("add_input", [](op &self, const logical_tensor &t) { append(self, self.inputs, {t}); },
+            .def(
+                    "add_input",
+                    [](op &self, const logical_tensor &t) { append(self, self.inputs, {t}); },
                     py::arg("t"), "Appends an input.")
-            .def("add_inputs", [](op &self, const lts &ts) { append(self, self.inputs, ts); },
+            .def(
+                    "add_inputs", [](op &self, const lts &ts) { append(self, self.inputs, ts); },
                     py::arg("ts"), "Appends inputs, in order.")
-            .def("add_output",
+            .def(
+                    "add_output",
                     [](op &self, const logical_tensor &t) { append(self, self.outputs, {t}); },
                     py::arg("t"), "Appends an output.")
-            .def("add_outputs", [](op &self, const lts &ts) { append(self, self.outputs, ts); },
+            .def(
+                    "add_outputs", [](op &self, const lts &ts) { append(self, self.outputs, ts); },
                     py::arg("ts"), "Appends outputs, in order.")
-            .def("set_attr", [](py::object self, enum_arg<dg::op::attr> name, py::handle value) {
-                auto &o = self.cast<op &>();
-                check_thawed(o);
-                o.attrs[name] = attribute_from_python(name, value, label(o) + ": ");
-                return self;
-            },
+            .def(
+                    "set_attr",
+                    [](py::object self, enum_arg<dg::op::attr> name, py::handle value) {
+                        auto &o = self.cast<op &>();
+                        check_thawed(o);
+                        o.attrs[name] = attribute_from_python(name, value, label(o) + ": ");
+                        return self;
+                    },
                     py::arg("name"), py::arg("value"),
                     "Sets an attribute; the C++ type is the attribute's, not the value's.\n\n"
                     "Parameters\n----------\n"
@@ -137,19 +141,27 @@ void init_op(py::module_ &m) {
                     "TypeError\n    The attribute takes another type.\n"
                     "InvalidArgumentsError\n    The list or string is empty, or a number too large.\n"
                     "InvalidGraphOpError\n    A graph has taken a copy of this op already.")
-            .def("get_id", [](const op &self) { return self.id; }, "The id.")
-            .def("get_kind", [](const op &self) { return self.kind; }, "The kind.")
-            .def("get_name", [](const op &self) { return self.name; }, "The verbose name.")
-            .def("get_inputs", [](const op &self) { return py::tuple(py::cast(self.inputs)); },
+            .def(
+                    "get_id", [](const op &self) { return self.id; }, "The id.")
+            .def(
+                    "get_kind", [](const op &self) { return self.kind; }, "The kind.")
+            .def(
+                    "get_name", [](const op &self) { return self.name; }, "The verbose name.")
+            .def(
+                    "get_inputs", [](const op &self) { return py::tuple(py::cast(self.inputs)); },
                     "The inputs, in order.")
-            .def("get_outputs", [](const op &self) { return py::tuple(py::cast(self.outputs)); },
+            .def(
+                    "get_outputs", [](const op &self) { return py::tuple(py::cast(self.outputs)); },
                     "The outputs, in order.")
-            .def("get_attrs", [](const op &self) {
-                py::dict result;
-                for (const auto &[name, value] : self.attrs)
-                    result[py::str(enum_name(name))] = attribute_to_python(value);
-                return result;
-            }, "The attributes that were set, by name.")
+            .def(
+                    "get_attrs",
+                    [](const op &self) {
+                        py::dict result;
+                        for (const auto &[name, value] : self.attrs)
+                            result[py::str(enum_name(name))] = attribute_to_python(value);
+                        return result;
+                    },
+                    "The attributes that were set, by name.")
             .def("__repr__", [](const op &self) { return repr(self); });
 }
 

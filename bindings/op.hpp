@@ -8,8 +8,8 @@
 
 namespace ogp {
 
-using attr_value = std::variant<int64_t, float, bool, std::string, std::vector<int64_t>,
-        std::vector<float>>;
+using attr_value =
+        std::variant<int64_t, float, bool, std::string, std::vector<int64_t>, std::vector<float>>;
 
 struct op {
     size_t id = 0;

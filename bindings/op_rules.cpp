@@ -16,9 +16,10 @@ bool one_of(kind k, std::initializer_list<kind> kinds) {
 }
 
 bool is_convolution(kind k) {
-    return one_of(k, {kind::Convolution, kind::ConvolutionBackwardData,
-                             kind::ConvolutionBackwardWeights, kind::ConvTranspose,
-                             kind::ConvTransposeBackwardData, kind::ConvTransposeBackwardWeights});
+    return one_of(k,
+            {kind::Convolution, kind::ConvolutionBackwardData, kind::ConvolutionBackwardWeights,
+                    kind::ConvTranspose, kind::ConvTransposeBackwardData,
+                    kind::ConvTransposeBackwardWeights});
 }
 
 bool is_pooling(kind k) {
@@ -29,13 +30,12 @@ bool is_interpolation(kind k) { return one_of(k, {kind::Interpolate, kind::Inter
 
 std::string list_text(const std::vector<int64_t> &values) {
     std::string text;
-    for (size_t i = 0; i < values.size(); ++i)
-        text += (i ? ", " : "") + std::to_string(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
     return "[" + text + "]";
 }
 
 // Kernels index with 32-bit integers derived from these.
-constexpr int64_t max_extent = int64_t {1} << 30;
+constexpr int64_t max_extent = int64_t{1} << 30;
 
 void check_list(const op &o, attr name, int64_t low, int64_t high = max_extent) {
     const auto *values = o.attr<std::vector<int64_t>>(name);
@@ -118,7 +118,8 @@ public:
 
 private:
     port make(const std::vector<logical_tensor> &list, size_t i, const char *what) const {
-        return {o_, what + std::to_string(i), i < list.size() ? known_of(known_, list[i]) : nullptr};
+        return {o_, what + std::to_string(i),
+                i < list.size() ? known_of(known_, list[i]) : nullptr};
     }
     const op &o_;
     const known_tensors &known_;
@@ -148,8 +149,9 @@ void need_entries(const op &o, attr name, size_t expected) {
 // dim i of weights (without spatial dims), as (output channels, input channels / groups).
 std::pair<int64_t, int64_t> weight_channels(const op &o, const port &weights) {
     const std::string format = string_attr(o, attr::weights_format,
-            one_of(o.kind, {kind::ConvTranspose, kind::ConvTransposeBackwardData,
-                                   kind::ConvTransposeBackwardWeights})
+            one_of(o.kind,
+                    {kind::ConvTranspose, kind::ConvTransposeBackwardData,
+                            kind::ConvTransposeBackwardWeights})
                     ? "XOI"
                     : "XIO");
     if (format == "OIX") return {weights.dim(0), weights.dim(1)};
@@ -188,9 +190,8 @@ void check_convolution(const op &o, const ports &p) {
         }
     }
     const port src = p.in(0), weights = p.in(1);
-    if (o.kind != kind::ConvolutionBackwardWeights
-            && o.kind != kind::ConvTransposeBackwardWeights && src.rank() > 0
-            && weights.rank() > 0 && src.rank() != weights.rank())
+    if (o.kind != kind::ConvolutionBackwardWeights && o.kind != kind::ConvTransposeBackwardWeights
+            && src.rank() > 0 && weights.rank() > 0 && src.rank() != weights.rank())
         weights.refuse("the rank of input 0, " + std::to_string(src.rank()));
 }
 
@@ -198,8 +199,7 @@ void check_convolution(const op &o, const ports &p) {
 void check_channel_inputs(const op &o, const ports &p, size_t first, int channel_axis) {
     const port src = p.in(0);
     const int64_t channels = src.dim(channel_axis);
-    for (size_t i = first; i < o.inputs.size(); ++i)
-        p.in(i).need_count(channels, "channels");
+    for (size_t i = first; i < o.inputs.size(); ++i) p.in(i).need_count(channels, "channels");
 }
 
 void check_quantization(const op &o, const ports &p) {
@@ -222,14 +222,14 @@ void check_quantization(const op &o, const ports &p) {
                     raise_invalid_shape(label(o) + ": attribute group_shape " + list_text(*group)
                             + " must have one entry for each dim of input 0, "
                             + shape_text(src.lt->data));
-                if (parameters.rank() != src.rank())
-                    parameters.refuse("the rank of input 0");
+                if (parameters.rank() != src.rank()) parameters.refuse("the rank of input 0");
                 for (int d = 0; d < src.rank(); ++d) {
                     const int64_t g = (*group)[static_cast<size_t>(d)];
                     if (src.dim(d) < 0) continue;
                     if (src.dim(d) % g != 0)
-                        raise_invalid_shape(label(o) + ": attribute group_shape " + list_text(*group)
-                                + " does not divide input 0, " + shape_text(src.lt->data));
+                        raise_invalid_shape(label(o) + ": attribute group_shape "
+                                + list_text(*group) + " does not divide input 0, "
+                                + shape_text(src.lt->data));
                     // One set of zero points may serve all groups.
                     if (i == 2 && parameters.count() == 1) continue;
                     parameters.need_dim(d, src.dim(d) / g, "input 0's dim over its group");
@@ -264,21 +264,19 @@ void check_matmul(const op &o, const ports &p) {
 
 // Ops whose inputs all describe the same elements.
 void check_same_shapes(const op &o, const ports &p) {
-    for (size_t i = 1; i < o.inputs.size(); ++i)
-        p.in(i).need_same(p.in(0));
+    for (size_t i = 1; i < o.inputs.size(); ++i) p.in(i).need_same(p.in(0));
 }
 
 }  // namespace
 
 void check_attributes(const op &o) {
-    for (attr name : {attr::strides, attr::dilations, attr::kernel})
-        check_list(o, name, 1);
+    for (attr name : {attr::strides, attr::dilations, attr::kernel}) check_list(o, name, 1);
     for (attr name : {attr::pads_begin, attr::pads_end, attr::output_padding})
         check_list(o, name, 0);
     for (attr name : {attr::src_shape, attr::dst_shape, attr::weights_shape, attr::sizes})
         check_list(o, name, 0);
     check_list(o, attr::group_shape, 1);
-    check_list(o, attr::shape, -1, int64_t {1} << 60);
+    check_list(o, attr::shape, -1, int64_t{1} << 60);
     for (attr name : {attr::axes, attr::order})
         check_list(o, name, -DNNL_MAX_NDIMS, DNNL_MAX_NDIMS - 1);
     if (const auto *groups = o.attr<int64_t>(attr::groups))
@@ -300,18 +298,23 @@ void check_shapes(const op &o, const known_tensors &known) {
     if (is_convolution(o.kind)) return check_convolution(o, p);
     if (is_pooling(o.kind) || is_interpolation(o.kind)) return check_spatial(o, p.in(0));
     switch (o.kind) {
-        case kind::MatMul: return check_matmul(o, p);
+        case kind::MatMul:
+            return check_matmul(o, p);
         case kind::BatchNormInference:
-        case kind::BatchNormForwardTraining: return check_channel_inputs(o, p, 1, channel_axis);
+        case kind::BatchNormForwardTraining:
+            return check_channel_inputs(o, p, 1, channel_axis);
         case kind::BatchNormTrainingBackward:
             p.in(1).need_same(p.in(0));
             return check_channel_inputs(o, p, 2, channel_axis);
-        case kind::GroupNorm: return check_channel_inputs(o, p, 1, channel_axis);
-        case kind::BiasAdd: return check_channel_inputs(o, p, 1, channel_axis);
+        case kind::GroupNorm:
+            return check_channel_inputs(o, p, 1, channel_axis);
+        case kind::BiasAdd:
+            return check_channel_inputs(o, p, 1, channel_axis);
         case kind::Quantize:
         case kind::Dequantize:
         case kind::DynamicQuantize:
-        case kind::DynamicDequantize: return check_quantization(o, p);
+        case kind::DynamicDequantize:
+            return check_quantization(o, p);
         case kind::AbsBackward:
         case kind::ClampBackward:
         case kind::EluBackward:
@@ -325,8 +328,10 @@ void check_shapes(const op &o, const known_tensors &known) {
         case kind::SoftMaxBackward:
         case kind::SoftPlusBackward:
         case kind::SqrtBackward:
-        case kind::TanhBackward: return check_same_shapes(o, p);
-        default: return;
+        case kind::TanhBackward:
+            return check_same_shapes(o, p);
+        default:
+            return;
     }
 }
 

@@ -54,13 +54,12 @@ std::vector<logical_tensor> ports_of(const partition &p, bool inputs) {
 
 std::string ids_text(const std::vector<logical_tensor> &lts) {
     std::string text;
-    for (size_t i = 0; i < lts.size(); ++i)
-        text += (i ? ", " : "") + std::to_string(lts[i].id());
+    for (size_t i = 0; i < lts.size(); ++i) text += (i ? ", " : "") + std::to_string(lts[i].id());
     return "[" + text + "]";
 }
 
-void check_port(const std::string &context, const logical_tensor &given,
-        const logical_tensor &port, bool input) {
+void check_port(const std::string &context, const logical_tensor &given, const logical_tensor &port,
+        bool input) {
     const auto refuse = [&](const std::string &why) {
         raise_invalid_shape(context + why + ": expected " + repr(port) + ", got " + repr(given));
     };
@@ -95,8 +94,8 @@ void check_ports(const partition &p, const std::vector<logical_tensor> &given, b
         const auto port = std::find_if(ports.begin(), ports.end(),
                 [&](const auto &candidate) { return candidate.id() == lt.id(); });
         if (port == ports.end())
-            raise_invalid_arguments(context + what + " " + repr(lt) + " is not a port; expected ids "
-                    + ids_text(ports));
+            raise_invalid_arguments(context + what + " " + repr(lt)
+                    + " is not a port; expected ids " + ids_text(ports));
         const auto repeats = static_cast<size_t>(std::count_if(ports.begin(), ports.end(),
                 [&](const auto &candidate) { return candidate.id() == lt.id(); }));
         if (++times[lt.id()] > repeats)
@@ -115,8 +114,7 @@ void check_op_shapes(const partition &p, const std::vector<logical_tensor> &inpu
         const std::vector<logical_tensor> &outputs) {
     known_tensors known;
     for (const auto *list : {&outputs, &inputs})
-        for (const auto &lt : *list)
-            known.insert_or_assign(lt.id(), lt);
+        for (const auto &lt : *list) known.insert_or_assign(lt.id(), lt);
     for (const size_t id : p.value.get_ops()) {
         const auto it = p.record->ops.find(id);
         if (it != p.record->ops.end()) check_shapes(it->second, known);
@@ -125,8 +123,8 @@ void check_op_shapes(const partition &p, const std::vector<logical_tensor> &inpu
 
 logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &given) {
     dnnl_graph_logical_tensor_t c;
-    const auto status = dnnl_graph_compiled_partition_query_logical_tensor(
-            cp.get(), given.id(), &c);
+    const auto status =
+            dnnl_graph_compiled_partition_query_logical_tensor(cp.get(), given.id(), &c);
     // For an id it does not know oneDNN answers with one that says so.
     if (status != dnnl_success || c.id != given.id()) return given;
     remember_opaque_layout(c);
@@ -153,16 +151,13 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     made->engine_ = e;
     made->name = label(p);
     std::vector<const dnnl_graph_logical_tensor_t *> c_inputs, c_outputs;
-    for (const auto &lt : inputs)
-        c_inputs.push_back(&lt.data);
-    for (const auto &lt : outputs)
-        c_outputs.push_back(&lt.data);
+    for (const auto &lt : inputs) c_inputs.push_back(&lt.data);
+    for (const auto &lt : outputs) c_outputs.push_back(&lt.data);
     call_onednn(
             [&] {
                 // The C++ compile() leaks its handle when it throws, so ours is owned first.
                 dnnl_graph_compiled_partition_t handle = nullptr;
-                const auto created
-                        = dnnl_graph_compiled_partition_create(&handle, p.value.get());
+                const auto created = dnnl_graph_compiled_partition_create(&handle, p.value.get());
                 if (created != dnnl_success) return created;
                 made->value = dg::compiled_partition(handle);
                 return dnnl_graph_partition_compile(p.value.get(), handle, c_inputs.size(),
@@ -170,13 +165,11 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
             },
             [&] { return label(p) + ": compile"; },
             [&] {
-                return diagnose_compile(*p.record, p.value.get_ops(), inputs, outputs,
-                        p.value.get_engine_kind());
+                return diagnose_compile(
+                        *p.record, p.value.get_ops(), inputs, outputs, p.value.get_engine_kind());
             });
-    for (const auto &lt : inputs)
-        made->inputs.push_back(query(made->value, lt));
-    for (const auto &lt : outputs)
-        made->outputs.push_back(query(made->value, lt));
+    for (const auto &lt : inputs) made->inputs.push_back(query(made->value, lt));
+    for (const auto &lt : outputs) made->outputs.push_back(query(made->value, lt));
     made->inplace_ports = made->value.get_inplace_ports();
 #if OGP_ONEDNN_AT_LEAST(3, 13)
     made->scratchpad_bytes = made->value.get_scratchpad_logical_tensor().get_mem_size();
@@ -214,26 +207,37 @@ void init_partition(py::module_ &m) {
 
     using lts = std::vector<logical_tensor>;
     cls.def(py::init<>(), "An empty partition; using it raises `InvalidArgumentsError`.")
-            .def(py::init([](op &o, enum_arg<dnnl::engine::kind> kind) { return from_op(o, kind); }),
+            .def(py::init(
+                         [](op &o, enum_arg<dnnl::engine::kind> kind) { return from_op(o, kind); }),
                     py::arg("op"), py::arg("engine_kind"),
                     "A partition of one op, without a graph.\n\n"
                     "Raises\n------\nInvalidGraphOpError\n    The op breaks its schema.")
-            .def("get_ops_num", [](const partition &self) { return self.get().get_ops_num(); },
+            .def(
+                    "get_ops_num", [](const partition &self) { return self.get().get_ops_num(); },
                     "Number of ops.")
-            .def("get_ops", [](const partition &self) { return self.get().get_ops(); },
+            .def(
+                    "get_ops", [](const partition &self) { return self.get().get_ops(); },
                     "Ids of the ops.")
-            .def("get_id", [](const partition &self) { return self.get().get_id(); },
+            .def(
+                    "get_id", [](const partition &self) { return self.get().get_id(); },
                     "The id, unique in this process.")
-            .def("is_supported", [](const partition &self) { return self.get().is_supported(); },
+            .def(
+                    "is_supported", [](const partition &self) { return self.get().is_supported(); },
                     "Whether oneDNN can compile this partition.")
-            .def("get_input_ports", [](const partition &self) { return ports_of(self, true); },
+            .def(
+                    "get_input_ports", [](const partition &self) { return ports_of(self, true); },
                     "Logical tensors of the inputs; one that feeds two ports comes twice.")
-            .def("get_output_ports", [](const partition &self) { return ports_of(self, false); },
+            .def(
+                    "get_output_ports", [](const partition &self) { return ports_of(self, false); },
                     "Logical tensors of the outputs.")
-            .def("get_engine_kind", [](const partition &self) { return self.get().get_engine_kind(); },
+            .def(
+                    "get_engine_kind",
+                    [](const partition &self) { return self.get().get_engine_kind(); },
                     "The engine kind that the partition is for.")
-            .def("compile", [](const partition &self, const lts &inputs, const lts &outputs,
-                                    const engine_ptr &e) { return compile(self, inputs, outputs, e); },
+            .def(
+                    "compile",
+                    [](const partition &self, const lts &inputs, const lts &outputs,
+                            const engine_ptr &e) { return compile(self, inputs, outputs, e); },
                     py::arg("inputs"), py::arg("outputs"), py::arg("engine").none(false),
                     "Compiles for shapes and layouts, without the GIL.\n\n"
                     "Parameters\n----------\n"
@@ -249,16 +253,21 @@ void init_partition(py::module_ &m) {
                     "InvalidArgumentsError\n    A port is missing, unknown or given too often.\n"
                     "InvalidShapeError, InvalidDataTypeError\n"
                     "    A tensor differs from the graph's, or the ops can't take it.")
-            .def("get", [](const partition &self) {
-                return reinterpret_cast<uintptr_t>(self.get().get());
-            }, "Address of the C handle (``dnnl_graph_partition_t``), for other extensions.")
+            .def(
+                    "get",
+                    [](const partition &self) {
+                        return reinterpret_cast<uintptr_t>(self.get().get());
+                    },
+                    "Address of the C handle (``dnnl_graph_partition_t``), for other extensions.")
             .def("__bool__", [](const partition &self) { return static_cast<bool>(self.value); })
-            .def("__eq__", [](const partition &self, const partition &other) {
-                return self.value == other.value;
-            }, py::is_operator())
-            .def("__hash__", [](const partition &self) {
-                return std::hash<void *>()(self.value.get(true));
-            })
+            .def(
+                    "__eq__",
+                    [](const partition &self, const partition &other) {
+                        return self.value == other.value;
+                    },
+                    py::is_operator())
+            .def("__hash__",
+                    [](const partition &self) { return std::hash<void *>()(self.value.get(true)); })
             .def("__repr__", [](const partition &self) {
                 if (!self.value) return label(self);
                 return label(self) + (self.value.is_supported() ? "" : " unsupported") + " on "

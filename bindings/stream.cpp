@@ -35,13 +35,15 @@ void init_stream(py::module_ &m) {
                     "A stream on `engine`, which it keeps alive.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n"
                     "    The engine is empty, or can't do what `flags` ask for.")
-            .def("get_engine",
+            .def(
+                    "get_engine",
                     [](stream &self) {
                         self.get();
                         return self.engine_;
                     },
                     "The engine that the stream was made with.")
-            .def("wait",
+            .def(
+                    "wait",
                     [](py::object self) {
                         auto &s = self.cast<stream &>();
                         s.get();
@@ -54,12 +56,17 @@ void init_stream(py::module_ &m) {
                         return self;
                     },
                     "Waits, without the GIL, until all submitted work is done; returns the stream.")
-            .def("get", [](stream &self) { return reinterpret_cast<uintptr_t>(self.get().get()); },
+            .def(
+                    "get",
+                    [](stream &self) { return reinterpret_cast<uintptr_t>(self.get().get()); },
                     "Address of the C handle (``dnnl_stream_t``), for other extensions.")
             .def("__bool__", [](const stream &self) { return static_cast<bool>(self.value); })
-            .def("__eq__", [](const stream &self, const stream &other) {
-                return self.value == other.value;
-            }, py::is_operator())
+            .def(
+                    "__eq__",
+                    [](const stream &self, const stream &other) {
+                        return self.value == other.value;
+                    },
+                    py::is_operator())
             .def("__hash__",
                     [](const stream &self) { return std::hash<void *>()(self.value.get(true)); })
             .def("__repr__", [](const stream &self) -> std::string {

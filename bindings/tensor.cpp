@@ -60,8 +60,10 @@ std::shared_ptr<tensor> allocate(const logical_tensor &lt, engine_ptr e) {
                 made->value = dg::tensor(lt.cpp(), made->engine_->get());
                 return dnnl_success;
             },
-            [&] { return "tensor of " + repr(lt) + ": allocating "
-                        + std::to_string(made->memory->bytes) + " bytes"; });
+            [&] {
+                return "tensor of " + repr(lt) + ": allocating "
+                        + std::to_string(made->memory->bytes) + " bytes";
+            });
     made->memory->library_tensor = made->value;
     made->memory->data = made->value.get_data_handle();
     return made;
@@ -139,74 +141,100 @@ void init_tensor(py::module_ &m) {
                     "The value is copied.\n\n"
                     "Raises\n------\nUnimplementedError\n    The linked oneDNN is older.\n"
                     "InvalidArgumentsError\n    The value does not fit the data type.")
-            .def("get_data_handle", [](const tensor &self) {
-                self.require();
-                return reinterpret_cast<uintptr_t>(self.memory->data);
-            }, "Address of the first element.")
-            .def("set_data_handle", [](tensor &self, py::handle data) {
-                self.require();
-                if (!self.engine_->value)
-                    raise_invalid_arguments(repr(self) + ": a host scalar can't get other memory");
-                if (self.in_use)
-                    raise_invalid_arguments(
-                            repr(self) + ": can't change its memory while an execute runs on it");
-                memory_ptr memory = memory_from_python(data, self.lt);
-                self.value = dg::tensor(self.lt.cpp(), self.engine_->get(), memory->data);
-                self.memory = std::move(memory);
-                ++self.generation;
-            },
+            .def(
+                    "get_data_handle",
+                    [](const tensor &self) {
+                        self.require();
+                        return reinterpret_cast<uintptr_t>(self.memory->data);
+                    },
+                    "Address of the first element.")
+            .def(
+                    "set_data_handle",
+                    [](tensor &self, py::handle data) {
+                        self.require();
+                        if (!self.engine_->value)
+                            raise_invalid_arguments(
+                                    repr(self) + ": a host scalar can't get other memory");
+                        if (self.in_use)
+                            raise_invalid_arguments(repr(self)
+                                    + ": can't change its memory while an execute runs on it");
+                        memory_ptr memory = memory_from_python(data, self.lt);
+                        self.value = dg::tensor(self.lt.cpp(), self.engine_->get(), memory->data);
+                        self.memory = std::move(memory);
+                        ++self.generation;
+                    },
                     py::arg("data").none(false),
                     "Uses other memory from now on, checked as in the constructor; the old memory\n"
                     "is let go.")
-            .def("get_engine", [](const tensor &self) {
-                self.require();
-                if (!self.engine_->value)
-                    raise_invalid_arguments(repr(self) + ": a host scalar has no engine");
-                return self.engine_;
-            }, "The engine that the tensor was made with.")
-            .def("get_logical_tensor", [](const tensor &self) {
-                self.require();
-                return self.lt;
-            }, "The logical tensor.")
-            .def("numpy", [](const tensor &self) {
-                self.require();
-                return numpy_view(self.memory, self.lt);
-            },
+            .def(
+                    "get_engine",
+                    [](const tensor &self) {
+                        self.require();
+                        if (!self.engine_->value)
+                            raise_invalid_arguments(repr(self) + ": a host scalar has no engine");
+                        return self.engine_;
+                    },
+                    "The engine that the tensor was made with.")
+            .def(
+                    "get_logical_tensor",
+                    [](const tensor &self) {
+                        self.require();
+                        return self.lt;
+                    },
+                    "The logical tensor.")
+            .def(
+                    "numpy",
+                    [](const tensor &self) {
+                        self.require();
+                        return numpy_view(self.memory, self.lt);
+                    },
                     "The memory as a NumPy array, without a copy.\n\n"
                     "Returns\n-------\nnumpy.ndarray\n"
                     "    With the tensor's shape and strides; flat uint8 for opaque layouts, s4 and u4.\n"
                     "    It keeps the memory alive, and is read-only where the memory is.")
-            .def("__array__", [](const tensor &self, const py::object &dtype, const py::object &copy) {
-                self.require();
-                py::object view = numpy_view(self.memory, self.lt);
-                const bool convert = !dtype.is_none()
-                        && !py::dtype::from_args(dtype).equal(view.attr("dtype"));
-                if (convert && !copy.is_none() && !copy.cast<bool>())
-                    throw py::value_error(repr(self) + ": another dtype needs a copy");
-                if (convert) return py::object(view.attr("astype")(dtype));
-                if (!copy.is_none() && copy.cast<bool>()) return py::object(view.attr("copy")());
-                return view;
-            }, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
-            .def("__dlpack__", [](const tensor &self, const py::object &stream,
-                                       const py::object &max_version, const py::object &device,
-                                       const py::object &copy) {
-                self.require();
-                if (!stream.is_none()) throw py::buffer_error("__dlpack__: stream must be None on the CPU");
-                if (!device.is_none() && !py::make_tuple(1, 0).equal(device))
-                    throw py::buffer_error("__dlpack__: the memory is on the CPU, (1, 0)");
-                if (!copy.is_none() && copy.cast<bool>())
-                    throw py::buffer_error("__dlpack__: no copies are made");
-                return dlpack_capsule(self.memory, self.lt, max_version);
-            }, py::kw_only(), py::arg("stream") = py::none(), py::arg("max_version") = py::none(),
-                    py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
-            .def("__dlpack_device__", [](const tensor &self) {
-                self.require();
-                return py::make_tuple(1, 0);
-            })
-            .def("get", [](const tensor &self) {
-                self.require();
-                return reinterpret_cast<uintptr_t>(self.value.get());
-            }, "Address of the C handle (``dnnl_graph_tensor_t``), for other extensions.")
+            .def(
+                    "__array__",
+                    [](const tensor &self, const py::object &dtype, const py::object &copy) {
+                        self.require();
+                        py::object view = numpy_view(self.memory, self.lt);
+                        const bool convert = !dtype.is_none()
+                                && !py::dtype::from_args(dtype).equal(view.attr("dtype"));
+                        if (convert && !copy.is_none() && !copy.cast<bool>())
+                            throw py::value_error(repr(self) + ": another dtype needs a copy");
+                        if (convert) return py::object(view.attr("astype")(dtype));
+                        if (!copy.is_none() && copy.cast<bool>())
+                            return py::object(view.attr("copy")());
+                        return view;
+                    },
+                    py::arg("dtype") = py::none(), py::arg("copy") = py::none())
+            .def(
+                    "__dlpack__",
+                    [](const tensor &self, const py::object &stream, const py::object &max_version,
+                            const py::object &device, const py::object &copy) {
+                        self.require();
+                        if (!stream.is_none())
+                            throw py::buffer_error("__dlpack__: stream must be None on the CPU");
+                        if (!device.is_none() && !py::make_tuple(1, 0).equal(device))
+                            throw py::buffer_error("__dlpack__: the memory is on the CPU, (1, 0)");
+                        if (!copy.is_none() && copy.cast<bool>())
+                            throw py::buffer_error("__dlpack__: no copies are made");
+                        return dlpack_capsule(self.memory, self.lt, max_version);
+                    },
+                    py::kw_only(), py::arg("stream") = py::none(),
+                    py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
+                    py::arg("copy") = py::none())
+            .def("__dlpack_device__",
+                    [](const tensor &self) {
+                        self.require();
+                        return py::make_tuple(1, 0);
+                    })
+            .def(
+                    "get",
+                    [](const tensor &self) {
+                        self.require();
+                        return reinterpret_cast<uintptr_t>(self.value.get());
+                    },
+                    "Address of the C handle (``dnnl_graph_tensor_t``), for other extensions.")
             .def("__bool__", [](const tensor &self) { return static_cast<bool>(self.value); })
             .def("__repr__", [](const tensor &self) { return repr(self); });
 }

@@ -22,7 +22,7 @@ def _foreign_onednn_is_global() -> bool:
 def _load() -> None:
     deepbind = getattr(os, "RTLD_DEEPBIND", 0)
     if not deepbind or not _foreign_onednn_is_global():
-        from . import _core  # noqa: F401
+        from . import _core
 
         return
     flags = sys.getdlopenflags()

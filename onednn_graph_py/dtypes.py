@@ -29,7 +29,9 @@ def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, i
     return name, _RANGE[name]
 
 
-def pack_int4(values: npt.ArrayLike, data_type: logical_tensor.data_type | str) -> npt.NDArray[np.uint8]:
+def pack_int4(
+    values: npt.ArrayLike, data_type: logical_tensor.data_type | str
+) -> npt.NDArray[np.uint8]:
     """Pack integers two to a byte, in row-major order.
 
     Parameters
