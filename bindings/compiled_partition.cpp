@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "call.hpp"
-#include "execution.hpp"
 
 namespace ogp {
 
@@ -73,23 +72,6 @@ void init_compiled_partition(py::module_ &m) {
                         return self.outputs;
                     },
                     "Logical tensors of the outputs, in the order that `execute` takes.")
-            .def("execute", &execute, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
-                    py::arg("scratchpad") = py::none(),
-                    "Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere\n"
-                    "``stream.wait()`` tells.\n\n"
-                    "Parameters\n----------\n"
-                    "stream : stream\n    Of the engine that was compiled for.\n"
-                    "inputs, outputs : sequence of tensor\n    In the order given to `compile`.\n"
-                    "scratchpad : tensor, optional\n    Working memory (oneDNN 3.13).\n\n"
-                    "Raises\n------\n"
-                    "InvalidArgumentsError\n"
-                    "    Count or ids differ, an output is read-only, or memory overlaps wrongly.\n"
-                    "InvalidShapeError, InvalidDataTypeError\n"
-                    "    A tensor is not what was compiled for.")
-            .def("bind", &bind, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
-                    py::arg("scratchpad") = py::none(),
-                    "Checks now what `execute` would check at each call.\n\n"
-                    "Returns\n-------\nbound_execution\n    Callable without arguments; keeps all it uses alive.")
             .def(
                     "get",
                     [](const compiled_partition &self) {

@@ -305,8 +305,6 @@ PyObject *call_bound(PyObject *self, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
-}  // namespace
-
 void execute(compiled_partition &cp, stream &s, py::handle inputs, py::handle outputs,
         py::handle scratchpad) {
     cp.get();
@@ -322,8 +320,8 @@ void execute(compiled_partition &cp, stream &s, py::handle inputs, py::handle ou
     run(cp, s, ins, outs, scratch);
 }
 
-py::object bind(py::object cp, py::object s, const py::object &inputs, const py::object &outputs,
-        const py::object &scratchpad) {
+std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::object &inputs,
+        const py::object &outputs, const py::object &scratchpad) {
     auto b = std::make_unique<bound_execution>();
     b->cp = &cp.cast<compiled_partition &>();
     b->cp->get();
@@ -339,8 +337,10 @@ py::object bind(py::object cp, py::object s, const py::object &inputs, const py:
     b->outputs.take(outputs, "output", *b->cp);
     b->scratchpad = scratchpad_of(scratchpad, *b->cp);
     b->resolve();
-    return py::cast(std::move(b));
+    return b;
 }
+
+}  // namespace
 
 double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
         const py::object &outputs, size_t count) {
@@ -359,7 +359,7 @@ double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
     return std::chrono::duration<double>(end - begin).count();
 }
 
-void init_bound_execution(py::module_ &m) {
+void init_execution(py::module_ &m) {
     py::class_<bound_execution>(m, "bound_execution",
             py::custom_type_setup(
                     [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_bound; }),
@@ -369,6 +369,28 @@ void init_bound_execution(py::module_ &m) {
             .def("__repr__", [](const bound_execution &self) {
                 return "bound_execution(" + self.cp->name + ")";
             });
+
+    using compiled_class = py::class_<compiled_partition, compiled_partition_ptr>;
+    compiled_class cls(m.attr("compiled_partition"));
+    cls.def("execute", &execute, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
+               py::arg("scratchpad") = py::none(),
+               "Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere\n"
+               "``stream.wait()`` tells.\n\n"
+               "Parameters\n----------\n"
+               "stream : stream\n    Of the engine that was compiled for.\n"
+               "inputs, outputs : list or tuple of tensor\n    In the order given to `compile`.\n"
+               "scratchpad : tensor, optional\n    Working memory (oneDNN 3.13).\n\n"
+               "Raises\n------\n"
+               "InvalidArgumentsError\n"
+               "    Count or ids differ, an output is read-only, or memory overlaps wrongly.\n"
+               "InvalidShapeError, InvalidDataTypeError\n"
+               "    A tensor is not what was compiled for.")
+            .def("bind", &bind, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
+                    py::arg("scratchpad") = py::none(),
+                    "Checks now what `execute` would check at each call.\n\n"
+                    "Returns\n-------\nbound_execution\n"
+                    "    Callable without arguments; keeps all it uses alive.\n\n"
+                    "Raises\n------\nOneDNNError\n    As `execute`.");
 }
 
 }  // namespace ogp

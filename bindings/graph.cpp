@@ -214,9 +214,9 @@ void init_graph(py::module_ &m) {
             .def(
                     "get_ops",
                     [](graph &self) {
-                        py::list ops;
+                        std::vector<std::shared_ptr<op>> ops;
                         for (const auto &[id, o] : self.record->ops)
-                            ops.append(std::make_shared<op>(o));
+                            ops.push_back(std::make_shared<op>(o));
                         return ops;
                     },
                     "Copies of the ops that the graph took, by id.")

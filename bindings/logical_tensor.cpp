@@ -138,7 +138,9 @@ logical_tensor with_layout_id(
     return made;
 }
 
-py::tuple state_of(const logical_tensor &lt) {
+using pickled = py::typing::Tuple<py::object, py::ellipsis>;
+
+pickled state_of(const logical_tensor &lt) {
     const auto &c = lt.get();
     if (c.layout_type == dnnl_graph_layout_type_opaque)
         raise_invalid_arguments(
@@ -148,7 +150,7 @@ py::tuple state_of(const logical_tensor &lt) {
             c.id, lt.dtype(), c.ndims, lt.shape(), lt.layout(), lt.strides(), lt.property());
 }
 
-logical_tensor from_state(const py::tuple &state) {
+logical_tensor from_state(const pickled &state) {
     if (state.size() != 7) throw py::value_error("logical_tensor: not a state of ours");
     const auto id = state[0].cast<size_t>();
     const auto dtype = state[1].cast<data_type>();

@@ -30,6 +30,12 @@ op make_op(size_t id, dg::op::kind kind, const std::string &name) {
     return made;
 }
 
+using lt_tuple = py::typing::Tuple<logical_tensor, py::ellipsis>;
+
+lt_tuple as_tuple(const std::vector<logical_tensor> &lts) {
+    return py::reinterpret_steal<lt_tuple>(py::tuple(py::cast(lts)).release());
+}
+
 void check_thawed(const op &o) {
     if (o.frozen)
         raise_invalid_graph_op(label(o) + ": a graph or partition has taken a copy of this op, which "
@@ -125,10 +131,9 @@ void init_op(py::module_ &m) {
                     py::arg("ts"), "Appends outputs, in order.")
             .def(
                     "set_attr",
-                    [](py::object self, enum_arg<dg::op::attr> name, py::handle value) {
-                        auto &o = self.cast<op &>();
-                        check_thawed(o);
-                        o.attrs[name] = attribute_from_python(name, value, label(o) + ": ");
+                    [](std::shared_ptr<op> self, enum_arg<dg::op::attr> name, py::handle value) {
+                        check_thawed(*self);
+                        self->attrs[name] = attribute_from_python(name, value, label(*self) + ": ");
                         return self;
                     },
                     py::arg("name"), py::arg("value"),
@@ -148,15 +153,15 @@ void init_op(py::module_ &m) {
             .def(
                     "get_name", [](const op &self) { return self.name; }, "The verbose name.")
             .def(
-                    "get_inputs", [](const op &self) { return py::tuple(py::cast(self.inputs)); },
+                    "get_inputs", [](const op &self) { return as_tuple(self.inputs); },
                     "The inputs, in order.")
             .def(
-                    "get_outputs", [](const op &self) { return py::tuple(py::cast(self.outputs)); },
+                    "get_outputs", [](const op &self) { return as_tuple(self.outputs); },
                     "The outputs, in order.")
             .def(
                     "get_attrs",
                     [](const op &self) {
-                        py::dict result;
+                        py::typing::Dict<py::str, py::object> result;
                         for (const auto &[name, value] : self.attrs)
                             result[py::str(enum_name(name))] = attribute_to_python(value);
                         return result;

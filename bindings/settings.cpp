@@ -33,9 +33,9 @@ std::string runtime_name(unsigned runtime) {
     }
 }
 
-py::dict version_dict() {
+py::typing::Dict<py::str, py::object> version_dict() {
     const dnnl_version_t *v = dnnl_version();
-    py::dict result;
+    py::typing::Dict<py::str, py::object> result;
     result["major"] = v->major;
     result["minor"] = v->minor;
     result["patch"] = v->patch;

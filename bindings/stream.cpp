@@ -44,12 +44,11 @@ void init_stream(py::module_ &m) {
                     "The engine that the stream was made with.")
             .def(
                     "wait",
-                    [](py::object self) {
-                        auto &s = self.cast<stream &>();
-                        s.get();
+                    [](stream_ptr self) {
+                        self->get();
                         call_onednn(
                                 [&] {
-                                    s.value.wait();
+                                    self->value.wait();
                                     return dnnl_success;
                                 },
                                 [] { return std::string("stream.wait"); });
