@@ -193,7 +193,7 @@ allocator_slot *take_slot() {
 
 allocator::allocator() : slot(take_slot()), value(slot->c_malloc, slot->c_free) {}
 
-allocator::allocator(py::function malloc, py::function free)
+allocator::allocator(malloc_function malloc, free_function free)
     : slot(take_slot()), value(slot->c_malloc, slot->c_free) {
     slot->malloc = malloc.release().ptr();
     slot->free = free.release().ptr();
@@ -223,7 +223,7 @@ void init_allocator(py::module_ &m) {
             .def(py::init<>(),
                     "An allocator over the system's aligned allocation that counts what is taken.\n\n"
                     "Raises\n------\nOutOfMemoryError\n    More than 64 allocators are alive.")
-            .def(py::init<py::function, py::function>(), py::arg("malloc"), py::arg("free"),
+            .def(py::init<malloc_function, free_function>(), py::arg("malloc"), py::arg("free"),
                     "An allocator over two Python callables.\n\n"
                     "Parameters\n----------\n"
                     "malloc : callable\n"

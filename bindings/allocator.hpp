@@ -9,11 +9,14 @@ namespace ogp {
 
 struct allocator_slot;
 
+using malloc_function = py::typing::Callable<py::int_(py::int_, py::int_)>;
+using free_function = py::typing::Callable<void(py::int_)>;
+
 struct allocator {
     // Counts what oneDNN takes from the system's aligned allocation.
     allocator();
     // Takes memory from two Python callables: malloc(size, alignment) -> address, free(address).
-    allocator(py::function malloc, py::function free);
+    allocator(malloc_function malloc, free_function free);
     ~allocator();
     allocator(const allocator &) = delete;
     allocator &operator=(const allocator &) = delete;

@@ -15,12 +15,13 @@ The names below mirror ``dnnl::graph``, so that oneDNN's own documentation reads
 """
 
 from . import _loader as _loader  # first: it decides how the extension is loaded
-from . import dtypes, errors
+
+# isort: split
+from . import _core, dtypes, errors
 from ._core import (
     MAX_NDIMS,
     UNKNOWN_DIM,
     UNKNOWN_NDIMS,
-    __version__,
     accumulation_mode,
     allocator,
     bound_execution,
@@ -58,4 +59,81 @@ from ._core import (
     tensor,
     version,
 )
-from .errors import *
+from .errors import (
+    ExecutionError,
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidGraphError,
+    InvalidGraphOpError,
+    InvalidShapeError,
+    OneDNNError,
+    OutOfMemoryError,
+    UnimplementedError,
+)
+
+__version__: str = vars(_core)["__version__"]
+
+__all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
+    # devices and memory
+    "engine",
+    "make_engine_with_allocator",
+    "allocator",
+    "stream",
+    "logical_tensor",
+    "tensor",
+    "UNKNOWN_DIM",
+    "UNKNOWN_NDIMS",
+    "MAX_NDIMS",
+    # graphs
+    "op",
+    "graph",
+    "partition",
+    "compiled_partition",
+    "bound_execution",
+    # modes
+    "accumulation_mode",
+    "fpmath_mode",
+    "get_default_fpmath_mode",
+    "set_default_fpmath_mode",
+    # caches
+    "get_compiled_partition_cache_capacity",
+    "set_compiled_partition_cache_capacity",
+    "get_constant_tensor_cache",
+    "set_constant_tensor_cache",
+    "get_constant_tensor_cache_capacity",
+    "set_constant_tensor_cache_capacity",
+    "get_primitive_cache_capacity",
+    "set_primitive_cache_capacity",
+    # the CPU
+    "cpu_isa",
+    "cpu_isa_hints",
+    "get_effective_cpu_isa",
+    "set_max_cpu_isa",
+    "get_cpu_isa_hints",
+    "set_cpu_isa_hints",
+    # what oneDNN tells
+    "version",
+    "set_verbose",
+    "set_dump_mode",
+    "set_jit_dump",
+    "set_jit_profiling_flags",
+    "set_jit_profiling_jitdumpdir",
+    # errors
+    "status",
+    "OneDNNError",
+    "InvalidArgumentsError",
+    "InvalidShapeError",
+    "InvalidDataTypeError",
+    "InvalidGraphError",
+    "InvalidGraphOpError",
+    "UnimplementedError",
+    "OutOfMemoryError",
+    "ExecutionError",
+    # rooms
+    "dtypes",
+    "errors",
+]
+
+if "graph_dump_mode" in vars(_core):  # from oneDNN 3.11 on
+    graph_dump_mode = vars(_core)["graph_dump_mode"]
+    __all__ += ["graph_dump_mode"]

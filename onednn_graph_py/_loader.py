@@ -8,6 +8,7 @@ allocator that was preloaded.
 """
 
 import ctypes
+import importlib
 import os
 import sys
 
@@ -20,15 +21,12 @@ def _foreign_onednn_is_global() -> bool:
 
 
 def _load() -> None:
-    deepbind = getattr(os, "RTLD_DEEPBIND", 0)
-    if not deepbind or not _foreign_onednn_is_global():
-        from . import _core
-
-        return
     flags = sys.getdlopenflags()
-    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | deepbind)
+    deepbind = getattr(os, "RTLD_DEEPBIND", 0)
+    if deepbind and _foreign_onednn_is_global():
+        sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | deepbind)
     try:
-        from . import _core  # noqa: F401
+        importlib.import_module("onednn_graph_py._core")
     finally:
         sys.setdlopenflags(flags)
 

@@ -1,0 +1,220 @@
+"""Expected results, and how far from them a correct kernel may be.
+
+The tolerance of every comparison comes from here and none is chosen by hand. A reference is
+computed in float64, and each of its values carries a bound of the error that a kernel may make
+that computes in f32 and stores the data types of the graph:
+
+- Storing x in a type of unit roundoff u (2**-24 for f32, 2**-8 for bf16) costs u*|x|, and at most
+  the type's smallest normal number where results that small are flushed to zero. A narrower type
+  is reached through f32, which costs the roundoff of both.
+- A sum of K products in f32, in any order, with or without fused multiply-add, is off by at most
+  g(K) * (|a1*b1| + ... + |aK*bK|), where g(K) = K*u / (1 - K*u) (Higham, "Accuracy and Stability
+  of Numerical Algorithms", section 3.1). That is the part that grows with the accumulation length.
+- Errors that operands bring along go through each operation: |a| + e(a) stands wherever the
+  magnitude of a matters, and softmax turns an error d of its input into a factor exp(d).
+- Where an integer is stored, a value that is nearer to a tie than its error may be rounded to
+  either side, and all others have one right result.
+
+The bounds are those of the worst case: no correct kernel exceeds them, whatever its order of
+summation, and rounding errors usually cancel down to a small part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+Array = npt.NDArray[np.float64]
+
+# Roundings in exp beyond that of its result: the polynomials in use are good to a few of them.
+_EXP_ROUNDINGS = 8
+
+
+def _roundoff(dtype: npt.DTypeLike) -> float:
+    return float(ml_dtypes.finfo(np.dtype(dtype)).eps) / 2
+
+
+_U = _roundoff(np.float32)
+
+
+def _growth(terms: int) -> float:
+    return terms * _U / (1 - terms * _U)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Values as they should be, with a bound of the error of each.
+
+    Parameters
+    ----------
+    value : numpy.ndarray of float64
+    error : numpy.ndarray of float64
+        Of the same shape, not negative.
+    """
+
+    value: Array
+    error: Array
+
+    @staticmethod
+    def exact(values: npt.ArrayLike) -> Bounded:
+        """Take what oneDNN is given, which has no error."""
+        value = np.asarray(values).astype(np.float64)
+        return Bounded(value, np.broadcast_to(np.float64(0), value.shape))
+
+    def moved(self, move: Callable[[Array], Array]) -> Bounded:
+        """Apply what only moves elements, such as a transposition."""
+        return Bounded(move(self.value), move(self.error))
+
+    def stored(self, dtype: npt.DTypeLike = np.float32) -> Bounded:
+        """Compute in f32, then store as `dtype`."""
+        roundoff = _roundoff(dtype)
+        if roundoff != _U:
+            roundoff += _U * (1 + roundoff)
+        flushed = float(ml_dtypes.finfo(np.dtype(dtype)).smallest_normal)
+        magnitude = np.abs(self.value) + self.error
+        return Bounded(self.value, self.error + roundoff * magnitude + flushed)
+
+    def __add__(self, other: Bounded) -> Bounded:
+        """Add, without storing the sum."""
+        return Bounded(self.value + other.value, self.error + other.error)
+
+    def scaled(self, factor: npt.ArrayLike) -> Bounded:
+        """Multiply by what has no error, without storing the product."""
+        return Bounded(self.value * factor, self.error * np.abs(factor))
+
+    def relu(self) -> Bounded:
+        """Replace negative values by zero, which brings no two values further apart."""
+        return Bounded(np.maximum(self.value, 0), self.error)
+
+    def matmul(self, other: Bounded, bias: Bounded | None = None) -> Bounded:
+        """Multiply matrices and add a bias, accumulating in f32; the sum is not stored yet."""
+        terms = self.value.shape[-1]
+        value = self.value @ other.value
+        a, b = np.abs(self.value), np.abs(other.value)
+        magnitude = a @ b
+        carried: Array | float = 0.0
+        if self.error.any() or other.error.any():
+            # (a + e(a)) (b + e(b)) - a b, without the cancellation.
+            carried = self.error @ (b + other.error) + a @ other.error
+            magnitude = magnitude + carried
+        if bias is not None:
+            terms += 1
+            value = value + bias.value
+            magnitude = magnitude + np.abs(bias.value) + bias.error
+            carried = carried + bias.error
+        return Bounded(value, carried + _growth(terms) * magnitude)
+
+    def convolved(self, weights: Bounded, stride: int) -> Bounded:
+        """Convolve channels-last images with (height, width, input, output) weights."""
+        height, width, channels, outputs = weights.value.shape
+
+        def patches(images: Array) -> Array:
+            windows = sliding_window_view(images, (height, width), axis=(1, 2))
+            windows = windows[:, ::stride, ::stride].transpose(0, 1, 2, 4, 5, 3)
+            return windows.reshape(*windows.shape[:3], height * width * channels)
+
+        matrix = weights.moved(lambda w: w.reshape(height * width * channels, outputs))
+        return self.moved(patches).matmul(matrix)
+
+    def softmax(self) -> Bounded:
+        """Normalise the exponentials of the last axis; the result is not stored yet."""
+        below_maximum = self.value - self.value.max(axis=-1, keepdims=True)
+        weights = np.exp(below_maximum)
+        value = weights / weights.sum(axis=-1, keepdims=True)
+        # Rounding x - max(x), and the reduction of exp's argument, each cost u*|x - max(x)|. What
+        # is masked with minus infinity has a weight of zero whatever its error.
+        counts = weights > 0
+        exponent_error = np.where(counts, self.error - 2 * _U * below_maximum, 0)
+        numerator = np.expm1(exponent_error + _EXP_ROUNDINGS * _U)
+        denominator = (value * numerator).sum(axis=-1, keepdims=True)
+        denominator = denominator + _growth(self.value.shape[-1])
+        return Bounded(value, value * ((1 + numerator) / (1 - denominator) - 1))
+
+    def quantized(self, scale: npt.ArrayLike, zero_point: int, dtype: npt.DTypeLike) -> Bounded:
+        """Store as integers; errors are then whole steps, and zero but near a tie."""
+        steps = self.value / scale + zero_point
+        # The reciprocal of the scale, the product and the sum are rounded.
+        error = self.error / scale + 3 * _U * (np.abs(self.value / scale) + np.abs(steps))
+        limits = np.iinfo(np.dtype(dtype))
+
+        def clipped(numbers: Array) -> Array:
+            return np.clip(numbers, limits.min, limits.max)
+
+        value = clipped(np.rint(steps))
+        lowest, highest = np.ceil(steps - error - 0.5), np.floor(steps + error + 0.5)
+        return Bounded(value, np.maximum(value - clipped(lowest), clipped(highest) - value))
+
+    def dequantized(self, scale: npt.ArrayLike, zero_point: int) -> Bounded:
+        """Turn integers into the f32 numbers that they stand for."""
+        return Bounded(self.value - zero_point, self.error).scaled(scale).stored()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far an array is from what was expected.
+
+    Parameters
+    ----------
+    elements : int
+        How many were compared.
+    differing : int
+        How many are not just the expected value.
+    wrong : int
+        How many are off by more than their tolerance, or not a number.
+    max_error : float
+        Largest difference.
+    tolerance : float
+        What was tolerated where the difference is largest.
+    max_share : float
+        Largest part of its tolerance that any element takes up.
+    """
+
+    elements: int
+    differing: int
+    wrong: int
+    max_error: float
+    tolerance: float
+    max_share: float
+
+    @staticmethod
+    def of(got: npt.NDArray[np.generic], expected: Bounded) -> Comparison:
+        """Compare all elements."""
+        if got.shape != expected.value.shape:
+            raise ValueError(f"expected shape {expected.value.shape}, got {got.shape}")
+        error = np.abs(got.astype(np.float64) - expected.value)
+        # Not a number is as wrong as can be.
+        error = np.where(np.isnan(error), np.inf, error)
+        where = np.unravel_index(np.argmax(error), error.shape)
+        share = np.divide(
+            error,
+            expected.error,
+            out=np.where(error > 0, np.inf, 0.0),
+            where=expected.error > 0,
+        )
+        return Comparison(
+            elements=error.size,
+            differing=int(np.count_nonzero(error)),
+            wrong=int(np.count_nonzero(error > expected.error)),
+            max_error=float(error[where]),
+            tolerance=float(expected.error[where]),
+            max_share=float(share.max()),
+        )
+
+    @staticmethod
+    def together(parts: Iterable[Comparison]) -> Comparison:
+        """Join the comparisons of an array's parts."""
+        parts = list(parts)
+        largest = max(parts, key=lambda part: part.max_error)
+        return Comparison(
+            elements=sum(part.elements for part in parts),
+            differing=sum(part.differing for part in parts),
+            wrong=sum(part.wrong for part in parts),
+            max_error=largest.max_error,
+            tolerance=largest.tolerance,
+            max_share=max(part.max_share for part in parts),
+        )

@@ -1,0 +1,132 @@
+"""From a graph's partitions to arrays: compile, bind, run, time.
+
+This is the flow of every program over the mirror of ``dnnl::graph``. Only inputs need dims and a
+layout; oneDNN infers those of all other tensors.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import bound_execution, compiled_partition, engine, logical_tensor, op, partition, stream
+from .. import tensor as memory_tensor
+
+Arrays = Mapping[int, npt.NDArray[Any]]
+
+
+def fused_ops(ops: Iterable[op], partitions: Iterable[partition]) -> list[list[str]]:
+    """Name the ops of each partition."""
+    kinds = {one.get_id(): one.get_kind().name for one in ops}
+    return [[kinds[number] for number in part.get_ops()] for part in partitions]
+
+
+class Pipeline:
+    """Partitions compiled for given inputs, in an order in which they can run.
+
+    Parameters
+    ----------
+    partitions : sequence of partition
+        Of one graph.
+    inputs : iterable of logical_tensor
+        The graph's inputs, of known dims.
+    device : engine
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[partition],
+        inputs: Iterable[logical_tensor],
+        device: engine,
+    ) -> None:
+        self.device = device
+        self.steps: list[compiled_partition] = []
+        known = {lt.get_id(): lt for lt in inputs}
+        consumed = {port.get_id() for part in partitions for port in part.get_input_ports()}
+        waiting = list(partitions)
+        while waiting:
+            # oneDNN does not promise to list partitions in an order in which they can run.
+            ready = [part for part in waiting if _inputs_of(part) <= known.keys()]
+            if not ready:
+                missing = sorted(_inputs_of(waiting[0]) - known.keys())
+                raise ValueError(f"{waiting[0]}: nothing is known of its inputs {missing}")
+            for part in ready:
+                waiting.remove(part)
+                self.steps.append(_compile(part, known, consumed, device))
+                for lt in self.steps[-1].get_outputs():
+                    known[lt.get_id()] = lt
+
+    def bind(self, arrays: Arrays) -> Execution:
+        """Attach arrays, by the id of their logical tensor, to all inputs."""
+        return Execution(self, arrays)
+
+
+def _inputs_of(part: partition) -> set[int]:
+    return {port.get_id() for port in part.get_input_ports()}
+
+
+def _compile(
+    part: partition, known: Mapping[int, logical_tensor], consumed: set[int], device: engine
+) -> compiled_partition:
+    # A tensor that feeds two ports is given once.
+    inputs = [known[number] for number in sorted(_inputs_of(part))]
+    outputs = []
+    for port in part.get_output_ports():
+        # Between partitions oneDNN may choose the layout; what leaves the graph is row-major.
+        between = port.get_id() in consumed
+        layout = logical_tensor.any if between else logical_tensor.strided
+        outputs.append(logical_tensor(port.get_id(), port.get_data_type(), layout))
+    return part.compile(inputs, outputs, device)
+
+
+class Execution:
+    """A pipeline with memory attached; call it to run.
+
+    Made by `Pipeline.bind`.
+    """
+
+    def __init__(self, pipeline: Pipeline, arrays: Arrays) -> None:
+        self._stream = stream(pipeline.device)
+        self._calls: list[bound_execution] = []
+        self._tensors: dict[int, memory_tensor] = {}
+        for step in pipeline.steps:
+            ports = [*step.get_inputs(), *step.get_outputs()]
+            tensors = [self._tensor(lt, arrays, pipeline.device) for lt in ports]
+            count = len(step.get_inputs())
+            self._calls.append(step.bind(self._stream, tensors[:count], tensors[count:]))
+
+    def _tensor(self, lt: logical_tensor, arrays: Arrays, device: engine) -> memory_tensor:
+        number = lt.get_id()
+        if number in arrays:
+            # A tensor is bound to the logical tensor of the partition that uses it: the same
+            # memory may be given to two partitions in different words.
+            return memory_tensor(lt, device, arrays[number])
+        if number not in self._tensors:
+            self._tensors[number] = memory_tensor(lt, device)
+        return self._tensors[number]
+
+    def __call__(self) -> None:
+        """Run all partitions and wait for the end."""
+        for call in self._calls:
+            call()
+        self._stream.wait()
+
+    def output(self, lt: logical_tensor) -> npt.NDArray[Any]:
+        """Look at what was computed for a tensor of the graph, without a copy."""
+        return np.asarray(self._tensors[lt.get_id()].numpy())
+
+
+def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: float = 1.5) -> float:
+    """Time a call that has run before, up to `runs` times and about `seconds` in all."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 3 or (len(times) < runs and time.perf_counter() < end):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3

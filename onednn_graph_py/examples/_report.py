@@ -1,0 +1,82 @@
+"""What an example has to tell about what it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ._bounded import Comparison
+
+
+class ExampleError(Exception):
+    """An example can't run; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration of an example, run and checked.
+
+    Parameters
+    ----------
+    name : str
+        What sets it apart from the example's other cases.
+    expected_partitions : int
+    partitions : sequence of sequence of str
+        The ops of each partition.
+    reference : str
+        What was compared with what.
+    comparison : Comparison
+    milliseconds : float
+        Median time of a run.
+    facts : sequence of str
+        What else is worth telling.
+    faults : sequence of str
+        What is wrong beyond partitions and comparison.
+    """
+
+    name: str
+    expected_partitions: int
+    partitions: Sequence[Sequence[str]]
+    reference: str
+    comparison: Comparison
+    milliseconds: float
+    facts: Sequence[str] = ()
+    faults: Sequence[str] = ()
+
+    def all_faults(self) -> list[str]:
+        """Everything that is wrong; empty if the case has passed."""
+        faults = list(self.faults)
+        if len(self.partitions) != self.expected_partitions:
+            faults.insert(
+                0, f"expected {self.expected_partitions} partitions, got {len(self.partitions)}"
+            )
+        if self.comparison.wrong:
+            faults.append(
+                f"{self.comparison.wrong} of {self.comparison.elements} elements are off by more"
+                " than their tolerance"
+            )
+        return faults
+
+    def lines(self) -> list[str]:
+        """Tell all of it."""
+        compared = self.comparison
+        lines = [f"{self.name}"] if self.name else []
+        lines.append(f"partitions: {len(self.partitions)}")
+        for number, ops in enumerate(self.partitions, 1):
+            lines.append(f"  {number}. {len(ops)} ops: {' + '.join(ops)}")
+        lines += [
+            f"compared: {self.reference}",
+            f"maximum error: {compared.max_error:.3g} (tolerance there: {compared.tolerance:.3g});"
+            f" no element takes up more than {compared.max_share:.2g} of its tolerance",
+            f"time: {self.milliseconds:.3f} ms (median)",
+            *self.facts,
+        ]
+        return lines + [f"WRONG: {fault}" for fault in self.all_faults()]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A configuration that this machine can't run."""
+
+    name: str
+    reason: str
