@@ -1,7 +1,7 @@
 """What a call from Python costs over the same call from C++.
 
-The same compiled partition, a ReLU of 16 elements, is executed from a loop in C++ (the C++ API's own
-``execute``), through a call bound beforehand and through ``execute`` with lists of tensors. One
+The same compiled partition, a ReLU of 16 elements, is executed from a loop in C++ (the C++ API's
+own ``execute``), through a call bound beforehand and through ``execute`` with lists of tensors. One
 OpenMP thread, so that the library's own time is as small as it gets. Every figure is the best of
 several rounds, the three kinds taking turns.
 """

@@ -1,0 +1,101 @@
+"""The extension uses its own oneDNN, whatever else the process has loaded."""
+
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import onednn_graph_py as og
+
+# A stand-in for another package's oneDNN: the same symbols, and none of them works.
+FOREIGN = """
+#include <stdio.h>
+#include <stdlib.h>
+static void used(const char *name) { printf("foreign %s\\n", name); fflush(stdout); _Exit(42); }
+#define FAKE(name) void name(void) { used(#name); }
+FAKE(dnnl_version) FAKE(dnnl_engine_create) FAKE(dnnl_engine_get_count)
+FAKE(dnnl_graph_op_create) FAKE(dnnl_graph_graph_create) FAKE(dnnl_graph_add_op)
+FAKE(dnnl_graph_partition_compile) FAKE(dnnl_primitive_create) FAKE(dnnl_memory_create)
+"""
+
+PROGRAM = """
+import ctypes, os, sys
+{load}
+import numpy as np
+import onednn_graph_py as og
+engine = og.engine("cpu", 0)
+src, dst = (og.logical_tensor(i, "f32", [8], "strided") for i in range(2))
+graph = og.graph("cpu")
+graph.add_op(og.op(0, "ReLU", [src], [dst]))
+graph.finalize()
+(partition,) = graph.get_partitions()
+x, y = np.linspace(-1, 1, 8, dtype=np.float32), np.empty(8, np.float32)
+partition.compile([src], [dst], engine).execute(
+    og.stream(engine), [og.tensor(src, engine, x)], [og.tensor(dst, engine, y)]
+)
+assert (y == np.maximum(x, 0)).all()
+print("own", sys.getdlopenflags() == flags)
+"""
+
+
+@pytest.fixture(scope="module")
+def foreign_library(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
+    assert compiler, "a C compiler is needed, as it was to build the extension"
+    folder = tmp_path_factory.mktemp("foreign")
+    (folder / "foreign.c").write_text(FOREIGN)
+    library = folder / "libforeign.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "foreign.c"], check=True)
+    return library
+
+
+def run(load: str, cwd) -> subprocess.CompletedProcess[str]:
+    program = PROGRAM.format(load=textwrap.dedent(load) + "\nflags = sys.getdlopenflags()")
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_foreign_onednn_with_global_symbols_is_not_used(foreign_library, tmp_path):
+    done = run(f"ctypes.CDLL({str(foreign_library)!r}, mode=os.RTLD_GLOBAL)", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
+
+
+def test_without_the_loader_the_stand_in_would_be_used(foreign_library, tmp_path):
+    # Otherwise the test above could not fail.
+    done = run(
+        f"""
+        import types
+        ctypes.CDLL({str(foreign_library)!r}, mode=os.RTLD_GLOBAL)
+        sys.modules["onednn_graph_py._loader"] = types.ModuleType("no loader")
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 42, done.stderr
+    assert done.stdout.startswith("foreign dnnl_")
+
+
+def test_a_foreign_onednn_with_local_symbols_is_not_used(foreign_library, tmp_path):
+    done = run(f"ctypes.CDLL({str(foreign_library)!r})", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
+
+
+def test_torch_and_this_package_work_in_one_process(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    for first, second in (("torch", "onednn_graph_py"), ("onednn_graph_py", "torch")):
+        done = run(
+            f"""
+            import {first}, {second}, torch
+            conv = torch.nn.Conv2d(3, 8, 3)
+            assert conv(torch.rand(1, 3, 8, 8)).shape == (1, 8, 6, 6)
+            """,
+            tmp_path,
+        )
+        assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
+
+
+def test_the_extension_reports_the_library_it_was_built_with():
+    linked = og.version()
+    assert linked["headers"] == f"{linked['major']}.{linked['minor']}.{linked['patch']}"
