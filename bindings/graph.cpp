@@ -193,9 +193,10 @@ void init_graph(py::module_ &m) {
                     "InvalidShapeError\n    Its shapes can't be right.\n"
                     "InvalidGraphError\n    The graph is finalized.")
             .def("finalize", &finalize,
-                    "Ends building, without the GIL; from now on the graph only partitions.\n\n"
+                    "Ends building, without the GIL; from now on the graph only partitions. A second call\n"
+                    "does nothing.\n\n"
                     "Raises\n------\nInvalidGraphError\n"
-                    "    Uses of one tensor differ, there is a cycle, or the graph is finalized already.")
+                    "    Uses of one tensor differ, or there is a cycle.")
             .def(
                     "is_finalized", [](graph &self) { return self.value.is_finalized(); },
                     "Whether `finalize` was called.")

@@ -96,11 +96,15 @@ std::string reason_capture::reason() const {
     std::string reason;
     for (const auto &line : lines_of(text_)) {
         if (!reports_failure(line)) continue;
-        // onednn_verbose,v1,graph,create:check,add_op,<message>,<file>:<line>
+        // onednn_verbose,v1,graph,create:check,add_op,<message>,<path of source>:<line>
         size_t begin = line.find(":check,");
         begin = begin != std::string::npos ? begin + 7 : line.find(",error,") + 7;
-        size_t end = line.find_last_not_of("\r\n");
+        const size_t end = line.find_last_not_of("\r\n");
         reason = line.substr(begin, end == std::string::npos ? end : end + 1 - begin);
+        const size_t place = reason.rfind(',');
+        if (place == std::string::npos || reason.find(':', place) == std::string::npos) continue;
+        const size_t file = reason.find_last_of("/,");
+        reason = reason.substr(0, place) + " [" + reason.substr(file + 1) + "]";
     }
     return reason;
 }

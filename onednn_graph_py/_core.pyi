@@ -147,7 +147,11 @@ class allocator:
             More than 64 allocators are alive.
         """
     @typing.overload
-    def __init__(self, malloc: collections.abc.Callable, free: collections.abc.Callable) -> None:
+    def __init__(
+        self,
+        malloc: collections.abc.Callable[[int, int], int],
+        free: collections.abc.Callable[[int], None],
+    ) -> None:
         """
         An allocator over two Python callables.
 

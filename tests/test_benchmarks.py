@@ -1,0 +1,27 @@
+"""Every benchmark runs; how fast is for people to read, not for tests."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+SHORT = {"overhead": ["--calls", "100", "--rounds", "2"]}
+
+
+def test_every_benchmark_is_listed_here():
+    assert {path.stem for path in BENCHMARKS.glob("[!_]*.py")} == set(SHORT)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_benchmark_runs(name, tmp_path):
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / f"{name}.py", *SHORT[name]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "over C++" in done.stdout
