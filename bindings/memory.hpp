@@ -11,8 +11,9 @@ namespace ogp {
 
 struct memory_block {
     py::object owner;           // the Python object that keeps the bytes alive; None for an address
-    dg::tensor library_tensor;  // or the oneDNN tensor that allocated them
-    std::shared_ptr<void> keep_alive;  // the engine behind library_tensor
+    // Or the oneDNN tensor that allocated them, and its engine, which has to outlive it.
+    std::shared_ptr<void> library_engine;
+    dg::tensor library_tensor;
     void *data = nullptr;
     size_t bytes = 0;
     bool writable = true;

@@ -45,7 +45,7 @@ std::shared_ptr<tensor> allocate(const logical_tensor &lt, engine_ptr e) {
     made->memory = std::make_shared<memory_block>();
     made->memory->owner = py::none();
     made->memory->bytes = required_bytes(lt);
-    made->memory->keep_alive = made->engine_;
+    made->memory->library_engine = made->engine_;
     if (lt.get().layout_type == dnnl_graph_layout_type_strided && made->memory->bytes == 0) {
         made->value = dg::tensor(lt.cpp(), made->engine_->get(), nullptr);
         return made;
