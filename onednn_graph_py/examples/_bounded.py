@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,13 +31,18 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 Array = npt.NDArray[np.float64]
+# Scales of quantization: one, or one for each entry of the last axis.
+Scale = float | np.float32 | npt.NDArray[np.floating[Any]]
+
+# NumPy's knows no bf16; ml_dtypes knows both, but has no type annotations.
+_finfo: Callable[[npt.DTypeLike], Any] = ml_dtypes.finfo
 
 # Roundings in exp beyond that of its result: the polynomials in use are good to a few of them.
 _EXP_ROUNDINGS = 8
 
 
 def _roundoff(dtype: npt.DTypeLike) -> float:
-    return float(ml_dtypes.finfo(np.dtype(dtype)).eps) / 2
+    return float(_finfo(dtype).eps) / 2
 
 
 _U = _roundoff(np.float32)
@@ -75,7 +81,7 @@ class Bounded:
         roundoff = _roundoff(dtype)
         if roundoff != _U:
             roundoff += _U * (1 + roundoff)
-        flushed = float(ml_dtypes.finfo(np.dtype(dtype)).smallest_normal)
+        flushed = float(_finfo(dtype).smallest_normal)
         magnitude = np.abs(self.value) + self.error
         return Bounded(self.value, self.error + roundoff * magnitude + flushed)
 
@@ -83,7 +89,7 @@ class Bounded:
         """Add, without storing the sum."""
         return Bounded(self.value + other.value, self.error + other.error)
 
-    def scaled(self, factor: npt.ArrayLike) -> Bounded:
+    def scaled(self, factor: Scale) -> Bounded:
         """Multiply by what has no error, without storing the product."""
         return Bounded(self.value * factor, self.error * np.abs(factor))
 
@@ -97,11 +103,13 @@ class Bounded:
         value = self.value @ other.value
         a, b = np.abs(self.value), np.abs(other.value)
         magnitude = a @ b
+        # (a + e(a)) (b + e(b)) - a b, without the cancellation, and without products with zeros.
         carried: Array | float = 0.0
-        if self.error.any() or other.error.any():
-            # (a + e(a)) (b + e(b)) - a b, without the cancellation.
-            carried = self.error @ (b + other.error) + a @ other.error
-            magnitude = magnitude + carried
+        if self.error.any():
+            carried = self.error @ (b + other.error)
+        if other.error.any():
+            carried = carried + a @ other.error
+        magnitude = magnitude + carried
         if bias is not None:
             terms += 1
             value = value + bias.value
@@ -135,7 +143,7 @@ class Bounded:
         denominator = denominator + _growth(self.value.shape[-1])
         return Bounded(value, value * ((1 + numerator) / (1 - denominator) - 1))
 
-    def quantized(self, scale: npt.ArrayLike, zero_point: int, dtype: npt.DTypeLike) -> Bounded:
+    def quantized(self, scale: Scale, zero_point: int, dtype: npt.DTypeLike) -> Bounded:
         """Store as integers; errors are then whole steps, and zero but near a tie."""
         steps = self.value / scale + zero_point
         # The reciprocal of the scale, the product and the sum are rounded.
@@ -149,7 +157,7 @@ class Bounded:
         lowest, highest = np.ceil(steps - error - 0.5), np.floor(steps + error + 0.5)
         return Bounded(value, np.maximum(value - clipped(lowest), clipped(highest) - value))
 
-    def dequantized(self, scale: npt.ArrayLike, zero_point: int) -> Bounded:
+    def dequantized(self, scale: Scale, zero_point: int) -> Bounded:
         """Turn integers into the f32 numbers that they stand for."""
         return Bounded(self.value - zero_point, self.error).scaled(scale).stored()
 
@@ -166,6 +174,8 @@ class Comparison:
         How many are not just the expected value.
     wrong : int
         How many are off by more than their tolerance, or not a number.
+    largest : float
+        Largest magnitude expected.
     max_error : float
         Largest difference.
     tolerance : float
@@ -177,6 +187,7 @@ class Comparison:
     elements: int
     differing: int
     wrong: int
+    largest: float
     max_error: float
     tolerance: float
     max_share: float
@@ -200,6 +211,7 @@ class Comparison:
             elements=error.size,
             differing=int(np.count_nonzero(error)),
             wrong=int(np.count_nonzero(error > expected.error)),
+            largest=float(np.abs(expected.value).max()),
             max_error=float(error[where]),
             tolerance=float(expected.error[where]),
             max_share=float(share.max()),
@@ -209,12 +221,13 @@ class Comparison:
     def together(parts: Iterable[Comparison]) -> Comparison:
         """Join the comparisons of an array's parts."""
         parts = list(parts)
-        largest = max(parts, key=lambda part: part.max_error)
+        worst = max(parts, key=lambda part: part.max_error)
         return Comparison(
             elements=sum(part.elements for part in parts),
             differing=sum(part.differing for part in parts),
             wrong=sum(part.wrong for part in parts),
-            max_error=largest.max_error,
-            tolerance=largest.tolerance,
+            largest=max(part.largest for part in parts),
+            max_error=worst.max_error,
+            tolerance=worst.tolerance,
             max_share=max(part.max_share for part in parts),
         )

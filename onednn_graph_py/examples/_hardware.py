@@ -1,20 +1,30 @@
-"""What this CPU can do, asked before a data type is tried.
+"""What this CPU can do, asked before it is tried.
 
 Otherwise a fault in the library would look like a CPU that lacks something.
 """
 
 from __future__ import annotations
 
-from .. import cpu_isa, get_effective_cpu_isa
+from .. import get_effective_cpu_isa
 
-# oneDNN computes in bf16 on x64 from AVX-512 on (emulated where the CPU has no such instructions)
+# On x64 oneDNN computes in bf16 from AVX-512 on (emulated where the CPU has no such instructions)
 # and on AVX2 with the VNNI-2 extension.
 _WITHOUT_BF16 = frozenset({"sse41", "avx", "avx2", "avx2_vnni"})
+_WITHOUT_VNNI = frozenset({"sse41", "avx", "avx2", "avx512_core"})
 
 
 def lacks_bf16() -> str | None:
     """Say why bf16 can't be used here, or None if it can."""
-    isa: cpu_isa = get_effective_cpu_isa()
-    if isa.name in _WITHOUT_BF16:
-        return f"oneDNN uses {isa.name} on this CPU, and bf16 needs avx512_core or avx2_vnni_2"
+    isa = get_effective_cpu_isa().name
+    if isa in _WITHOUT_BF16:
+        return f"oneDNN uses {isa} on this CPU, and bf16 needs avx512_core or avx2_vnni_2"
     return None
+
+
+def largest_int8_weight() -> int:
+    """Tell how large s8 weights may be when u8 values are multiplied with them.
+
+    Without VNNI instructions the sum of two products saturates at 16 bits: 2 * 255 * 64 fits, and
+    2 * 255 * 127 does not. oneDNN page: Nuances of int8 Computations.
+    """
+    return 64 if get_effective_cpu_isa().name in _WITHOUT_VNNI else 127

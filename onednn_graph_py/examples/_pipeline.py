@@ -35,6 +35,8 @@ class Pipeline:
         Of one graph.
     inputs : iterable of logical_tensor
         The graph's inputs, of known dims.
+    outputs : iterable of logical_tensor
+        What will be looked at, and therefore is row-major. oneDNN chooses the layout of all else.
     device : engine
     """
 
@@ -42,12 +44,13 @@ class Pipeline:
         self,
         partitions: Sequence[partition],
         inputs: Iterable[logical_tensor],
+        outputs: Iterable[logical_tensor],
         device: engine,
     ) -> None:
         self.device = device
         self.steps: list[compiled_partition] = []
         known = {lt.get_id(): lt for lt in inputs}
-        consumed = {port.get_id() for part in partitions for port in part.get_input_ports()}
+        plain = {lt.get_id() for lt in outputs}
         waiting = list(partitions)
         while waiting:
             # oneDNN does not promise to list partitions in an order in which they can run.
@@ -57,7 +60,7 @@ class Pipeline:
                 raise ValueError(f"{waiting[0]}: nothing is known of its inputs {missing}")
             for part in ready:
                 waiting.remove(part)
-                self.steps.append(_compile(part, known, consumed, device))
+                self.steps.append(_compile(part, known, plain, device))
                 for lt in self.steps[-1].get_outputs():
                     known[lt.get_id()] = lt
 
@@ -71,15 +74,13 @@ def _inputs_of(part: partition) -> set[int]:
 
 
 def _compile(
-    part: partition, known: Mapping[int, logical_tensor], consumed: set[int], device: engine
+    part: partition, known: Mapping[int, logical_tensor], plain: set[int], device: engine
 ) -> compiled_partition:
     # A tensor that feeds two ports is given once.
     inputs = [known[number] for number in sorted(_inputs_of(part))]
     outputs = []
     for port in part.get_output_ports():
-        # Between partitions oneDNN may choose the layout; what leaves the graph is row-major.
-        between = port.get_id() in consumed
-        layout = logical_tensor.any if between else logical_tensor.strided
+        layout = logical_tensor.strided if port.get_id() in plain else logical_tensor.any
         outputs.append(logical_tensor(port.get_id(), port.get_data_type(), layout))
     return part.compile(inputs, outputs, device)
 
@@ -117,7 +118,7 @@ class Execution:
         self._stream.wait()
 
     def output(self, lt: logical_tensor) -> npt.NDArray[Any]:
-        """Look at what was computed for a tensor of the graph, without a copy."""
+        """Look at one of the pipeline's outputs, without a copy."""
         return np.asarray(self._tensors[lt.get_id()].numpy())
 
 

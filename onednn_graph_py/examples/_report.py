@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ._bounded import Comparison
@@ -23,9 +23,8 @@ class Case:
     expected_partitions : int
     partitions : sequence of sequence of str
         The ops of each partition.
-    reference : str
-        What was compared with what.
-    comparison : Comparison
+    comparisons : mapping of str to Comparison
+        By what was compared with what; that of the result comes last.
     milliseconds : float
         Median time of a run.
     facts : sequence of str
@@ -37,8 +36,7 @@ class Case:
     name: str
     expected_partitions: int
     partitions: Sequence[Sequence[str]]
-    reference: str
-    comparison: Comparison
+    comparisons: Mapping[str, Comparison]
     milliseconds: float
     facts: Sequence[str] = ()
     faults: Sequence[str] = ()
@@ -50,27 +48,27 @@ class Case:
             faults.insert(
                 0, f"expected {self.expected_partitions} partitions, got {len(self.partitions)}"
             )
-        if self.comparison.wrong:
-            faults.append(
-                f"{self.comparison.wrong} of {self.comparison.elements} elements are off by more"
-                " than their tolerance"
-            )
+        for what, compared in self.comparisons.items():
+            if compared.wrong:
+                faults.append(
+                    f"{compared.wrong} of {compared.elements} elements are off by more than their"
+                    f" tolerance ({what})"
+                )
         return faults
 
     def lines(self) -> list[str]:
         """Tell all of it."""
-        compared = self.comparison
-        lines = [f"{self.name}"] if self.name else []
-        lines.append(f"partitions: {len(self.partitions)}")
+        lines = [self.name, f"partitions: {len(self.partitions)}"]
         for number, ops in enumerate(self.partitions, 1):
-            lines.append(f"  {number}. {len(ops)} ops: {' + '.join(ops)}")
-        lines += [
-            f"compared: {self.reference}",
-            f"maximum error: {compared.max_error:.3g} (tolerance there: {compared.tolerance:.3g});"
-            f" no element takes up more than {compared.max_share:.2g} of its tolerance",
-            f"time: {self.milliseconds:.3f} ms (median)",
-            *self.facts,
-        ]
+            lines.append(f"  {number}. {len(ops)} op{'s' * (len(ops) > 1)}: {' + '.join(ops)}")
+        for what, compared in self.comparisons.items():
+            lines += [
+                f"compared: {what}",
+                f"  maximum error: {compared.max_error:.3g} of values up to"
+                f" {compared.largest:.3g} (tolerance there: {compared.tolerance:.3g});"
+                f" at most {compared.max_share:.2g} of a tolerance used",
+            ]
+        lines += [f"time: {self.milliseconds:.3f} ms (median)", *self.facts]
         return lines + [f"WRONG: {fault}" for fault in self.all_faults()]
 
 

@@ -1,0 +1,109 @@
+"""The classifier of handwritten digits that scikit-learn trains, and what it is measured on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ._bounded import Array, Bounded
+from ._report import ExampleError
+
+Classes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A fully connected layer; ReLU follows but for the last."""
+
+    weights: Array
+    bias: Array
+    activated: bool
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A trained network, and the images that it has not seen.
+
+    Parameters
+    ----------
+    layers : list of Layer
+    training_images : numpy.ndarray
+        One image a row, pixels from 0 to 1.
+    images, labels : numpy.ndarray
+        Held out from training.
+    predictions : numpy.ndarray
+        scikit-learn's own, for `images`.
+    """
+
+    layers: list[Layer]
+    training_images: Array
+    images: Array
+    labels: Classes
+    predictions: Classes
+
+    def accuracy(self, predictions: Classes) -> float:
+        """Share of the held-out images that were recognised."""
+        return float(np.mean(predictions == self.labels))
+
+    def standard_error(self) -> float:
+        """Tell how far luck in the choice of images may move scikit-learn's accuracy."""
+        accuracy = self.accuracy(self.predictions)
+        return math.sqrt(accuracy * (1 - accuracy) / len(self.labels))
+
+    def activations(self, images: Array) -> Iterator[Array]:
+        """Compute each layer's result in float64; the last are the logits."""
+        for layer in self.layers:
+            images = images @ layer.weights + layer.bias
+            if layer.activated:
+                images = np.maximum(images, 0)
+            yield images
+
+    def undecided(self) -> npt.NDArray[np.bool_]:
+        """Find the images for which f32 may prefer another class, by rounding errors alone."""
+        logits = Bounded.exact(self.images).stored()
+        for layer in self.layers:
+            weights, bias = (Bounded.exact(part).stored() for part in (layer.weights, layer.bias))
+            logits = logits.matmul(weights, bias).stored()
+            if layer.activated:
+                logits = logits.relu()
+        best = self.predictions[:, None]
+        at_least = np.take_along_axis(logits.value - logits.error, best, axis=1)[:, 0]
+        others = logits.value + logits.error
+        np.put_along_axis(others, best, -np.inf, axis=1)
+        return np.asarray(others.max(axis=1) >= at_least)
+
+
+def train() -> Classifier:
+    """Train on one half of the digits that scikit-learn ships; the other half is held out."""
+    try:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+        from sklearn.neural_network import MLPClassifier
+    except ImportError as error:
+        raise ExampleError(
+            f"scikit-learn is needed ({error}): pip install 'onednn-graph-py[examples]'"
+        ) from None
+    digits = load_digits()
+    # Pixels are whole numbers from 0 to 16.
+    training_images, images, training_labels, labels = train_test_split(
+        digits.data / 16, digits.target, test_size=0.5, random_state=0, stratify=digits.target
+    )
+    model = MLPClassifier((128, 64), max_iter=500, random_state=0)
+    model.fit(training_images, training_labels)
+    last = len(model.coefs_) - 1
+    return Classifier(
+        layers=[
+            Layer(weights, bias, activated=number < last)
+            for number, (weights, bias) in enumerate(
+                zip(model.coefs_, model.intercepts_, strict=True)
+            )
+        ],
+        training_images=training_images,
+        images=images,
+        labels=labels,
+        predictions=model.predict(images),
+    )

@@ -1,0 +1,133 @@
+"""Scaled dot-product attention in f32 and bf16: five ops, one partition.
+
+MatMul, Divide, Add of a mask, SoftMax and MatMul become one fused kernel. The sizes are those of
+oneDNN's own example and can be given instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import engine, graph, logical_tensor, op, version
+from ..dtypes import numpy_dtype
+from ._bounded import Bounded, Comparison
+from ._hardware import lacks_bf16
+from ._pipeline import Pipeline, fused_ops, median_milliseconds
+from ._report import Case, Skipped
+
+
+def _scores_type(data_type: logical_tensor.data_type) -> logical_tensor.data_type:
+    """Choose what the tensors between the first MatMul and SoftMax are."""
+    linked = version()
+    # An f32 result of a bf16 MatMul is allowed from 3.8 on; later versions fuse that best.
+    if (linked["major"], linked["minor"]) >= (3, 8):
+        return logical_tensor.f32
+    return data_type
+
+
+def _mask(sequence: int, batch: int) -> npt.NDArray[np.float32]:
+    """Let each query see itself and what is before it, less so the further away.
+
+    In every other batch entry the last quarter of the keys is padding.
+    """
+    query, key = np.mgrid[:sequence, :sequence]
+    causal = np.where(key <= query, (key - query) / 16, -np.inf)
+    padded = np.where(key < max(sequence - sequence // 4, 1), causal, -np.inf)
+    return np.stack([padded if entry % 2 else causal for entry in range(batch)])[:, None].astype(
+        np.float32
+    )
+
+
+class _Attention:
+    """The graph, and arrays of its inputs."""
+
+    def __init__(
+        self,
+        data_type: logical_tensor.data_type,
+        batch: int,
+        sequence: int,
+        heads: int,
+        head_size: int,
+    ) -> None:
+        self.data_type, self.scores_type = data_type, _scores_type(data_type)
+
+        def tensor(number: int, kind: logical_tensor.data_type, *dims: int) -> logical_tensor:
+            return logical_tensor(number, kind, dims, logical_tensor.strided)
+
+        vectors = (batch, heads, sequence, head_size)
+        matrices = (batch, heads, sequence, sequence)
+        query, key, value = (tensor(number, data_type, *vectors) for number in (0, 1, 2))
+        scale = tensor(3, data_type, 1)
+        mask = tensor(4, data_type, batch, 1, sequence, sequence)
+        products, scaled, masked = (
+            tensor(number, self.scores_type, *matrices) for number in (5, 6, 7)
+        )
+        weights = tensor(8, data_type, *matrices)
+        self.output = tensor(9, data_type, *vectors)
+        self.inputs = [query, key, value, scale, mask]
+
+        multiply = op(0, op.MatMul, [query, key], [products], "query by key")
+        multiply.set_attr(op.transpose_b, True)
+        divide = op(1, op.Divide, [products, scale], [scaled], "scale")
+        add = op(2, op.Add, [scaled, mask], [masked], "mask")
+        softmax = op(3, op.SoftMax, [masked], [weights], "softmax")
+        softmax.set_attr(op.axis, -1)
+        combine = op(4, op.MatMul, [weights, value], [self.output], "weights by value")
+        self.net = graph(engine.cpu)
+        for one in (multiply, divide, add, softmax, combine):
+            self.net.add_op(one)
+        self.net.finalize()
+
+        random = np.random.default_rng(0)
+        dtype = numpy_dtype(data_type)
+        self.arrays: dict[int, npt.NDArray[Any]] = {
+            0: random.standard_normal(vectors, np.float32).astype(dtype),
+            1: random.standard_normal(vectors, np.float32).astype(dtype),
+            2: random.uniform(-1, 1, vectors).astype(dtype),
+            3: np.full(1, math.sqrt(head_size), dtype),
+            4: _mask(sequence, batch).astype(dtype),
+        }
+
+    def expected(self, entry: int) -> Bounded:
+        """Compute one entry of the batch; all of them at once would fill the memory."""
+        between, dtype = numpy_dtype(self.scores_type), numpy_dtype(self.data_type)
+        query, key, value, mask = (Bounded.exact(self.arrays[n][entry]) for n in (0, 1, 2, 4))
+        scores = query.matmul(key.moved(lambda a: a.swapaxes(-1, -2))).stored(between)
+        scores = scores.scaled(1 / self.arrays[3].astype(np.float64)).stored(between)
+        scores = (scores + mask).stored(between)
+        return scores.softmax().stored(dtype).matmul(value).stored(dtype)
+
+
+def run(
+    mb: int = 32, seq: int = 384, heads: int = 16, head_size: int = 64
+) -> Iterator[Case | Skipped]:
+    """Run in f32 and bf16."""
+    for data_type in (logical_tensor.f32, logical_tensor.bf16):
+        name = f"{data_type.name}, {mb}x{seq}, {heads} heads of {head_size}"
+        reason = lacks_bf16() if data_type == logical_tensor.bf16 else None
+        if reason is not None:
+            yield Skipped(name, reason)
+            continue
+        attention = _Attention(data_type, mb, seq, heads, head_size)
+        partitions = attention.net.get_partitions()
+        pipeline = Pipeline(partitions, attention.inputs, [attention.output], engine(engine.cpu, 0))
+        execution = pipeline.bind(attention.arrays)
+        execution()
+        output = execution.output(attention.output)
+        yield Case(
+            name=name,
+            expected_partitions=1,
+            partitions=fused_ops(attention.net.get_ops(), partitions),
+            comparisons={
+                "all elements with NumPy in float64": Comparison.together(
+                    Comparison.of(output[entry], attention.expected(entry)) for entry in range(mb)
+                )
+            },
+            milliseconds=median_milliseconds(execution),
+            facts=[f"between MatMul and SoftMax: {attention.scores_type.name}"],
+        )
