@@ -10,6 +10,7 @@ everything was as it should be, 1 if an example failed, and 2 if the command was
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -160,6 +161,20 @@ def table(rows: Iterable[Row]) -> str:
     )
 
 
+def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
+    """Keep NumPy to one thread, where threadpoolctl (which comes with scikit-learn) can.
+
+    The threads of NumPy's BLAS and those of oneDNN both spin while they wait. On a busy machine
+    they take the processors from each other: all examples then took four times as long.
+    """
+    try:
+        threadpoolctl = importlib.import_module("threadpoolctl")
+    except ImportError:
+        return contextlib.nullcontext()
+    limits: contextlib.AbstractContextManager[object] = threadpoolctl.threadpool_limits(1, "blas")
+    return limits
+
+
 def main(words: Sequence[str]) -> int:
     """Do what the command line asks; return the exit status."""
     if not words:
@@ -180,7 +195,8 @@ def main(words: Sequence[str]) -> int:
         f" {linked['cpu_runtime']} runtime, instruction set {get_effective_cpu_isa().name}"
     )
     start = time.perf_counter()
-    rows = [row for example, sizes in chosen for row in run(example, sizes)]
+    with _one_blas_thread():
+        rows = [row for example, sizes in chosen for row in run(example, sizes)]
     print(f"\n{table(rows)}")
     failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
     told = f"failed: {', '.join(failed)}" if failed else "all passed"

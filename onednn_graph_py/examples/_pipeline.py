@@ -96,20 +96,18 @@ class Execution:
         self._calls: list[bound_execution] = []
         self._tensors: dict[int, memory_tensor] = {}
         for step in pipeline.steps:
-            ports = [*step.get_inputs(), *step.get_outputs()]
-            tensors = [self._tensor(lt, arrays, pipeline.device) for lt in ports]
-            count = len(step.get_inputs())
-            self._calls.append(step.bind(self._stream, tensors[:count], tensors[count:]))
-
-    def _tensor(self, lt: logical_tensor, arrays: Arrays, device: engine) -> memory_tensor:
-        number = lt.get_id()
-        if number in arrays:
-            # A tensor is bound to the logical tensor of the partition that uses it: the same
-            # memory may be given to two partitions in different words.
-            return memory_tensor(lt, device, arrays[number])
-        if number not in self._tensors:
-            self._tensors[number] = memory_tensor(lt, device)
-        return self._tensors[number]
+            for lt in step.get_inputs():
+                number = lt.get_id()
+                if number in self._tensors:
+                    continue
+                if number not in arrays:
+                    raise ValueError(f"no array was given for {lt}")
+                self._tensors[number] = memory_tensor(lt, pipeline.device, arrays[number])
+            for lt in step.get_outputs():
+                self._tensors[lt.get_id()] = memory_tensor(lt, pipeline.device)
+            inputs = [self._tensors[lt.get_id()] for lt in step.get_inputs()]
+            outputs = [self._tensors[lt.get_id()] for lt in step.get_outputs()]
+            self._calls.append(step.bind(self._stream, inputs, outputs))
 
     def __call__(self) -> None:
         """Run all partitions and wait for the end."""

@@ -1,0 +1,321 @@
+"""The examples: what they print, and that they fail when something is wrong."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onednn_graph_py import cpu_isa, engine, graph, logical_tensor, op
+from onednn_graph_py.examples import __main__ as command
+from onednn_graph_py.examples import _hardware, _pipeline
+from onednn_graph_py.examples._bounded import Bounded, Comparison
+from onednn_graph_py.examples._classifier import Classifier, Layer
+from onednn_graph_py.examples._report import Case
+
+NAMES = [
+    "cpu_getting_started",
+    "cpu_inference_int8",
+    "cpu_single_op_partition",
+    "digits",
+    "sdpa",
+]
+SMALL_SDPA = ["sdpa", "2", "64", "4", "16"]
+ERROR = re.compile(r"maximum error: (\S+) of values up to \S+ \(tolerance there: (\S+)\)")
+
+
+def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run as users do, from a folder that has no source tree in it."""
+    return subprocess.run(
+        [sys.executable, "-m", "onednn_graph_py.examples", *words],
+        cwd=folder,
+        # As the command does itself where it can.
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def verdicts(output: str) -> list[str]:
+    """The last column of the closing table."""
+    table = output[output.index("example  ") :].split("\n\n")[0]
+    return [line.split()[-1] for line in table.splitlines()[1:]]
+
+
+def check_passed(done: subprocess.CompletedProcess[str], partitions: list[list[str]]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    fused = re.findall(r"^ +\d+\. (\d+) ops?: (.*)$", done.stdout, re.MULTILINE)
+    assert [ops.split(" + ") for _, ops in fused] == partitions
+    assert [int(count) for count, _ in fused] == [len(ops) for ops in partitions]
+    errors = ERROR.findall(done.stdout)
+    assert errors
+    assert all(float(error) <= float(tolerance) for error, tolerance in errors)
+    assert len(re.findall(r"^ +time: [\d.]+ ms \(median\)$", done.stdout, re.MULTILINE)) == len(
+        verdicts(done.stdout)
+    )
+    assert set(verdicts(done.stdout)) == {"ok"}
+    assert done.stdout.splitlines()[-1].startswith("all passed")
+
+
+ATTENTION = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
+needs_bf16 = pytest.mark.skipif(_hardware.lacks_bf16() is not None, reason="no bf16 on this CPU")
+
+
+def test_getting_started_runs_in_two_partitions(tmp_path):
+    done = run(tmp_path, "cpu_getting_started")
+    check_passed(done, [["Convolution", "BiasAdd", "ReLU"]] * 2)
+    assert "between the partitions: logical_tensor(id=5, f32, 8x96x54x54" in done.stdout
+    assert re.search(r"allocator: (\d+ allocations, at most [\d.]+ MiB|none, because)", done.stdout)
+
+
+def test_a_single_op_runs_without_a_graph(tmp_path):
+    check_passed(run(tmp_path, "cpu_single_op_partition"), [["MatMul"]])
+
+
+def test_int8_inference_runs_in_one_partition(tmp_path):
+    done = run(tmp_path, "cpu_inference_int8")
+    check_passed(done, [["Dequantize", "Dequantize", "Convolution", "ReLU", "Quantize"]])
+    match = re.search(r"rounding: (\d+) of 1605632 elements .*; (\d+) lie so near", done.stdout)
+    assert match is not None
+    differing, undecided = (int(number) for number in match.groups())
+    assert differing <= undecided < 1605632 // 50
+
+
+@needs_bf16
+def test_attention_is_one_partition_in_both_types(tmp_path):
+    done = run(tmp_path, *SMALL_SDPA)
+    check_passed(done, [ATTENTION] * 2)
+    assert "f32, 2x64, 4 heads of 16" in done.stdout
+    assert "bf16, 2x64, 4 heads of 16" in done.stdout
+
+
+@pytest.mark.slow
+@needs_bf16
+def test_attention_of_upstreams_size_is_one_partition(tmp_path):
+    done = run(tmp_path, "sdpa")
+    check_passed(done, [ATTENTION] * 2)
+    assert "bf16, 32x384, 16 heads of 64" in done.stdout
+
+
+@needs_bf16
+def test_digits_are_recognised_in_all_types(tmp_path):
+    pytest.importorskip("sklearn")
+    done = run(tmp_path, "digits")
+    quantized = ["Dequantize", "Dequantize", "MatMul"]
+    hidden = ["MatMul", "ReLU"]
+    check_passed(
+        done,
+        [hidden, hidden, ["MatMul"]] * 2
+        + [["Quantize"], *[[*quantized, "ReLU", "Quantize"]] * 2, quantized],
+    )
+    pattern = r"accuracy: ([\d.]+)% of 899 images; scikit-learn ([\d.]+)%.* up to ([\d.]+)%"
+    accuracies = re.findall(pattern, done.stdout)
+    assert len(accuracies) == 3
+    for ours, sklearns, allowed in accuracies:
+        assert float(sklearns) > 90
+        assert float(ours) >= float(sklearns) - float(allowed) - 0.01
+        assert float(allowed) < 1
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x64")
+def test_a_cpu_without_bf16_and_vnni_runs_the_rest(tmp_path):
+    pytest.importorskip("sklearn")
+    names = ["cpu_inference_int8", "digits", *SMALL_SDPA]
+    done = run(tmp_path, *names, ONEDNN_MAX_CPU_ISA="AVX2")
+    assert done.returncode == 0, done.stdout
+    assert sorted(verdicts(done.stdout)) == ["ok", "ok", "ok", "ok", "skipped", "skipped"]
+    assert "skipped: oneDNN uses avx2 on this CPU" in done.stdout
+
+
+def test_without_a_name_all_examples_are_listed(tmp_path):
+    done = run(tmp_path)
+    assert done.returncode == 0
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line[0] != " "]
+    assert listed == NAMES == command.names()
+    assert "sizes: sdpa [mb=32] [seq=384] [heads=16] [head_size=64]" in done.stdout
+
+
+def test_an_unknown_name_gets_the_nearest_one(capsys):
+    assert command.main(["spda"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("examples: there is no example 'spda'; did you mean 'sdpa'?")
+    assert all(name in error for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["32", "sdpa"], "a size goes behind an example's name"),
+        (["sdpa", "0"], "a size must be at least 1"),
+        (["sdpa", "-4"], "a size must be at least 1"),
+        (["sdpa", "1", "2", "3", "4", "5"], "too many sizes: sdpa"),
+        (["digits", "1"], "too many sizes: digits"),
+        (["--everything"], "there is no example '--everything'"),
+        (["--all", "sdpa"], "there is no example '--all'"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(words, message, capsys):
+    assert command.main(words) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_help_is_the_commands_description(capsys):
+    assert command.main(["--help"]) == 0
+    assert "--all" in capsys.readouterr().out
+
+
+def test_without_scikit_learn_digits_fails_in_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert command.main(["digits"]) == 1
+    output = capsys.readouterr().out
+    assert "pip install 'onednn-graph-py[examples]'" in output
+    assert "Traceback" not in output
+    assert verdicts(output) == ["FAILED"]
+
+
+def test_examples_after_a_failed_one_still_run(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert command.main(["digits", "cpu_single_op_partition", "2", "3", "4"]) == 1
+    output = capsys.readouterr().out
+    assert verdicts(output) == ["FAILED", "ok"]
+    assert output.splitlines()[-1].startswith("failed: digits, in")
+
+
+def off_by_a_thousandth(array: np.ndarray) -> np.ndarray:
+    return (array * 1.001).astype(array.dtype)
+
+
+def one_element_is_zero(array: np.ndarray) -> np.ndarray:
+    array.flat[np.abs(array.astype(np.float32)).argmax()] = 0
+    return array
+
+
+def one_element_is_not_a_number(array: np.ndarray) -> np.ndarray:
+    array.flat[-1] = np.nan
+    return array
+
+
+def the_first_two_entries_are_swapped(array: np.ndarray) -> np.ndarray:
+    array[[0, 1]] = array[[1, 0]]
+    return array
+
+
+WRONGS = [one_element_is_zero, one_element_is_not_a_number, the_first_two_entries_are_swapped]
+
+
+def corrupt(monkeypatch: pytest.MonkeyPatch, wrong) -> None:
+    """Have every pipeline compute something wrong."""
+    right = _pipeline.Execution.output
+    monkeypatch.setattr(
+        _pipeline.Execution, "output", lambda self, lt: wrong(right(self, lt).copy())
+    )
+
+
+@pytest.mark.parametrize("wrong", [*WRONGS, off_by_a_thousandth])
+@pytest.mark.parametrize(
+    "words", [["cpu_single_op_partition", "8", "64", "32"], ["sdpa", "2", "32", "3", "16"]]
+)
+def test_a_wrong_kernel_makes_an_example_fail(wrong, words, monkeypatch, capsys):
+    corrupt(monkeypatch, wrong)
+    assert command.main(words) == 1
+    output = capsys.readouterr().out
+    f32_and_perhaps_bf16 = verdicts(output)
+    assert f32_and_perhaps_bf16[0] == "FAILED"
+    # A thousandth is less than a rounding in bf16.
+    if wrong is not off_by_a_thousandth:
+        assert set(f32_and_perhaps_bf16) <= {"FAILED", "skipped"}
+    assert "WRONG: " in output
+
+
+def test_an_integer_one_step_off_away_from_ties_makes_an_example_fail(monkeypatch, capsys):
+    def one_step(array: np.ndarray) -> np.ndarray:
+        # Zero point of what ReLU has set to zero: no tie is near.
+        array.flat[array.argmin()] += 1
+        return array
+
+    corrupt(monkeypatch, one_step)
+    assert command.main(["cpu_inference_int8"]) == 1
+    assert "WRONG: 1 of 1605632 elements" in capsys.readouterr().out
+
+
+def test_a_wrong_layer_makes_digits_fail(monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    corrupt(monkeypatch, lambda array: array[:, ::-1])
+    assert command.main(["digits"]) == 1
+    output = capsys.readouterr().out
+    assert set(verdicts(output)) <= {"FAILED", "skipped"}
+    assert "below scikit-learn's" in output
+    assert "f32 prefers other classes than scikit-learn" in output
+
+
+def test_rounding_can_decide_about_an_image_between_two_classes_only():
+    clear, tie = [1.0, 0.0], [1.0, 1.0]
+    layer = Layer(np.eye(2), np.zeros(2), activated=False)
+    images = np.array([clear, tie])
+    classifier = Classifier([layer], images, images, np.array([0, 0]), np.array([0, 0]))
+    assert classifier.undecided().tolist() == [False, True]
+
+
+def test_another_number_of_partitions_is_a_fault():
+    right = Comparison.of(np.zeros(1), Bounded.exact([0]))
+    case = Case("f32", 1, [["MatMul"], ["ReLU"]], {"all": right}, 1.0)
+    assert case.all_faults() == ["expected 1 partitions, got 2"]
+    assert case.lines()[-1] == "WRONG: expected 1 partitions, got 2"
+
+
+def chain() -> tuple[graph, list[logical_tensor]]:
+    """Two ops that oneDNN does not fuse: SoftMax behind SoftMax."""
+    tensors = [
+        logical_tensor(number, logical_tensor.f32, [4, 8], logical_tensor.strided)
+        for number in range(3)
+    ]
+    net = graph(engine.cpu)
+    for number in range(2):
+        softmax = op(number, op.SoftMax, [tensors[number]], [tensors[number + 1]])
+        net.add_op(softmax.set_attr(op.axis, -1))
+    net.finalize()
+    return net, tensors
+
+
+def test_partitions_run_in_the_order_of_their_data():
+    net, (source, _, result) = chain()
+    array = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+    expected = Bounded.exact(array).softmax().stored().softmax().stored()
+    for order in (1, -1):
+        partitions = net.get_partitions()[::order]
+        assert len(partitions) == 2
+        pipeline = _pipeline.Pipeline(partitions, [source], [result], engine(engine.cpu, 0))
+        execution = pipeline.bind({0: array})
+        execution()
+        assert Comparison.of(execution.output(result), expected).wrong == 0
+
+
+def test_a_pipeline_asks_for_what_it_lacks():
+    net, (source, _, result) = chain()
+    device = engine(engine.cpu, 0)
+    with pytest.raises(ValueError, match=r"nothing is known of its inputs \[0\]"):
+        _pipeline.Pipeline(net.get_partitions(), [], [result], device)
+    pipeline = _pipeline.Pipeline(net.get_partitions(), [source], [result], device)
+    with pytest.raises(ValueError, match=r"no array was given for logical_tensor\(id=0"):
+        pipeline.bind({})
+
+
+def test_bf16_and_large_int8_weights_depend_on_the_instruction_set(monkeypatch):
+    facts = {}
+    for isa in (cpu_isa.avx2, cpu_isa.avx2_vnni, cpu_isa.avx512_core, cpu_isa.avx512_core_vnni):
+        monkeypatch.setattr(_hardware, "get_effective_cpu_isa", lambda isa=isa: isa)
+        facts[isa.name] = (_hardware.lacks_bf16() is None, _hardware.largest_int8_weight())
+    assert facts == {
+        "avx2": (False, 64),
+        "avx2_vnni": (False, 127),
+        "avx512_core": (True, 64),
+        "avx512_core_vnni": (True, 127),
+    }
