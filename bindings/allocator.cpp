@@ -175,6 +175,10 @@ void fill_functions(std::index_sequence<Index...>) {
 }
 
 allocator_slot *take_slot() {
+#ifdef DNNL_WITH_SYCL
+    raise_status(dnnl_unimplemented,
+            "allocator: this oneDNN takes its memory from SYCL and has no host allocators");
+#endif
     std::lock_guard<std::mutex> lock(slots_mutex);
     for (auto &slot : slots()) {
         if (slot.taken || !slot.drained()) continue;
@@ -222,7 +226,8 @@ void init_allocator(py::module_ &m) {
             "keeps it alive.")
             .def(py::init<>(),
                     "An allocator over the system's aligned allocation that counts what is taken.\n\n"
-                    "Raises\n------\nOutOfMemoryError\n    More than 64 allocators are alive.")
+                    "Raises\n------\nOutOfMemoryError\n    More than 64 allocators are alive.\n"
+                    "UnimplementedError\n    The linked oneDNN takes memory from SYCL.")
             .def(py::init<malloc_function, free_function>(), py::arg("malloc"), py::arg("free"),
                     "An allocator over two Python callables.\n\n"
                     "Parameters\n----------\n"

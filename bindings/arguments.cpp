@@ -1,5 +1,7 @@
 #include "arguments.hpp"
 
+#include <limits>
+
 #include "errors.hpp"
 
 namespace ogp {
@@ -24,6 +26,16 @@ size_t index_from_python(py::handle src) {
         raise_invalid_arguments("expected an integer from 0 to 2**63 - 1, got "
                 + py::str(number).cast<std::string>());
     return static_cast<size_t>(value);
+}
+
+int64_t integer_from_python(py::handle src) {
+    const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(src.ptr()));
+    if (!number) throw py::error_already_set();
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+    if (overflow > 0) return std::numeric_limits<int64_t>::max();
+    if (overflow < 0) return std::numeric_limits<int64_t>::min();
+    return value;
 }
 
 std::vector<int64_t> dims_from_python(py::handle src) {

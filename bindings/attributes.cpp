@@ -59,6 +59,20 @@ bool is_real(py::handle value) {
             && PyNumber_Check(value.ptr()) && !PySequence_Check(value.ptr());
 }
 
+// After Python could not convert `value` to a number: a type error of ours, or the value's own.
+[[noreturn]] void raise_no_number(dg::op::attr name, py::handle value, const std::string &context) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        wrong_type(name, value, context);
+    }
+    if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        raise_invalid_arguments(context + "attribute " + enum_name(name) + ": the number is too "
+                "large for " + type_text(type_of(name)));
+    }
+    throw py::error_already_set();
+}
+
 // A NumPy array of no dims stands for its one element.
 py::object unwrap(py::handle value) {
     if (py::isinstance<py::array>(value) && value.cast<py::array>().ndim() == 0)
@@ -70,7 +84,7 @@ int64_t to_s64(dg::op::attr name, py::handle given, const std::string &context) 
     const py::object value = unwrap(given);
     if (!is_integer(value) || is_numpy_bool(value)) wrong_type(name, given, context);
     const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
-    if (!number) throw py::error_already_set();
+    if (!number) raise_no_number(name, given, context);
     int overflow = 0;
     const long long n = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
     if (overflow)
@@ -83,7 +97,7 @@ float to_f32(dg::op::attr name, py::handle given, const std::string &context) {
     const py::object value = unwrap(given);
     if (!is_real(value)) wrong_type(name, given, context);
     const double d = PyFloat_AsDouble(value.ptr());
-    if (PyErr_Occurred()) throw py::error_already_set();
+    if (PyErr_Occurred()) raise_no_number(name, given, context);
     if (std::isfinite(d) && std::abs(d) > std::numeric_limits<float>::max())
         raise_invalid_arguments(context + "attribute " + enum_name(name) + ": " + std::to_string(d)
                 + " does not fit into a 32-bit float");

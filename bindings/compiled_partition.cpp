@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arguments.hpp"
 #include "call.hpp"
 
 namespace ogp {
@@ -20,13 +21,13 @@ void init_compiled_partition(py::module_ &m) {
             .def(py::init<>(), "An empty one; using it raises `InvalidArgumentsError`.")
             .def(
                     "query_logical_tensor",
-                    [](const compiled_partition &self, size_t id) {
+                    [](const compiled_partition &self, index_arg id) {
                         self.get();
                         for (const auto *list : {&self.inputs, &self.outputs})
                             for (const auto &lt : *list)
-                                if (lt.id() == id) return lt;
+                                if (lt.id() == id.value) return lt;
                         raise_invalid_arguments(self.name + ": query_logical_tensor: "
-                                + std::to_string(id) + " is neither an input nor an output");
+                                + std::to_string(id.value) + " is neither an input nor an output");
                     },
                     py::arg("tid"),
                     "The logical tensor of an input or output, with its final dims and layout.\n\n"

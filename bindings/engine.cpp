@@ -1,5 +1,6 @@
 #include "engine.hpp"
 
+#include "arguments.hpp"
 #include "call.hpp"
 
 namespace ogp {
@@ -51,7 +52,7 @@ void init_engine(py::module_ &m) {
     alias_enum<dnnl::engine::kind>(cls, cls.attr("kind"));
 
     cls.def(py::init<>(), "An empty engine; using it raises `InvalidArgumentsError`.")
-            .def(py::init([](enum_arg<dnnl::engine::kind> kind, size_t index) {
+            .def(py::init([](enum_arg<dnnl::engine::kind> kind, index_arg index) {
                 return make_engine(kind, index, nullptr);
             }),
                     py::arg("kind"), py::arg("index"),
@@ -84,7 +85,8 @@ void init_engine(py::module_ &m) {
 
     m.def(
             "make_engine_with_allocator",
-            [](enum_arg<dnnl::engine::kind> kind, size_t index, std::shared_ptr<allocator> alloc) {
+            [](enum_arg<dnnl::engine::kind> kind, index_arg index,
+                    std::shared_ptr<allocator> alloc) {
 #ifdef DNNL_WITH_SYCL
                 // oneDNN ignores host functions where memory belongs to SYCL.
                 raise_status(dnnl_unimplemented,

@@ -13,7 +13,10 @@ std::array<PyObject *, 11> exception_of_status{};
 
 [[noreturn]] void raise_instance(PyObject *type, dnnl_status_t status, const std::string &message) {
     py::object instance = py::reinterpret_borrow<py::object>(type)(message);
-    instance.attr("status") = py::cast(static_cast<dg::status>(status));
+    // A status that a newer oneDNN brought stays None.
+    for (const auto &known : table_of<dg::status>().entries)
+        if (static_cast<dnnl_status_t>(known.value) == status)
+            instance.attr("status") = py::cast(known.value);
     PyErr_SetObject(type, instance.ptr());
     throw py::error_already_set();
 }

@@ -159,6 +159,8 @@ logical_tensor from_state(const pickled &state) {
     const auto layout = state[4].cast<layout_type>();
     const auto strides = state[5].cast<dims>();
     const auto property = state[6].cast<property_type>();
+    if (ndims > 0 && shape.size() != static_cast<size_t>(ndims))
+        throw py::value_error("logical_tensor: not a state of ours");
     if (ndims <= 0) return with_ndims(id, dtype, ndims, layout, property);
     const bool known =
             std::none_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
@@ -295,12 +297,8 @@ void init_logical_tensor(py::module_ &m) {
             }),
                     py::arg("id"), py::arg("data_type"),
                     defaults_to("layout_type", layout_type::undef), "Of unknown rank.")
-            .def(py::init([](index_arg id, dt type, py::int_ ndims, lt layout, pt property) {
-                if (!is_integer(ndims))
-                    throw py::type_error("logical_tensor: ndims must be an int");
-                int overflow = 0;
-                const long long n = PyLong_AsLongLongAndOverflow(ndims.ptr(), &overflow);
-                return with_ndims(id, type, overflow ? max_ndims + 1 : n, layout, property);
+            .def(py::init([](index_arg id, dt type, integer_arg ndims, lt layout, pt property) {
+                return with_ndims(id, type, ndims.value, layout, property);
             }),
                     py::arg("id"), py::arg("data_type"), py::arg("ndims"), py::arg("layout_type"),
                     defaults_to("property_type", property_type::undef),

@@ -82,6 +82,9 @@ std::shared_ptr<tensor> make_scalar(const logical_tensor &lt, const py::object &
     if (given.ndim() != 0)
         raise_invalid_shape("make_scalar_tensor: expected one number, got an array of "
                 + std::to_string(given.ndim()) + " dims");
+    if (std::string("OUSMmc").find(given.dtype().kind()) != std::string::npos)
+        throw py::type_error("make_scalar_tensor: expected a number, got "
+                + py::repr(scalar).cast<std::string>());
     const py::array value = given.attr("astype")(dtype);
     // A value that its type can't hold would be wrapped or cut silently.
     const bool integral = lt.dtype() == data_type::s32

@@ -59,7 +59,8 @@ def pack_int4(
     name, (low, high) = _range(data_type)
     given = np.asarray(values).reshape(-1)
     # ml_dtypes' int4 is no np.integer, yet converts exactly.
-    wide = given.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # NaN and infinity are refused in the next line
+        wide = given.astype(np.int64)
     if given.dtype.kind not in "iub" and not np.array_equal(wide.astype(given.dtype), given):
         raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {given.dtype}")
     if wide.size and (wide.min() < low or wide.max() > high):
