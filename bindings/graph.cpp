@@ -30,7 +30,7 @@ void check_new_op(const graph_record &record, const op &o) {
             raise_invalid_graph_op(label(o) + ": logical tensor " + std::to_string(lt.id())
                     + " is given for two outputs");
     check_attributes(o);
-    check_shapes(o, {});
+    check_shapes(o);
 }
 
 dg::status add_op(graph &g, op &o, bool allow_exception) {
@@ -147,7 +147,11 @@ void init_graph(py::module_ &m) {
             "engine_kind : engine.kind or str\n"
             "mode : fpmath_mode or str, optional\n    Lower precisions that f32 ops may use.")
             .def(py::init([](enum_arg<dnnl::engine::kind> kind) {
-                return std::make_shared<graph>(kind.value);
+                auto made = std::make_shared<graph>(kind.value);
+                // The process-wide default, where one was set.
+                made->value.get_fpmath_mode(
+                        made->record->fpmath, made->record->fpmath_applies_to_int);
+                return made;
             }),
                     py::arg("engine_kind"))
             .def(py::init([](enum_arg<dnnl::engine::kind> kind, fpmath_arg mode) {

@@ -1,44 +1,25 @@
 #include "op_rules.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
+#include <numeric>
+#include <set>
 
 #include "errors.hpp"
+#include "known_defects.hpp"
+#include "op_ports.hpp"
+#include "op_shapes.hpp"
 
 namespace ogp {
 namespace {
 
-using kind = dg::op::kind;
 using attr = dg::op::attr;
-
-bool one_of(kind k, std::initializer_list<kind> kinds) {
-    return std::find(kinds.begin(), kinds.end(), k) != kinds.end();
-}
-
-bool is_convolution(kind k) {
-    return one_of(k,
-            {kind::Convolution, kind::ConvolutionBackwardData, kind::ConvolutionBackwardWeights,
-                    kind::ConvTranspose, kind::ConvTransposeBackwardData,
-                    kind::ConvTransposeBackwardWeights});
-}
-
-bool is_pooling(kind k) {
-    return one_of(k, {kind::AvgPool, kind::AvgPoolBackward, kind::MaxPool, kind::MaxPoolBackward});
-}
-
-bool is_interpolation(kind k) { return one_of(k, {kind::Interpolate, kind::InterpolateBackward}); }
-
-std::string list_text(const std::vector<int64_t> &values) {
-    std::string text;
-    for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
-    return "[" + text + "]";
-}
 
 // Kernels index with 32-bit integers derived from these.
 constexpr int64_t max_extent = int64_t{1} << 30;
 
 void check_list(const op &o, attr name, int64_t low, int64_t high = max_extent) {
-    const auto *values = o.attr<std::vector<int64_t>>(name);
+    const auto *values = list_attr(o, name);
     if (!values) return;
     if (values->size() > DNNL_MAX_NDIMS)
         raise_invalid_graph_op(label(o) + ": attribute " + enum_name(name) + " has "
@@ -51,220 +32,96 @@ void check_list(const op &o, attr name, int64_t low, int64_t high = max_extent) 
                     + " to " + std::to_string(high));
 }
 
-const logical_tensor *known_of(const known_tensors &known, const logical_tensor &port) {
-    const auto it = known.find(port.id());
-    return it == known.end() ? &port : &it->second;
+// Strides that make elements share memory: for a broadcast view stride 0, by which oneDNN divides,
+// or from which it concludes a wrong size.
+void check_strides(const op &o, const std::string &port, const logical_tensor &lt) {
+    if (lt.layout() != layout_type::strided || lt.ndims() < 1 || !lt.has_known_dims()) return;
+    const dims shape = lt.shape(), strides = lt.strides();
+    if (std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; })) return;
+    if (std::count(shape.begin(), shape.end(), 0)) return;
+    std::vector<size_t> order(shape.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return strides[a] < strides[b]; });
+    int64_t reach = 0;  // offset of the last element so far
+    for (const size_t d : order) {
+        if (shape[d] == 1) continue;
+        if (strides[d] <= reach)
+            raise_invalid_shape(label(o) + ": " + port
+                    + " must have strides that keep its elements " + "apart, got " + repr(lt)
+                    + "; pass a copy, or a smaller array that the op broadcasts");
+        reach += (shape[d] - 1) * strides[d];
+    }
 }
 
-// One port of an op, with what is known of it.
-struct port {
-    const op &o;
-    std::string name;
-    const logical_tensor *lt;
-
-    int rank() const { return lt ? lt->ndims() : -1; }
-    // -1 where it is unknown.
-    int64_t dim(int axis) const {
-        if (rank() < 0) return -1;
-        const int i = axis < 0 ? axis + rank() : axis;
-        if (i < 0 || i >= rank()) return -1;
-        const int64_t d = lt->data.dims[i];
-        return d < 0 ? -1 : d;
-    }
-    // Product of all dims; -1 where one is unknown.
-    int64_t count() const {
-        if (rank() < 0) return -1;
-        int64_t n = 1;
-        for (int i = 0; i < rank(); ++i) {
-            if (dim(i) < 0) return -1;
-            n *= dim(i);
+void check_all_strides(const op &o, const tensors_by_id &given) {
+    const auto check = [&](const std::vector<logical_tensor> &list, const char *what) {
+        for (size_t i = 0; i < list.size(); ++i) {
+            const auto it = given.find(list[i].id());
+            check_strides(o, what + std::to_string(i), it == given.end() ? list[i] : it->second);
         }
-        return n;
-    }
-    [[noreturn]] void refuse(const std::string &expected) const {
-        raise_invalid_shape(label(o) + ": " + name + " must have " + expected + ", got "
-                + shape_text(lt->data));
-    }
-    void need_rank(int low, int high = DNNL_MAX_NDIMS) const {
-        if (rank() < 0 || (rank() >= low && rank() <= high)) return;
-        refuse("rank " + std::to_string(low) + (low == high ? "" : " to " + std::to_string(high)));
-    }
-    void need_dim(int axis, int64_t expected, const std::string &why) const {
-        const int64_t d = dim(axis);
-        if (d < 0 || expected < 0 || d == expected) return;
-        refuse("dim " + std::to_string(axis) + " equal to " + std::to_string(expected) + " (" + why
-                + ")");
-    }
-    void need_count(int64_t expected, const std::string &why) const {
-        const int64_t n = count();
-        if (n < 0 || expected < 0 || n == expected) return;
-        refuse(std::to_string(expected) + " elements (" + why + ")");
-    }
-    void need_same(const port &other) const {
-        if (rank() < 0 || other.rank() < 0) return;
-        bool same = rank() == other.rank();
-        for (int i = 0; same && i < rank(); ++i)
-            same = dim(i) < 0 || other.dim(i) < 0 || dim(i) == other.dim(i);
-        if (!same) refuse("the shape of " + other.name + ", " + shape_text(other.lt->data));
-    }
-};
-
-class ports {
-public:
-    ports(const op &o, const known_tensors &known) : o_(o), known_(known) {}
-
-    port in(size_t i) const { return make(o_.inputs, i, "input "); }
-    port out(size_t i) const { return make(o_.outputs, i, "output "); }
-
-private:
-    port make(const std::vector<logical_tensor> &list, size_t i, const char *what) const {
-        return {o_, what + std::to_string(i),
-                i < list.size() ? known_of(known_, list[i]) : nullptr};
-    }
-    const op &o_;
-    const known_tensors &known_;
-};
-
-std::string string_attr(const op &o, attr name, const char *otherwise) {
-    const auto *value = o.attr<std::string>(name);
-    return value ? *value : otherwise;
-}
-
-bool channels_last(const op &o) { return string_attr(o, attr::data_format, "NXC") == "NXC"; }
-
-void need_entries(const op &o, attr name, size_t expected) {
-    size_t given = 0;
-    if (const auto *ints = o.attr<std::vector<int64_t>>(name))
-        given = ints->size();
-    else if (const auto *floats = o.attr<std::vector<float>>(name))
-        given = floats->size();
-    else
-        return;
-    if (given != expected)
-        raise_invalid_shape(label(o) + ": attribute " + enum_name(name) + " must have "
-                + std::to_string(expected) + " entries, one for each spatial dim, it has "
-                + std::to_string(given));
-}
-
-// dim i of weights (without spatial dims), as (output channels, input channels / groups).
-std::pair<int64_t, int64_t> weight_channels(const op &o, const port &weights) {
-    const std::string format = string_attr(o, attr::weights_format,
-            one_of(o.kind,
-                    {kind::ConvTranspose, kind::ConvTransposeBackwardData,
-                            kind::ConvTransposeBackwardWeights})
-                    ? "XOI"
-                    : "XIO");
-    if (format == "OIX") return {weights.dim(0), weights.dim(1)};
-    if (format == "IOX") return {weights.dim(1), weights.dim(0)};
-    if (format == "XOI") return {weights.dim(-2), weights.dim(-1)};
-    return {weights.dim(-1), weights.dim(-2)};
-}
-
-void check_spatial(const op &o, const port &src) {
-    src.need_rank(3, 5);
-    if (src.rank() < 0) return;
-    const auto spatial = static_cast<size_t>(src.rank() - 2);
-    for (attr name : {attr::strides, attr::pads_begin, attr::pads_end, attr::kernel,
-                 attr::output_padding, attr::sizes, attr::scales})
-        need_entries(o, name, spatial);
-    // MaxPool's default has an entry for every possible dim.
-    const auto *dilations = o.attr<std::vector<int64_t>>(attr::dilations);
-    if (dilations && dilations->size() < spatial) need_entries(o, attr::dilations, spatial);
-    if (dilations && is_convolution(o.kind)) need_entries(o, attr::dilations, spatial);
-}
-
-void check_convolution(const op &o, const ports &p) {
-    for (size_t i = 0; i < 2 && i < o.inputs.size(); ++i) {
-        // The second input of BackwardData may be a 1-D shape only as the third.
-        check_spatial(o, p.in(i));
-    }
-    if (!o.outputs.empty()) p.out(0).need_rank(3, 5);
-    if (o.kind == kind::Convolution || o.kind == kind::ConvTranspose) {
-        const auto *groups = o.attr<int64_t>(attr::groups);
-        const auto [oc, ic] = weight_channels(o, p.in(1));
-        (void)ic;
-        if (o.inputs.size() > 2) {
-            const bool transposed = o.kind == kind::ConvTranspose;
-            const int64_t channels = oc < 0 ? -1 : oc * (transposed && groups ? *groups : 1);
-            p.in(2).need_count(channels, "output channels");
-        }
-    }
-    const port src = p.in(0), weights = p.in(1);
-    if (o.kind != kind::ConvolutionBackwardWeights && o.kind != kind::ConvTransposeBackwardWeights
-            && src.rank() > 0 && weights.rank() > 0 && src.rank() != weights.rank())
-        weights.refuse("the rank of input 0, " + std::to_string(src.rank()));
-}
-
-// Parameters of one value a channel: scale, shift, mean, variance.
-void check_channel_inputs(const op &o, const ports &p, size_t first, int channel_axis) {
-    const port src = p.in(0);
-    const int64_t channels = src.dim(channel_axis);
-    for (size_t i = first; i < o.inputs.size(); ++i) p.in(i).need_count(channels, "channels");
-}
-
-void check_quantization(const op &o, const ports &p) {
-    const port src = p.in(0);
-    const std::string qtype = string_attr(o, attr::qtype, "per_tensor");
-    const bool dynamic = one_of(o.kind, {kind::DynamicQuantize, kind::DynamicDequantize});
-    const auto *axis_attr = o.attr<int64_t>(attr::axis);
-    const int64_t axis = axis_attr ? *axis_attr : 1;
-    if (qtype == "per_channel" && src.rank() >= 0 && (axis < -src.rank() || axis >= src.rank()))
-        raise_invalid_shape(label(o) + ": attribute axis is " + std::to_string(axis)
-                + ", input 0 has rank " + std::to_string(src.rank()));
-    const int64_t channels = qtype == "per_channel" ? src.dim(static_cast<int>(axis)) : 1;
-    if (dynamic) {
-        if (qtype == "per_group") {
-            const auto *group = o.attr<std::vector<int64_t>>(attr::group_shape);
-            for (size_t i = 1; i < o.inputs.size(); ++i) {
-                const port parameters = p.in(i);
-                if (!group || src.rank() < 0 || parameters.rank() < 0) continue;
-                if (static_cast<int>(group->size()) != src.rank())
-                    raise_invalid_shape(label(o) + ": attribute group_shape " + list_text(*group)
-                            + " must have one entry for each dim of input 0, "
-                            + shape_text(src.lt->data));
-                if (parameters.rank() != src.rank()) parameters.refuse("the rank of input 0");
-                for (int d = 0; d < src.rank(); ++d) {
-                    const int64_t g = (*group)[static_cast<size_t>(d)];
-                    if (src.dim(d) < 0) continue;
-                    if (src.dim(d) % g != 0)
-                        raise_invalid_shape(label(o) + ": attribute group_shape "
-                                + list_text(*group) + " does not divide input 0, "
-                                + shape_text(src.lt->data));
-                    // One set of zero points may serve all groups.
-                    if (i == 2 && parameters.count() == 1) continue;
-                    parameters.need_dim(d, src.dim(d) / g, "input 0's dim over its group");
-                }
-            }
-            return;
-        }
-        for (size_t i = 1; i < o.inputs.size(); ++i) {
-            if (i == 2 && p.in(i).count() == 1) continue;
-            p.in(i).need_count(channels, qtype == "per_channel" ? "channels" : "per tensor");
-        }
-        return;
-    }
-    const auto check_values = [&](attr name, size_t given) {
-        if (channels >= 0 && given != static_cast<size_t>(channels))
-            raise_invalid_shape(label(o) + ": attribute " + enum_name(name) + " must have "
-                    + std::to_string(channels) + " entries (" + qtype + "), it has "
-                    + std::to_string(given));
     };
-    if (const auto *scales = o.attr<std::vector<float>>(attr::scales))
-        check_values(attr::scales, scales->size());
-    if (const auto *zps = o.attr<std::vector<int64_t>>(attr::zps))
-        check_values(attr::zps, zps->size());
+    check(o.inputs, "input ");
+    check(o.outputs, "output ");
 }
 
-void check_matmul(const op &o, const ports &p) {
-    const port a = p.in(0), b = p.in(1);
-    a.need_rank(1);
-    b.need_rank(1);
-    (void)o;
+void merge(shapes_by_id &known, const logical_tensor &lt) {
+    const known_dims given(lt);
+    known_dims &present = known[lt.id()];
+    if (!given.has_rank) return;
+    if (!present.has_rank || present.rank() != given.rank()) {
+        present = given;
+        return;
+    }
+    for (size_t i = 0; i < given.values.size(); ++i)
+        if (given.values[i] >= 0) present.values[i] = given.values[i];
 }
 
-// Ops whose inputs all describe the same elements.
-void check_same_shapes(const op &o, const ports &p) {
-    for (size_t i = 1; i < o.inputs.size(); ++i) p.in(i).need_same(p.in(0));
+// Checks one op and notes what shapes follow for its outputs.
+void check_op(const op &o, shapes_by_id &known) {
+    const ports p(o, known);
+    const auto inferred = infer_outputs(o, p);
+    for (size_t i = 0; i < o.outputs.size(); ++i) {
+        if (i >= inferred.size()) break;
+        p.out(i).need_shape(inferred[i], "as follows from its inputs and attributes");
+        known_dims &now = known[o.outputs[i].id()];
+        if (!inferred[i].has_rank) continue;
+        if (!now.has_rank) now = inferred[i];
+        for (size_t d = 0; d < now.values.size(); ++d)
+            if (now.values[d] < 0) now.values[d] = inferred[i].values[d];
+    }
+}
+
+// In dependency order; returns what is known in the end.
+shapes_by_id check_together(const std::vector<const op *> &ops, const tensors_by_id &given) {
+    shapes_by_id known;
+    std::set<size_t> waiting_for;  // outputs of ops not checked yet
+    for (const op *o : ops) {
+        check_all_strides(*o, given);
+        for (const auto *list : {&o->inputs, &o->outputs})
+            for (const auto &lt : *list) merge(known, lt);
+        for (const auto &lt : o->outputs) waiting_for.insert(lt.id());
+    }
+    for (const auto &[id, lt] : given) merge(known, lt);
+    // Each round takes the ops whose inputs are all settled.
+    std::vector<const op *> left = ops;
+    while (!left.empty()) {
+        std::vector<const op *> later;
+        for (const op *o : left) {
+            const bool ready = std::none_of(o->inputs.begin(), o->inputs.end(),
+                    [&](const auto &lt) { return waiting_for.count(lt.id()) != 0; });
+            if (!ready) {
+                later.push_back(o);
+                continue;
+            }
+            check_op(*o, known);
+            for (const auto &lt : o->outputs) waiting_for.erase(lt.id());
+        }
+        if (later.size() == left.size())
+            raise_invalid_graph_op(label(*later[0]) + " depends on its own output");
+        left = std::move(later);
+    }
+    return known;
 }
 
 }  // namespace
@@ -279,6 +136,14 @@ void check_attributes(const op &o) {
     check_list(o, attr::shape, -1, int64_t{1} << 60);
     for (attr name : {attr::axes, attr::order})
         check_list(o, name, -DNNL_MAX_NDIMS, DNNL_MAX_NDIMS - 1);
+    const std::string qtype = string_attr(o, attr::qtype, "per_tensor");
+    const bool grouped = qtype == "per_group" && o.kind == dg::op::kind::DynamicDequantize;
+    if (qtype != "per_tensor" && qtype != "per_channel" && !grouped)
+        raise_invalid_graph_op(label(o)
+                + ": attribute qtype must be per_tensor, per_channel or, in "
+                + "DynamicDequantize, per_group, got '" + qtype + "'");
+    if (grouped && !list_attr(o, attr::group_shape))
+        raise_invalid_graph_op(label(o) + ": qtype per_group needs the attribute group_shape");
     if (const auto *groups = o.attr<int64_t>(attr::groups))
         if (*groups < 1 || *groups > max_extent)
             raise_invalid_graph_op(label(o) + ": attribute groups must be at least 1, got "
@@ -292,47 +157,13 @@ void check_attributes(const op &o) {
     }
 }
 
-void check_shapes(const op &o, const known_tensors &known) {
-    const ports p(o, known);
-    const int channel_axis = channels_last(o) ? -1 : 1;
-    if (is_convolution(o.kind)) return check_convolution(o, p);
-    if (is_pooling(o.kind) || is_interpolation(o.kind)) return check_spatial(o, p.in(0));
-    switch (o.kind) {
-        case kind::MatMul:
-            return check_matmul(o, p);
-        case kind::BatchNormInference:
-        case kind::BatchNormForwardTraining:
-            return check_channel_inputs(o, p, 1, channel_axis);
-        case kind::BatchNormTrainingBackward:
-            p.in(1).need_same(p.in(0));
-            return check_channel_inputs(o, p, 2, channel_axis);
-        case kind::GroupNorm:
-            return check_channel_inputs(o, p, 1, channel_axis);
-        case kind::BiasAdd:
-            return check_channel_inputs(o, p, 1, channel_axis);
-        case kind::Quantize:
-        case kind::Dequantize:
-        case kind::DynamicQuantize:
-        case kind::DynamicDequantize:
-            return check_quantization(o, p);
-        case kind::AbsBackward:
-        case kind::ClampBackward:
-        case kind::EluBackward:
-        case kind::GELUBackward:
-        case kind::HardSigmoidBackward:
-        case kind::HardSwishBackward:
-        case kind::LogSoftmaxBackward:
-        case kind::MishBackward:
-        case kind::ReLUBackward:
-        case kind::SigmoidBackward:
-        case kind::SoftMaxBackward:
-        case kind::SoftPlusBackward:
-        case kind::SqrtBackward:
-        case kind::TanhBackward:
-            return check_same_shapes(o, p);
-        default:
-            return;
-    }
+void check_shapes(const op &o) { check_together({&o}, {}); }
+
+void check_partition(const std::vector<const op *> &ops, const std::vector<logical_tensor> &given) {
+    tensors_by_id by_id;
+    for (const auto &lt : given) by_id.insert_or_assign(lt.id(), lt);
+    const auto shapes = check_together(ops, by_id);
+    check_known_defects(ops, shapes, by_id);
 }
 
 }  // namespace ogp

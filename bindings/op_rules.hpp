@@ -3,19 +3,21 @@
 // Only memory safety is decided here; whether an op makes sense is oneDNN's own schema to say.
 #pragma once
 
-#include <map>
+#include <vector>
 
 #include "op.hpp"
 
 namespace ogp {
 
-// The best known logical tensor for each id: what compile is given, over what the graph says.
-using known_tensors = std::map<size_t, logical_tensor>;
-
 // Raises InvalidGraphOpError when an attribute's value would crash oneDNN.
 void check_attributes(const op &o);
 
-// Raises InvalidShapeError when the shapes would. Unknown dims are passed over.
-void check_shapes(const op &o, const known_tensors &known);
+// Raises InvalidShapeError when the shapes or strides would. Unknown dims are passed over.
+void check_shapes(const op &o);
+
+// The same for ops that run together, where shapes follow from one op for the next; `given` is
+// what compile is given, beyond what the ops themselves say. Also raises UnimplementedError for
+// what is valid but known to be broken in oneDNN.
+void check_partition(const std::vector<const op *> &ops, const std::vector<logical_tensor> &given);
 
 }  // namespace ogp

@@ -77,8 +77,8 @@ void check_port(const std::string &context, const logical_tensor &given, const l
     if (!given.has_known_dims()) refuse("an input needs known dims");
     const auto layout = given.layout();
     const bool constant = given.property() == property_type::constant;
-    if (given.ndims() > 0 && layout != layout_type::strided && layout != layout_type::opaque
-            && !(layout == layout_type::any && constant))
+    if (layout != layout_type::strided && layout != layout_type::opaque
+            && !(layout == layout_type::any && constant && given.ndims() > 0))
         refuse("an input needs a strided or opaque layout (any only if it is constant)");
 }
 
@@ -112,13 +112,14 @@ void check_ports(const partition &p, const std::vector<logical_tensor> &given, b
 
 void check_op_shapes(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs) {
-    known_tensors known;
-    for (const auto *list : {&outputs, &inputs})
-        for (const auto &lt : *list) known.insert_or_assign(lt.id(), lt);
+    std::vector<const op *> ops;
     for (const size_t id : p.value.get_ops()) {
         const auto it = p.record->ops.find(id);
-        if (it != p.record->ops.end()) check_shapes(it->second, known);
+        if (it != p.record->ops.end()) ops.push_back(&it->second);
     }
+    std::vector<logical_tensor> given = outputs;
+    given.insert(given.end(), inputs.begin(), inputs.end());
+    check_partition(ops, given);
 }
 
 logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &given) {
@@ -179,7 +180,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
 
 partition from_op(op &o, dnnl::engine::kind kind) {
     check_attributes(o);
-    check_shapes(o, {});
+    check_shapes(o);
     auto record = std::make_shared<graph_record>();
     record->ops.emplace(o.id, o);
     partition made;

@@ -1,0 +1,184 @@
+#include "known_defects.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "errors.hpp"
+
+namespace ogp {
+namespace {
+
+using kind = dg::op::kind;
+using attr = dg::op::attr;
+
+bool is_binary(kind k) {
+    return one_of(k,
+            {kind::Add, kind::Divide, kind::GreaterEqual, kind::Maximum, kind::Minimum,
+                    kind::Multiply, kind::SquaredDifference, kind::Subtract});
+}
+
+bool is_elementwise(kind k) {
+    return one_of(k,
+            {kind::Abs, kind::AbsBackward, kind::Clamp, kind::ClampBackward, kind::Elu,
+                    kind::EluBackward, kind::Exp, kind::GELU, kind::GELUBackward, kind::HardSigmoid,
+                    kind::HardSigmoidBackward, kind::HardSwish, kind::HardSwishBackward,
+                    kind::LeakyReLU, kind::Log, kind::Mish, kind::MishBackward, kind::Pow,
+                    kind::Reciprocal, kind::ReLU, kind::ReLUBackward, kind::Round, kind::Sigmoid,
+                    kind::SigmoidBackward, kind::SoftPlus, kind::SoftPlusBackward, kind::Sqrt,
+                    kind::SqrtBackward, kind::Square, kind::Tanh, kind::TanhBackward});
+}
+
+// The ops of one partition with what is known of their tensors.
+class group {
+public:
+    group(const std::vector<const op *> &ops, const shapes_by_id &shapes,
+            const tensors_by_id &given)
+        : ops_(ops), shapes_(shapes), given_(given) {
+        for (const op *o : ops)
+            for (const auto &lt : o->outputs) producers_[lt.id()] = o;
+    }
+
+    const std::vector<const op *> &ops() const { return ops_; }
+
+    const op *producer(const logical_tensor &lt) const {
+        const auto it = producers_.find(lt.id());
+        return it == producers_.end() ? nullptr : it->second;
+    }
+
+    const known_dims &shape(const logical_tensor &lt) const { return shapes_.at(lt.id()); }
+
+    const logical_tensor &tensor(const logical_tensor &lt) const {
+        const auto it = given_.find(lt.id());
+        return it == given_.end() ? lt : it->second;
+    }
+
+    // Whether an op of a kind comes, through others of the partition, before `o`.
+    bool follows(const op &o, bool (*wanted)(kind)) const {
+        for (const auto &lt : o.inputs) {
+            const op *before = producer(lt);
+            if (before && (wanted(before->kind) || follows(*before, wanted))) return true;
+        }
+        return false;
+    }
+
+private:
+    const std::vector<const op *> &ops_;
+    const shapes_by_id &shapes_;
+    const tensors_by_id &given_;
+    std::map<size_t, const op *> producers_;
+};
+
+[[noreturn]] void refuse(const op &o, const std::string &what, const std::string &remedy) {
+    const dnnl_version_t *v = dnnl_version();
+    raise_status(dnnl_unimplemented,
+            label(o) + ": " + what + " makes oneDNN " + std::to_string(v->major) + "."
+                    + std::to_string(v->minor) + " access memory out of bounds; " + remedy);
+}
+
+// Layouts that row-major code walks through: strided without gaps, or oneDNN's own choice.
+bool is_row_major(const logical_tensor &lt) {
+    if (lt.layout() != layout_type::strided || !lt.has_known_dims()) return true;
+    int64_t expected = 1;
+    for (int i = lt.ndims() - 1; i >= 0; --i) {
+        if (lt.data.layout.strides[i] >= 0 && lt.data.layout.strides[i] != expected) return false;
+        expected *= lt.data.dims[i];
+    }
+    return true;
+}
+
+// The operand of a fused Add behind pooling is read as if it had the pooling's blocked layout.
+// Operands of one element or one element a channel are right.
+void check_binary_after_pooling(const group &g, const op &o) {
+    if (!is_binary(o.kind) || !g.follows(o, is_pooling)) return;
+    for (const auto &lt : o.inputs) {
+        const op *before = g.producer(lt);
+        if (before && (is_pooling(before->kind) || g.follows(*before, is_pooling))) continue;
+        const known_dims &shape = g.shape(lt);
+        int64_t wide = 0;
+        for (int64_t d : shape.values) wide += d != 1;
+        if (shape.has_rank && wide <= 1) continue;
+        refuse(o, "an operand of shape " + shape.text() + " fused behind pooling",
+                "get partitions with policy debug, or put the op into a graph of its own");
+    }
+}
+
+// A fused op works in place of the one before it, whose shape it can't widen.
+void check_widening(const group &g, const op &o) {
+    if (!is_binary(o.kind) || o.inputs.size() != 2 || o.outputs.empty()) return;
+    for (size_t i : {0, 1}) {
+        if (!g.producer(o.inputs[i]) || g.producer(o.inputs[1 - i])) continue;
+        const known_dims &before = g.shape(o.inputs[i]), &after = g.shape(o.outputs[0]);
+        if (!before.has_rank || !after.has_rank) continue;
+        int64_t count_before = 1, count_after = 1;
+        for (int64_t d : before.values) count_before *= d;
+        for (int64_t d : after.values) count_after *= d;
+        if (count_before == count_after) continue;
+        refuse(o, "widening the " + before.text() + " of the op before it to " + after.text(),
+                "get partitions with policy debug, or put the op into a graph of its own");
+    }
+}
+
+// The reference kernel knows five dims.
+void check_elementwise_rank(const group &g, const op &o) {
+    if (!is_elementwise(o.kind) || o.inputs.empty()) return;
+    if (g.producer(o.inputs[0]) || g.shape(o.inputs[0]).rank() <= 5) return;
+    bool dense = true;
+    for (const auto *list : {&o.inputs, &o.outputs})
+        for (const auto &lt : *list) dense = dense && is_row_major(g.tensor(lt));
+    if (dense && g.ops().size() == 1) return;
+    refuse(o,
+            "rank " + std::to_string(g.shape(o.inputs[0]).rank())
+                    + (dense ? " with other ops fused to it"
+                             : " with strides that are not row-major"),
+            dense ? "get partitions with policy debug, or use at most 5 dims"
+                  : "pass row-major arrays, or use at most 5 dims");
+}
+
+// One element is looked for along the dim of stride 1.
+void check_one_element_strides(const group &g, const op &o) {
+    if (!is_binary(o.kind)) return;
+    for (const auto *list : {&o.inputs, &o.outputs}) {
+        for (const auto &port : *list) {
+            const logical_tensor &lt = g.tensor(port);
+            if (lt.layout() != layout_type::strided || lt.ndims() < 1 || !lt.has_known_dims())
+                continue;
+            const dims shape = lt.shape(), strides = lt.strides();
+            if (std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d != 1; })
+                    || std::count(strides.begin(), strides.end(), 1))
+                continue;
+            refuse(o, "one element with strides other than 1, " + repr(lt) + ",",
+                    "make the logical tensor with strides of 1");
+        }
+    }
+}
+
+#if OGP_ONEDNN_AT_LEAST(3, 8)
+// A 16-bit scale for the whole tensor is read as a 32-bit one. Right in 3.7.
+void check_dynamic_scale(const group &g, const op &o) {
+    if (o.kind != kind::DynamicDequantize || o.inputs.size() < 2) return;
+    if (string_attr(o, attr::qtype, "per_tensor") != "per_tensor") return;
+    if (o.inputs[1].dtype() == data_type::f32) return;
+    for (const op *other : g.ops())
+        if (other->kind == kind::MatMul) return;  // takes the scales itself
+    refuse(o, "a scale of type " + enum_name(o.inputs[1].dtype()) + " for the whole tensor",
+            "use an f32 scale and output and a TypeCast, or qtype per_channel");
+}
+#endif
+
+}  // namespace
+
+void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id &shapes,
+        const tensors_by_id &given) {
+    const group g(ops, shapes, given);
+    for (const op *o : ops) {
+        check_binary_after_pooling(g, *o);
+        check_widening(g, *o);
+        check_elementwise_rank(g, *o);
+        check_one_element_strides(g, *o);
+#if OGP_ONEDNN_AT_LEAST(3, 8)
+        check_dynamic_scale(g, *o);
+#endif
+    }
+}
+
+}  // namespace ogp
