@@ -1,0 +1,103 @@
+"""Engines."""
+
+import copy
+import gc
+import pickle
+
+import pytest
+
+import onednn_graph_py as og
+
+
+@pytest.fixture
+def engine():
+    return og.engine("cpu", 0)
+
+
+@pytest.mark.parametrize("kind", ["cpu", og.engine.cpu, og.engine.kind.cpu])
+def test_an_engine_takes_its_kind_as_enumerator_or_name(kind):
+    engine = og.engine(kind, 0)
+    assert engine.get_kind() is og.engine.kind.cpu
+    assert engine
+
+
+def test_there_is_one_cpu_engine_or_more():
+    assert og.engine.get_count("cpu") >= 1
+
+
+def test_an_index_past_the_last_engine_is_refused_with_their_number():
+    count = og.engine.get_count("cpu")
+    with pytest.raises(og.InvalidArgumentsError, match=f"there are {count} engines") as caught:
+        og.engine("cpu", count)
+    assert caught.value.status is og.status.invalid_arguments
+
+
+def test_an_engine_kind_that_this_machine_lacks_is_refused():
+    count = og.engine.get_count("gpu")
+    with pytest.raises(og.InvalidArgumentsError, match=rf"engine\(gpu, {count}\)"):
+        og.engine("gpu", count)
+
+
+@pytest.mark.parametrize("index", [-1, 2**64, 10**40])
+def test_an_index_out_of_range_is_refused(index):
+    with pytest.raises(og.InvalidArgumentsError, match="expected an integer"):
+        og.engine("cpu", index)
+
+
+@pytest.mark.parametrize("index", [True, 0.0, "0", None])
+def test_an_index_that_is_no_integer_is_a_type_error(index):
+    with pytest.raises(TypeError):
+        og.engine("cpu", index)
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest_name():
+    with pytest.raises(og.InvalidArgumentsError, match="did you mean 'cpu'"):
+        og.engine("cpuu", 0)
+
+
+def test_an_empty_engine_is_false_and_raises_when_used():
+    empty = og.engine()
+    assert not empty
+    assert repr(empty) == "engine()"
+    for use in (empty.get_kind, empty.get, lambda: og.stream(empty)):
+        with pytest.raises(og.InvalidArgumentsError, match="empty"):
+            use()
+
+
+def test_engines_are_equal_only_to_themselves(engine):
+    other = og.engine("cpu", 0)
+    assert engine == engine
+    assert engine != other
+    assert engine != "cpu"
+    assert og.engine() == og.engine()
+    assert hash(engine) == hash(og.stream(engine).get_engine())
+    assert len({engine, other, engine}) == 2
+
+
+def test_the_repr_of_an_engine_tells_kind_and_index(engine):
+    assert repr(engine) == "engine(cpu, 0)"
+
+
+def test_the_handle_of_an_engine_is_an_address(engine):
+    assert engine.get() > 0
+    assert engine.get() == engine.get()
+
+
+def test_an_engine_outlives_its_name_as_long_as_something_uses_it(engine):
+    handle = engine.get()
+    stream = og.stream(engine)
+    del engine
+    gc.collect()
+    assert stream.get_engine().get() == handle
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_an_engine_is_not_copied(engine, duplicate):
+    with pytest.raises(TypeError, match="engine"):
+        duplicate(engine)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_an_engine_is_not_pickled(engine, protocol):
+    with pytest.raises(TypeError, match="cannot pickle 'engine' object"):
+        pickle.dumps(engine, protocol)

@@ -1,0 +1,192 @@
+"""Graphs."""
+
+import pytest
+from graphs import graph_of, relu_op
+
+import onednn_graph_py as og
+
+LT = og.logical_tensor
+
+
+@pytest.fixture
+def graph():
+    return og.graph("cpu")
+
+
+def test_a_graph_tells_engine_kind_ops_and_state(graph):
+    assert graph
+    assert graph.get_engine_kind() is og.engine.cpu
+    assert repr(graph) == "graph(cpu, 0 ops)"
+    graph.add_op(relu_op())
+    assert not graph.is_finalized()
+    graph.finalize()
+    assert graph.is_finalized()
+    assert repr(graph) == "graph(cpu, 1 ops, finalized)"
+
+
+def test_get_ops_gives_copies_by_id(graph):
+    graph.add_op(relu_op(2))
+    graph.add_op(relu_op(0))
+    first, second = graph.get_ops()
+    assert (repr(first), repr(second)) == (repr(relu_op(0)), repr(relu_op(2)))
+
+
+@pytest.mark.parametrize("mode", ["strict", "bf16", "f16", "tf32", "any", og.fpmath_mode.bf16])
+def test_the_math_mode_is_kept(mode):
+    expected = og.fpmath_mode[str(mode)]
+    assert og.graph("cpu", mode).get_fpmath_mode() == (expected, False)
+    graph = og.graph("cpu")
+    graph.set_fpmath_mode(mode, True)
+    assert graph.get_fpmath_mode() == (expected, True)
+    if expected is not og.fpmath_mode.strict:
+        assert repr(graph) == f"graph(cpu, 0 ops, fpmath {expected})"
+
+
+def test_a_new_graph_has_the_default_math_mode():
+    before = og.get_default_fpmath_mode()
+    try:
+        og.set_default_fpmath_mode("bf16")
+        assert og.graph("cpu").get_fpmath_mode() == (og.fpmath_mode.bf16, False)
+    finally:
+        og.set_default_fpmath_mode(before)
+
+
+def test_the_math_mode_is_fixed_once_the_graph_is_finalized(graph):
+    graph.finalize()
+    with pytest.raises(og.InvalidGraphError, match="set_fpmath_mode"):
+        graph.set_fpmath_mode("bf16")
+    assert graph.get_fpmath_mode() == (og.fpmath_mode.strict, False)
+
+
+def test_add_op_answers_success(graph):
+    assert graph.add_op(relu_op()) is og.status.success
+    assert graph.add_op(relu_op(1), False) is og.status.success
+
+
+def test_add_op_after_finalize_is_refused(graph):
+    graph.finalize()
+    with pytest.raises(og.InvalidGraphError, match="finalized already") as caught:
+        graph.add_op(relu_op())
+    assert caught.value.status is og.status.invalid_graph
+    assert graph.get_ops() == []
+
+
+def wrong_schema():
+    return og.op(5, "ReLU", [LT(0, "f32", [2], "strided")], [], "lonely")
+
+
+def test_an_op_that_breaks_its_schema_is_refused_by_name_and_reason(graph):
+    with pytest.raises(og.InvalidGraphOpError, match=r"op 5 'lonely' \(ReLU\)") as caught:
+        graph.add_op(wrong_schema())
+    assert caught.value.status is og.status.invalid_graph_op
+    assert "output" in str(caught.value)
+
+
+def test_allow_exception_false_returns_the_status(graph):
+    assert graph.add_op(wrong_schema(), False) is og.status.invalid_graph_op
+    assert graph.add_op(wrong_schema(), allow_exception=False) is og.status.invalid_graph_op
+    graph.finalize()
+    assert graph.add_op(relu_op(), False) is og.status.invalid_graph
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "ReLU", og.op])
+def test_something_else_than_an_op_is_a_type_error(graph, wrong):
+    for allow in (True, False):
+        with pytest.raises(TypeError):
+            graph.add_op(wrong, allow)
+
+
+def test_a_repeated_op_id_is_refused(graph):
+    graph.add_op(relu_op(0))
+    again = og.op(0, "Abs", [LT(5, "f32", [2], "strided")], [LT(6, "f32", [2], "strided")], "a")
+    with pytest.raises(og.InvalidGraphOpError, match=r"op 0 'a' \(Abs\).*already has op 0 'relu0'"):
+        graph.add_op(again)
+    assert len(graph.get_ops()) == 1
+
+
+def test_a_second_producer_is_refused(graph):
+    src, dst = LT(0, "f32", [2], "strided"), LT(1, "f32", [2], "strided")
+    graph.add_op(og.op(0, "ReLU", [src], [dst]))
+    with pytest.raises(og.InvalidGraphOpError, match=r"logical tensor 1 is already produced"):
+        graph.add_op(og.op(1, "Abs", [src], [dst]))
+
+
+def test_finalize_names_the_uses_that_differ(graph):
+    graph.add_op(relu_op(0, (4, 8)))
+    graph.add_op(relu_op(1, (8, 4)))
+    with pytest.raises(og.InvalidGraphError, match="logical tensor 1 differs") as caught:
+        graph.finalize()
+    assert "4x8" in str(caught.value) and "8x4" in str(caught.value)
+
+
+def test_finalize_refuses_cycles(graph):
+    a, b = (LT(i, "f32", [2], "strided") for i in range(2))
+    graph.add_op(og.op(0, "ReLU", [a], [b], "there"))
+    graph.add_op(og.op(1, "Abs", [b], [a], "back"))
+    with pytest.raises(og.InvalidGraphError, match=r"cycle.*'there'"):
+        graph.finalize()
+
+
+def test_finalize_refuses_an_op_that_feeds_itself(graph):
+    a, b = (LT(i, "f32", [2], "strided") for i in range(2))
+    with pytest.raises(og.InvalidGraphError):
+        graph.add_op(og.op(0, "Add", [a, b], [b]))
+        graph.finalize()
+
+
+def test_finalizing_twice_changes_nothing():
+    graph = graph_of(relu_op())
+    graph.finalize()
+    assert len(graph.get_partitions()) == 1
+
+
+def test_an_empty_graph_has_no_partitions():
+    assert graph_of().get_partitions() == []
+
+
+def test_partitions_need_a_finalized_graph(graph):
+    graph.add_op(relu_op())
+    with pytest.raises(og.InvalidGraphError, match="finalize the graph first"):
+        graph.get_partitions()
+
+
+@pytest.mark.parametrize(("policy", "number"), [("fusion", 1), ("debug", 3)])
+def test_the_policy_is_taken_as_enumerator_or_name(policy, number):
+    ops = [relu_op(0), og.op(1, "Abs", relu_op(1).get_inputs(), relu_op(1).get_outputs())]
+    ops.append(og.op(2, "Square", relu_op(2).get_inputs(), relu_op(2).get_outputs()))
+    for spelling in (policy, og.partition.policy[policy]):
+        parts = graph_of(*ops).get_partitions(spelling)
+        assert sorted(i for p in parts for i in p.get_ops()) == [0, 1, 2]
+        if policy == "debug":
+            assert len(parts) == number
+
+
+def test_partitions_can_be_asked_for_twice():
+    graph = graph_of(relu_op(0), relu_op(5))
+    first, second = graph.get_partitions(), graph.get_partitions()
+    assert [p.get_ops() for p in first] == [p.get_ops() for p in second]
+
+
+def test_ops_are_added_in_any_order():
+    graph = graph_of(relu_op(1), relu_op(0))
+    assert sorted(i for p in graph.get_partitions() for i in p.get_ops()) == [0, 1]
+
+
+def test_graphs_are_equal_only_to_themselves(graph):
+    assert graph == graph
+    assert graph != og.graph("cpu")
+    assert graph != 1
+    assert hash(graph) == hash(graph)
+    assert graph.get() > 0
+
+
+@pytest.mark.parametrize("kind", [None, 1, og.op.MatMul])
+def test_a_graph_for_something_else_than_an_engine_kind_is_a_type_error(kind):
+    with pytest.raises(TypeError):
+        og.graph(kind)
+
+
+def test_a_long_chain_of_ops_is_taken():
+    length = 2000
+    graph = graph_of(*(relu_op(i, (2,)) for i in reversed(range(length))))
+    assert sum(p.get_ops_num() for p in graph.get_partitions()) == length
