@@ -237,7 +237,7 @@ void run(const compiled_partition &cp, const stream &s, const tensor_list &input
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
     const dnnl_status_t status = call(cp, s.value, inputs, outputs, scratch);
-    PyEval_RestoreThread(thread);
+    take_gil_again(thread);
     count_use(-1);
     if (status != dnnl_success) raise_with_reason(status, cp.name + ": execute", "");
 }

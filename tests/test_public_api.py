@@ -1,0 +1,118 @@
+"""What the package promises: names, documentation, the README's program."""
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from graphs import python
+
+import onednn_graph_py as og
+
+ROOT = Path(__file__).parents[1]
+MODULES = [og, og.dtypes, og.errors]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
+def test_every_name_in_all_exists_once(module):
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert hasattr(module, name)
+        assert not name.startswith("_")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
+def test_every_public_name_is_in_all(module):
+    # The package gathers names; a submodule owns those that it defines.
+    home = module.__name__ if module is not og else "onednn_graph_py"
+    found = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", "").startswith(home)
+    }
+    assert found <= set(module.__all__)
+
+
+def test_everything_public_of_the_extension_is_exported():
+    extension = {name for name in vars(og._core) if not name.startswith("_")}
+    elsewhere = {"numpy_dtype", "data_type_of"}
+    assert elsewhere <= set(og.dtypes.__all__)
+    assert extension - elsewhere <= set(og.__all__)
+
+
+def test_a_star_import_brings_all_and_hides_no_builtin():
+    done = python("""
+        import builtins
+        before = set(globals())
+        from onednn_graph_py import *
+        import onednn_graph_py
+        new = set(globals()) - before - {"onednn_graph_py", "before"}
+        assert new == set(onednn_graph_py.__all__), new ^ set(onednn_graph_py.__all__)
+        assert not new & set(vars(builtins)), new & set(vars(builtins))
+    """)
+    assert done.stdout == ""
+
+
+def test_the_version_is_the_extensions_and_the_metadatas():
+    assert og.__version__ == og._core.__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", og.__version__)
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{og.__version__}"' in pyproject
+
+
+def public_members():
+    for module in MODULES:
+        for name in module.__all__:
+            value = getattr(module, name)
+            yield f"{module.__name__}.{name}", value
+            if inspect.isclass(value):
+                for member, inner in vars(value).items():
+                    if not member.startswith("_") and (callable(inner) or inspect.isclass(inner)):
+                        yield f"{module.__name__}.{name}.{member}", getattr(value, member)
+
+
+@pytest.mark.parametrize(("name", "value"), [pytest.param(n, v, id=n) for n, v in public_members()])
+def test_every_public_name_has_a_docstring(name, value):
+    if isinstance(value, int) and not inspect.isclass(value):
+        return  # UNKNOWN_DIM and its like are plain numbers
+    text = inspect.getdoc(value)
+    assert text
+    # pybind11 puts the signature first: something has to follow it.
+    lines = [
+        line for line in text.splitlines() if line and "(self" not in line and "->" not in line
+    ]
+    assert lines, f"{name} has a signature but no words"
+
+
+def python_blocks():
+    text = (ROOT / "README.md").read_text()
+    return re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+
+
+def test_the_readmes_first_program_runs():
+    blocks = python_blocks()
+    assert blocks
+    done = python(blocks[0])
+    assert "MatMul 'fc', ReLU 'relu'" in done.stdout
+    assert done.stderr == ""
+
+
+def test_docstring_examples_are_right():
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
+    names = {name: getattr(og, name) for name in og.__all__}
+    names |= {name: getattr(og.dtypes, name) for name in og.dtypes.__all__}
+    found = 0
+    for module in (og, og.dtypes):
+        for test in finder.find(module, module.__name__, module=False, extraglobs=dict(names)):
+            runner.run(test)
+            found += len(test.examples)
+    for name in ("logical_tensor", "op"):
+        text = getattr(og, name).__doc__
+        test = doctest.DocTestParser().get_doctest(text, dict(names), name, None, None)
+        runner.run(test)
+        found += len(test.examples)
+    assert runner.failures == 0
+    assert found >= 10
