@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "call.hpp"
 #include "reason.hpp"
 
 namespace ogp {
@@ -203,8 +204,7 @@ private:
 };
 
 template <typename Body>
-std::string ask(Body &&body) {
-    py::gil_scoped_release release;
+std::string ask_without_gil(Body &&body) {
     auto *library = second_library::get();
     if (!library) return "";
     std::lock_guard<std::mutex> lock(library->mutex);
@@ -216,6 +216,14 @@ std::string ask(Body &&body) {
         // As the first library did; what it printed before is still worth having.
     }
     return capture.reason();
+}
+
+template <typename Body>
+std::string ask(Body &&body) {
+    PyThreadState *thread = PyEval_SaveThread();
+    const std::string reason = ask_without_gil(body);
+    take_gil_again(thread);
+    return reason;
 }
 
 }  // namespace
