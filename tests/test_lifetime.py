@@ -151,8 +151,8 @@ LEAKS = {
     "graphs": "g = og.graph('cpu'); g.add_op(op); g.finalize(); g.get_partitions()",
     "engines": "og.stream(og.engine('cpu', 0)).wait()",
     "compilations": "o['partition'].compile(ins, outs, o['engine'])",
-    "executions": "o['compiled'].execute(o['stream'], [o['x']], [o['y']])",
-    "bound executions": "o['compiled'].bind(o['stream'], [o['x']], [o['y']])()",
+    "executions": "o['compiled'].execute(o['stream'], [o['x']], [o['y']]); o['stream'].wait()",
+    "bound executions": "o['compiled'].bind(o['stream'], [o['x']], [o['y']])(); o['stream'].wait()",
     "tensors": "og.tensor(ins[0], o['engine']).numpy(); og.tensor(ins[0], o['engine'], array)",
     "dlpack": "np.from_dlpack(o['x']); og.tensor(ins[0], o['engine'], o['x']); "
     "o['x'].__dlpack__(); o['x'].__dlpack__(max_version=(1, 0))",
@@ -193,11 +193,13 @@ def resident():
 
 rounds(1000)
 least = None
-for _ in range(4):  # an allocator may grow once more; a leak grows each time
+for _ in range(12):  # an allocator grows in steps, SYCL's too; a leak grows each time
     before = resident()
     rounds(600)
     growth = resident() - before
     least = growth if least is None else min(least, growth)
+    if least <= {PAGES}:
+        break
 print(least)
 """
     done = python(SETUP + program)
