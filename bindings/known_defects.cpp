@@ -1,7 +1,6 @@
 #include "known_defects.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "errors.hpp"
 
@@ -134,6 +133,44 @@ void check_elementwise_rank(const group &g, const op &o) {
                   : "pass row-major arrays, or use at most 5 dims");
 }
 
+known_dims batch_of(const known_dims &shape) {
+    if (shape.rank() < 2) return {};
+    return dims(shape.values.begin(), shape.values.end() - 2);
+}
+
+// The decomposed attention kernel walks all its operands by the batch of the first.
+void check_attention_batches(const group &g, const op &o) {
+    if (o.kind != kind::MatMul || o.inputs.size() < 2) return;
+    const auto &ops = g.ops();
+    const auto count = [&](kind k) {
+        return std::count_if(
+                ops.begin(), ops.end(), [&](const op *other) { return other->kind == k; });
+    };
+    if (count(kind::MatMul) < 2 || !count(kind::SoftMax)) return;
+    const known_dims a = batch_of(g.shape(o.inputs[0])), b = batch_of(g.shape(o.inputs[1]));
+    if (a.rank() != 2 || b.rank() != 2 || a.values == b.values) return;
+    refuse(o, "attention with the batches " + a.text() + " and " + b.text(),
+            "use equal batches, five dims for grouped queries, or policy debug");
+}
+
+#if !OGP_ONEDNN_AT_LEAST(3, 13)
+// Weights for the whole batch: rows are written batch times too far. Right in 3.13.
+void check_shared_weights(const group &g, const op &o) {
+    if (o.kind != kind::MatMul || o.inputs.size() < 2) return;
+    const known_dims a = batch_of(g.shape(o.inputs[0])), b = batch_of(g.shape(o.inputs[1]));
+    if (a.rank() != 2 || a.values[0] == 1 || a.values[1] != 1) return;
+    const bool shared =
+            std::all_of(b.values.begin(), b.values.end(), [](int64_t d) { return d == 1; });
+    if (b.rank() < 1 || !shared) return;
+    const auto &rows = g.shape(o.inputs[0]).values;
+    if (rows[bool_attr(o, attr::transpose_a, false) ? 3 : 2] == 1) return;
+    refuse(o,
+            "input 0 of shape " + g.shape(o.inputs[0]).text() + " with input 1 of shape "
+                    + g.shape(o.inputs[1]).text(),
+            "leave out the dim of one element, or the ones before input 1's matrix");
+}
+#endif
+
 // One element is looked for along the dim of stride 1.
 void check_one_element_strides(const group &g, const op &o) {
     if (!is_binary(o.kind)) return;
@@ -175,6 +212,10 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
         check_widening(g, *o);
         check_elementwise_rank(g, *o);
         check_one_element_strides(g, *o);
+        check_attention_batches(g, *o);
+#if !OGP_ONEDNN_AT_LEAST(3, 13)
+        check_shared_weights(g, *o);
+#endif
 #if OGP_ONEDNN_AT_LEAST(3, 8)
         check_dynamic_scale(g, *o);
 #endif
