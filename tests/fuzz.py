@@ -4,15 +4,17 @@
 few mutations. `run_case` takes it through add_op, finalize, get_partitions, compile and execute.
 A case may raise; it may not crash, hang, or touch a byte outside its buffers.
 
-As a script it is the worker of `crash_isolation.run_isolated`.
+As a program it is the worker of test_fuzz.py: ``fuzz.py FIRST LAST`` says on stdout which seed it
+starts and how it ended; ``fuzz.py SEED`` shows one case and runs it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
+import faulthandler
 import mmap
 import random
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,8 +24,20 @@ import onednn_graph_py as og
 
 PAGE = mmap.PAGESIZE
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 33)
-BITS = {"f32": 32, "s32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "boolean": 8, "f8_e4m3": 8,
-        "f8_e5m2": 8, "s4": 4, "u4": 4, "s64": 64}  # fmt: skip
+BITS = {
+    "f32": 32,
+    "s32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "s8": 8,
+    "u8": 8,
+    "boolean": 8,
+    "f8_e4m3": 8,
+    "f8_e5m2": 8,
+    "s4": 4,
+    "u4": 4,
+    "s64": 64,
+}
 Dims = tuple[int, ...]
 
 
@@ -143,8 +157,14 @@ class Maker:
         dims, dtype = self.dims(1, 5), self.dtype()
         attrs: dict[str, Any] = {}
         r = self.rng
-        if kind in ("ClampBackward", "EluBackward", "ReLUBackward", "SigmoidBackward",
-                    "SqrtBackward", "TanhBackward"):  # fmt: skip
+        if kind in (
+            "ClampBackward",
+            "EluBackward",
+            "ReLUBackward",
+            "SigmoidBackward",
+            "SqrtBackward",
+            "TanhBackward",
+        ):
             attrs["use_dst"] = r.random() < 0.5
         if kind == "ClampBackward":
             attrs |= {"min": -1.0, "max": 1.0}
@@ -215,10 +235,17 @@ class Maker:
         auto = attrs.get("auto_pad", "None")
         sizes = [r.choice((4, 5, 7, 8, 9)) for _ in range(spatial)]
         outs = [
-            self._window_out(sizes[i], kernel[i], dilations[i], attrs["strides"][i],
-                             attrs["pads_begin"][i], attrs["pads_end"][i], auto)
+            self._window_out(
+                sizes[i],
+                kernel[i],
+                dilations[i],
+                attrs["strides"][i],
+                attrs["pads_begin"][i],
+                attrs["pads_end"][i],
+                auto,
+            )
             for i in range(spatial)
-        ]  # fmt: skip
+        ]
         n, c = r.randint(1, 2), self.size()
         dtype = self.dtype()
         x = self._layout(n, c, sizes, data_format)
@@ -307,8 +334,9 @@ class Maker:
             inputs[0], out, ta = self.tensor((k,), dtype), (*b_batch, n), False
         if r.random() < 0.25:
             inputs.append(self.weight((n,), dtype))
-        return Op("MatMul", inputs, [self.tensor(out, dtype)],
-                  {"transpose_a": ta, "transpose_b": tb})  # fmt: skip
+        return Op(
+            "MatMul", inputs, [self.tensor(out, dtype)], {"transpose_a": ta, "transpose_b": tb}
+        )
 
     def norm(self, kind: str) -> Op:
         r = self.rng
@@ -378,8 +406,12 @@ class Maker:
         keep = r.random() < 0.5
         out = tuple(1 if i in axes else d for i, d in enumerate(dims) if keep or i not in axes)
         given = [a - len(dims) if r.random() < 0.2 else a for a in axes]
-        return Op(kind, [self.tensor(dims, dtype)], [self.tensor(out, dtype)],
-                  {"axes": given, "keep_dims": keep})  # fmt: skip
+        return Op(
+            kind,
+            [self.tensor(dims, dtype)],
+            [self.tensor(out, dtype)],
+            {"axes": given, "keep_dims": keep},
+        )
 
     def concat(self, kind: str) -> Op:
         r = self.rng
@@ -388,8 +420,12 @@ class Maker:
         parts = [r.randint(1, 9) for _ in range(r.randint(1, 6))]
         make = lambda n: (*dims[:axis], n, *dims[axis + 1 :])  # noqa: E731
         given = axis - len(dims) if r.random() < 0.3 else axis
-        return Op(kind, [self.tensor(make(n), dtype) for n in parts],
-                  [self.tensor(make(sum(parts)), dtype)], {"axis": given})  # fmt: skip
+        return Op(
+            kind,
+            [self.tensor(make(n), dtype) for n in parts],
+            [self.tensor(make(sum(parts)), dtype)],
+            {"axis": given},
+        )
 
     def reshape(self, kind: str, src: Tensor | None = None) -> Op:
         r = self.rng
@@ -402,8 +438,12 @@ class Maker:
         out = tuple(shape)
         if shape and r.random() < 0.3:
             shape[r.randrange(len(shape))] = -1
-        return Op(kind, [src], [self.tensor(out, src.dtype)],
-                  {"shape": shape or [1], "special_zero": r.random() < 0.5})  # fmt: skip
+        return Op(
+            kind,
+            [src],
+            [self.tensor(out, src.dtype)],
+            {"shape": shape or [1], "special_zero": r.random() < 0.5},
+        )
 
     def transpose(self, kind: str, src: Tensor | None = None) -> Op:
         r = self.rng
@@ -431,8 +471,9 @@ class Maker:
         x, y = self._layout(n, c, sizes, fmt), self._layout(n, c, outs, fmt)
         if kind == "Interpolate":
             return Op(kind, [self.tensor(x, dtype)], [self.tensor(y, dtype)], attrs)
-        return Op(kind, [self.tensor(x, dtype), self.tensor(y, dtype)],
-                  [self.tensor(x, dtype)], attrs)  # fmt: skip
+        return Op(
+            kind, [self.tensor(x, dtype), self.tensor(y, dtype)], [self.tensor(x, dtype)], attrs
+        )
 
     def quantize(self, kind: str, src: Tensor | None = None, low: str | None = None) -> Op:
         r = self.rng
@@ -468,13 +509,21 @@ class Maker:
             count = tuple(d // g for d, g in zip(dims, group, strict=True))
         if kind == "DynamicQuantize":
             zps = [self.tensor(count, r.choice(("s8", "u8", "s32")))] if r.random() < 0.5 else []
-            return Op(kind, [self.tensor(dims), self.tensor(count), *zps],
-                      [self.tensor(dims, r.choice(("s8", "u8")))], attrs)  # fmt: skip
+            return Op(
+                kind,
+                [self.tensor(dims), self.tensor(count), *zps],
+                [self.tensor(dims, r.choice(("s8", "u8")))],
+                attrs,
+            )
         low = r.choice(("s8", "u8", "s4", "u4"))
         wide = self.dtype()
         zps = [self.tensor(count, r.choice((low, "s32")))] if r.random() < 0.5 else []
-        return Op(kind, [self.tensor(dims, low), self.tensor(count, wide), *zps],
-                  [self.tensor(dims, wide)], attrs)  # fmt: skip
+        return Op(
+            kind,
+            [self.tensor(dims, low), self.tensor(count, wide), *zps],
+            [self.tensor(dims, wide)],
+            attrs,
+        )
 
     def prelu(self, kind: str) -> Op:
         r = self.rng
@@ -538,9 +587,16 @@ class Maker:
             return self.quantize(kind)
         if kind.endswith("Backward"):
             return self.backward(kind)
-        family = {"MatMul": self.matmul, "Select": self.select, "Concat": self.concat,
-                  "StaticReshape": self.reshape, "StaticTranspose": self.transpose,
-                  "End": self.odd, "Wildcard": self.odd, "Dropout": self.odd}  # fmt: skip
+        family = {
+            "MatMul": self.matmul,
+            "Select": self.select,
+            "Concat": self.concat,
+            "StaticReshape": self.reshape,
+            "StaticTranspose": self.transpose,
+            "End": self.odd,
+            "Wildcard": self.odd,
+            "Dropout": self.odd,
+        }
         if kind in family:
             return family[kind](kind)  # type: ignore[operator]
         return self.unary(kind)
@@ -665,7 +721,7 @@ class Maker:
         current = score
         if r.random() < 0.8:
             scaled = self.tensor(score.dims, dtype)
-            scale = self.tensor(r.choice(((1,), (1,) * len(batch + (1, 1)))), dtype)
+            scale = self.tensor(r.choice(((1,), (1,) * (len(batch) + 2))), dtype)
             ops.append(Op(r.choice(("Divide", "Multiply")), [current, scale], [scaled]))
             current = scaled
         if r.random() < 0.6:
@@ -685,8 +741,14 @@ class Maker:
             if r.random() < 0.5:
                 assert moved.dims is not None
                 flat = (moved.dims[0], moved.dims[1], moved.dims[2] * moved.dims[3])
-                ops.append(Op("StaticReshape", [moved], [self.tensor(flat, dtype)],
-                              {"shape": list(flat), "special_zero": False}))  # fmt: skip
+                ops.append(
+                    Op(
+                        "StaticReshape",
+                        [moved],
+                        [self.tensor(flat, dtype)],
+                        {"shape": list(flat), "special_zero": False},
+                    )
+                )
         return ops
 
     def gated_mlp(self) -> list[Op]:
@@ -719,12 +781,53 @@ class Maker:
 
 
 BINARY = ("Add", "Multiply", "Maximum", "Minimum", "Divide", "Subtract", "SquaredDifference")
-UNARY = ("Abs", "Clamp", "Elu", "Exp", "GELU", "HardSigmoid", "HardSwish", "LeakyReLU", "Log", "Mish",
-         "ReLU", "Round", "Sigmoid", "SoftPlus", "Sqrt", "Square", "Tanh", "Reciprocal")  # fmt: skip
-PRODUCERS = ("MatMul", "MatMul", "Convolution", "Convolution", "ConvTranspose", "AvgPool", "MaxPool",
-             "BatchNormInference", "Interpolate", "SoftMax", "ReduceSum", "ReduceMax", "Reorder",
-             "LayerNorm", "GroupNorm", "Concat", "Dequantize", "DynamicDequantize", "ReLU", "Add",
-             "StaticTranspose", "StaticReshape", "TypeCast", "PReLU", "BiasAdd")  # fmt: skip
+UNARY = (
+    "Abs",
+    "Clamp",
+    "Elu",
+    "Exp",
+    "GELU",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyReLU",
+    "Log",
+    "Mish",
+    "ReLU",
+    "Round",
+    "Sigmoid",
+    "SoftPlus",
+    "Sqrt",
+    "Square",
+    "Tanh",
+    "Reciprocal",
+)
+PRODUCERS = (
+    "MatMul",
+    "MatMul",
+    "Convolution",
+    "Convolution",
+    "ConvTranspose",
+    "AvgPool",
+    "MaxPool",
+    "BatchNormInference",
+    "Interpolate",
+    "SoftMax",
+    "ReduceSum",
+    "ReduceMax",
+    "Reorder",
+    "LayerNorm",
+    "GroupNorm",
+    "Concat",
+    "Dequantize",
+    "DynamicDequantize",
+    "ReLU",
+    "Add",
+    "StaticTranspose",
+    "StaticReshape",
+    "TypeCast",
+    "PReLU",
+    "BiasAdd",
+)
 KINDS = tuple(k.name for k in og.op.kind if k.name != "LastSymbol")
 
 
@@ -791,10 +894,31 @@ def mutate(rng: random.Random, case: Case) -> None:
         elif isinstance(value, float):
             new = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1e30))
         elif isinstance(value, str):
-            new = rng.choice(("NCX", "NXC", "XIO", "OIX", "IOX", "XOI", "per_tensor", "per_channel",
-                              "per_group", "none", "numpy", "None", "SAME_UPPER", "SAME_LOWER",
-                              "VALID", "nearest", "linear", "bilinear", "trilinear", "ceil",
-                              "bogus"))  # fmt: skip
+            new = rng.choice(
+                (
+                    "NCX",
+                    "NXC",
+                    "XIO",
+                    "OIX",
+                    "IOX",
+                    "XOI",
+                    "per_tensor",
+                    "per_channel",
+                    "per_group",
+                    "none",
+                    "numpy",
+                    "None",
+                    "SAME_UPPER",
+                    "SAME_LOWER",
+                    "VALID",
+                    "nearest",
+                    "linear",
+                    "bilinear",
+                    "trilinear",
+                    "ceil",
+                    "bogus",
+                )
+            )
         if rng.random() < 0.1:
             del o.attrs[name]
             note(f"without {name}")
@@ -982,8 +1106,9 @@ def run_case(case: Case) -> str:
         compiled_of: dict[int, og.logical_tensor] = {}
         while pending:
             produced = {lt.get_id() for p in pending for lt in p.get_output_ports()}
-            ready = [p for p in pending
-                     if not any(lt.get_id() in produced for lt in p.get_input_ports())]  # fmt: skip
+            ready = [
+                p for p in pending if not any(lt.get_id() in produced for lt in p.get_input_ports())
+            ]
             part = (ready or pending)[0]
             pending.remove(part)
             stage = "compile"
@@ -1049,8 +1174,10 @@ def _dims_of(lt: og.logical_tensor) -> list[int] | None:
 
 def describe(case: Case) -> str:
     """The case in words, to reproduce it by hand."""
-    lines = [f"seed {case.seed}, policy {case.policy}, fpmath {case.fpmath}, "
-             f"any outputs {case.any_outputs}, alone {case.alone}"]  # fmt: skip
+    lines = [
+        f"seed {case.seed}, policy {case.policy}, fpmath {case.fpmath}, "
+        f"any outputs {case.any_outputs}, alone {case.alone}"
+    ]
     for i, o in enumerate(case.ops):
         lines.append(f"op {i} {o.kind} {o.attrs}")
         for which, ts in (("in", o.inputs), ("out", o.outputs)):
@@ -1060,5 +1187,27 @@ def describe(case: Case) -> str:
     return "\n".join(lines)
 
 
-def elements(dims: Dims) -> int:
-    return math.prod(dims)
+SECONDS_FOR_A_CASE = 60
+
+
+def main(arguments: list[str]) -> None:
+    """Run one seed, or a range of them."""
+    faulthandler.enable()
+    first = int(arguments[0])
+    if len(arguments) == 1:
+        case = make_case(first)
+        print(describe(case), flush=True)
+        print(run_case(case))
+        return
+    # The cache would hide what a case does behind what an earlier one did.
+    og.set_compiled_partition_cache_capacity(0)
+    for seed in range(first, int(arguments[1])):
+        print(f"start {seed}", flush=True)
+        faulthandler.dump_traceback_later(SECONDS_FOR_A_CASE, exit=True)
+        outcome = run_case(make_case(seed)).replace("\n", " ")
+        faulthandler.cancel_dump_traceback_later()
+        print(f"end {seed} {outcome}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
