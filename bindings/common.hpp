@@ -39,5 +39,6 @@ void init_graph(py::module_ &m);
 void init_caches(py::module_ &m);
 void init_settings(py::module_ &m);
 void init_testing(py::module_ &m);
+void init_classes(py::module_ &m);
 
 }  // namespace ogp

@@ -76,6 +76,8 @@ void init_errors(py::module_ &) {
             if (p) std::rethrow_exception(p);
         } catch (const dnnl::error &e) {
             set(e.status, std::string(e.message) + " (" + status_name(e.status) + ")");
+        } catch (const py::cast_error &e) {
+            PyErr_SetString(PyExc_TypeError, e.what());
         } catch (const std::bad_alloc &) {
             set(dnnl_out_of_memory, "out of memory");
         } catch (const std::length_error &e) {

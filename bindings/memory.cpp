@@ -277,7 +277,8 @@ memory_ptr memory_from_python(py::handle source, const logical_tensor &lt) {
     if (py::hasattr(source, "__dlpack__") && py::hasattr(source, "__dlpack_device__"))
         return from_dlpack(source, lt);
     if (PyObject_CheckBuffer(source.ptr())) {
-        const auto view = py::memoryview(py::reinterpret_borrow<py::object>(source));
+        const auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(source.ptr()));
+        if (!view) throw py::error_already_set();  // a released one, for example
         const py::array array = py::module_::import("numpy").attr("asarray")(view);
         return from_array(array, lt, true);
     }
