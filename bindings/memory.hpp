@@ -10,7 +10,7 @@
 namespace ogp {
 
 struct memory_block {
-    py::object owner;           // the Python object that keeps the bytes alive; None for an address
+    py::object owner;  // the Python object that keeps the bytes alive; None for an address
     // Or the oneDNN tensor that allocated them, and its engine, which has to outlive it.
     std::shared_ptr<void> library_engine;
     dg::tensor library_tensor;

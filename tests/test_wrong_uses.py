@@ -72,7 +72,8 @@ def test_a_crash_is_attributed_to_its_case_and_the_rest_goes_on(tmp_path, monkey
         "for name in sys.argv[1:]:\n"
         "    print(json.dumps({'start': name}), flush=True)\n"
         "    if name == 'b': os.abort()\n"
-        "    print(json.dumps({'end': name, 'raised': ['TypeError'], 'message': name}), flush=True)\n"
+        "    end = {'end': name, 'raised': ['TypeError'], 'message': name}\n"
+        "    print(json.dumps(end), flush=True)\n"
     )
     monkeypatch.setattr(sys.modules[__name__], "WORKER", worker)
     results = worker_results(["a", "b", "c"], tmp_path)

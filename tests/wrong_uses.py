@@ -4,6 +4,9 @@ As a program it is the worker of test_wrong_uses.py: it reads the names of cases
 (none: all), and says on stdout, a JSON line each, which case it starts and how it ended.
 """
 
+# Regular expressions and names of cases are not to be broken over lines.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import ctypes
