@@ -6,6 +6,7 @@ The mirror of oneDNN's C++ Graph API; import onednn_graph_py instead.
 from __future__ import annotations
 import collections.abc
 import numpy
+import numpy.typing
 import onednn_graph_py._enums
 import typing
 import typing_extensions
@@ -145,6 +146,8 @@ class allocator:
         ------
         OutOfMemoryError
             More than 64 allocators are alive.
+        UnimplementedError
+            The linked oneDNN takes memory from SYCL.
         """
     @typing.overload
     def __init__(
@@ -167,6 +170,7 @@ class allocator:
         oneDNN calls them from any thread. What they raise is reported through
         ``sys.unraisablehook`` and the system's memory is used instead.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def statistics(self) -> dict[str, int]:
         """
@@ -211,9 +215,7 @@ class engine:
         An empty engine; using it raises `InvalidArgumentsError`.
         """
     @typing.overload
-    def __init__(
-        self, kind: engine.kind | str, index: typing.SupportsInt | typing.SupportsIndex
-    ) -> None:
+    def __init__(self, kind: engine.kind | str, index: int) -> None:
         """
         The `index`-th engine of a kind.
 
@@ -229,6 +231,7 @@ class engine:
         InvalidArgumentsError
             There is no such engine here.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def get(self) -> int:
         """
@@ -273,6 +276,7 @@ class stream:
         InvalidArgumentsError
             The engine is empty, or can't do what `flags` ask for.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def get(self) -> int:
         """
@@ -445,6 +449,7 @@ class logical_tensor:
         """
         Of known dims in an opaque layout.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def __setstate__(self, arg0: tuple[typing.Any, ...]) -> None: ...
     def get_data_type(self) -> logical_tensor.data_type:
@@ -580,6 +585,7 @@ class tensor:
         """
         Over memory that oneDNN allocates; it is not initialised.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def get(self) -> int:
         """
@@ -597,7 +603,7 @@ class tensor:
         """
         The logical tensor.
         """
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> numpy.typing.NDArray[typing.Any]:
         """
         The memory as a NumPy array, without a copy.
 
@@ -927,6 +933,7 @@ class op:
         outputs: collections.abc.Sequence[logical_tensor],
         verbose_name: str = "",
     ) -> None: ...
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def add_input(self, t: logical_tensor) -> None:
         """
@@ -1004,13 +1011,14 @@ class compiled_partition:
         """
         An empty one; using it raises `InvalidArgumentsError`.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def bind(
         self,
         stream: typing.Any,
-        inputs: typing.Any,
-        outputs: typing.Any,
-        scratchpad: typing.Any = None,
+        inputs: list[tensor] | tuple[tensor, ...],
+        outputs: list[tensor] | tuple[tensor, ...],
+        scratchpad: tensor | None = None,
     ) -> bound_execution:
         """
         Checks now what `execute` would check at each call.
@@ -1026,7 +1034,11 @@ class compiled_partition:
             As `execute`.
         """
     def execute(
-        self, stream: stream, inputs: typing.Any, outputs: typing.Any, scratchpad: typing.Any = None
+        self,
+        stream: stream,
+        inputs: list[tensor] | tuple[tensor, ...],
+        outputs: list[tensor] | tuple[tensor, ...],
+        scratchpad: tensor | None = None,
     ) -> None:
         """
         Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere
@@ -1073,9 +1085,7 @@ class compiled_partition:
         UnimplementedError
             The linked oneDNN is older than 3.13.
         """
-    def query_logical_tensor(
-        self, tid: typing.SupportsInt | typing.SupportsIndex
-    ) -> logical_tensor:
+    def query_logical_tensor(self, tid: int) -> logical_tensor:
         """
         The logical tensor of an input or output, with its final dims and layout.
 
@@ -1096,6 +1106,7 @@ class bound_execution:
         """
         Call self as a function.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
 
 class partition:
@@ -1131,6 +1142,7 @@ class partition:
         InvalidGraphOpError
             The op breaks its schema.
         """
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def compile(
         self,
@@ -1214,6 +1226,7 @@ class graph:
     def __init__(self, engine_kind: engine.kind | str) -> None: ...
     @typing.overload
     def __init__(self, engine_kind: engine.kind | str, mode: fpmath_mode | str) -> None: ...
+    def __reduce__(self) -> tuple: ...
     def __repr__(self) -> str: ...
     def add_op(self, op: op, allow_exception: bool = True) -> status:
         """
@@ -1240,12 +1253,13 @@ class graph:
         """
     def finalize(self) -> None:
         """
-        Ends building, without the GIL; from now on the graph only partitions.
+        Ends building, without the GIL; from now on the graph only partitions. A second call
+        does nothing.
 
         Raises
         ------
         InvalidGraphError
-            Uses of one tensor differ, there is a cycle, or the graph is finalized already.
+            Uses of one tensor differ, or there is a cycle.
         """
     def get(self) -> int:
         """
@@ -1329,13 +1343,14 @@ class _test:
     def time_execute(
         compiled_partition: compiled_partition,
         stream: stream,
-        inputs: typing.Any,
-        outputs: typing.Any,
+        inputs: list[tensor] | tuple[tensor, ...],
+        outputs: list[tensor] | tuple[tensor, ...],
         count: typing.SupportsInt | typing.SupportsIndex,
     ) -> float:
         """
         Seconds that `count` calls take from a C++ loop.
         """
+    def __reduce__(self) -> tuple: ...
 
 def data_type_of(dtype: typing.Any) -> logical_tensor.data_type:
     """
@@ -1382,9 +1397,7 @@ def get_primitive_cache_capacity() -> int:
     Number of primitives that oneDNN keeps.
     """
 
-def make_engine_with_allocator(
-    kind: engine.kind | str, index: typing.SupportsInt | typing.SupportsIndex, alloc: allocator
-) -> engine:
+def make_engine_with_allocator(kind: engine.kind | str, index: int, alloc: allocator) -> engine:
     """
     An engine that takes host memory from `alloc`.
 
