@@ -21,6 +21,7 @@ CORRECTIONS = (
     (r"\b(inputs|outputs): typing\.Any", r"\1: list[tensor] | tuple[tensor, ...]"),
     (r"\bscratchpad: typing\.Any = None", "scratchpad: tensor | None = None"),
     (r"def numpy\(self\) -> numpy\.ndarray", "def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
+    (r"def __reduce__\((.*)\) -> tuple:", r"def __reduce__(\1) -> tuple[typing.Any, ...]:"),
     (r"^import numpy$", "import numpy\nimport numpy.typing"),
 )
 MEMBER = re.compile(r"(\w+): typing\.ClassVar\[.*\]")
