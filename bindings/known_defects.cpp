@@ -85,6 +85,20 @@ bool is_row_major(const logical_tensor &lt) {
     return true;
 }
 
+#if OGP_ONEDNN_AT_LEAST(3, 8)
+// Strided with room between the elements.
+bool has_gaps(const logical_tensor &lt) {
+    if (lt.layout() != layout_type::strided || lt.ndims() < 1 || !lt.has_known_dims()) return false;
+    int64_t count = 1, reach = 1;
+    for (int i = 0; i < lt.ndims(); ++i) {
+        if (lt.data.dims[i] == 0) return false;
+        count *= lt.data.dims[i];
+        if (lt.data.dims[i] > 1) reach += (lt.data.dims[i] - 1) * lt.data.layout.strides[i];
+    }
+    return reach != count;
+}
+#endif
+
 // The operand of a fused Add behind pooling is read as if it had the pooling's blocked layout.
 // Operands of one element or one element a channel are right.
 void check_binary_after_pooling(const group &g, const op &o) {
@@ -189,8 +203,56 @@ void check_one_element_strides(const group &g, const op &o) {
     }
 }
 
+// The producer is let write as if the tensor between had no strides of its own.
+void check_strides_before_reshape(const group &g, const op &o) {
+    if (o.kind != kind::StaticReshape || o.inputs.empty() || !g.producer(o.inputs[0])) return;
+    if (is_row_major(o.inputs[0])) return;
+    refuse(o, "reshaping " + repr(o.inputs[0]) + " in one partition with the op before it",
+            "let that tensor be row-major, or get partitions with policy debug");
+}
+
 #if OGP_ONEDNN_AT_LEAST(3, 8)
-// A 16-bit scale for the whole tensor is read as a 32-bit one. Right in 3.7.
+// What these make keeps the layout of their input, and the bytes between its elements are copied
+// along, up to behind the last one. Right in 3.7, as is all below.
+void check_gaps(const group &g, const op &o) {
+    if (o.inputs.empty() || o.outputs.empty() || !has_gaps(g.tensor(o.inputs[0]))) return;
+    const bool copies = one_of(o.kind, {kind::StaticReshape, kind::StaticTranspose})
+            && g.tensor(o.outputs[0]).layout() == layout_type::any;
+    if (!copies && o.kind != kind::MaxPoolBackward) return;
+    refuse(o, "gaps between the elements of input 0, " + repr(g.tensor(o.inputs[0])) + ",",
+            copies ? "let the output be strided, or pass a contiguous array"
+                   : "pass a contiguous array");
+}
+
+// The attention kernel takes what is added to be the second input.
+void check_attention_order(const group &g, const op &o) {
+    const auto &ops = g.ops();
+    const bool attention = std::any_of(
+            ops.begin(), ops.end(), [](const op *other) { return other->kind == kind::SoftMax; });
+    if (!is_binary(o.kind) || !attention || o.inputs.size() != 2 || g.producer(o.inputs[0])
+            || !g.follows(o, [](kind k) { return k == kind::MatMul; }))
+        return;
+    refuse(o, "attention whose scores are the second input of this op",
+            "make them the first input");
+}
+
+void check_binary_after_int8_deconvolution(const group &g, const op &o) {
+    const auto is_deconvolution = [](kind k) { return k == kind::ConvTranspose; };
+    const auto is_dequantization = [](kind k) { return k == kind::Dequantize; };
+    if (!is_binary(o.kind) || !g.follows(o, is_deconvolution) || !g.follows(o, is_dequantization))
+        return;
+    for (const auto &lt : o.inputs) {
+        if (g.producer(lt)) continue;
+        const known_dims &shape = g.shape(lt);
+        const auto wide = std::count_if(
+                shape.values.begin(), shape.values.end(), [](int64_t d) { return d != 1; });
+        if (shape.has_rank && wide <= 1) continue;
+        refuse(o, "an operand of shape " + shape.text() + " fused behind int8 ConvTranspose",
+                "get partitions with policy debug, or put the op into a graph of its own");
+    }
+}
+
+// A 16-bit scale for the whole tensor is read as a 32-bit one.
 void check_dynamic_scale(const group &g, const op &o) {
     if (o.kind != kind::DynamicDequantize || o.inputs.size() < 2) return;
     if (string_attr(o, attr::qtype, "per_tensor") != "per_tensor") return;
@@ -216,7 +278,11 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
         check_shared_weights(g, *o);
 #endif
+        check_strides_before_reshape(g, *o);
 #if OGP_ONEDNN_AT_LEAST(3, 8)
+        check_gaps(g, *o);
+        check_attention_order(g, *o);
+        check_binary_after_int8_deconvolution(g, *o);
         check_dynamic_scale(g, *o);
 #endif
     }

@@ -80,14 +80,17 @@ struct window {
     bool automatic() const { return auto_pad != "None"; }
 };
 
+// oneDNN's own default of a list: the same for every possible dim. Dumped graphs spell it out.
+bool is_default_list(const std::vector<int64_t> &list, int64_t value) {
+    return list.size() == DNNL_MAX_NDIMS
+            && std::all_of(list.begin(), list.end(), [&](int64_t v) { return v == value; });
+}
+
 // `all` entries of an attribute; unknown ones where it is not given (oneDNN then complains itself).
 dims entries(const op &o, attr name, size_t all, int64_t otherwise) {
     const auto *list = list_attr(o, name);
     if (!list) return dims(all, otherwise);
-    // MaxPool's default is a list for every possible dim.
-    if (list->size() == DNNL_MAX_NDIMS && name == attr::dilations && is_pooling(o.kind)
-            && std::all_of(list->begin(), list->end(), [](int64_t v) { return v == 1; }))
-        return dims(all, 1);
+    if (is_default_list(*list, otherwise)) return dims(all, otherwise);
     if (list->size() != all)
         refuse(o,
                 "attribute " + enum_name(name) + " must have " + std::to_string(all)
@@ -176,7 +179,7 @@ weight_parts parts_of_weights(const op &o, const port &weights) {
 // An output whose shape an attribute names.
 void take_shape_attr(port &output, attr name) {
     const auto *list = list_attr(*output.o, name);
-    if (!list) return;
+    if (!list || is_default_list(*list, 0)) return;
     for (int64_t d : *list)
         if (d < 1)
             refuse(*output.o,

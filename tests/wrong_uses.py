@@ -132,9 +132,9 @@ def run_op(made: og.op, output: tuple[int, ...] | None = None) -> None:
 
 def matmul_any_weights() -> tuple[og.compiled_partition, LT]:
     source, weights, product = (
-        lt(0, (1, 512)),
+        lt(0, (64, 512)),
         lt(1, (512, 512), layout="any", prop="constant"),
-        lt(2, (1, 512)),
+        lt(2, (64, 512)),
     )
     compiled = og.partition(op("MatMul", [source, weights], [product]), "cpu").compile(
         [source, weights], [product], cpu()
