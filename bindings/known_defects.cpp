@@ -203,9 +203,11 @@ void check_one_element_strides(const group &g, const op &o) {
     }
 }
 
-// The producer is let write as if the tensor between had no strides of its own.
+// MatMul is let write as if the tensor between had no strides of its own.
 void check_strides_before_reshape(const group &g, const op &o) {
-    if (o.kind != kind::StaticReshape || o.inputs.empty() || !g.producer(o.inputs[0])) return;
+    if (o.kind != kind::StaticReshape || o.inputs.empty()) return;
+    const op *before = g.producer(o.inputs[0]);
+    if (!before || before->kind != kind::MatMul) return;
     if (is_row_major(o.inputs[0])) return;
     refuse(o, "reshaping " + repr(o.inputs[0]) + " in one partition with the op before it",
             "let that tensor be row-major, or get partitions with policy debug");

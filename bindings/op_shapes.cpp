@@ -527,7 +527,10 @@ shapes infer_quantization(const op &o, const ports &p) {
         return {src.shape};
     }
     const auto check_values = [&](attr name, size_t given) {
-        if (channels >= 0 && given != static_cast<size_t>(channels))
+        // Of the weights of a grouped ConvTranspose a dim has the channels of one group.
+        const auto needed = static_cast<size_t>(channels);
+        const bool grouped = qtype == "per_channel" && channels > 0 && given % needed == 0;
+        if (channels >= 0 && given != needed && !(grouped && given > 0))
             refuse(o,
                     "attribute " + enum_name(name) + " must have " + std::to_string(channels)
                             + " entries (" + qtype + "), it has " + std::to_string(given));
@@ -653,6 +656,7 @@ shapes infer_bias_add_backward(const op &o, const ports &p) {
 }
 
 shapes infer_prelu(const op &o, const ports &p) {
+    p.in(0).need_rank(2);  // compiling it for one dim crashes
     const port src = p.in(0), slope = p.in(1);
     if (o.kind == kind::PReLUBackward) {
         p.in(2).need_shape(src.shape, "that of input 0");

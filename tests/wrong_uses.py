@@ -1208,6 +1208,12 @@ for name, first, second in (
             op("MatMul", [lt(0, first), lt(1, second)], [LT(2, "f32")])
         ),
     )
+wrong(
+    "PReLU of one dim",
+    SHAPE,
+    "the_prelu.*rank 2",
+    lambda: run_op(op("PReLU", [lt(0, (16,)), lt(1, (16,))], [LT(2, "f32", -1, "strided")])),
+)
 for count in (13, 60):
     wrong(
         f"StaticReshape to {count} dims",
