@@ -167,6 +167,46 @@ void check_attention_batches(const group &g, const op &o) {
             "use equal batches, five dims for grouped queries, or policy debug");
 }
 
+// Heads of one element, whose stride says that they lie further apart than the batches.
+void check_attention_strides(const group &g, const op &o) {
+    if (o.kind != kind::MatMul) return;
+    const auto &ops = g.ops();
+    if (std::none_of(ops.begin(), ops.end(),
+                [](const op *other) { return other->kind == kind::SoftMax; }))
+        return;
+    for (const auto &port : o.inputs) {
+        const logical_tensor &lt = g.tensor(port);
+        if (lt.layout() != layout_type::strided || lt.ndims() != 4 || !lt.has_known_dims())
+            continue;
+        const dims shape = lt.shape(), strides = lt.strides();
+        if (shape[0] == 1 || shape[1] != 1 || strides[1] <= strides[0]) continue;
+        refuse(o, "attention over " + repr(lt), "pass a contiguous array");
+    }
+}
+
+// Outputs that lie in the padding alone, where another op is fused to them.
+void check_windows_in_padding(const group &g, const op &o) {
+    if (o.kind != kind::Convolution || g.ops().size() < 2 || o.inputs.size() < 2) return;
+    const auto *begin = list_attr(o, attr::pads_begin), *end = list_attr(o, attr::pads_end);
+    const auto *dilations = list_attr(o, attr::dilations);
+    const known_dims &weights = g.shape(o.inputs[1]);
+    if (!begin || !end || !dilations || weights.rank() < 3) return;
+    if (string_attr(o, attr::auto_pad, "None") != "None") return;
+    const bool spatial_first = string_attr(o, attr::weights_format, "XIO")[0] == 'X';
+    const size_t spatial = weights.values.size() - 2;
+    for (size_t i = 0; i < std::min({spatial, begin->size(), end->size(), dilations->size()});
+            ++i) {
+        const int64_t kernel = weights.values[i + (spatial_first ? 0 : 2)];
+        if (kernel < 0) continue;
+        const int64_t extent = (*dilations)[i] * (kernel - 1) + 1;
+        if ((*begin)[i] < extent && (*end)[i] < extent) continue;
+        refuse(o,
+                "a padding as large as the window of " + std::to_string(extent)
+                        + " with other ops fused to it",
+                "get partitions with policy debug, or use smaller paddings");
+    }
+}
+
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
 // Weights for the whole batch: rows are written batch times too far. Right in 3.13.
 void check_shared_weights(const group &g, const op &o) {
@@ -277,6 +317,8 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
         check_elementwise_rank(g, *o);
         check_one_element_strides(g, *o);
         check_attention_batches(g, *o);
+        check_attention_strides(g, *o);
+        check_windows_in_padding(g, *o);
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
         check_shared_weights(g, *o);
 #endif

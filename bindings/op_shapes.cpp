@@ -658,6 +658,7 @@ shapes infer_bias_add_backward(const op &o, const ports &p) {
 shapes infer_prelu(const op &o, const ports &p) {
     p.in(0).need_rank(2);  // compiling it for one dim crashes
     const port src = p.in(0), slope = p.in(1);
+    src.need_rank(2);
     if (o.kind == kind::PReLUBackward) {
         p.in(2).need_shape(src.shape, "that of input 0");
         return {src.shape, slope.shape};
