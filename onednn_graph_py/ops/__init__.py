@@ -1,0 +1,32 @@
+"""The operations of oneDNN Graph: what each takes, makes and means, and what is wrong with a use.
+
+``ops.Convolution`` is the row of Convolution in the one table; ``help(ops.Convolution)`` shows it,
+and calling it infers what it makes of given inputs.
+
+>>> from onednn_graph_py import ops
+>>> ops.MatMul(((8, 64), "f32"), ((10, 64), "f32"), transpose_b=True)
+(TensorSpec(shape=(8, 10), dtype='f32'),)
+>>> ops.check("MatMul", [((8, 64), "f32"), ((65, 10), "f32")])
+Traceback (most recent call last):
+onednn_graph_py.errors.InvalidShapeError: op (MatMul): input 1 (weights) must have dim 0 equal to \
+64 (input 0's columns), got 65x10
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .check import TensorSpec, check
+from .describe import overview
+from .schema import Attribute, Change, OpSchema, Port
+from .table import OPS
+
+__all__ = ["OPS", "Attribute", "Change", "OpSchema", "Port", "TensorSpec", "check", "overview"]
+
+if TYPE_CHECKING:
+
+    def __getattr__(kind: str) -> OpSchema: ...
+
+else:
+    globals().update(OPS)
+    __all__ += list(OPS)

@@ -1,0 +1,155 @@
+"""Attribute values as people write them, made into what the library takes."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import InvalidGraphOpError
+from .schema import Attribute, AttributeValue, OpSchema
+
+__all__ = ["canonical", "normalize", "spelling"]
+
+# Documents name the weights of transposed convolutions after the forward op's.
+_DOCUMENTED = {("XOI", "IOX"): {"XIO": "XOI", "OIX": "IOX"}}
+
+_NAMES = {
+    "s64": "an int",
+    "f32": "a number",
+    "bool": "a bool",
+    "string": "a string",
+    "s64[]": "a list of ints",
+    "f32[]": "a list of numbers",
+}
+
+
+def spelling(attribute: Attribute, value: str) -> str:
+    """The library's spelling of a string that may be the documents'; others come back as given."""
+    if value in attribute.allowed:
+        return value
+    documented = _DOCUMENTED.get(attribute.allowed, {})
+    for known in (*attribute.allowed, *documented):
+        if value.lower() == known.lower():
+            return documented.get(known, known)
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError
+    if math.isfinite(value) and abs(value) > np.finfo(np.float32).max:
+        raise OverflowError
+    return float(value)
+
+
+def _list(value: Any) -> list[Any]:
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise TypeError
+    return list(value)
+
+
+def _converted(type_: str, value: Any) -> AttributeValue:
+    if type_ == "s64":
+        return _integer(value)
+    if type_ == "f32":
+        return _float(value)
+    if type_ == "bool":
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return bool(value)
+    if type_ == "string":
+        if not isinstance(value, str):
+            raise TypeError
+        return value
+    if type_ == "s64[]":
+        return tuple(_integer(v) for v in _list(value))
+    return tuple(_float(v) for v in _list(value))
+
+
+def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
+    """One attribute's value as the library takes it.
+
+    Raises
+    ------
+    TypeError
+        The attribute holds something else.
+    InvalidGraphOpError
+        The value is not one of those that are allowed, or too large.
+    """
+    at = f"{label}: attribute {attribute.name}"
+    try:
+        made = _converted(attribute.type, value)
+    except TypeError:
+        given = f"{value!r} ({type(value).__name__})"
+        raise TypeError(f"{at} must be {_NAMES[attribute.type]}, got {given}") from None
+    except OverflowError:
+        raise InvalidGraphOpError(
+            f"{at} must fit into {attribute.type.removesuffix('[]')}, got {value!r}"
+        ) from None
+    if attribute.allowed and isinstance(made, str):
+        made = spelling(attribute, made)
+        if made not in attribute.allowed:
+            choices = " or ".join(repr(a) for a in attribute.allowed)
+            raise InvalidGraphOpError(f"{at} must be {choices}, got {made!r}")
+    return made
+
+
+def _no_such(schema: OpSchema, label: str, name: str, newer: Attribute | None) -> NoReturn:
+    names = [a.name for a in schema.attributes]
+    why = f"{schema.kind} has no attribute {name!r}"
+    if newer is not None:
+        why += f" before oneDNN {newer.since[0]}.{newer.since[1]}"
+    elif near := difflib.get_close_matches(name, names, n=1):
+        why += f", did you mean {near[0]!r}?"
+    else:
+        why += f"; it has {', '.join(names) or 'none'}"
+    raise InvalidGraphOpError(f"{label}: {why}")
+
+
+def normalize(
+    schema: OpSchema, label: str, attrs: Mapping[str, Any], newest: OpSchema | None = None
+) -> dict[str, AttributeValue]:
+    """All attributes of an op, as the library takes them.
+
+    Parameters
+    ----------
+    schema : OpSchema
+        As the oneDNN in question has the op.
+    label : str
+        Names the op in messages.
+    attrs : mapping of str to value
+    newest : OpSchema, optional
+        The op with what newer versions brought, to tell those attributes from misspelt ones.
+
+    Raises
+    ------
+    TypeError
+        An attribute holds something else.
+    InvalidGraphOpError
+        An attribute does not exist, is missing, or has a value that is not allowed.
+    """
+    made = {}
+    for name, value in attrs.items():
+        attribute = schema.attribute(name)
+        if attribute is None:
+            _no_such(schema, label, name, newest.attribute(name) if newest else None)
+        made[name] = canonical(label, attribute, value)
+    missing = [a.name for a in schema.attributes if a.required and a.name not in made]
+    if missing:
+        listed = " and ".join(missing) if len(missing) < 3 else ", ".join(missing)
+        plural = "s" if len(missing) > 1 else ""
+        raise InvalidGraphOpError(f"{label}: needs the attribute{plural} {listed}")
+    return made

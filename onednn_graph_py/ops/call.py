@@ -1,0 +1,170 @@
+"""An op as somebody uses it: which tensors it has and which attributes are set.
+
+Shape functions and rules read a `Call`. Every check passes over what is not known: a dim of -1,
+a shape of None, a dtype of None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..errors import InvalidGraphOpError, InvalidShapeError
+from .schema import AttributeValue, OpSchema
+
+__all__ = ["UNKNOWN", "Call", "Operand", "Shape", "shape_text"]
+
+UNKNOWN = -1
+"""A dim that is not known yet."""
+
+Shape = tuple[int, ...] | None
+"""Dims, -1 where unknown; None where even the rank is unknown."""
+
+
+def shape_text(shape: Shape) -> str:
+    """``2x?x3``, ``scalar`` or ``unknown rank``, for messages."""
+    if shape is None:
+        return "unknown rank"
+    return "x".join("?" if d < 0 else str(d) for d in shape) or "scalar"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One input or output of a call, with what is known of it."""
+
+    call: str
+    """The call's label, for messages."""
+    name: str
+    """Such as ``input 0 (src)``."""
+    shape: Shape = None
+    dtype: str | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dims; None where unknown."""
+        return None if self.shape is None else len(self.shape)
+
+    def dim(self, axis: int) -> int:
+        """A dim, counted from the end when `axis` is negative; -1 where unknown or absent."""
+        if self.shape is None or not -len(self.shape) <= axis < len(self.shape):
+            return UNKNOWN
+        return self.shape[axis]
+
+    def count(self) -> int:
+        """The number of elements; -1 where unknown."""
+        if self.shape is None or any(d < 0 for d in self.shape):
+            return UNKNOWN
+        return math.prod(self.shape)
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Raise; the operand should have been as `expected` says."""
+        raise InvalidShapeError(
+            f"{self.call}: {self.name} must have {expected}, got {shape_text(self.shape)}"
+        )
+
+    def need_rank(self, low: int, high: int = 12) -> None:
+        """Check that the rank is from `low` to `high`."""
+        if self.rank is not None and not low <= self.rank <= high:
+            self.refuse(f"rank {low}" if low == high else f"rank {low} to {high}")
+
+    def need_dim(self, axis: int, expected: int, why: str) -> None:
+        """Check one dim."""
+        d = self.dim(axis)
+        if d >= 0 and expected >= 0 and d != expected:
+            at = axis + len(self.shape or ()) if axis < 0 else axis
+            self.refuse(f"dim {at} equal to {expected} ({why})")
+
+    def need_count(self, expected: int, why: str) -> None:
+        """Check the number of elements."""
+        n = self.count()
+        if n >= 0 and expected >= 0 and n != expected:
+            self.refuse(f"{expected} elements ({why})")
+
+    def need_shape(self, expected: Shape, why: str) -> None:
+        """Check all dims."""
+        if self.shape is None or expected is None:
+            return
+        fits = len(self.shape) == len(expected) and all(
+            a < 0 or b < 0 or a == b for a, b in zip(self.shape, expected, strict=True)
+        )
+        if not fits:
+            self.refuse(f"the shape {shape_text(expected)} ({why})")
+
+    def need_broadcastable(self, target: Shape, why: str) -> None:
+        """Check that NumPy's rules stretch it to `target`."""
+        if self.shape is None or target is None:
+            return
+        fits = len(self.shape) <= len(target) and all(
+            a < 0 or b < 0 or a in (b, 1)
+            for a, b in zip(reversed(self.shape), reversed(target), strict=False)
+        )
+        if not fits:
+            self.refuse(f"a shape that broadcasts to {shape_text(target)} ({why})")
+
+
+@dataclass(frozen=True)
+class Call:
+    """An op with its inputs, outputs and attributes.
+
+    Parameters
+    ----------
+    schema : OpSchema
+        As the oneDNN in question has the op.
+    label : str
+        Names the op in messages: ``op 3 'conv0' (Convolution)``.
+    inputs, outputs : sequence of Operand
+    attrs : mapping of str to value
+        The attributes that are set, in the library's spelling; lists are tuples.
+    """
+
+    schema: OpSchema
+    label: str
+    inputs: Sequence[Operand]
+    outputs: Sequence[Operand]
+    attrs: Mapping[str, AttributeValue]
+
+    @property
+    def kind(self) -> str:
+        """The op kind."""
+        return self.schema.kind
+
+    def input(self, i: int) -> Operand:
+        """The i-th input; one of which nothing is known where there are fewer."""
+        if i < len(self.inputs):
+            return self.inputs[i]
+        return Operand(self.label, f"input {i}")
+
+    def output(self, i: int) -> Operand:
+        """The i-th output; one of which nothing is known where there are fewer."""
+        if i < len(self.outputs):
+            return self.outputs[i]
+        return Operand(self.label, f"output {i}")
+
+    def attr(self, name: str) -> Any:
+        """An attribute's value, its default where it is not set, or None without one."""
+        if name in self.attrs:
+            return self.attrs[name]
+        known = self.schema.attribute(name)
+        return None if known is None else known.default
+
+    def axis(self, name: str, rank: int) -> int:
+        """The axis that an attribute names, counted from the front."""
+        axis: int = self.attr(name)
+        if not -rank <= axis < rank:
+            self.refuse_shape(f"attribute {name} is {axis}, input 0 has rank {rank}")
+        return axis % rank
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether data_format is NXC."""
+        return bool(self.attr("data_format") == "NXC")
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise; the op breaks its schema."""
+        raise InvalidGraphOpError(f"{self.label}: {why}")
+
+    def refuse_shape(self, why: str) -> NoReturn:
+        """Raise; shapes don't fit together."""
+        raise InvalidShapeError(f"{self.label}: {why}")

@@ -1,0 +1,180 @@
+"""An op's row as text for ``help()`` and the command line, and as HTML for notebooks."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from html import escape
+from typing import Any
+
+from .schema import OLDEST, Attribute, OpSchema, Port, Version
+
+__all__ = ["documentation_link", "html", "overview", "signature", "text"]
+
+_PAGES = "https://uxlfoundation.github.io/oneDNN/dev_guide_op_"
+
+_LIST_OF = {"s64[]": tuple[int, ...], "f32[]": tuple[float, ...]}
+_PYTHON_TYPES: dict[str, Any] = {"s64": int, "f32": float, "bool": bool, "string": str, **_LIST_OF}
+
+
+def documentation_link(schema: OpSchema) -> str:
+    """The op's page in oneDNN's documentation."""
+    return f"{_PAGES}{schema.kind.lower()}.html"
+
+
+def _parameter_name(port: Port, i: int) -> str:
+    # "src/dst": which of both it is depends on use_dst.
+    return port.name.replace("/", "_or_") or f"input_{i}"
+
+
+def signature(schema: OpSchema) -> inspect.Signature:
+    """Inputs by position, attributes by name."""
+    parameters = []
+    for i, port in enumerate(schema.inputs):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        default: Any = inspect.Parameter.empty
+        if port.variadic:
+            kind = inspect.Parameter.VAR_POSITIONAL
+        elif port.optional:
+            default = None
+        parameters.append(inspect.Parameter(_parameter_name(port, i), kind, default=default))
+    for attribute in sorted(schema.attributes, key=lambda a: not a.required):
+        parameters.append(
+            inspect.Parameter(
+                attribute.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if attribute.required else attribute.default,
+                annotation=_PYTHON_TYPES[attribute.type],
+            )
+        )
+    return inspect.Signature(parameters)
+
+
+def _version(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _port_name(port: Port) -> str:
+    name = f"{port.name}..." if port.variadic else port.name
+    return f"[{name}]" if port.optional else name
+
+
+def _types(schema: OpSchema, port: Port) -> str:
+    return "any" if port.type == "any" else " ".join(schema.types[port.type])
+
+
+def _value(attribute: Attribute) -> str:
+    if attribute.required:
+        return "required"
+    if attribute.default is None:
+        return "not set"
+    return str(attribute.default)
+
+
+def _history(schema: OpSchema) -> list[str]:
+    lines = []
+    if schema.since > OLDEST:
+        lines.append(f"since oneDNN {_version(schema.since)}")
+    lines += [f"{_version(change.since)}: {change.what}" for change in schema.changes]
+    return lines
+
+
+def _newest(schema: OpSchema) -> OpSchema:
+    """With all changes applied: the row as the newest known oneDNN has it."""
+    return schema.at((99, 0))
+
+
+def _ports(schema: OpSchema) -> list[tuple[str, str, str]]:
+    rows = []
+    for what in ("input", "output"):
+        ports: tuple[Port, ...] = getattr(schema, f"{what}s")
+        rows += [(f"{what} {i}", _port_name(p), _types(schema, p)) for i, p in enumerate(ports)]
+    return rows
+
+
+def _aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        start = indent + "  ".join([*cells, ""])
+        wrapped = textwrap.wrap(row[-1], max(40, 100 - len(start))) or [""]
+        lines.append((start + wrapped[0]).rstrip())
+        lines += [" " * len(start) + more for more in wrapped[1:]]
+    return lines
+
+
+def _attribute_rows(schema: OpSchema) -> list[tuple[str, ...]]:
+    rows = []
+    for a in schema.attributes:
+        meaning = a.meaning
+        if a.allowed:
+            meaning += f" ({' | '.join(a.allowed)})"
+        if a.since > OLDEST:
+            meaning += f"; since {_version(a.since)}"
+        rows.append((a.name, a.type, _value(a), meaning))
+    return rows
+
+
+def text(schema: OpSchema) -> str:
+    """Everything that the row says, for people."""
+    newest = _newest(schema)
+    lines = [schema.summary, "", *_aligned([*_ports(newest)])]
+    shared = [p.type for p in (*newest.inputs, *newest.outputs) if p.type != "any"]
+    if len(set(shared)) < len(shared) and len(set(shared)) > 1:
+        groups: dict[str, list[str]] = {}
+        for p in (*newest.inputs, *newest.outputs):
+            groups.setdefault(p.type, []).append(p.name)
+        for names in groups.values():
+            if len(names) > 1:
+                lines.append(f"    of one data type: {', '.join(names)}")
+    elif len(shared) > 1 and len(set(shared)) == 1:
+        lines.append("    all of one data type")
+    if newest.combinations:
+        lines += ["", "Documented data types", *(f"    {c}" for c in newest.combinations)]
+    if newest.attributes:
+        lines += ["", "Attributes", *_aligned(_attribute_rows(newest))]
+    if history := _history(schema):
+        lines += ["", "Versions", *(f"    {line}" for line in history)]
+    if schema.notes:
+        lines += ["", "Notes"]
+        for note in schema.notes:
+            lines += textwrap.wrap(note, 96, initial_indent="    ", subsequent_indent="      ")
+    lines += ["", documentation_link(schema)]
+    return "\n".join(lines)
+
+
+def overview(version: Version) -> str:
+    """All ops, a line each; those that a version lacks say what they need."""
+    from .table import OPS
+
+    rows: list[tuple[str, ...]] = []
+    for kind, schema in sorted(OPS.items()):
+        needs = f"needs oneDNN >= {_version(schema.since)}: " if schema.since > version else ""
+        rows.append((kind, needs + schema.summary))
+    return "\n".join(_aligned(rows, indent=""))
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    cells = "".join(f"<th>{escape(h)}</th>" for h in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html(schema: OpSchema) -> str:
+    """The row as tables, which notebooks show."""
+    newest = _newest(schema)
+    parts = [
+        f"<h4>{escape(schema.kind)}</h4><p>{escape(schema.summary)} "
+        f'<a href="{documentation_link(schema)}">oneDNN\'s page</a></p>',
+        _table(("port", "name", "data types"), [*_ports(newest)]),
+    ]
+    if newest.combinations:
+        rows: list[tuple[str, ...]] = [(c,) for c in newest.combinations]
+        parts.append(_table(("documented data types",), rows))
+    if newest.attributes:
+        parts.append(_table(("attribute", "type", "default", "meaning"), _attribute_rows(newest)))
+    notes = [*_history(schema), *schema.notes]
+    if notes:
+        parts.append("<ul>" + "".join(f"<li>{escape(n)}</li>" for n in notes) + "</ul>")
+    return "".join(parts)

@@ -1,0 +1,195 @@
+"""What oneDNN checks about an op beyond counts, types and single attributes.
+
+Each rule takes a `Call` and raises `InvalidGraphOpError`. What is unknown passes.
+"""
+
+from __future__ import annotations
+
+from .call import UNKNOWN, Call, shape_text
+
+__all__ = [
+    "axes_once",
+    "batch_norm_types",
+    "dynamic_quantization",
+    "matmul_types",
+    "norm_gradients",
+    "norm_statistics",
+    "norm_types",
+    "pads",
+    "pool_dilations",
+    "rms_norm_types",
+    "sizes_or_scales",
+    "softmax_backward_types",
+    "softmax_types",
+    "static_quantization",
+    "type_cast_types",
+]
+
+MAX_NDIMS = 12
+
+
+def pads(call: Call) -> None:
+    """Paddings are not negative."""
+    for name in ("pads_begin", "pads_end"):
+        values = call.attr(name) or ()
+        if any(v < 0 for v in values):
+            call.refuse(f"attribute {name} must have no negative entry, got {list(values)}")
+
+
+def pool_dilations(call: Call) -> None:
+    """As many dilations as dims of the window."""
+    dilations, kernel = call.attr("dilations"), call.attr("kernel")
+    if dilations is None or kernel is None or dilations == (1,) * MAX_NDIMS:
+        return
+    if len(dilations) != len(kernel):
+        call.refuse(
+            f"attribute dilations must have as many entries as kernel, {len(kernel)}, got "
+            f"{list(dilations)}"
+        )
+
+
+def sizes_or_scales(call: Call) -> None:
+    """Exactly one of both says how large the output is."""
+    given = [name for name in ("sizes", "scales") if call.attr(name)]
+    if len(given) != 1:
+        call.refuse(
+            "exactly one of the attributes sizes and scales must be set, got "
+            + (" and ".join(given) or "neither")
+        )
+
+
+def axes_once(call: Call) -> None:
+    """Axes come as the attribute; oneDNN gives it a default, so never as an input."""
+    if len(call.inputs) > 1:
+        call.refuse(
+            "axes must be given as the attribute axes, oneDNN takes no input for them, got 2 inputs"
+        )
+
+
+# -- data types
+
+
+def _only_bf16_data_has_bf16_parameters(call: Call, data: str | None, other: str | None) -> None:
+    if other == "bf16" and data not in (None, "bf16"):
+        call.refuse(f"bf16 parameters and statistics need bf16 data, got {data} data")
+
+
+def batch_norm_types(call: Call) -> None:
+    """Only bf16 data has bf16 parameters."""
+    _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, call.input(2).dtype)
+
+
+def norm_types(call: Call) -> None:
+    """Only bf16 data has bf16 parameters."""
+    other = call.input(2) if len(call.inputs) > 2 else call.output(1)
+    _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, other.dtype)
+
+
+def rms_norm_types(call: Call) -> None:
+    """Gamma is f32, or of the type of the data."""
+    data, gamma = call.input(0).dtype, call.input(1).dtype
+    if None not in (data, gamma) and gamma not in ("f32", data):
+        call.refuse(f"gamma must be f32 or {data} as the data is, got {gamma}")
+
+
+def _as_input_or_f32(call: Call, given: str | None) -> None:
+    made = call.output(0).dtype
+    if None not in (given, made) and made not in (given, "f32"):
+        call.refuse(f"output 0 must be {given} as input 0 is, or f32, got {made}")
+
+
+def matmul_types(call: Call) -> None:
+    """The output is of the inputs' type, or f32."""
+    _as_input_or_f32(call, call.input(0).dtype)
+
+
+def softmax_types(call: Call) -> None:
+    """f32 gives any type; the others themselves, or f32."""
+    if call.input(0).dtype != "f32":
+        _as_input_or_f32(call, call.input(0).dtype)
+
+
+def softmax_backward_types(call: Call) -> None:
+    """The gradient is of the inputs' type, or f32."""
+    _as_input_or_f32(call, call.input(0).dtype)
+
+
+def type_cast_types(call: Call) -> None:
+    """Between f32 and one of the 16-bit types."""
+    src, dst = call.input(0).dtype, call.output(0).dtype
+    if None in (src, dst):
+        return
+    if src == dst:
+        call.refuse(f"input and output must differ in data type, got {src} for both")
+    if "f32" not in (src, dst):
+        call.refuse(f"it casts from or to f32, got {src} to {dst}")
+
+
+# -- ports that attributes promise
+
+
+def norm_statistics(call: Call) -> None:
+    """With keep_stats the statistics are outputs."""
+    if call.attr("keep_stats") and len(call.outputs) != 3:
+        call.refuse(
+            f"with keep_stats it has 3 outputs (dst, mean, variance), got {len(call.outputs)}; set "
+            "keep_stats to False for one"
+        )
+
+
+def norm_gradients(call: Call) -> None:
+    """With use_affine the gradients of the parameters are outputs."""
+    if call.attr("use_affine") and len(call.outputs) != 3:
+        call.refuse(
+            "with use_affine it has 3 outputs (diff_src, diff_gamma, diff_beta), got "
+            f"{len(call.outputs)}; set use_affine to False for one"
+        )
+
+
+# -- quantization
+
+
+def static_quantization(call: Call) -> None:
+    """One scale for the tensor or one a channel, and as many zero points; none for f8."""
+    scales, zps = call.attr("scales") or (), call.attr("zps")
+    if call.attr("qtype") == "per_tensor" and len(scales) != 1:
+        call.refuse(f"attribute scales must have 1 entry for per_tensor, got {len(scales)}")
+    if zps is None:
+        return
+    if (call.input(0).dtype or "").startswith("f8"):
+        call.refuse(f"{call.input(0).dtype} has no zero points, got zps {list(zps)}")
+    if len(zps) != len(scales):
+        call.refuse(
+            f"attribute zps must have as many entries as scales, {len(scales)}, got {len(zps)}"
+        )
+
+
+def dynamic_quantization(call: Call) -> None:
+    """Scales and zero points fit each other."""
+    scales, zps = call.input(1), call.input(2)
+    qtype = call.attr("qtype")
+    if scales.dim(0) == UNKNOWN:
+        return
+    if len(call.inputs) == 2:
+        if qtype == "per_tensor" and scales.dim(0) != 1:
+            call.refuse(
+                f"input 1 (scales) must have 1 element for per_tensor, got "
+                f"{shape_text(scales.shape)}"
+            )
+        return
+    if zps.dim(0) == UNKNOWN:
+        return
+    if qtype == "per_group" and (len(scales.shape or ()) < 2 or scales.shape != zps.shape):
+        call.refuse(
+            "for per_group, scales and zps must have one shape of at least 2 dims, got "
+            f"{shape_text(scales.shape)} and {shape_text(zps.shape)}"
+        )
+    if qtype == "per_channel" and zps.dim(0) not in (1, scales.dim(0)):
+        call.refuse(
+            f"input 2 (zps) must have 1 element or as many as scales, {scales.dim(0)}, got "
+            f"{shape_text(zps.shape)}"
+        )
+    if qtype == "per_tensor" and zps.dim(0) != 1:
+        call.refuse(
+            f"input 2 (zps) must have 1 element for per_tensor, got {shape_text(zps.shape)}"
+        )

@@ -1,0 +1,45 @@
+"""The operation table: every op of oneDNN Graph up to 3.13, a row each, by family.
+
+A new op is a new row here and a function in ``reference/``, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..schema import OpSchema
+from . import (
+    binary,
+    convolution,
+    elementwise,
+    interpolation,
+    matmul,
+    movement,
+    normalization,
+    pooling,
+    quantization,
+    reduction,
+    structure,
+)
+
+__all__ = ["OPS"]
+
+_FAMILIES = (
+    elementwise,
+    binary,
+    matmul,
+    convolution,
+    pooling,
+    interpolation,
+    normalization,
+    reduction,
+    movement,
+    quantization,
+    structure,
+)
+
+OPS: Mapping[str, OpSchema] = MappingProxyType(
+    {row.kind: row for family in _FAMILIES for row in family.ROWS}
+)
+"""Every op by its kind, e.g. ``OPS["Convolution"]``."""

@@ -1,0 +1,67 @@
+"""Ports, types and attributes that rows of several families share."""
+
+from __future__ import annotations
+
+from ..schema import Attribute, Port
+
+FLOATS = ("f32", "bf16", "f16")
+
+T = {"T": FLOATS}
+"""One type throughout."""
+
+NORM_TYPES = {"T1": FLOATS, "T2": ("f32", "bf16")}
+"""Data, and the parameters and statistics of normalization."""
+
+SRC = Port("src")
+DST = Port("dst")
+DIFF_DST = Port("diff_dst")
+DIFF_SRC = Port("diff_src")
+
+DATA_FORMAT = Attribute(
+    "data_format",
+    "string",
+    "where the channels are: NXC last, NCX right after the batch",
+    default="NXC",
+    allowed=("NXC", "NCX"),
+)
+
+AUTO_BROADCAST = Attribute(
+    "auto_broadcast",
+    "string",
+    "whether shapes are broadcast by NumPy's rules or must be equal",
+    default="numpy",
+    allowed=("numpy", "none"),
+)
+
+AUTO_PAD = Attribute(
+    "auto_pad",
+    "string",
+    "how paddings are found instead of from pads_begin and pads_end: None takes those, VALID takes "
+    "0, SAME_* make the output size the input's over the stride, with the odd one after (UPPER) or "
+    "before (LOWER)",
+    default="None",
+    allowed=("None", "SAME_UPPER", "SAME_LOWER", "VALID"),
+)
+
+STRIDES = Attribute("strides", "s64[]", "step of the window, per spatial dim", required=True)
+PADS_BEGIN = Attribute(
+    "pads_begin", "s64[]", "zeros before the data, per spatial dim", required=True
+)
+PADS_END = Attribute("pads_end", "s64[]", "zeros after the data, per spatial dim", required=True)
+
+EPSILON = Attribute("epsilon", "f32", "added to the variance before its square root", required=True)
+OPTIONAL_EPSILON = Attribute(
+    "epsilon", "f32", "added to the variance before its square root", default=1e-5
+)
+
+USE_DST = Attribute(
+    "use_dst",
+    "bool",
+    "whether input 0 is what the forward op returned, rather than what it was given",
+    default=True,
+)
+
+AUTO_PAD_SPELLING = (
+    "The documents spell auto_pad none, same_upper, same_lower, valid; the library takes only "
+    "None, SAME_UPPER, SAME_LOWER, VALID. This package takes both."
+)

@@ -1,0 +1,153 @@
+"""Rows of the convolutions."""
+
+from __future__ import annotations
+
+from .. import rules, shapes
+from ..schema import Attribute, OpSchema, Port
+from .common import (
+    AUTO_PAD,
+    AUTO_PAD_SPELLING,
+    DATA_FORMAT,
+    FLOATS,
+    PADS_BEGIN,
+    PADS_END,
+    STRIDES,
+    T,
+)
+
+_GEOMETRY = (
+    STRIDES,
+    PADS_BEGIN,
+    PADS_END,
+    Attribute(
+        "dilations", "s64[]", "distance of the window's elements, per spatial dim", required=True
+    ),
+    AUTO_PAD,
+    Attribute("groups", "s64", "parts that channels are split into", default=1),
+    DATA_FORMAT,
+)
+
+_CONVOLUTION = (
+    *_GEOMETRY,
+    Attribute(
+        "weights_format",
+        "string",
+        "order of the weights' dims: spatial, input channels, output channels, or the reverse",
+        default="XIO",
+        allowed=("XIO", "OIX"),
+    ),
+)
+_TRANSPOSED = (
+    *_GEOMETRY,
+    Attribute(
+        "weights_format",
+        "string",
+        "order of the weights' dims: spatial, output channels, input channels, or the reverse",
+        default="XOI",
+        allowed=("XOI", "IOX"),
+    ),
+)
+
+_OUTPUT_PADDING = Attribute(
+    "output_padding", "s64[]", "zeros that the output gets at the end, per spatial dim"
+)
+_WEIGHTS_SHAPE = Attribute("weights_shape", "s64[]", "shape of the output")
+
+_BACKWARD_TYPES = {"T1": FLOATS, "T2": ("s32",)}
+
+_TRANSPOSED_NOTES = (
+    AUTO_PAD_SPELLING,
+    "The documents call the weights formats OIX and XIO; the library takes only IOX and XOI.",
+    "With groups the weights are (IC, OC / groups, spatial) for IOX in the library, not "
+    "(IC / groups, OC, spatial) as documented.",
+)
+_NO_OUTPUT_PADDING = "The documents list output_padding; the library refuses it."
+_SHAPE_AS_INPUT = (
+    "A shape given as the last input, rather than as the attribute, makes a partition that is not "
+    "supported on a CPU."
+)
+
+ROWS = (
+    OpSchema(
+        "Convolution",
+        "Slides windows of weights over the spatial dims (cross-correlation) and adds the bias.",
+        inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
+        outputs=(Port("dst"),),
+        types=T,
+        infer=shapes.convolution,
+        attributes=_CONVOLUTION,
+        rules=(rules.pads,),
+        notes=(AUTO_PAD_SPELLING,),
+    ),
+    OpSchema(
+        "ConvolutionBackwardData",
+        "The gradient of Convolution with respect to src.",
+        inputs=(
+            Port("diff_dst", "T1"),
+            Port("weights", "T1"),
+            Port("dst_shape", "T2", optional=True),
+        ),
+        outputs=(Port("diff_src", "T1"),),
+        types=_BACKWARD_TYPES,
+        infer=shapes.convolution_backward_data,
+        attributes=(
+            _OUTPUT_PADDING,
+            Attribute("dst_shape", "s64[]", "shape of the output"),
+            *_CONVOLUTION,
+        ),
+        rules=(rules.pads,),
+        notes=(AUTO_PAD_SPELLING, _SHAPE_AS_INPUT),
+    ),
+    OpSchema(
+        "ConvolutionBackwardWeights",
+        "The gradient of Convolution with respect to the weights.",
+        inputs=(
+            Port("src", "T1"),
+            Port("diff_dst", "T1"),
+            Port("weights_shape", "T2", optional=True),
+        ),
+        outputs=(Port("diff_weights", "T1"),),
+        types=_BACKWARD_TYPES,
+        infer=shapes.convolution_backward_weights,
+        attributes=(_WEIGHTS_SHAPE, *_CONVOLUTION),
+        rules=(rules.pads,),
+        notes=(AUTO_PAD_SPELLING, _SHAPE_AS_INPUT),
+    ),
+    OpSchema(
+        "ConvTranspose",
+        "The transposed convolution: each element of src spreads a window of weights.",
+        inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
+        outputs=(Port("dst"),),
+        types=T,
+        infer=shapes.conv_transpose,
+        attributes=(_OUTPUT_PADDING, *_TRANSPOSED),
+        rules=(rules.pads,),
+        notes=_TRANSPOSED_NOTES,
+    ),
+    OpSchema(
+        "ConvTransposeBackwardData",
+        "The gradient of ConvTranspose with respect to src.",
+        inputs=(Port("diff_dst"), Port("weights")),
+        outputs=(Port("diff_src"),),
+        types=T,
+        infer=shapes.conv_transpose_backward_data,
+        attributes=_TRANSPOSED,
+        rules=(rules.pads,),
+        notes=(*_TRANSPOSED_NOTES, _NO_OUTPUT_PADDING),
+    ),
+    OpSchema(
+        "ConvTransposeBackwardWeights",
+        "The gradient of ConvTranspose with respect to the weights.",
+        inputs=(
+            Port("src", "T1"),
+            Port("diff_dst", "T1"),
+            Port("weights_shape", "T2", optional=True),
+        ),
+        outputs=(Port("diff_weights", "T1"),),
+        types=_BACKWARD_TYPES,
+        infer=shapes.conv_transpose_backward_weights,
+        attributes=(_WEIGHTS_SHAPE, *_TRANSPOSED),
+        rules=(rules.pads,),
+        notes=(*_TRANSPOSED_NOTES, _NO_OUTPUT_PADDING, _SHAPE_AS_INPUT),
+    ),
+)

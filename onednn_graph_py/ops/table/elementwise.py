@@ -1,0 +1,174 @@
+"""Rows of the ops that work on each element by itself, and of their backward ops."""
+
+from __future__ import annotations
+
+from .. import shapes
+from ..schema import Attribute, Change, OpSchema, Port
+from .common import DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, FLOATS, SRC, USE_DST, T
+
+
+def _forward(
+    kind: str,
+    summary: str,
+    attributes: tuple[Attribute, ...] = (),
+    changes: tuple[Change, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> OpSchema:
+    return OpSchema(
+        kind,
+        summary,
+        inputs=(SRC,),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.same,
+        attributes=attributes,
+        changes=changes,
+        notes=notes,
+    )
+
+
+def _backward(
+    of: str,
+    attributes: tuple[Attribute, ...] = (),
+    first: str = "src",
+    changes: tuple[Change, ...] = (),
+) -> OpSchema:
+    return OpSchema(
+        f"{of}Backward",
+        f"The gradient of {of} with respect to its input.",
+        inputs=(Port(first), DIFF_DST),
+        outputs=(DIFF_SRC,),
+        types=T,
+        infer=shapes.same,
+        attributes=(*attributes, USE_DST) if first == "src/dst" else attributes,
+        changes=changes,
+    )
+
+
+def _required(name: str, meaning: str) -> Attribute:
+    return Attribute(name, "f32", meaning, required=True)
+
+
+_CLAMP = (_required("min", "smallest value"), _required("max", "largest value"))
+_ELU = (_required("alpha", "factor of exp(x) - 1 below 0"),)
+_HARD_SIGMOID = (_required("alpha", "slope"), _required("beta", "value at 0"))
+_SOFT_PLUS = (Attribute("beta", "f32", "sharpness of the bend at 0", default=1.0),)
+_GELU = (
+    Attribute(
+        "mode",
+        "string",
+        "by the error function, or approximated by tanh",
+        default="gelu_erf",
+        allowed=("gelu_erf", "gelu_tanh"),
+        since=(3, 9),
+    ),
+)
+_GELU_CHANGES = (Change((3, 9), "the attribute mode, with gelu_tanh"),)
+
+ROWS = (
+    _forward("Abs", "The absolute value."),
+    _backward("Abs"),
+    _forward("Clamp", "Limits each element to the range from min to max.", _CLAMP),
+    _backward("Clamp", _CLAMP, "src/dst"),
+    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below.", _ELU),
+    _backward("Elu", _ELU, "src/dst"),
+    _forward("Exp", "e to the power of x."),
+    _forward(
+        "GELU",
+        "The Gaussian error linear unit: x times the normal distribution's probability below x.",
+        _GELU,
+        _GELU_CHANGES,
+    ),
+    _backward("GELU", _GELU, changes=_GELU_CHANGES),
+    _forward("HardSigmoid", "alpha * x + beta, limited to the range from 0 to 1.", _HARD_SIGMOID),
+    _backward("HardSigmoid", _HARD_SIGMOID),
+    _forward("HardSwish", "x * min(max(x + 3, 0), 6) / 6."),
+    _backward("HardSwish"),
+    _forward(
+        "LeakyReLU",
+        "x above 0, alpha * x below.",
+        (_required("alpha", "slope below 0"),),
+    ),
+    _forward("Log", "The natural logarithm."),
+    _forward("Mish", "x * tanh(log(1 + exp(x)))."),
+    _backward("Mish"),
+    _forward(
+        "Pow",
+        "x to the power of beta.",
+        (_required("beta", "the exponent"),),
+        notes=("No CPU kernel runs it: its partition is never supported.",),
+    ),
+    OpSchema(
+        "PReLU",
+        "x above 0, slope * x below, with a learnt slope.",
+        inputs=(SRC, Port("slope")),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.prelu,
+        attributes=(
+            DATA_FORMAT,
+            Attribute(
+                "per_channel_broadcast",
+                "bool",
+                "whether a slope of one dim has an entry for each channel",
+                default=True,
+            ),
+        ),
+    ),
+    OpSchema(
+        "PReLUBackward",
+        "The gradients of PReLU with respect to its input and its slope.",
+        inputs=(SRC, Port("slope"), DIFF_DST),
+        outputs=(DIFF_SRC, Port("diff_slope")),
+        types=T,
+        infer=shapes.prelu_backward,
+        attributes=(DATA_FORMAT,),
+    ),
+    _forward(
+        "Reciprocal",
+        "1 / x.",
+        notes=("On a CPU it runs only fused with a Multiply; alone it is not supported.",),
+    ),
+    _forward("ReLU", "x above 0, 0 below."),
+    _backward("ReLU", first="src/dst"),
+    _forward("Round", "The nearest integer, the even one of two that are equally near."),
+    _forward("Sigmoid", "1 / (1 + exp(-x))."),
+    _backward("Sigmoid", first="src/dst"),
+    _forward("SoftPlus", "log(1 + exp(beta * x)) / beta.", _SOFT_PLUS),
+    _backward("SoftPlus", _SOFT_PLUS),
+    _forward("Sqrt", "The square root."),
+    _backward("Sqrt", first="src/dst"),
+    _forward("Square", "x * x."),
+    _forward("Tanh", "The hyperbolic tangent."),
+    _backward("Tanh", first="src/dst"),
+    OpSchema(
+        "GenIndex",
+        "At each position, its index along one axis.",
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": FLOATS, "T2": ("s32",)},
+        infer=shapes.gen_index,
+        attributes=(Attribute("axis", "s64", "the axis; negative counts from the end", True),),
+    ),
+    OpSchema(
+        "Dropout",
+        "Zeroes elements at random and scales the others so that the mean stays.",
+        inputs=(
+            SRC,
+            Port("seed", "T_seed"),
+            Port("offset", "T_offset"),
+            Port("probability", "T_p"),
+        ),
+        outputs=(DST, Port("mask", "T_mask", optional=True)),
+        types={
+            "T": FLOATS,
+            "T_seed": ("s64",),
+            "T_offset": ("s64",),
+            "T_p": ("f32",),
+            "T_mask": ("u8",),
+        },
+        infer=shapes.first,
+        since=(3, 12),
+        notes=("The documents say that seed and offset are u64; the library takes s64.",),
+    ),
+)

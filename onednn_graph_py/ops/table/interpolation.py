@@ -1,0 +1,57 @@
+"""Rows of the ops that resize spatial dims."""
+
+from __future__ import annotations
+
+from .. import rules, shapes
+from ..schema import Attribute, OpSchema, Port
+from .common import DATA_FORMAT, FLOATS
+
+_TYPES = {"T1": FLOATS, "T2": ("s32",)}
+_ATTRIBUTES = (
+    Attribute(
+        "mode",
+        "string",
+        "how values between elements are found",
+        required=True,
+        allowed=("nearest", "linear", "bilinear", "trilinear"),
+    ),
+    Attribute("sizes", "s64[]", "sizes of the output, per spatial dim"),
+    Attribute("scales", "f32[]", "sizes of the output over the input's, per spatial dim"),
+    Attribute(
+        "coordinate_transformation_mode",
+        "string",
+        "whether coordinates are those of the elements' centres, or the corner elements coincide",
+        default="half_pixel",
+        allowed=("half_pixel", "align_corners"),
+    ),
+    DATA_FORMAT,
+)
+_NOTES = (
+    "Exactly one of the attributes sizes and scales is given; sizes as an input do not do.",
+    "Only half_pixel runs on a CPU.",
+)
+
+ROWS = (
+    OpSchema(
+        "Interpolate",
+        "Resizes the spatial dims.",
+        inputs=(Port("src", "T1"), Port("sizes", "T2", optional=True)),
+        outputs=(Port("dst", "T1"),),
+        types=_TYPES,
+        infer=shapes.interpolate,
+        attributes=_ATTRIBUTES,
+        rules=(rules.sizes_or_scales,),
+        notes=_NOTES,
+    ),
+    OpSchema(
+        "InterpolateBackward",
+        "The gradient of Interpolate.",
+        inputs=(Port("src", "T1"), Port("diff_dst", "T1"), Port("sizes", "T2", optional=True)),
+        outputs=(Port("diff_src", "T1"),),
+        types=_TYPES,
+        infer=shapes.interpolate_backward,
+        attributes=_ATTRIBUTES,
+        rules=(rules.sizes_or_scales,),
+        notes=_NOTES,
+    ),
+)

@@ -1,0 +1,43 @@
+"""The row of MatMul."""
+
+from __future__ import annotations
+
+from .. import rules, shapes
+from ..schema import Attribute, Change, OpSchema, Port
+from .common import FLOATS, T
+
+ROWS = (
+    OpSchema(
+        "MatMul",
+        "The matrix product of the last two dims, batched over the others, plus the bias.",
+        inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
+        outputs=(Port("dst"),),
+        types=T,
+        infer=shapes.matmul,
+        attributes=(
+            Attribute("transpose_a", "bool", "swap the last two dims of src first", default=False),
+            Attribute(
+                "transpose_b", "bool", "swap the last two dims of weights first", default=False
+            ),
+            Attribute(
+                "accumulation_mode",
+                "string",
+                "the type that sums are kept in",
+                default="strict",
+                allowed=("strict", "relaxed", "any", "f32", "s32", "f16"),
+                since=(3, 10),
+            ),
+        ),
+        combinations=("f32, f32, f32, f32", "bf16, bf16, bf16, f32|bf16", "f16, f16, f16, f32|f16"),
+        changes=(
+            Change(
+                (3, 8),
+                "an f32 output of bf16 and f16 inputs",
+                outputs=(Port("dst", "T1"),),
+                types={"T": FLOATS, "T1": FLOATS},
+                rules=(rules.matmul_types,),
+            ),
+            Change((3, 10), "the attribute accumulation_mode"),
+        ),
+    ),
+)

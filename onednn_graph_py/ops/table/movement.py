@@ -1,0 +1,74 @@
+"""Rows of the ops that move elements and change their type."""
+
+from __future__ import annotations
+
+from .. import rules, shapes
+from ..schema import Attribute, OpSchema, Port
+from .common import DST, FLOATS, SRC, T
+
+ROWS = (
+    OpSchema(
+        "Concat",
+        "Joins tensors along an axis.",
+        inputs=(Port("src_i", variadic=True),),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.concat,
+        attributes=(
+            Attribute("axis", "s64", "the axis; negative counts from the end", required=True),
+        ),
+        input_counts=tuple(range(1, 65)),
+    ),
+    OpSchema(
+        "Reorder",
+        "Copies into another memory layout.",
+        inputs=(SRC,),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.same,
+        notes=("A reorder into an opaque layout copies the bytes unchanged: wrong results.",),
+    ),
+    OpSchema(
+        "StaticReshape",
+        "The same elements in row-major order, in another shape.",
+        inputs=(SRC,),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.reshape,
+        attributes=(
+            Attribute("shape", "s64[]", "the new shape; one -1 takes what is left", required=True),
+            Attribute(
+                "special_zero",
+                "bool",
+                "whether a 0 in shape copies the input's dim, rather than being a size of 0",
+                required=True,
+            ),
+        ),
+    ),
+    OpSchema(
+        "StaticTranspose",
+        "The axes in another order.",
+        inputs=(SRC,),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.transpose,
+        attributes=(
+            Attribute(
+                "order",
+                "s64[]",
+                "for each axis of the output, the input's axis; negative counts from the end",
+                required=True,
+            ),
+        ),
+    ),
+    OpSchema(
+        "TypeCast",
+        "The same values in another data type, rounded to nearest even.",
+        inputs=(Port("src", "T1"),),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": FLOATS, "T2": FLOATS},
+        infer=shapes.same,
+        rules=(rules.type_cast_types,),
+        combinations=("bf16|f16, f32", "f32, bf16|f16"),
+    ),
+)

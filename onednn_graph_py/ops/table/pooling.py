@@ -1,0 +1,95 @@
+"""Rows of the pooling ops."""
+
+from __future__ import annotations
+
+from .. import rules, shapes
+from ..schema import Attribute, OpSchema, Port
+from .common import (
+    AUTO_PAD,
+    AUTO_PAD_SPELLING,
+    DATA_FORMAT,
+    DIFF_SRC,
+    DST,
+    FLOATS,
+    PADS_BEGIN,
+    PADS_END,
+    SRC,
+    STRIDES,
+    T,
+)
+
+_KERNEL = Attribute("kernel", "s64[]", "size of the window, per spatial dim", required=True)
+_DILATIONS = Attribute("dilations", "s64[]", "distance of the window's elements, per spatial dim")
+_EXCLUDE_PAD = Attribute(
+    "exclude_pad", "bool", "whether padding is left out of the average", required=True
+)
+_ROUNDING_TYPE = Attribute(
+    "rounding_type",
+    "string",
+    "how the number of windows is rounded",
+    default="floor",
+    allowed=("floor", "ceil"),
+    unchecked=True,
+)
+_WINDOW = (STRIDES, PADS_BEGIN, PADS_END)
+
+ROWS = (
+    OpSchema(
+        "AvgPool",
+        "The average of each window.",
+        inputs=(SRC,),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.pool,
+        attributes=(*_WINDOW, _EXCLUDE_PAD, _KERNEL, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
+        rules=(rules.pads,),
+        notes=(AUTO_PAD_SPELLING,),
+    ),
+    OpSchema(
+        "AvgPoolBackward",
+        "The gradient of AvgPool.",
+        inputs=(Port("diff_dst"), Port("src_shape", "T1", optional=True)),
+        outputs=(DIFF_SRC,),
+        types={"T": FLOATS, "T1": ("s32",)},
+        infer=shapes.avg_pool_backward,
+        attributes=(
+            *_WINDOW,
+            _EXCLUDE_PAD,
+            _KERNEL,
+            AUTO_PAD,
+            DATA_FORMAT,
+            Attribute("src_shape", "s64[]", "shape of the output"),
+        ),
+        rules=(rules.pads,),
+        notes=(
+            AUTO_PAD_SPELLING,
+            "A shape given as input 1, rather than as the attribute, makes a partition that is not "
+            "supported on a CPU.",
+        ),
+    ),
+    OpSchema(
+        "MaxPool",
+        "The largest element of each window.",
+        inputs=(SRC,),
+        outputs=(DST,),
+        types=T,
+        infer=shapes.pool,
+        attributes=(*_WINDOW, _KERNEL, _DILATIONS, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
+        rules=(rules.pads, rules.pool_dilations),
+        notes=(AUTO_PAD_SPELLING,),
+    ),
+    OpSchema(
+        "MaxPoolBackward",
+        "The gradient of MaxPool: it goes to the first of the largest elements of each window.",
+        inputs=(SRC, Port("diff_dst")),
+        outputs=(DIFF_SRC,),
+        types=T,
+        infer=shapes.max_pool_backward,
+        attributes=(*_WINDOW, _KERNEL, AUTO_PAD, _DILATIONS, DATA_FORMAT),
+        rules=(rules.pads, rules.pool_dilations),
+        notes=(
+            AUTO_PAD_SPELLING,
+            "Without dilations oneDNN takes the op but does not compile it; set them to 1.",
+        ),
+    ),
+)

@@ -1,0 +1,25 @@
+"""Rows of the ops that only say something about the graph."""
+
+from __future__ import annotations
+
+from .. import shapes
+from ..schema import OpSchema, Port
+
+ROWS = (
+    OpSchema(
+        "Wildcard",
+        "Stands for an op that oneDNN does not know; it is a partition that is not supported.",
+        inputs=(Port("src", "any", optional=True, variadic=True),),
+        outputs=(Port("dst", "any", optional=True, variadic=True),),
+        types={},
+        infer=shapes.nothing,
+    ),
+    OpSchema(
+        "End",
+        "Marks a tensor as used outside of the graph, so that no partition keeps it to itself.",
+        inputs=(Port("src"),),
+        outputs=(),
+        types={"T": ("f32", "f16", "bf16", "s8", "u8", "s32", "undef")},
+        infer=shapes.nothing,
+    ),
+)
