@@ -505,6 +505,12 @@ def wait_until(condition, seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def listen_to_signals():
+    """A test run under nohup, or in the background of a script, has some of these ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def hanging_build(monkeypatch, tmp_path):
     """A build process that hangs in the middle of compiling, and the compiler's process id."""
@@ -512,7 +518,11 @@ def hanging_build(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(slow_compiler(tmp_path)))
     (tmp_path / "hang").touch()
     process = subprocess.Popen(
-        [sys.executable, str(RECIPE)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(RECIPE)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen_to_signals,
     )
     try:
         wait_until((tmp_path / "pid").exists)
