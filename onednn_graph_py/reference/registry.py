@@ -1,0 +1,72 @@
+"""Which function says what an op computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UnimplementedError
+
+__all__ = ["Array", "Implementation", "implementation", "implemented", "reference"]
+
+Array = npt.NDArray[Any]
+
+Implementation = Callable[..., "Array | tuple[Array, ...]"]
+"""Takes an ``ops.call.Call`` and the inputs, and returns the output or outputs, not yet rounded.
+
+Inputs are exact: float64 for floating-point types, int64 for integers, bool for booleans. So are
+outputs; they are rounded to the output's data type by who called.
+"""
+
+_IMPLEMENTATIONS: dict[str, Implementation] = {}
+
+_WITHOUT_MEANING = {
+    "End": "it only marks where a graph ends",
+    "Wildcard": "it stands for an op that oneDNN does not know",
+}
+
+
+def reference(*kinds: str) -> Callable[[Implementation], Implementation]:
+    """Register the decorated function as what these op kinds compute."""
+
+    def register(function: Implementation) -> Implementation:
+        for kind in kinds:
+            if kind in _IMPLEMENTATIONS:
+                raise ValueError(f"{kind} has a reference already")
+            _IMPLEMENTATIONS[kind] = function
+        return function
+
+    return register
+
+
+def implementation(kind: str) -> Implementation:
+    """The function that computes an op.
+
+    Raises
+    ------
+    UnimplementedError
+        There is none.
+    """
+    found = _IMPLEMENTATIONS.get(kind)
+    if found is None:
+        why = _WITHOUT_MEANING.get(kind, "nobody has written it")
+        raise UnimplementedError(f"the reference does not compute {kind}: {why}")
+    return found
+
+
+def implemented() -> frozenset[str]:
+    """The op kinds that the reference computes."""
+    return frozenset(_IMPLEMENTATIONS)
+
+
+def exact(values: npt.ArrayLike) -> Array:
+    """Values as implementations take them: float64, int64 or bool."""
+    array = np.asarray(values)
+    if array.dtype == np.bool_:
+        return array
+    # ml_dtypes' int4 and uint4 are of kind V, but their names tell.
+    whole = array.dtype.kind in "iu" or array.dtype.name in ("int4", "uint4")
+    return array.astype(np.int64 if whole else np.float64)

@@ -1,0 +1,122 @@
+"""Exact values rounded to oneDNN's data types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidArgumentsError
+
+__all__ = ["NUMPY_DTYPES", "dtype_name", "is_integer", "round_to"]
+
+# As `dtypes.numpy_dtype`, but complete: that one knows only what the linked oneDNN has.
+NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "s64": np.dtype(np.int64),
+    "s32": np.dtype(np.int32),
+    "s8": np.dtype(np.int8),
+    "u8": np.dtype(np.uint8),
+    "s4": np.dtype(ml_dtypes.int4),
+    "u4": np.dtype(ml_dtypes.uint4),
+    "boolean": np.dtype(np.bool_),
+}
+"""NumPy's dtype for each of oneDNN's data types; 4-bit integers take a byte each."""
+
+_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+
+
+def dtype_name(dtype: npt.DTypeLike) -> str:
+    """The name that oneDNN has for a NumPy dtype.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        oneDNN has no such data type.
+    """
+    found = _NAMES.get(np.dtype(dtype))
+    if found is None:
+        raise InvalidArgumentsError(f"oneDNN Graph has no data type for NumPy's {np.dtype(dtype)}")
+    return found
+
+
+_LIMITS = {
+    "s64": (-(2**63), 2**63 - 1),
+    "s32": (-(2**31), 2**31 - 1),
+    "s8": (-128, 127),
+    "u8": (0, 255),
+    "s4": (-8, 7),
+    "u4": (0, 15),
+}
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether a data type holds integers."""
+    return dtype in _LIMITS
+
+
+def _to_bf16(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    # By way of float32 it would be rounded twice; so make that step leave a sticky last bit.
+    single = np.atleast_1d(values.astype(np.float32))
+    back = single.astype(np.float64)
+    inexact = (back != values) & ~np.isnan(back)
+    bits = single.view(np.uint32)
+    bits -= (inexact & (np.abs(back) > np.abs(values))).astype(np.uint32)
+    bits |= inexact.astype(np.uint32)
+    return single.astype(ml_dtypes.bfloat16).reshape(values.shape)
+
+
+def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
+    """Round to nearest, ties to even, as oneDNN does.
+
+    Integers saturate. Floats beyond the range become infinite, except f8_e4m3, which has no
+    infinity: there everything above 464 becomes NaN. 8-bit floats are made from f16, so they are
+    rounded twice, in oneDNN as here. oneDNN defines no integer for NaN; here it is 0.
+
+    Parameters
+    ----------
+    values : array_like
+        Of any real dtype.
+    dtype : str
+        oneDNN's name, such as ``bf16``.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of NumPy's dtype for it, ml_dtypes' where NumPy has none.
+
+    Examples
+    --------
+    >>> round_to([2.5, 3.5, 300.0], "u8")
+    array([  2,   4, 255], dtype=uint8)
+    """
+    target = NUMPY_DTYPES.get(dtype)
+    if target is None:
+        raise InvalidArgumentsError(
+            f"dtype must be one of {', '.join(NUMPY_DTYPES)}, got {dtype!r}"
+        )
+    given = np.asarray(values)
+    if given.dtype == target:
+        return given
+    if dtype == "boolean":
+        return np.asarray(given != 0)
+    if is_integer(dtype):
+        low, high = _LIMITS[dtype]
+        if given.dtype.kind not in "iub":
+            # float64 does not have the upper limit of s64, but the last number before it.
+            wide = np.clip(np.rint(given.astype(np.float64)), low, min(high, 2.0**63 - 1024))
+            given = np.nan_to_num(wide).astype(np.int64)
+        return np.clip(given.astype(np.int64), low, high).astype(target)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        exact = given.astype(np.float64)
+        if dtype == "bf16":
+            return _to_bf16(exact)
+        if dtype.startswith("f8"):
+            return exact.astype(np.float16).astype(target)
+        return exact.astype(target)

@@ -1,0 +1,151 @@
+"""Run one op in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InvalidArgumentsError, InvalidShapeError
+from ..ops.call import Call, Shape
+from ..ops.check import check, make_call
+from ..ops.schema import Version
+from .registry import Array, exact, implementation
+from .rounding import dtype_name, round_to
+
+__all__ = ["call_of", "evaluate", "run"]
+
+
+def _typed(kind: str, i: int, value: npt.ArrayLike, dtype: str | None) -> Array:
+    if dtype is not None:
+        return round_to(value, dtype)
+    array = np.asarray(value)
+    try:
+        dtype_name(array.dtype)
+    except InvalidArgumentsError as e:
+        raise InvalidArgumentsError(f"{kind}: input {i}: {e}; give dtypes") from None
+    return array
+
+
+def call_of(
+    kind: str,
+    inputs: Sequence[Array],
+    attrs: Mapping[str, Any] | None = None,
+    outputs: Sequence[tuple[Shape, str | None]] | None = None,
+    *,
+    version: Version | None = None,
+) -> Call:
+    """A checked `Call` whose inputs and outputs have all their shapes and data types.
+
+    Parameters are those of `run`; inputs have a dtype that oneDNN knows.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        An output's shape or data type does not follow from the inputs, and is not given.
+    OneDNNError
+        The op is wrong; see `onednn_graph_py.ops.check`.
+    """
+    given = [(a.shape, dtype_name(a.dtype)) for a in inputs]
+    made = check(kind, given, attrs, outputs, version=version)
+    for i, spec in enumerate(made):
+        if spec.shape is None or any(d < 0 for d in spec.shape) or spec.dtype is None:
+            raise InvalidArgumentsError(
+                f"{kind}: output {i} does not follow from the inputs and attributes, only {spec}; "
+                "give outputs"
+            )
+    return make_call(kind, given, attrs, made, version=version)
+
+
+def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
+    """What an op makes, before it is rounded to the outputs' data types.
+
+    Parameters
+    ----------
+    call : Call
+        With all shapes and data types.
+    inputs : sequence of numpy.ndarray
+        As many, of those shapes.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        float64, int64 or bool, of the outputs' shapes.
+    """
+    with np.errstate(all="ignore"):  # infinities and NaN are values here, as in oneDNN
+        made = implementation(call.kind)(call, *(exact(a) for a in inputs))
+    results = list(made) if isinstance(made, tuple) else [made]
+    # An op with optional outputs may compute them all.
+    results = [np.asarray(r) for r in results[: len(call.outputs)]]
+    for operand, result in zip(call.outputs, results, strict=True):
+        if result.shape != operand.shape:
+            raise InvalidShapeError(
+                f"{call.label}: the reference made {operand.name} of shape {result.shape}, "
+                f"expected {operand.shape}"
+            )
+    return results
+
+
+def run(
+    kind: str,
+    inputs: Sequence[npt.ArrayLike],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    outputs: Sequence[tuple[Shape, str | None]] | None = None,
+    dtypes: Sequence[str | None] | None = None,
+    version: Version | None = None,
+) -> list[Array]:
+    """Compute one op in NumPy, as oneDNN defines it.
+
+    Sums are kept in float64 and rounded once, so results are what an exact implementation returns.
+
+    Parameters
+    ----------
+    kind : str
+        Such as ``Convolution``.
+    inputs : sequence of array_like
+        In the order of the op's ports; bf16, 8-bit floats and 4-bit integers as ml_dtypes has
+        them.
+    attrs : mapping of str to value, optional
+        In the documents' spelling or the library's.
+    outputs : sequence of (shape, dtype), optional
+        Where they don't follow from the inputs, or there are more than the fewest; None for a
+        shape or data type that follows.
+    dtypes : sequence of str, optional
+        Data types to round the inputs to first; None for one that has its own.
+    version : (int, int), optional
+        The oneDNN whose definition counts; the linked one by default.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        The outputs, rounded to their data types.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        An output does not follow from what is given, or NumPy's dtype is none of oneDNN's.
+    UnimplementedError
+        The op has no reference, or that version lacks it.
+    OneDNNError
+        The op is wrong; see `onednn_graph_py.ops.check`.
+
+    Examples
+    --------
+    >>> run("ReLU", [np.float32([-1, 0, 2])])
+    [array([0., 0., 2.], dtype=float32)]
+    """
+    names = [None] * len(inputs) if dtypes is None else list(dtypes)
+    if len(names) != len(inputs):
+        raise InvalidArgumentsError(
+            f"{kind}: dtypes must have {len(inputs)} entries, one an input, got {len(names)}"
+        )
+    arrays = [_typed(kind, i, v, n) for i, (v, n) in enumerate(zip(inputs, names, strict=True))]
+    call = call_of(kind, arrays, attrs, outputs, version=version)
+    made = evaluate(call, arrays)
+    return [
+        round_to(result, operand.dtype or "f32")
+        for operand, result in zip(call.outputs, made, strict=True)
+    ]
