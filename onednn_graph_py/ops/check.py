@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -298,3 +299,47 @@ def check(
     for rule in call.schema.rules:
         rule(call)
     return _inferred(call, fixed)
+
+
+def type_combinations(
+    kind: str, version: Version | None = None
+) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The data types that an op's schema allows for the ports of its sample.
+
+    Parameters
+    ----------
+    kind : str
+    version : (int, int), optional
+        The linked oneDNN's by default.
+
+    Returns
+    -------
+    list of (inputs, outputs)
+        Of both the data types, port by port.
+    """
+    schema = row(kind).at(version or linked_version())
+    shapes, attrs = schema.sample
+    unsaid: list[SpecLike] = [(shape, None) for shape in shapes]
+    outputs = len(check(kind, unsaid, attrs, version=version))
+    ports = [schema.port("inputs", i) for i in range(len(shapes))]
+    ports += [schema.port("outputs", i) for i in range(outputs)]
+    variables = [p.type for p in ports if p is not None]
+    names = list(dict.fromkeys(variables))
+    made = []
+    # "any" has no list of its own, so an op with such ports has no combinations.
+    for chosen in itertools.product(*(schema.types.get(name, ()) for name in names)):
+        types = dict(zip(names, chosen, strict=True))
+        dtypes = tuple(types[v] for v in variables)
+        given, expected = dtypes[: len(shapes)], dtypes[len(shapes) :]
+        try:
+            check(
+                kind,
+                list(zip(shapes, given, strict=True)),
+                attrs,
+                [(None, dtype) for dtype in expected],
+                version=version,
+            )
+        except InvalidGraphOpError:
+            continue
+        made.append((given, expected))
+    return made

@@ -22,22 +22,23 @@ def documentation_link(schema: OpSchema) -> str:
     return f"{_PAGES}{schema.kind.lower()}.html"
 
 
-def _parameter_name(port: Port, i: int) -> str:
+def _parameter_name(schema: OpSchema, port: Port) -> str:
     # "src/dst": which of both it is depends on use_dst.
-    return port.name.replace("/", "_or_") or f"input_{i}"
+    name = port.name.replace("/", "_or_")
+    return f"{name}_input" if schema.attribute(name) else name
 
 
 def signature(schema: OpSchema) -> inspect.Signature:
     """Inputs by position, attributes by name."""
     parameters = []
-    for i, port in enumerate(schema.inputs):
+    for port in schema.inputs:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         default: Any = inspect.Parameter.empty
         if port.variadic:
             kind = inspect.Parameter.VAR_POSITIONAL
         elif port.optional:
             default = None
-        parameters.append(inspect.Parameter(_parameter_name(port, i), kind, default=default))
+        parameters.append(inspect.Parameter(_parameter_name(schema, port), kind, default=default))
     for attribute in sorted(schema.attributes, key=lambda a: not a.required):
         parameters.append(
             inspect.Parameter(

@@ -86,10 +86,8 @@ def norm_types(call: Call) -> None:
 
 
 def rms_norm_types(call: Call) -> None:
-    """Gamma is f32, or of the type of the data."""
-    data, gamma = call.input(0).dtype, call.input(1).dtype
-    if None not in (data, gamma) and gamma not in ("f32", data):
-        call.refuse(f"gamma must be f32 or {data} as the data is, got {gamma}")
+    """Only bf16 data has a bf16 gamma."""
+    _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, call.input(1).dtype)
 
 
 def _as_input_or_f32(call: Call, given: str | None) -> None:
@@ -168,6 +166,8 @@ def dynamic_quantization(call: Call) -> None:
     """Scales and zero points fit each other."""
     scales, zps = call.input(1), call.input(2)
     qtype = call.attr("qtype")
+    if qtype == "per_group" and not call.attr("group_shape"):
+        call.refuse("qtype per_group needs the attribute group_shape")
     if scales.dim(0) == UNKNOWN:
         return
     if len(call.inputs) == 2:

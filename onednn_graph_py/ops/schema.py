@@ -70,6 +70,8 @@ class Attribute:
         `allowed` is what is documented, and oneDNN takes any other string without a word.
     since : Version
         The first oneDNN that has it.
+    example : AttributeValue, optional
+        A required attribute's value in the op's sample.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Attribute:
     allowed: tuple[str, ...] = ()
     unchecked: bool = False
     since: Version = OLDEST
+    example: AttributeValue | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,10 @@ class OpSchema:
         By version, oldest first.
     notes : tuple of str
         Where documents and library differ, and other facts a user should know.
+    sample_inputs : tuple of tuple of int
+        Shapes of a small use of the op, by which it is probed; (4, 16) for each input unless given.
+    sample_attrs : mapping of str to value
+        Attributes of that use beyond the required ones.
     """
 
     kind: str
@@ -143,6 +150,8 @@ class OpSchema:
     since: Version = OLDEST
     changes: tuple[Change, ...] = field(default=())
     notes: tuple[str, ...] = ()
+    sample_inputs: tuple[tuple[int, ...], ...] = ()
+    sample_attrs: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
@@ -171,18 +180,23 @@ class OpSchema:
         """
         from .check import check
 
-        bound = self.__signature__.bind_partial(*inputs, **attrs)
-        given = []
-        for port, name in zip(self.inputs, self.__signature__.parameters, strict=False):
-            value = bound.arguments.pop(name, None)
-            given += list(value or ()) if port.variadic else [value]
+        given = list(inputs)
+        for name in list(self.__signature__.parameters)[len(inputs) : len(self.inputs)]:
+            given.append(attrs.pop(name, None))
         while given and given[-1] is None:
             given.pop()
-        return check(self.kind, given, bound.arguments)
+        return check(self.kind, given, attrs)
 
     def attribute(self, name: str) -> Attribute | None:
         """The attribute of a name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
+
+    @property
+    def sample(self) -> tuple[tuple[tuple[int, ...], ...], dict[str, AttributeValue]]:
+        """Input shapes and attributes of a small use of the op."""
+        shapes = self.sample_inputs or ((4, 16),) * sum(not p.optional for p in self.inputs)
+        attrs = {a.name: a.example for a in self.attributes if a.example is not None}
+        return shapes, {**attrs, **self.sample_attrs}
 
     def at(self, version: Version) -> OpSchema:
         """The op as a version of oneDNN has it.

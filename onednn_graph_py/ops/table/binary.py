@@ -120,6 +120,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.bias_add,
+        sample_inputs=((2, 4, 4, 8), (8,)),
         attributes=(DATA_FORMAT,),
     ),
     OpSchema(
@@ -129,6 +130,7 @@ ROWS = (
         outputs=(Port("diff_bias"),),
         types=T,
         infer=shapes.bias_add_backward,
+        sample_inputs=((2, 4, 4, 8),),
         attributes=(DATA_FORMAT,),
         notes=("No CPU kernel runs it alone: its partition is not supported.",),
     ),

@@ -43,13 +43,19 @@ AUTO_PAD = Attribute(
     allowed=("None", "SAME_UPPER", "SAME_LOWER", "VALID"),
 )
 
-STRIDES = Attribute("strides", "s64[]", "step of the window, per spatial dim", required=True)
-PADS_BEGIN = Attribute(
-    "pads_begin", "s64[]", "zeros before the data, per spatial dim", required=True
+STRIDES = Attribute(
+    "strides", "s64[]", "step of the window, per spatial dim", required=True, example=(1, 1)
 )
-PADS_END = Attribute("pads_end", "s64[]", "zeros after the data, per spatial dim", required=True)
+PADS_BEGIN = Attribute(
+    "pads_begin", "s64[]", "zeros before the data, per spatial dim", required=True, example=(0, 0)
+)
+PADS_END = Attribute(
+    "pads_end", "s64[]", "zeros after the data, per spatial dim", required=True, example=(0, 0)
+)
 
-EPSILON = Attribute("epsilon", "f32", "added to the variance before its square root", required=True)
+EPSILON = Attribute(
+    "epsilon", "f32", "added to the variance before its square root", required=True, example=1e-5
+)
 OPTIONAL_EPSILON = Attribute(
     "epsilon", "f32", "added to the variance before its square root", default=1e-5
 )

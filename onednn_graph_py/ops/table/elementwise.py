@@ -45,13 +45,13 @@ def _backward(
     )
 
 
-def _required(name: str, meaning: str) -> Attribute:
-    return Attribute(name, "f32", meaning, required=True)
+def _required(name: str, meaning: str, example: float) -> Attribute:
+    return Attribute(name, "f32", meaning, required=True, example=example)
 
 
-_CLAMP = (_required("min", "smallest value"), _required("max", "largest value"))
-_ELU = (_required("alpha", "factor of exp(x) - 1 below 0"),)
-_HARD_SIGMOID = (_required("alpha", "slope"), _required("beta", "value at 0"))
+_CLAMP = (_required("min", "smallest value", -1.0), _required("max", "largest value", 1.0))
+_ELU = (_required("alpha", "factor of exp(x) - 1 below 0", 0.5),)
+_HARD_SIGMOID = (_required("alpha", "slope", 0.2), _required("beta", "value at 0", 0.5))
 _SOFT_PLUS = (Attribute("beta", "f32", "sharpness of the bend at 0", default=1.0),)
 _GELU = (
     Attribute(
@@ -87,7 +87,7 @@ ROWS = (
     _forward(
         "LeakyReLU",
         "x above 0, alpha * x below.",
-        (_required("alpha", "slope below 0"),),
+        (_required("alpha", "slope below 0", 0.1),),
     ),
     _forward("Log", "The natural logarithm."),
     _forward("Mish", "x * tanh(log(1 + exp(x)))."),
@@ -95,7 +95,7 @@ ROWS = (
     _forward(
         "Pow",
         "x to the power of beta.",
-        (_required("beta", "the exponent"),),
+        (_required("beta", "the exponent", 2.0),),
         notes=("No CPU kernel runs it: its partition is never supported.",),
     ),
     OpSchema(
@@ -105,6 +105,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.prelu,
+        sample_inputs=((2, 4, 4, 8), (8,)),
         attributes=(
             DATA_FORMAT,
             Attribute(
@@ -122,6 +123,7 @@ ROWS = (
         outputs=(DIFF_SRC, Port("diff_slope")),
         types=T,
         infer=shapes.prelu_backward,
+        sample_inputs=((2, 4, 4, 8), (8,), (2, 4, 4, 8)),
         attributes=(DATA_FORMAT,),
     ),
     _forward(
@@ -148,7 +150,9 @@ ROWS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": FLOATS, "T2": ("s32",)},
         infer=shapes.gen_index,
-        attributes=(Attribute("axis", "s64", "the axis; negative counts from the end", True),),
+        attributes=(
+            Attribute("axis", "s64", "the axis; negative counts from the end", True, example=1),
+        ),
     ),
     OpSchema(
         "Dropout",
@@ -168,6 +172,7 @@ ROWS = (
             "T_mask": ("u8",),
         },
         infer=shapes.first,
+        sample_inputs=((4, 16), (1,), (1,), (1,)),
         since=(3, 12),
         notes=("The documents say that seed and offset are u64; the library takes s64.",),
     ),

@@ -14,6 +14,7 @@ ROWS = (
         outputs=(Port("dst"),),
         types=T,
         infer=shapes.matmul,
+        sample_inputs=((4, 16), (16, 8)),
         attributes=(
             Attribute("transpose_a", "bool", "swap the last two dims of src first", default=False),
             Attribute(

@@ -14,8 +14,11 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.concat,
+        sample_inputs=((4, 16), (4, 16)),
         attributes=(
-            Attribute("axis", "s64", "the axis; negative counts from the end", required=True),
+            Attribute(
+                "axis", "s64", "the axis; negative counts from the end", required=True, example=1
+            ),
         ),
         input_counts=tuple(range(1, 65)),
     ),
@@ -36,12 +39,19 @@ ROWS = (
         types=T,
         infer=shapes.reshape,
         attributes=(
-            Attribute("shape", "s64[]", "the new shape; one -1 takes what is left", required=True),
+            Attribute(
+                "shape",
+                "s64[]",
+                "the new shape; one -1 takes what is left",
+                required=True,
+                example=(16, 4),
+            ),
             Attribute(
                 "special_zero",
                 "bool",
                 "whether a 0 in shape copies the input's dim, rather than being a size of 0",
                 required=True,
+                example=False,
             ),
         ),
     ),
@@ -58,6 +68,7 @@ ROWS = (
                 "s64[]",
                 "for each axis of the output, the input's axis; negative counts from the end",
                 required=True,
+                example=(1, 0),
             ),
         ),
     ),

@@ -18,10 +18,12 @@ from .common import (
     T,
 )
 
-_KERNEL = Attribute("kernel", "s64[]", "size of the window, per spatial dim", required=True)
+_KERNEL = Attribute(
+    "kernel", "s64[]", "size of the window, per spatial dim", required=True, example=(2, 2)
+)
 _DILATIONS = Attribute("dilations", "s64[]", "distance of the window's elements, per spatial dim")
 _EXCLUDE_PAD = Attribute(
-    "exclude_pad", "bool", "whether padding is left out of the average", required=True
+    "exclude_pad", "bool", "whether padding is left out of the average", required=True, example=True
 )
 _ROUNDING_TYPE = Attribute(
     "rounding_type",
@@ -41,6 +43,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.pool,
+        sample_inputs=((1, 6, 6, 8),),
         attributes=(*_WINDOW, _EXCLUDE_PAD, _KERNEL, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
         rules=(rules.pads,),
         notes=(AUTO_PAD_SPELLING,),
@@ -52,6 +55,8 @@ ROWS = (
         outputs=(DIFF_SRC,),
         types={"T": FLOATS, "T1": ("s32",)},
         infer=shapes.avg_pool_backward,
+        sample_inputs=((1, 5, 5, 8),),
+        sample_attrs={"src_shape": (1, 6, 6, 8)},
         attributes=(
             *_WINDOW,
             _EXCLUDE_PAD,
@@ -74,6 +79,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.pool,
+        sample_inputs=((1, 6, 6, 8),),
         attributes=(*_WINDOW, _KERNEL, _DILATIONS, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
         rules=(rules.pads, rules.pool_dilations),
         notes=(AUTO_PAD_SPELLING,),
@@ -85,6 +91,8 @@ ROWS = (
         outputs=(DIFF_SRC,),
         types=T,
         infer=shapes.max_pool_backward,
+        sample_inputs=((1, 6, 6, 8), (1, 5, 5, 8)),
+        sample_attrs={"dilations": (1, 1)},
         attributes=(*_WINDOW, _KERNEL, AUTO_PAD, _DILATIONS, DATA_FORMAT),
         rules=(rules.pads, rules.pool_dilations),
         notes=(

@@ -25,7 +25,9 @@ _AXIS = Attribute(
 _STATIC = (
     _qtype("per_tensor", "per_channel"),
     _AXIS,
-    Attribute("scales", "f32[]", "one for the tensor, or per channel", required=True),
+    Attribute(
+        "scales", "f32[]", "one for the tensor, or per channel", required=True, example=(0.1,)
+    ),
     Attribute("zps", "s64[]", "zero points, as many as scales; none for f8"),
 )
 _STATIC_NOTES = ("Per channel with zero points other than 0 does not compile on a CPU.",)
@@ -60,6 +62,7 @@ ROWS = (
         outputs=(Port("dst", "T3"),),
         types={"T1": ("f32",), "T2": ("u8", "s8", "s32"), "T3": ("u8", "s8")},
         infer=shapes.dynamic_quantize,
+        sample_inputs=((4, 16), (1,)),
         attributes=(_qtype("per_tensor", "per_channel"), _AXIS),
         rules=(rules.dynamic_quantization,),
     ),
@@ -74,6 +77,7 @@ ROWS = (
             "T3": ("u4", "s4", "u8", "s8", "s32"),
         },
         infer=shapes.dynamic_quantize,
+        sample_inputs=((4, 16), (1,)),
         attributes=(
             _qtype("per_tensor", "per_channel", "per_group"),
             _AXIS,

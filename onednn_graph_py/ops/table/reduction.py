@@ -15,6 +15,7 @@ def _reduction(kind: str, summary: str) -> OpSchema:
         outputs=(Port("dst", "T1"),),
         types={"T1": FLOATS, "T2": ("s32",)},
         infer=shapes.reduce,
+        sample_attrs={"axes": (1,)},
         attributes=(
             Attribute("axes", "s64[]", "the axes to reduce; negative counts from the end"),
             Attribute("keep_dims", "bool", "whether reduced dims stay, as 1", default=False),

@@ -1,0 +1,68 @@
+"""The command line: ``python -m onednn_graph_py COMMAND``."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+
+from .ops import OPS, overview
+from .ops.check import linked_version
+from .ops.describe import signature, text
+from .probing import capabilities
+
+__all__ = ["main"]
+
+
+def _ops(arguments: argparse.Namespace) -> int:
+    if not arguments.name:
+        print(overview(linked_version()))
+        return 0
+    known = {kind.lower(): kind for kind in OPS}
+    for i, name in enumerate(arguments.name):
+        kind = known.get(name.lower())
+        if kind is None:
+            near = difflib.get_close_matches(name.lower(), known, n=1)
+            hint = f", did you mean {known[near[0]]}?" if near else ""
+            print(f"ops: oneDNN has no op {name!r}{hint}", file=sys.stderr)
+            return 2
+        print(("\n" if i else "") + f"{kind}{signature(OPS[kind])}\n\n{text(OPS[kind])}")
+    return 0
+
+
+def _capabilities(arguments: argparse.Namespace) -> int:
+    def progress(done: int, of: int) -> None:
+        if sys.stderr.isatty() or done == of:
+            print(f"\rprobing: {done} of {of}", end="" if done < of else "\n", file=sys.stderr)
+
+    found = capabilities(refresh=arguments.refresh, progress=progress)
+    if arguments.html:
+        print(found._repr_html_())
+    else:
+        print(found)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m onednn_graph_py", description="oneDNN's Graph API from the command line."
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    ops = commands.add_parser("ops", help="list the operations, or show some")
+    ops.add_argument("name", nargs="*", help="such as Convolution; without one all are listed")
+    ops.set_defaults(run=_ops)
+    found = commands.add_parser(
+        "capabilities", help="show which ops run here by themselves, with which data types"
+    )
+    found.add_argument("--refresh", action="store_true", help="probe again")
+    found.add_argument("--html", action="store_true", help="as a heat map for a browser")
+    found.set_defaults(run=_capabilities)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line asks; return the exit status."""
+    arguments = _parser().parse_args(words)
+    status: int = arguments.run(arguments)
+    return status

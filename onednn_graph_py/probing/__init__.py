@@ -1,0 +1,237 @@
+"""What runs here: which ops, with which data types, this oneDNN runs on this CPU by themselves.
+
+>>> import onednn_graph_py as og
+>>> found = og.capabilities()
+>>> found["MatMul"][0]
+Capability(kind='MatMul', inputs=('f32', 'f32'), outputs=('f32',), outcome='runs', reason='')
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from .. import get_effective_cpu_isa, version
+from .probe import Attempt, attempts
+from .store import load, path, save
+
+__all__ = ["OUTCOMES", "Capabilities", "Capability", "capabilities"]
+
+OUTCOMES = {
+    "runs": "compiled and ran",
+    "unsupported": "oneDNN has no kernel for it as a partition of its own",
+    "refused": "the graph does not take the op",
+    "not compiled": "a supported partition that does not compile",
+    "not run": "compiled, but executing it raised",
+    "crashed": "the process died",
+}
+"""What can come of an attempt."""
+
+_MARKS = {
+    "runs": "yes",
+    "unsupported": "-",
+    "refused": "refused",
+    "not compiled": "no compile",
+    "not run": "no run",
+    "crashed": "CRASH",
+}
+_COLOURS = {
+    "runs": "#2e7d32",
+    "unsupported": "#bdbdbd",
+    "refused": "#8d6e63",
+    "not compiled": "#ef6c00",
+    "not run": "#d84315",
+    "crashed": "#b71c1c",
+}
+
+
+@dataclass(frozen=True)
+class Capability:
+    """What came of one op with one choice of data types.
+
+    Parameters
+    ----------
+    kind : str
+    inputs, outputs : tuple of str
+        Data types, port by port.
+    outcome : str
+        A key of `OUTCOMES`.
+    reason : str
+        oneDNN's, or empty.
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    outcome: str
+    reason: str
+
+    @property
+    def types(self) -> str:
+        """Such as ``u8 f32 -> f32``; one name where all are equal."""
+        every = {*self.inputs, *self.outputs}
+        if len(every) == 1:
+            return every.pop()
+        return f"{' '.join(self.inputs)} -> {' '.join(self.outputs)}"
+
+
+class Capabilities(Sequence[Capability]):
+    """All that was found; ``found["MatMul"]`` has what is about one op.
+
+    Prints as a table, and shows as a heat map in a notebook.
+    """
+
+    def __init__(self, found: Sequence[Capability]) -> None:
+        self._found = tuple(found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, which: int | slice | str) -> Capability | Capabilities:  # type: ignore[override]
+        if isinstance(which, str):
+            return Capabilities([c for c in self._found if c.kind == which])
+        if isinstance(which, slice):
+            return Capabilities(self._found[which])
+        return self._found[which]
+
+    def __iter__(self) -> Iterator[Capability]:
+        return iter(self._found)
+
+    def runs(self, kind: str, *inputs: str) -> bool:
+        """Whether an op runs with these input types, whatever the output's."""
+        return any(
+            c.outcome == "runs" for c in self._found if c.kind == kind and c.inputs == inputs
+        )
+
+    def count(self, outcome: str) -> int:  # type: ignore[override]
+        """How many attempts came out so."""
+        return sum(c.outcome == outcome for c in self._found)
+
+    def _kinds(self) -> dict[str, list[Capability]]:
+        kinds: dict[str, list[Capability]] = {}
+        for c in self._found:
+            kinds.setdefault(c.kind, []).append(c)
+        return kinds
+
+    def _title(self) -> str:
+        linked = version()
+        return (
+            f"oneDNN {linked['major']}.{linked['minor']}.{linked['patch']}, "
+            f"{linked['cpu_runtime']}, {get_effective_cpu_isa().name}"
+        )
+
+    def _totals(self) -> str:
+        counted = [(self.count(o), o) for o in OUTCOMES]
+        return ", ".join(f"{n} {o}" for n, o in counted if n)
+
+    def __str__(self) -> str:
+        lines = [f"What runs by itself: {self._title()}"]
+        kinds = self._kinds()
+        width = max((len(k) for k in kinds), default=0)
+        for kind, found in kinds.items():
+            by_outcome: dict[str, list[str]] = {}
+            for c in found:
+                by_outcome.setdefault(c.outcome, []).append(c.types)
+            label = kind
+            for outcome in OUTCOMES:
+                if outcome in by_outcome:
+                    types = "; ".join(by_outcome[outcome])
+                    lines.append(f"{label:{width}}  {_MARKS[outcome]:10}  {types}")
+                    label = ""
+        lines.append(self._totals())
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Capabilities: {self._totals()}>"
+
+    def _repr_html_(self) -> str:
+        """A heat map: a row for each op, a square for each choice of data types."""
+        square = (
+            '<span title="{}" style="display:inline-block;min-width:3.2em;margin:1px;padding:0 3px;'
+            'text-align:center;color:#fff;font-size:80%;background:{}">{}</span>'
+        )
+        rows = []
+        for kind, found in self._kinds().items():
+            squares = "".join(
+                square.format(
+                    escape(f"{c.types}: {OUTCOMES[c.outcome]}. {c.reason}", quote=True),
+                    _COLOURS[c.outcome],
+                    escape(c.types),
+                )
+                for c in found
+            )
+            rows.append(
+                f"<tr><th style='text-align:left'>{escape(kind)}</th><td>{squares}</td></tr>"
+            )
+        legend = "".join(
+            square.format(escape(OUTCOMES[o], quote=True), _COLOURS[o], escape(o))
+            for o in OUTCOMES
+            if self.count(o)
+        )
+        return f"<p>{escape(self._title())}</p><p>{legend}</p><table>{''.join(rows)}</table>"
+
+
+def _probe(count: int, progress: Callable[[int, int], None]) -> list[tuple[str, str]]:
+    """Run the prober, and start it anew behind whatever it crashed on."""
+    # The library writes nothing of its own into what is parsed here.
+    environment = {**os.environ, "ONEDNN_VERBOSE": "0"}
+    outcomes: list[tuple[str, str]] = []
+    while len(outcomes) < count:
+        command = [sys.executable, "-m", "onednn_graph_py.probing.probe", str(len(outcomes))]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as prober:
+            assert prober.stdout is not None
+            for line in prober.stdout:
+                outcome, reason = json.loads(line)
+                outcomes.append((outcome, reason))
+                progress(len(outcomes), count)
+            _, said = prober.communicate()
+        if prober.returncode > 0:
+            raise RuntimeError(f"probing failed with status {prober.returncode}:\n{said}")
+        if prober.returncode < 0:
+            outcomes.append(("crashed", f"signal {-prober.returncode}"))
+    return outcomes
+
+
+def capabilities(
+    *, refresh: bool = False, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Capabilities:
+    """Find out which ops run here, with which data types.
+
+    Each op is tried in one small use, in a process of its own; what was found is kept on disk for
+    this oneDNN and CPU. An op that does not run by itself may still run fused with others.
+
+    Parameters
+    ----------
+    refresh : bool
+        Try again, rather than read what was kept.
+    progress : callable
+        Called with the numbers of attempts done and in all.
+
+    Returns
+    -------
+    Capabilities
+
+    Raises
+    ------
+    RuntimeError
+        The prober could not start.
+    """
+    tried: list[Attempt] = attempts()
+    file = path(tried)
+    outcomes = None if refresh else load(file, len(tried))
+    if outcomes is None:
+        outcomes = _probe(len(tried), progress)
+        save(file, outcomes)
+    return Capabilities(
+        [
+            Capability(a.kind, a.inputs, a.outputs, outcome, reason)
+            for a, (outcome, reason) in zip(tried, outcomes, strict=True)
+        ]
+    )

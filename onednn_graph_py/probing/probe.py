@@ -1,0 +1,106 @@
+"""Try ops one by one, in a process of its own, and print what came of each.
+
+    python -m onednn_graph_py.probing.probe [FIRST]
+
+One JSON record a line, in the order of `attempts`, from the FIRST on. A process of its own because
+a kernel that crashes takes its process along; whoever started it then goes on with the next.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import onednn_graph_py as og
+from onednn_graph_py.ops import OPS
+from onednn_graph_py.ops.check import linked_version, type_combinations
+
+_PACKED = ("s4", "u4")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One op with one choice of data types."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def attempts() -> list[Attempt]:
+    """Everything to try, in a fixed order."""
+    version = linked_version()
+    return [
+        Attempt(kind, inputs, outputs)
+        for kind, schema in OPS.items()
+        if schema.since <= version
+        for inputs, outputs in type_combinations(kind, version)
+    ]
+
+
+def _array(lt: og.logical_tensor) -> np.ndarray[Any, Any]:
+    name = lt.get_data_type().name
+    dims = lt.get_dims()
+    if name in _PACKED:
+        return np.zeros((int(np.prod(dims)) + 1) // 2, np.uint8)
+    return np.ones(dims, og.dtypes.numpy_dtype(name))
+
+
+def attempt(a: Attempt, engine: og.engine, stream: og.stream) -> tuple[str, str]:
+    """Build, partition, compile and run one op; return the outcome and its reason."""
+    shapes, attrs = OPS[a.kind].sample
+    specs = list(zip(shapes, a.inputs, strict=True))
+    made = og.ops.check(a.kind, specs, attrs, [(None, dtype) for dtype in a.outputs])
+    inputs = [og.logical_tensor(i, d, s, "strided") for i, (s, d) in enumerate(specs)]
+    outputs = [
+        og.logical_tensor(100 + i, spec.dtype, spec.shape, "strided") for i, spec in enumerate(made)
+    ]
+    o = og.op(0, a.kind, inputs, outputs)
+    for name, value in attrs.items():
+        o.set_attr(name, value)
+    g = og.graph("cpu")
+    try:
+        g.add_op(o)
+    except og.OneDNNError as e:
+        return "refused", str(e)
+    g.finalize()
+    (partition,) = g.get_partitions()
+    if not partition.is_supported():
+        return "unsupported", "no kernel takes it as a partition of its own"
+    try:
+        compiled = partition.compile(inputs, outputs, engine)
+    except og.OneDNNError as e:
+        return "not compiled", str(e)
+    tensors = [
+        [og.tensor(lt, engine, _array(lt)) for lt in lts]
+        for lts in (inputs, [compiled.query_logical_tensor(lt.get_id()) for lt in outputs])
+    ]
+    try:
+        compiled.execute(stream, *tensors)
+        stream.wait()
+    except og.OneDNNError as e:
+        return "not run", str(e)
+    return "runs", ""
+
+
+def records(first: int) -> Iterator[tuple[str, str]]:
+    """Outcomes from the attempt `first` on."""
+    engine = og.engine("cpu", 0)
+    stream = og.stream(engine)
+    for a in attempts()[first:]:
+        yield attempt(a, engine, stream)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the records."""
+    for outcome in records(int(arguments[0]) if arguments else 0):
+        print(json.dumps(outcome), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
