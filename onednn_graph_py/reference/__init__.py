@@ -8,6 +8,18 @@
 
 from __future__ import annotations
 
+# Each of these registers what it computes.
+from . import binary as binary
+from . import convolution as convolution
+from . import elementwise as elementwise
+from . import interpolation as interpolation
+from . import matmul as matmul
+from . import movement as movement
+from . import normalization as normalization
+from . import pooling as pooling
+from . import reduction as reduction
+
+# isort: split
 from .registry import implemented
 from .rounding import round_to
 from .run import evaluate, run

@@ -1,0 +1,22 @@
+"""The matrix product."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ops.call import Call
+from .registry import Array, reference
+
+
+@reference("MatMul")
+def _matmul(call: Call, a: Array, b: Array, bias: Array | None = None) -> Array:
+    # Vectors are not transposed; np.matmul takes them as a row or a column, as oneDNN does.
+    if call.attr("transpose_a") and a.ndim > 1:
+        a = a.swapaxes(-1, -2)
+    if call.attr("transpose_b") and b.ndim > 1:
+        b = b.swapaxes(-1, -2)
+    product = np.matmul(a, b)
+    if bias is not None:
+        product = product + bias
+    # Of two vectors oneDNN makes one element, NumPy a scalar.
+    return np.asarray(product).reshape(call.output(0).shape or ())

@@ -1,0 +1,132 @@
+"""Normalization and softmax.
+
+All variances are those of the population: divided by the count, not by one less.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..ops.call import Call
+from .binary import along_channels
+from .registry import Array, reference
+
+__all__ = ["batch_axes", "grouped", "last_axes"]
+
+
+def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
+    """All axes but the channels'."""
+    channels = rank - 1 if call.channels_last else 1
+    return tuple(axis for axis in range(rank) if axis != channels)
+
+
+def last_axes(call: Call, rank: int) -> tuple[int, ...]:
+    """The axes from begin_norm_axis on."""
+    return tuple(range(call.axis("begin_norm_axis", rank), rank))
+
+
+def _affine(call: Call, x: Array, gamma: Array | None, beta: Array | None) -> Array:
+    if gamma is None or beta is None:
+        return x
+    return x * along_channels(call, gamma, x.ndim) + along_channels(call, beta, x.ndim)
+
+
+@reference("BatchNormInference")
+def _batch_norm(
+    call: Call, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array
+) -> Array:
+    deviation = np.sqrt(variance + call.attr("epsilon"))
+    centred = x - along_channels(call, mean, x.ndim)
+    return _affine(call, centred / along_channels(call, deviation, x.ndim), gamma, beta)
+
+
+@reference("BatchNormForwardTraining")
+def _batch_norm_training(
+    call: Call,
+    x: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+) -> tuple[Array, ...]:
+    axes = batch_axes(call, x.ndim)
+    new_mean, new_variance = x.mean(axes), x.var(axes)
+    deviation = np.sqrt(new_variance + call.attr("epsilon"))
+    centred = x - along_channels(call, new_mean, x.ndim)
+    y = _affine(call, centred / along_channels(call, deviation, x.ndim), gamma, beta)
+    momentum = call.attr("momentum")
+    if momentum is None:
+        momentum = 0.5  # oneDNN's, undocumented
+    return (
+        y,
+        momentum * mean + (1.0 - momentum) * new_mean,
+        momentum * variance + (1.0 - momentum) * new_variance,
+        new_mean,
+        new_variance,
+    )
+
+
+@reference("LayerNorm")
+def _layer_norm(
+    call: Call, x: Array, gamma: Array | None = None, beta: Array | None = None
+) -> tuple[Array, ...]:
+    axes = last_axes(call, x.ndim)
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    y = (x - mean) / np.sqrt(variance + call.attr("epsilon"))
+    if gamma is not None and beta is not None:
+        # As a vector where they come as one with all axes in it.
+        shape = x.shape[axes[0] :] if gamma.size == math.prod(x.shape[axes[0] :]) else gamma.shape
+        y = y * gamma.reshape(shape) + beta.reshape(shape)
+    return y, mean.squeeze(axes), variance.squeeze(axes)
+
+
+def grouped(call: Call, x: Array) -> Array:
+    """Data with the channels first and split: (batch, groups, channels of a group, spatial)."""
+    first = np.moveaxis(x, -1, 1) if call.channels_last else x
+    groups = call.attr("groups")
+    return first.reshape(x.shape[0], groups, first.shape[1] // groups, *first.shape[2:])
+
+
+@reference("GroupNorm")
+def _group_norm(
+    call: Call, x: Array, gamma: Array | None = None, beta: Array | None = None
+) -> tuple[Array, ...]:
+    parts = grouped(call, x)
+    axes = tuple(range(2, parts.ndim))
+    mean, variance = parts.mean(axes, keepdims=True), parts.var(axes, keepdims=True)
+    y = (parts - mean) / np.sqrt(variance + call.attr("epsilon"))
+    y = y.reshape(y.shape[0], -1, *y.shape[3:])
+    if call.channels_last:
+        y = np.moveaxis(y, 1, -1)
+    return _affine(call, y, gamma, beta), mean.squeeze(axes), variance.squeeze(axes)
+
+
+@reference("RMSNorm")
+def _rms_norm(call: Call, x: Array, gamma: Array | None = None) -> Array:
+    mean_square = np.mean(x * x, last_axes(call, x.ndim), keepdims=True)
+    y: Array = x / np.sqrt(mean_square + call.attr("epsilon"))
+    return y if gamma is None else y * gamma
+
+
+def _log_sum_exp(x: Array, axis: int) -> tuple[Array, Array]:
+    """The largest element, and the logarithm of the sum of exponentials less it."""
+    largest = x.max(axis, keepdims=True)
+    return largest, np.log(np.exp(x - largest).sum(axis, keepdims=True))
+
+
+@reference("SoftMax")
+def _softmax(call: Call, x: Array) -> tuple[Array, ...]:
+    axis = call.axis("axis", x.ndim)
+    largest, rest = _log_sum_exp(x, axis)
+    y = np.exp(x - largest - rest)
+    if call.attr("mode") == "inf_as_zero":
+        y = np.where(np.isneginf(largest), 0.0, y)
+    return y, largest + rest
+
+
+@reference("LogSoftmax")
+def _log_softmax(call: Call, x: Array) -> Array:
+    largest, rest = _log_sum_exp(x, call.axis("axis", x.ndim))
+    return x - largest - rest

@@ -1,0 +1,55 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ops.call import Call
+from .registry import Array, reference
+from .rounding import float_info
+from .windows import (
+    Windows,
+    channels_first,
+    channels_restored,
+    spatial_attr,
+    spatial_extents,
+    windows,
+)
+
+__all__ = ["average_counts", "pooling_windows"]
+
+
+def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]) -> Windows:
+    """Where the windows of pooling are."""
+    return windows(call, spatial, spatial_attr(call, "kernel", len(spatial), 1), count)
+
+
+def average_counts(call: Call, spatial: tuple[int, ...], where: Windows) -> Array:
+    """What the sum of each window is divided by, as (1, 1, windows).
+
+    With rounding_type ceil oneDNN leaves padding out whatever exclude_pad says.
+    """
+    if call.attr("exclude_pad") or call.attr("rounding_type") == "ceil":
+        inside = where.over(np.ones((1, 1, *spatial)))
+        return np.asarray(inside.sum(tuple(range(-len(spatial), 0))))
+    return np.full((1, 1, *where.count), float(np.prod(where.kernel)))
+
+
+@reference("AvgPool")
+def _avg_pool(call: Call, x: Array) -> Array:
+    x = channels_first(call, x)
+    spatial = x.shape[2:]
+    where = pooling_windows(call, spatial, spatial_extents(call, call.output(0)))
+    sums = where.over(x).sum(tuple(range(-len(spatial), 0)))
+    return channels_restored(call, sums / average_counts(call, spatial, where))
+
+
+@reference("MaxPool")
+def _max_pool(call: Call, x: Array) -> Array:
+    x = channels_first(call, x)
+    spatial = x.shape[2:]
+    where = pooling_windows(call, spatial, spatial_extents(call, call.output(0)))
+    # oneDNN starts from the lowest finite number, so a window of -inf gives that.
+    lowest = float(float_info(call.input(0).dtype or "f32").min)
+    largest = where.over(x, lowest).max(tuple(range(-len(spatial), 0)), initial=lowest)
+    return channels_restored(call, largest)

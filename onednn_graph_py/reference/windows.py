@@ -1,0 +1,195 @@
+"""Windows that slide over the spatial dims, for convolution and pooling."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ops.call import Call, Operand
+from .registry import Array
+
+__all__ = [
+    "Windows",
+    "channels_first",
+    "channels_restored",
+    "spatial_attr",
+    "spatial_extents",
+    "windows",
+]
+
+
+def channels_first(call: Call, x: Array) -> Array:
+    """Data as (batch, channels, spatial), whatever the op's data format."""
+    return np.moveaxis(x, -1, 1) if call.channels_last else x
+
+
+def channels_restored(call: Call, x: Array) -> Array:
+    """Data in the op's data format, from (batch, channels, spatial)."""
+    return np.moveaxis(x, 1, -1) if call.channels_last else x
+
+
+def spatial_extents(call: Call, operand: Operand) -> tuple[int, ...]:
+    """Spatial dims of an input or output."""
+    shape = operand.shape or ()
+    return shape[1:-1] if call.channels_last else shape[2:]
+
+
+def spatial_attr(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
+    """An attribute with an entry for each of `rank` spatial dims.
+
+    Graphs that oneDNN dumps spell some defaults as 12 entries.
+    """
+    given: tuple[int, ...] | None = call.attr(name)
+    return (default,) * rank if given is None else given[:rank]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where the windows are; a tuple has an entry for each spatial dim.
+
+    Parameters
+    ----------
+    count : tuple of int
+        How many windows there are.
+    kernel : tuple of int
+        Elements of a window.
+    strides : tuple of int
+        From one window to the next.
+    dilations : tuple of int
+        From one element of a window to the next.
+    begin : tuple of int
+        How far the first window starts before the data.
+    """
+
+    count: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begin: tuple[int, ...]
+
+    @property
+    def span(self) -> tuple[int, ...]:
+        """Elements from the start of the first window to the end of the last."""
+        return tuple(
+            (n - 1) * s + (k - 1) * d + 1
+            for n, k, s, d in zip(
+                self.count, self.kernel, self.strides, self.dilations, strict=True
+            )
+        )
+
+    def over(self, x: Array, fill: float = 0.0) -> Array:
+        """All windows of data.
+
+        Parameters
+        ----------
+        x : numpy.ndarray
+            (batch, channels, spatial).
+        fill : float
+            What windows have outside the data.
+
+        Returns
+        -------
+        numpy.ndarray
+            (batch, channels, windows, elements of a window), both last for each spatial dim.
+        """
+        rank = len(self.count)
+        spatial = x.shape[2:]
+        padded = np.full((*x.shape[:2], *self._padded(spatial)), fill, x.dtype)
+        padded[self._data(spatial)] = x
+        dilated = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+        axes = tuple(range(2, 2 + rank))
+        every = np.lib.stride_tricks.sliding_window_view(padded, dilated, axes)
+        starts = [
+            slice(0, (n - 1) * s + 1, s) for n, s in zip(self.count, self.strides, strict=True)
+        ]
+        elements = [slice(None, None, d) for d in self.dilations]
+        return every[(slice(None), slice(None), *starts, *elements)]
+
+    def spread(self, values: Array, spatial: Sequence[int]) -> Array:
+        """Add each window's elements to the data where they are from: the transpose of `over`.
+
+        Parameters
+        ----------
+        values : numpy.ndarray
+            As `over` returns them.
+        spatial : sequence of int
+            The data's spatial dims.
+
+        Returns
+        -------
+        numpy.ndarray
+            (batch, channels, spatial).
+        """
+        rank = len(self.count)
+        padded = np.zeros((*values.shape[:2], *self._padded(spatial)), values.dtype)
+        for element in itertools.product(*(range(k) for k in self.kernel)):
+            at = [
+                slice(e * d, e * d + (n - 1) * s + 1, s)
+                for e, d, n, s in zip(
+                    element, self.dilations, self.count, self.strides, strict=True
+                )
+            ]
+            padded[(slice(None), slice(None), *at)] += values[(slice(None),) * (2 + rank) + element]
+        return padded[self._data(spatial)]
+
+    def _padded(self, spatial: Sequence[int]) -> tuple[int, ...]:
+        """Spatial dims that hold both the data and every window."""
+        return tuple(
+            max(b + size, span)
+            for b, size, span in zip(self.begin, spatial, self.span, strict=True)
+        )
+
+    def _data(self, spatial: Sequence[int]) -> tuple[slice, ...]:
+        """Where the data is in the padded."""
+        at = (slice(b, b + size) for b, size in zip(self.begin, spatial, strict=True))
+        return (slice(None), slice(None), *at)
+
+
+def windows(
+    call: Call,
+    spatial: Sequence[int],
+    kernel: Sequence[int],
+    count: Sequence[int],
+    *,
+    transposed: bool = False,
+) -> Windows:
+    """Where an op's windows are.
+
+    Parameters
+    ----------
+    call : Call
+        Has strides, pads_begin and perhaps dilations and auto_pad.
+    spatial : sequence of int
+        Spatial dims of what the windows slide over: the larger of input and output.
+    kernel : sequence of int
+    count : sequence of int
+        The number of windows, for each spatial dim.
+    transposed : bool
+        The op is a transposed convolution, or its gradient.
+    """
+    rank = len(kernel)
+    strides = spatial_attr(call, "strides", rank, 1)
+    dilations = spatial_attr(call, "dilations", rank, 1)
+    auto_pad = call.attr("auto_pad") or "None"
+    if auto_pad == "None":
+        begin = spatial_attr(call, "pads_begin", rank, 0)
+    elif auto_pad == "VALID":
+        begin = (0,) * rank
+    else:
+        begin = tuple(
+            _same_padding(0 if transposed else size, k, s, d, lower=auto_pad == "SAME_LOWER")
+            for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)
+        )
+    return Windows(tuple(count), tuple(kernel), strides, dilations, begin)
+
+
+def _same_padding(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> int:
+    """Padding before the data by which there are size / stride windows, rounded up.
+
+    A transposed convolution makes stride times its input, so no remainder counts: size 0.
+    """
+    total = max((kernel - 1) * dilation + 1 - (size % stride or stride), 0)
+    return (total + lower) // 2
