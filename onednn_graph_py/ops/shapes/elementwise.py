@@ -1,0 +1,123 @@
+"""Shapes of ops that work element by element, broadcasting as NumPy does."""
+
+from __future__ import annotations
+
+from ..call import UNKNOWN, Call, Operand, Shape, shape_text
+
+__all__ = [
+    "bias_add",
+    "bias_add_backward",
+    "binary",
+    "broadcast",
+    "first",
+    "gen_index",
+    "nothing",
+    "prelu",
+    "prelu_backward",
+    "same",
+    "select",
+]
+
+
+def broadcast(a: Operand, b: Operand) -> Shape:
+    """The shape that two operands broadcast to."""
+    if a.shape is None or b.shape is None:
+        return None
+    rank = max(len(a.shape), len(b.shape))
+    made = []
+    for i in range(-rank, 0):
+        x = a.dim(i) if -i <= len(a.shape) else 1
+        y = b.dim(i) if -i <= len(b.shape) else 1
+        if x >= 0 and y >= 0 and x != y and 1 not in (x, y):
+            b.refuse(f"a shape that broadcasts with {a.name}, {shape_text(a.shape)}")
+        if x < 0 or y < 0:
+            # An unknown dim beside one that is not 1 can only be equal to it, or 1.
+            made.append(max(x, y) if max(x, y) > 1 else UNKNOWN)
+        else:
+            made.append(y if x == 1 else x)
+    return tuple(made)
+
+
+def merged(a: Shape, b: Shape) -> Shape:
+    """What two descriptions of one shape tell together."""
+    if a is None or b is None or len(a) != len(b):
+        return b if a is None else a
+    return tuple(y if x < 0 else x for x, y in zip(a, b, strict=True))
+
+
+def _all_equal(call: Call) -> Shape:
+    shape = call.input(0).shape
+    for operand in call.inputs[1:]:
+        operand.need_shape(call.input(0).shape, "that of input 0")
+        shape = merged(shape, operand.shape)
+    return shape
+
+
+def same(call: Call) -> list[Shape]:
+    """All inputs and outputs describe the same elements."""
+    return [_all_equal(call)] * len(call.schema.outputs)
+
+
+def first(call: Call) -> list[Shape]:
+    """All outputs are shaped like input 0."""
+    return [call.input(0).shape] * len(call.schema.outputs)
+
+
+def binary(call: Call) -> list[Shape]:
+    """Two operands that broadcast, unless auto_broadcast is none."""
+    if call.attr("auto_broadcast") == "none":
+        return [_all_equal(call)]
+    return [broadcast(call.input(0), call.input(1))]
+
+
+def select(call: Call) -> list[Shape]:
+    """Inputs 1 and 2 broadcast with each other, the condition to what they make."""
+    if call.attr("auto_broadcast") == "none":
+        return [_all_equal(call)]
+    both = broadcast(call.input(1), call.input(2))
+    call.input(0).need_broadcastable(both, "inputs 1 and 2 together")
+    return [both]
+
+
+def _channels(call: Call) -> int:
+    return call.input(0).dim(-1 if call.channels_last else 1)
+
+
+def bias_add(call: Call) -> list[Shape]:
+    """One bias a channel."""
+    call.input(0).need_rank(2)
+    call.input(1).need_rank(1, 1)
+    call.input(1).need_count(_channels(call), "channels")
+    return [call.input(0).shape]
+
+
+def bias_add_backward(call: Call) -> list[Shape]:
+    """One gradient a channel."""
+    call.input(0).need_rank(2)
+    return [(_channels(call),)]
+
+
+def prelu(call: Call) -> list[Shape]:
+    """Shaped like input 0; the slope broadcasts to it, or has an entry a channel."""
+    return [call.input(0).shape]
+
+
+def prelu_backward(call: Call) -> list[Shape]:
+    """The gradients of the data and of the slope."""
+    src, slope, diff_dst = (call.input(i) for i in range(3))
+    diff_dst.need_shape(src.shape, "that of input 0")
+    return [merged(src.shape, diff_dst.shape), slope.shape]
+
+
+def gen_index(call: Call) -> list[Shape]:
+    """Shaped like input 0, which has the axis."""
+    src = call.input(0)
+    src.need_rank(1)
+    if src.rank and call.attr("axis") is not None:
+        call.axis("axis", src.rank)
+    return [src.shape]
+
+
+def nothing(call: Call) -> list[Shape]:
+    """Nothing follows."""
+    return []

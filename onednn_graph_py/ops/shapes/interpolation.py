@@ -1,0 +1,55 @@
+"""Shapes of interpolation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..call import UNKNOWN, Call, Shape
+from .windows import Data, data_of
+
+__all__ = ["interpolate", "interpolate_backward"]
+
+
+def _resized(call: Call) -> Shape:
+    """What the forward op makes of input 0."""
+    data = data_of(call, call.input(0))
+    scales, sizes = call.attr("scales"), call.attr("sizes")
+    if data is None:
+        listed = sizes or scales
+        if not listed:
+            return None
+        made = sizes or (UNKNOWN,) * len(listed)
+        return Data(UNKNOWN, UNKNOWN, tuple(made)).shape(call)
+    for name, listed in (("scales", scales), ("sizes", sizes)):
+        if listed and len(listed) != len(data.spatial):
+            call.refuse_shape(
+                f"attribute {name} must have {len(data.spatial)} entries, one for each spatial "
+                f"dim, it has {len(listed)}"
+            )
+    spatial = list(data.spatial)
+    for i, d in enumerate(spatial):
+        if sizes:
+            spatial[i] = sizes[i]
+        elif scales and d >= 0:
+            # In single precision, as oneDNN does.
+            scaled = np.float32(d) * np.float32(scales[i])
+            if not 1 <= scaled < 1e9:
+                call.refuse_shape(
+                    f"attribute scales makes spatial dim {i} of the output {float(scaled)}"
+                )
+            spatial[i] = int(scaled)
+        else:
+            spatial[i] = UNKNOWN
+    return Data(data.batch, data.channels, tuple(spatial)).shape(call)
+
+
+def interpolate(call: Call) -> list[Shape]:
+    """(N, C, sizes) to (N, C, other sizes)."""
+    return [_resized(call)]
+
+
+def interpolate_backward(call: Call) -> list[Shape]:
+    """The shape of src."""
+    src = call.input(0)
+    call.input(1).need_shape(_resized(call), f"what the forward op makes of {src.name}")
+    return [src.shape]

@@ -1,0 +1,46 @@
+"""Shapes of pooling."""
+
+from __future__ import annotations
+
+from ..call import UNKNOWN, Call, Operand, Shape
+from .windows import Data, data_of, entries, given_shape, window_of
+
+__all__ = ["avg_pool_backward", "max_pool_backward", "pool"]
+
+
+def _pooled(call: Call, src: Operand) -> Shape:
+    """What the forward op makes of a shape."""
+    listed = call.attr("kernel")
+    data = data_of(call, src)
+    if data is None:
+        if listed is None:
+            return None
+        return Data(UNKNOWN, UNKNOWN, (UNKNOWN,) * len(listed)).shape(call)
+    n = len(data.spatial)
+    if listed is None:  # oneDNN then says itself that it is missing
+        return None
+    window = window_of(call, entries(call, "kernel", n, 1))
+    ceil = call.attr("rounding_type") == "ceil"
+    sizes = tuple(window.slide(i, data.spatial[i], ceil) for i in range(n))
+    return Data(data.batch, data.channels, sizes).shape(call)
+
+
+def pool(call: Call) -> list[Shape]:
+    """(N, C, sizes) to (N, C, windows)."""
+    return [_pooled(call, call.input(0))]
+
+
+def avg_pool_backward(call: Call) -> list[Shape]:
+    """The shape of src, which only the attribute src_shape or the declared output tells."""
+    src = given_shape(call, "src_shape", call.output(0))
+    why = f"what the forward op makes of {src.name}"
+    call.input(0).need_shape(_pooled(call, src) if src.shape is not None else None, why)
+    return [src.shape]
+
+
+def max_pool_backward(call: Call) -> list[Shape]:
+    """The shape of src."""
+    src = call.input(0)
+    why = f"what the forward op makes of {src.name}"
+    call.input(1).need_shape(_pooled(call, src) if src.shape is not None else None, why)
+    return [src.shape]

@@ -1,0 +1,132 @@
+"""Windows that slide over spatial dims: what convolution, pooling and their gradients share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..call import UNKNOWN, Call, Operand, Shape
+
+__all__ = ["Data", "Window", "data_of", "entries", "given_shape", "window_of"]
+
+Dims = tuple[int, ...]
+MAX_NDIMS = 12
+
+
+def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
+    """An attribute's entry for each spatial dim.
+
+    Dumped graphs spell out oneDNN's default of a list: the same for every possible dim.
+    """
+    listed = call.attr(name)
+    if listed is None or listed == (otherwise,) * MAX_NDIMS:
+        return (otherwise,) * count
+    if len(listed) != count:
+        call.refuse_shape(
+            f"attribute {name} must have {count} entries, one for each spatial dim, it has "
+            f"{len(listed)}"
+        )
+    return tuple(listed)
+
+
+def given_shape(call: Call, name: str, declared: Operand) -> Operand:
+    """An output whose shape an attribute may name."""
+    listed = call.attr(name)
+    if listed is None or listed == (0,) * MAX_NDIMS:
+        return declared
+    if any(d < 1 for d in listed):
+        call.refuse_shape(f"attribute {name} is {list(listed)}, every entry must be at least 1")
+    declared.need_shape(tuple(listed), f"as attribute {name} says")
+    return Operand(declared.call, declared.name, tuple(listed), declared.dtype)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data tensor by its parts, whatever the format."""
+
+    batch: int
+    channels: int
+    spatial: Dims
+
+    def shape(self, call: Call) -> Shape:
+        """Put together as data_format says."""
+        if call.channels_last:
+            return (self.batch, *self.spatial, self.channels)
+        return (self.batch, self.channels, *self.spatial)
+
+
+def data_of(call: Call, operand: Operand) -> Data | None:
+    """The parts of a data tensor; None where its rank is unknown."""
+    operand.need_rank(3)
+    shape = operand.shape
+    if shape is None:
+        return None
+    if call.channels_last:
+        return Data(shape[0], shape[-1], shape[1:-1])
+    return Data(shape[0], shape[1], shape[2:])
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over spatial dims, -1 where its size is unknown."""
+
+    call: Call
+    kernel: Dims
+    strides: Dims
+    pads_begin: Dims
+    pads_end: Dims
+    dilations: Dims
+    auto_pad: str
+
+    def extent(self, i: int) -> int:
+        """The size with dilation."""
+        return self.dilations[i] * (self.kernel[i] - 1) + 1
+
+    @property
+    def same(self) -> bool:
+        """Whether paddings make the output size the input's over the stride."""
+        return self.auto_pad in ("SAME_UPPER", "SAME_LOWER")
+
+    def slide(self, i: int, size: int, ceil: bool = False) -> int:
+        """How many windows there are along one dim: what convolution and pooling make of it."""
+        if size < 0 or (self.kernel[i] < 0 and not self.same):
+            return UNKNOWN
+        if self.same:
+            return -(-size // self.strides[i])
+        padded = size
+        if self.auto_pad == "None":
+            padded += self.pads_begin[i] + self.pads_end[i]
+        room = padded - self.extent(i)
+        if room < 0:
+            self.call.refuse_shape(
+                f"the window of {self.extent(i)} does not fit into the padded {padded} of spatial "
+                f"dim {i}"
+            )
+        return (room + (self.strides[i] - 1 if ceil else 0)) // self.strides[i] + 1
+
+    def unslide(self, i: int, size: int, output_padding: int) -> int:
+        """The reverse: what a transposed convolution makes of one dim."""
+        if size < 0 or self.kernel[i] < 0:
+            return UNKNOWN
+        pads = 0
+        if self.auto_pad == "None":
+            pads = self.pads_begin[i] + self.pads_end[i]
+        elif self.same:
+            pads = max(self.extent(i) - self.strides[i], 0)
+        made = self.strides[i] * (size - 1) + self.extent(i) - pads + output_padding
+        if made < 1:
+            self.call.refuse_shape(f"spatial dim {i} of the output would have size {made}")
+        return made
+
+
+def window_of(call: Call, kernel: Dims) -> Window:
+    """The window that an op's attributes describe."""
+    n = len(kernel)
+    return Window(
+        call,
+        kernel,
+        entries(call, "strides", n, 1),
+        entries(call, "pads_begin", n, 0),
+        entries(call, "pads_end", n, 0),
+        entries(call, "dilations", n, 1),
+        call.attr("auto_pad"),
+    )
