@@ -20,8 +20,20 @@ from . import pooling as pooling
 from . import reduction as reduction
 
 # isort: split
+from .comparison import Comparison, compare
 from .registry import implemented
 from .rounding import round_to
-from .run import evaluate, run
+from .run import call_of, evaluate, run
+from .tolerance import Tolerance, tolerance
 
-__all__ = ["evaluate", "implemented", "round_to", "run"]
+__all__ = [
+    "Comparison",
+    "Tolerance",
+    "call_of",
+    "compare",
+    "evaluate",
+    "implemented",
+    "round_to",
+    "run",
+    "tolerance",
+]

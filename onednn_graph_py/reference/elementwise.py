@@ -95,7 +95,8 @@ def _mish(call: Call, x: Array) -> Array:
 
 @reference("Pow")
 def _pow(call: Call, x: Array) -> Array:
-    return np.power(x, call.attr("beta"))
+    beta: float = call.attr("beta")
+    return np.power(x, beta)
 
 
 @reference("Reciprocal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,18 @@ def call_of(
     return make_call(kind, given, attrs, made, version=version)
 
 
+def _stored(call: Call) -> dict[str, Any]:
+    """Attributes as oneDNN has them: numbers are f32."""
+    attrs = dict(call.attrs)
+    for attribute in call.schema.attributes:
+        value = call.attr(attribute.name)
+        if value is not None and attribute.type == "f32":
+            attrs[attribute.name] = float(np.float32(value))
+        elif value is not None and attribute.type == "f32[]":
+            attrs[attribute.name] = tuple(float(np.float32(v)) for v in value)
+    return attrs
+
+
 def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
     """What an op makes, before it is rounded to the outputs' data types.
 
@@ -74,8 +87,9 @@ def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
     list of numpy.ndarray
         float64, int64 or bool, of the outputs' shapes.
     """
+    stored = replace(call, attrs=_stored(call))
     with np.errstate(all="ignore"):  # infinities and NaN are values here, as in oneDNN
-        made = implementation(call.kind)(call, *(exact(a) for a in inputs))
+        made = implementation(call.kind)(stored, *(exact(a) for a in inputs))
     results = list(made) if isinstance(made, tuple) else [made]
     # An op with optional outputs may compute them all.
     results = [np.asarray(r) for r in results[: len(call.outputs)]]

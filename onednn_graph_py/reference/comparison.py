@@ -1,0 +1,128 @@
+"""Whether a result is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ops.call import Call
+from .registry import Array
+from .rounding import NUMPY_DTYPES, float_info, is_integer, round_to
+from .tolerance import is_exact, scale, tolerance
+
+__all__ = ["Comparison", "compare"]
+
+# Numbers below may become 0 on the way.
+_SMALLEST = 2.0**-126
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of comparing an output with what it should be.
+
+    Parameters
+    ----------
+    ok : bool
+        No element is further off than allowed.
+    wrong : int
+        How many are.
+    count : int
+        Of how many elements.
+    max_error : float
+        The largest difference.
+    index : tuple of int
+        Where the error is the largest share of what is allowed.
+    actual, expected : float
+        What is there, and what should be.
+    allowed : float
+        The difference allowed there, the rounding to the output's data type included.
+    ratio : float
+        The share: 1 is just allowed.
+    """
+
+    ok: bool
+    wrong: int
+    count: int
+    max_error: float
+    index: tuple[int, ...]
+    actual: float
+    expected: float
+    allowed: float
+    ratio: float
+
+    def __str__(self) -> str:
+        verdict = "agrees" if self.ok else f"{self.wrong} of {self.count} elements are wrong"
+        return (
+            f"{verdict}; the worst, at {self.index}, is {self.actual:.9g} and should be "
+            f"{self.expected:.9g}: off by {self.ratio:.3g} times the {self.allowed:.3g} allowed"
+        )
+
+
+def compare(
+    actual: Array,
+    expected: Array,
+    call: Call,
+    *,
+    output: int = 0,
+    inputs: Sequence[Array] | None = None,
+) -> Comparison:
+    """Compare an output with the reference.
+
+    An element is right if it is what rounding makes of some number that is no further from the
+    exact result than `tolerance` says. So an integer may be one off only where the exact result is
+    that close to the middle between two.
+
+    Parameters
+    ----------
+    actual : numpy.ndarray
+        The output, of NumPy's dtype for its data type.
+    expected : numpy.ndarray
+        As `evaluate` returns it; an array that is rounded already serves too, and then allows for
+        that rounding.
+    call : Call
+        With all shapes and data types.
+    output : int
+        Which output it is.
+    inputs : sequence of numpy.ndarray, optional
+        The op's inputs. With them each element has a tolerance of its own; without, all have what
+        fits the largest.
+    """
+    dtype = call.output(output).dtype or "f32"
+    exact = np.asarray(expected).astype(np.float64)
+    got = np.asarray(actual).astype(np.float64)
+    if got.shape != exact.shape:
+        raise ValueError(f"actual has shape {got.shape}, expected has {exact.shape}")
+    limits = tolerance(call)
+    slack = np.zeros(exact.shape)
+    with np.errstate(all="ignore"):
+        if not is_exact(call.kind) and np.asarray(expected).dtype.kind != "i":
+            share = limits.relative + limits.accumulation
+            slack = share * scale(call, output, inputs, exact) + _SMALLEST
+            if np.asarray(expected).dtype == NUMPY_DTYPES[dtype] and not is_integer(dtype):
+                info = float_info(dtype)
+                slack += np.maximum(np.abs(exact) * float(info.eps), float(info.smallest_subnormal))
+        slack = np.where(np.isfinite(exact), np.nan_to_num(slack, nan=np.inf), 0.0)
+        low, high = (round_to(exact + s, dtype).astype(np.float64) for s in (-slack, slack))
+        nan = np.isnan(low) | np.isnan(high)
+        right = ((got >= low) & (got <= high)) | (nan & np.isnan(got))
+        error = np.where(got == exact, 0.0, np.abs(got - exact))
+        error = np.where(np.isnan(got) & np.isnan(exact), 0.0, error)
+        allowed = np.fmax(np.abs(high - exact), np.abs(low - exact))
+        ratio = np.where(error == 0.0, 0.0, error / allowed)
+    ratio = np.where(right, np.nan_to_num(ratio), np.where(ratio > 1.0, ratio, np.inf))
+    if not ratio.size:
+        return Comparison(True, 0, 0, 0.0, (), 0.0, 0.0, 0.0, 0.0)
+    worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(ratio)), ratio.shape))
+    return Comparison(
+        bool(right.all()),
+        int((~right).sum()),
+        right.size,
+        float(np.nan_to_num(error, nan=np.inf).max()),
+        worst,
+        float(got[worst]),
+        float(exact[worst]),
+        float(allowed[worst]),
+        float(ratio[worst]),
+    )

@@ -1,0 +1,293 @@
+"""How far a result may be from the exact one, by what rounding does and no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ops.call import Call, Operand
+from .registry import Array
+from .rounding import is_integer
+from .run import evaluate
+
+__all__ = ["Tolerance", "is_exact", "scale", "tolerance"]
+
+_UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
+"""Largest relative error of one rounding, by the data type that sums are kept in."""
+
+# They choose or copy elements, or round once: nothing is lost before the output is rounded.
+_EXACT = frozenset(
+    [
+        "Abs",
+        "AbsBackward",
+        "Clamp",
+        "ClampBackward",
+        "Concat",
+        "GenIndex",
+        "GreaterEqual",
+        "MaxPool",
+        "Maximum",
+        "Minimum",
+        "ReLU",
+        "ReLUBackward",
+        "ReduceMax",
+        "ReduceMin",
+        "Reorder",
+        "Round",
+        "Select",
+        "StaticReshape",
+        "StaticTranspose",
+        "TypeCast",
+    ]
+)
+
+# Their kernels approximate a function. The error of each, in unit roundoffs of the largest of 1,
+# the inputs and the output: at least twice what oneDNN 3.7 and 3.13 do with SSE4.1, AVX2 and
+# AVX-512, and at most what oneDNN's own tests allow (671, or 67 for the simpler ones).
+_FUNCTIONS = {
+    "Elu": 16,
+    "EluBackward": 16,
+    "Exp": 140,
+    "GELU": 16,
+    "GELUBackward": 16,
+    "HardSigmoid": 4,
+    "HardSwish": 4,
+    "Log": 256,
+    "Mish": 16,
+    "MishBackward": 16,
+    "Pow": 256,
+    "Sigmoid": 16,
+    "SigmoidBackward": 16,
+    "SoftPlus": 16,
+    "SoftPlusBackward": 16,
+    "Tanh": 16,
+    "TanhBackward": 16,
+}
+
+# Sums of products of the inputs' elements, each with a sign of plus.
+_SUMS = frozenset(
+    [
+        "Add",
+        "AvgPool",
+        "AvgPoolBackward",
+        "BiasAdd",
+        "BiasAddBackward",
+        "ConvTranspose",
+        "ConvTransposeBackwardData",
+        "ConvTransposeBackwardWeights",
+        "Convolution",
+        "ConvolutionBackwardData",
+        "ConvolutionBackwardWeights",
+        "Interpolate",
+        "InterpolateBackward",
+        "MatMul",
+        "ReduceMean",
+        "ReduceSum",
+    ]
+)
+
+# Inputs whose order decides which elements count, so that they can't be changed a little.
+_FIXED_INPUTS = {"MaxPoolBackward": (0,)}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What an op may be wrong by, before its result is rounded to the output's data type.
+
+    Parameters
+    ----------
+    relative : float
+        Share of the scale that an approximated function may be off; 0 for others. The scale is the
+        largest of 1, the inputs' product and the result.
+    accumulation : float
+        Share of the scale that rounding may make of a sum of n terms: Higham's
+        gamma_n = n u / (1 - n u), with u the unit roundoff of the type that sums are kept in, f32
+        if the op's accumulation_mode does not allow f16. The scale is the root of the sum of the
+        squares of all terms. (The strict bound has the sum of their magnitudes, up to sqrt(n)
+        times as large; the bound that holds with high probability has sqrt(n) for n. This is
+        between the two.)
+    terms : int
+        The n of it.
+    """
+
+    relative: float
+    accumulation: float
+    terms: int
+
+
+def is_exact(kind: str) -> bool:
+    """Whether an op loses nothing before its output is rounded."""
+    return kind in _EXACT
+
+
+def _channels(call: Call, operand: Operand) -> int:
+    return operand.dim(-1 if call.channels_last else 1)
+
+
+def _ratio(call: Call) -> int:
+    """Elements of the largest input for each of the smallest output."""
+    largest = max((o.count() for o in call.inputs), default=1)
+    smallest = min((o.count() for o in call.outputs), default=1)
+    return largest // max(smallest, 1)
+
+
+def _convolution_terms(call: Call) -> int:
+    return call.input(1).count() // max(_channels(call, call.output(0)), 1)
+
+
+def _weights_terms(call: Call) -> int:
+    positions = (o.count() // max(_channels(call, o), 1) for o in call.inputs[:2])
+    return min(positions)
+
+
+def _window_terms(call: Call) -> int:
+    return int(math.prod(call.attr("kernel")))
+
+
+def _matmul_terms(call: Call) -> int:
+    a = call.input(0)
+    return a.dim(-2 if call.attr("transpose_a") and (a.rank or 0) > 1 else -1)
+
+
+def _interpolation_terms(call: Call) -> int:
+    spatial = max((call.input(0).rank or 2) - 2, 1)
+    return 2 ** int(spatial) * max(_ratio(call), 1)
+
+
+def _axis_terms(call: Call) -> int:
+    return call.input(0).dim(call.attr("axis"))
+
+
+def _last_axes_terms(call: Call) -> int:
+    x = call.input(0)
+    first = call.axis("begin_norm_axis", x.rank or 1)
+    return max(math.prod((x.shape or ())[first:]), _ratio(call))
+
+
+def _group_terms(call: Call) -> int:
+    x = call.input(0)
+    groups: int = call.attr("groups")
+    return x.count() // max(x.dim(0) * groups, 1)
+
+
+_TERMS: dict[str, Callable[[Call], int]] = {
+    "AvgPool": _window_terms,
+    "AvgPoolBackward": _window_terms,
+    "ConvTranspose": _convolution_terms,
+    "ConvTransposeBackwardData": _convolution_terms,
+    "ConvTransposeBackwardWeights": _weights_terms,
+    "Convolution": _convolution_terms,
+    "ConvolutionBackwardData": _convolution_terms,
+    "ConvolutionBackwardWeights": _weights_terms,
+    "GroupNorm": _group_terms,
+    "Interpolate": _interpolation_terms,
+    "InterpolateBackward": _interpolation_terms,
+    "LayerNorm": _last_axes_terms,
+    "LayerNormBackward": _last_axes_terms,
+    "LogSoftmax": _axis_terms,
+    "LogSoftmaxBackward": _axis_terms,
+    "MatMul": _matmul_terms,
+    "MaxPoolBackward": _window_terms,
+    "RMSNorm": _last_axes_terms,
+    "SoftMax": _axis_terms,
+    "SoftMaxBackward": _axis_terms,
+}
+
+# One or two operations, each rounded.
+_ARITHMETIC = frozenset(
+    [
+        "Add",
+        "BiasAdd",
+        "Divide",
+        "LeakyReLU",
+        "Multiply",
+        "PReLU",
+        "Reciprocal",
+        "Sqrt",
+        "Square",
+        "SquaredDifference",
+        "Subtract",
+    ]
+)
+
+# Roundings besides those of the sum: of products, a bias, means, roots, quotients, exponentials.
+_FURTHER = 8
+
+
+def tolerance(call: Call) -> Tolerance:
+    """What rounding may do to an op's result; see `Tolerance` for the units.
+
+    Parameters
+    ----------
+    call : Call
+        With all shapes and data types.
+    """
+    relaxed = call.attr("accumulation_mode") in ("relaxed", "any", "f16")
+    u = _UNIT_ROUNDOFF["f16" if relaxed else "f32"]
+    if call.kind in _EXACT:
+        return Tolerance(0.0, 0.0, 0)
+    if call.kind in _FUNCTIONS:
+        return Tolerance(_FUNCTIONS[call.kind] * u, 0.0, 0)
+    terms = max(_TERMS.get(call.kind, _ratio)(call), 1)
+    n = 2 if call.kind in _ARITHMETIC else terms + _FURTHER
+    # Beyond n u = 1 the bound says nothing; a sum of so many terms may have any error.
+    gamma = n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
+    return Tolerance(0.0, gamma, terms)
+
+
+def _magnitude(call: Call, output: int, inputs: Sequence[Array], exact: Array) -> Array:
+    """The root of the sum of squares of the terms that make each element of an output."""
+    wide = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in inputs]
+    if call.kind in _SUMS:
+        return np.sqrt(evaluate(call, [a * a for a in wide])[output])
+    # For other ops a term is an input's element times its derivative. Relative changes of random
+    # sign to all elements add those up with random signs; four such sums, squared and added, are
+    # about four times the square wanted, and hardly ever less.
+    chance = np.random.default_rng(0)
+    step = 2.0**-20
+    squares = np.zeros(exact.shape)
+    for _ in range(4):
+        changed = [
+            a
+            if operand.dtype is None
+            or is_integer(operand.dtype)
+            or operand.dtype == "boolean"
+            or i in _FIXED_INPUTS.get(call.kind, ())
+            else a * (1.0 + step * chance.choice([-1.0, 1.0], a.shape))
+            for i, (a, operand) in enumerate(zip(wide, call.inputs, strict=True))
+        ]
+        squares += ((evaluate(call, changed)[output] - exact) / step) ** 2
+    return np.sqrt(squares)
+
+
+def scale(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array) -> Array:
+    """What an op's `Tolerance` is a share of, for each element of an output.
+
+    Parameters
+    ----------
+    call : Call
+        With all shapes and data types.
+    output : int
+        Which output.
+    inputs : sequence of numpy.ndarray, optional
+        Without them, one scale that fits the largest elements.
+    exact : numpy.ndarray
+        The output, not rounded.
+    """
+    magnitude = np.abs(exact)
+    if call.kind in _FUNCTIONS:
+        if inputs is not None:
+            product = np.ones(())
+            for a in inputs:
+                product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
+            magnitude = np.maximum(magnitude, product)
+        return np.maximum(magnitude, 1.0)
+    if inputs is not None:
+        return np.maximum(magnitude, _magnitude(call, output, inputs, exact))
+    # Terms of random sign add up to about the root of the sum of their squares, so the largest
+    # results tell how large terms are.
+    finite = magnitude[np.isfinite(magnitude)]
+    return np.full(exact.shape, 2.0 * float(finite.max(initial=0.0)))
