@@ -1,0 +1,89 @@
+"""Gradients of normalization and softmax.
+
+Mean and variance are inputs and are taken as they are, but the gradient counts on them being those
+of src.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ops.call import Call
+from ..binary import along_channels
+from ..normalization import batch_axes, last_axes
+from ..registry import Array, reference
+
+
+def _normalized(
+    x: Array, diff_dst: Array, mean: Array, deviation: Array, gamma: Array, axes: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """The gradient of src, for statistics over some axes, and src as it was normalized."""
+    normal = (x - mean) / deviation
+    scaled = diff_dst * gamma
+    along_mean = scaled.mean(axes, keepdims=True)
+    along_deviation = normal * (scaled * normal).mean(axes, keepdims=True)
+    return (scaled - along_mean - along_deviation) / deviation, normal
+
+
+@reference("BatchNormTrainingBackward")
+def _batch_norm(
+    call: Call,
+    x: Array,
+    diff_dst: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array | None = None,
+) -> tuple[Array, ...]:
+    axes = batch_axes(call, x.ndim)
+    deviation = np.sqrt(variance + call.attr("epsilon"))
+    if len(call.outputs) == 1:
+        # Then oneDNN leaves gamma out, as documented, and takes the statistics to be constants.
+        return (diff_dst / along_channels(call, deviation, x.ndim),)
+    dx, normal = _normalized(
+        x,
+        diff_dst,
+        along_channels(call, mean, x.ndim),
+        along_channels(call, deviation, x.ndim),
+        along_channels(call, np.ones_like(mean) if gamma is None else gamma, x.ndim),
+        axes,
+    )
+    return dx, (diff_dst * normal).sum(axes), diff_dst.sum(axes)
+
+
+@reference("LayerNormBackward")
+def _layer_norm(
+    call: Call,
+    x: Array,
+    diff_dst: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array | None = None,
+    beta: Array | None = None,
+) -> tuple[Array, ...]:
+    axes = last_axes(call, x.ndim)
+    kept = (*x.shape[: axes[0]], *[1] * len(axes))
+    normal_shape = x.shape[axes[0] :]
+    dx, normal = _normalized(
+        x,
+        diff_dst,
+        mean.reshape(kept),
+        np.sqrt(variance + call.attr("epsilon")).reshape(kept),
+        np.ones(normal_shape) if gamma is None else gamma.reshape(normal_shape),
+        axes,
+    )
+    samples = tuple(range(axes[0]))
+    parameters = call.output(1).shape or normal_shape
+    diff_gamma, diff_beta = (diff_dst * normal).sum(samples), diff_dst.sum(samples)
+    return dx, diff_gamma.reshape(parameters), diff_beta.reshape(parameters)
+
+
+@reference("SoftMaxBackward")
+def _softmax(call: Call, diff_dst: Array, y: Array) -> Array:
+    total = (diff_dst * y).sum(call.axis("axis", y.ndim), keepdims=True)
+    return y * (diff_dst - total)
+
+
+@reference("LogSoftmaxBackward")
+def _log_softmax(call: Call, diff_dst: Array, y: Array) -> Array:
+    total = diff_dst.sum(call.axis("axis", y.ndim), keepdims=True)
+    return diff_dst - np.exp(y) * total

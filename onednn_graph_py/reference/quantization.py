@@ -1,0 +1,63 @@
+"""Quantization: numbers as small integers or 8-bit floats, with scales and zero points.
+
+Rounding and saturation are those of the output's data type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ops.call import Call
+from .registry import Array, reference
+
+
+def _spread(call: Call, values: Array, x: Array) -> Array:
+    """Scales or zero points in a shape that broadcasts to the data's."""
+    qtype = call.attr("qtype")
+    if qtype == "per_group":
+        for axis, (size, groups) in enumerate(zip(x.shape, values.shape, strict=True)):
+            values = values.repeat(size // groups, axis)
+        return values
+    if qtype == "per_channel" and values.size > 1:
+        along = [1] * x.ndim
+        along[call.axis("axis", x.ndim)] = values.size
+        return values.reshape(along)
+    return values.reshape(())
+
+
+def _quantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Array:
+    y = x / _spread(call, scales, x)
+    # Before rounding: a tie goes to the even one of what results, not of src / scale.
+    return y if zps is None else y + _spread(call, zps, x)
+
+
+def _dequantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Array:
+    shifted = x if zps is None else x - _spread(call, zps, x)
+    return shifted * _spread(call, scales, x)
+
+
+def _attributes(call: Call) -> tuple[Array, Array | None]:
+    """The scales, as float32 holds them, and the zero points."""
+    zps = call.attr("zps")
+    scales = np.asarray(call.attr("scales"), np.float32)
+    return scales.astype(np.float64), None if zps is None else np.asarray(zps)
+
+
+@reference("Quantize")
+def _quantize(call: Call, x: Array) -> Array:
+    return _quantized(call, x, *_attributes(call))
+
+
+@reference("Dequantize")
+def _dequantize(call: Call, x: Array) -> Array:
+    return _dequantized(call, x, *_attributes(call))
+
+
+@reference("DynamicQuantize")
+def _dynamic_quantize(call: Call, x: Array, scales: Array, zps: Array | None = None) -> Array:
+    return _quantized(call, x, scales, zps)
+
+
+@reference("DynamicDequantize")
+def _dynamic_dequantize(call: Call, x: Array, scales: Array, zps: Array | None = None) -> Array:
+    return _dequantized(call, x, scales, zps)
