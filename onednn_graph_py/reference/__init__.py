@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 # Each of these registers what it computes.
+from . import backward as backward
 from . import binary as binary
 from . import convolution as convolution
 from . import elementwise as elementwise
@@ -17,6 +18,7 @@ from . import matmul as matmul
 from . import movement as movement
 from . import normalization as normalization
 from . import pooling as pooling
+from . import quantization as quantization
 from . import reduction as reduction
 
 # isort: split

@@ -80,10 +80,10 @@ def _layer_norm(
 @reference("SoftMaxBackward")
 def _softmax(call: Call, diff_dst: Array, y: Array) -> Array:
     total = (diff_dst * y).sum(call.axis("axis", y.ndim), keepdims=True)
-    return y * (diff_dst - total)
+    return np.asarray(y * (diff_dst - total))
 
 
 @reference("LogSoftmaxBackward")
 def _log_softmax(call: Call, diff_dst: Array, y: Array) -> Array:
     total = diff_dst.sum(call.axis("axis", y.ndim), keepdims=True)
-    return diff_dst - np.exp(y) * total
+    return np.asarray(diff_dst - np.exp(y) * total)
