@@ -10,7 +10,7 @@ import numpy as np
 from ..ops.call import Call
 from .registry import Array
 from .rounding import NUMPY_DTYPES, float_info, is_integer, round_to
-from .tolerance import is_exact, scale, tolerance
+from .tolerance import slack
 
 __all__ = ["Comparison", "compare"]
 
@@ -94,17 +94,15 @@ def compare(
     got = np.asarray(actual).astype(np.float64)
     if got.shape != exact.shape:
         raise ValueError(f"actual has shape {got.shape}, expected has {exact.shape}")
-    limits = tolerance(call)
-    slack = np.zeros(exact.shape)
     with np.errstate(all="ignore"):
-        if not is_exact(call.kind) and np.asarray(expected).dtype.kind != "i":
-            share = limits.relative + limits.accumulation
-            slack = share * scale(call, output, inputs, exact) + _SMALLEST
+        off = slack(call, output, inputs, exact)
+        if off.any():
+            off = off + _SMALLEST
             if np.asarray(expected).dtype == NUMPY_DTYPES[dtype] and not is_integer(dtype):
                 info = float_info(dtype)
-                slack += np.maximum(np.abs(exact) * float(info.eps), float(info.smallest_subnormal))
-        slack = np.where(np.isfinite(exact), np.nan_to_num(slack, nan=np.inf), 0.0)
-        low, high = (round_to(exact + s, dtype).astype(np.float64) for s in (-slack, slack))
+                off += np.maximum(np.abs(exact) * float(info.eps), float(info.smallest_subnormal))
+        off = np.where(np.isfinite(exact), np.nan_to_num(off, nan=np.inf), 0.0)
+        low, high = (round_to(exact + s, dtype).astype(np.float64) for s in (-off, off))
         nan = np.isnan(low) | np.isnan(high)
         right = ((got >= low) & (got <= high)) | (nan & np.isnan(got))
         error = np.where(got == exact, 0.0, np.abs(got - exact))

@@ -13,7 +13,7 @@ from .registry import Array
 from .rounding import is_integer
 from .run import evaluate
 
-__all__ = ["Tolerance", "is_exact", "scale", "tolerance"]
+__all__ = ["Tolerance", "slack", "tolerance"]
 
 _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
 """Largest relative error of one rounding, by the data type that sums are kept in."""
@@ -56,16 +56,19 @@ _FUNCTIONS = {
     "HardSigmoid": 4,
     "HardSwish": 4,
     "Log": 256,
+    "LogSoftmax": 256,
     "Mish": 16,
     "MishBackward": 16,
     "Pow": 256,
     "Sigmoid": 16,
     "SigmoidBackward": 16,
+    "SoftMax": 16,
     "SoftPlus": 16,
     "SoftPlusBackward": 16,
     "Tanh": 16,
     "TanhBackward": 16,
 }
+_ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax", "SoftMax"}
 
 # Sums of products of the inputs' elements, each with a sign of plus.
 _SUMS = frozenset(
@@ -97,30 +100,26 @@ _FIXED_INPUTS = {"MaxPoolBackward": (0,)}
 class Tolerance:
     """What an op may be wrong by, before its result is rounded to the output's data type.
 
+    Both are 0 for an op that chooses or copies elements, or rounds once.
+
     Parameters
     ----------
-    relative : float
-        Share of the scale that an approximated function may be off; 0 for others. The scale is the
-        largest of 1, the inputs' product and the result.
+    function : float
+        For an approximated function: the error as a share of the largest of 1, the result, and the
+        product of the inputs (those below 1 left out).
     accumulation : float
-        Share of the scale that rounding may make of a sum of n terms: Higham's
-        gamma_n = n u / (1 - n u), with u the unit roundoff of the type that sums are kept in, f32
-        if the op's accumulation_mode does not allow f16. The scale is the root of the sum of the
-        squares of all terms. (The strict bound has the sum of their magnitudes, up to sqrt(n)
-        times as large; the bound that holds with high probability has sqrt(n) for n. This is
-        between the two.)
+        For a sum of n terms: Higham's gamma_n = n u / (1 - n u), as a share of the root of the sum
+        of the squares of the terms. u is the unit roundoff of the type that sums are kept in: f32,
+        or f16 where the op's accumulation_mode allows that. (The strict bound is a share of the
+        sum of their magnitudes, up to sqrt(n) times as large; the one that holds with high
+        probability has sqrt(n) in place of n there. This is between the two.)
     terms : int
-        The n of it.
+        The n of it, without the few other roundings that are counted in.
     """
 
-    relative: float
+    function: float
     accumulation: float
     terms: int
-
-
-def is_exact(kind: str) -> bool:
-    """Whether an op loses nothing before its output is rounded."""
-    return kind in _EXACT
 
 
 def _channels(call: Call, operand: Operand) -> int:
@@ -229,23 +228,24 @@ def tolerance(call: Call) -> Tolerance:
     u = _UNIT_ROUNDOFF["f16" if relaxed else "f32"]
     if call.kind in _EXACT:
         return Tolerance(0.0, 0.0, 0)
-    if call.kind in _FUNCTIONS:
-        return Tolerance(_FUNCTIONS[call.kind] * u, 0.0, 0)
+    function = _FUNCTIONS.get(call.kind, 0) * u
+    if call.kind in _ELEMENTWISE:
+        return Tolerance(function, 0.0, 0)
     terms = max(_TERMS.get(call.kind, _ratio)(call), 1)
     n = 2 if call.kind in _ARITHMETIC else terms + _FURTHER
     # Beyond n u = 1 the bound says nothing; a sum of so many terms may have any error.
     gamma = n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
-    return Tolerance(0.0, gamma, terms)
+    return Tolerance(function, gamma, terms)
 
 
-def _magnitude(call: Call, output: int, inputs: Sequence[Array], exact: Array) -> Array:
-    """The root of the sum of squares of the terms that make each element of an output."""
+def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array], exact: Array) -> Array:
+    """Of the terms that make each element of an output."""
     wide = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in inputs]
     if call.kind in _SUMS:
         return np.sqrt(evaluate(call, [a * a for a in wide])[output])
-    # For other ops a term is an input's element times its derivative. Relative changes of random
-    # sign to all elements add those up with random signs; four such sums, squared and added, are
-    # about four times the square wanted, and hardly ever less.
+    # For other ops a term is an input's element times the derivative by it. Relative changes to
+    # all elements, normally distributed, add those up with such weights; four of these sums,
+    # squared and added, make about four times the square wanted, and hardly ever less than it.
     chance = np.random.default_rng(0)
     step = 2.0**-20
     squares = np.zeros(exact.shape)
@@ -256,15 +256,15 @@ def _magnitude(call: Call, output: int, inputs: Sequence[Array], exact: Array) -
             or is_integer(operand.dtype)
             or operand.dtype == "boolean"
             or i in _FIXED_INPUTS.get(call.kind, ())
-            else a * (1.0 + step * chance.choice([-1.0, 1.0], a.shape))
+            else a * (1.0 + step * chance.standard_normal(a.shape))
             for i, (a, operand) in enumerate(zip(wide, call.inputs, strict=True))
         ]
         squares += ((evaluate(call, changed)[output] - exact) / step) ** 2
     return np.sqrt(squares)
 
 
-def scale(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array) -> Array:
-    """What an op's `Tolerance` is a share of, for each element of an output.
+def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array) -> Array:
+    """How far each element may be off before it is rounded to the output's data type.
 
     Parameters
     ----------
@@ -273,21 +273,24 @@ def scale(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
     output : int
         Which output.
     inputs : sequence of numpy.ndarray, optional
-        Without them, one scale that fits the largest elements.
+        The op's inputs; without them all elements have what fits the largest.
     exact : numpy.ndarray
         The output, not rounded.
     """
+    limits = tolerance(call)
     magnitude = np.abs(exact)
-    if call.kind in _FUNCTIONS:
-        if inputs is not None:
-            product = np.ones(())
-            for a in inputs:
-                product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
-            magnitude = np.maximum(magnitude, product)
-        return np.maximum(magnitude, 1.0)
-    if inputs is not None:
-        return np.maximum(magnitude, _magnitude(call, output, inputs, exact))
-    # Terms of random sign add up to about the root of the sum of their squares, so the largest
-    # results tell how large terms are.
-    finite = magnitude[np.isfinite(magnitude)]
-    return np.full(exact.shape, 2.0 * float(finite.max(initial=0.0)))
+    allowed = np.zeros(exact.shape)
+    if limits.function:
+        product = np.ones(())
+        for a in inputs or ():
+            product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
+        allowed = limits.function * np.maximum(np.maximum(magnitude, 1.0), product)
+    if limits.accumulation and inputs is not None:
+        terms = _root_of_squared_terms(call, output, inputs, exact)
+        allowed = allowed + limits.accumulation * np.maximum(magnitude, terms)
+    elif limits.accumulation:
+        # Terms of random sign add up to about the root of the sum of their squares, so the
+        # largest results tell how large terms are.
+        finite = magnitude[np.isfinite(magnitude)]
+        allowed = allowed + limits.accumulation * 2.0 * float(finite.max(initial=0.0))
+    return np.asarray(allowed)
