@@ -5,6 +5,7 @@
 #include "address.hpp"
 #include "arguments.hpp"
 #include "call.hpp"
+#include "op.hpp"
 
 namespace ogp {
 namespace {
@@ -37,6 +38,13 @@ void init_testing(py::module_ &m) {
     test.def_static("time_execute", &time_execute, py::arg("compiled_partition"), py::arg("stream"),
             py::arg("inputs"), py::arg("outputs"), py::arg("count"),
             "Seconds that `count` calls take from a C++ loop.");
+    test.def_static(
+            "library_takes",
+            [](const op &o) {
+                dg::graph g(dnnl::engine::kind::cpu);
+                return g.add_op(o.cpp(), false) == dg::status::success;
+            },
+            py::arg("op"), "Whether oneDNN itself takes an op, without any check of ours.");
     test.def_static(
             "is_mapped",
             [](index_arg address, index_arg size) {

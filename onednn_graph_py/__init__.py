@@ -73,6 +73,9 @@ from .errors import (
 
 __version__: str = vars(_core)["__version__"]
 
+from . import ops, reference
+from .probing import Capabilities, Capability, capabilities
+
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # devices and memory
     "engine",
@@ -90,6 +93,12 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "partition",
     "compiled_partition",
     "bound_execution",
+    # operations
+    "ops",
+    "reference",
+    "capabilities",
+    "Capabilities",
+    "Capability",
     # modes
     "accumulation_mode",
     "fpmath_mode",

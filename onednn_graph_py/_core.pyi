@@ -1325,6 +1325,11 @@ class _test:
         Whether an address range is readable memory.
         """
     @staticmethod
+    def library_takes(op: op) -> bool:
+        """
+        Whether oneDNN itself takes an op, without any check of ours.
+        """
+    @staticmethod
     def raise_status(status: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Throws dnnl::error of a status, as oneDNN's C++ API would.

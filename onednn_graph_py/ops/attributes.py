@@ -16,7 +16,9 @@ from .schema import Attribute, AttributeValue, OpSchema
 __all__ = ["canonical", "normalize", "spelling"]
 
 # Documents name the weights of transposed convolutions after the forward op's.
-_DOCUMENTED = {("XOI", "IOX"): {"XIO": "XOI", "OIX": "IOX"}}
+_DOCUMENTED: dict[tuple[str, ...], dict[str, str]] = {("XOI", "IOX"): {"XIO": "XOI", "OIX": "IOX"}}
+
+_LARGEST_F32 = float(np.finfo(np.float32).max)
 
 _NAMES = {
     "s64": "an int",
@@ -42,15 +44,16 @@ def spelling(attribute: Attribute, value: str) -> str:
 def _integer(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError
-    if not -(2**63) <= value < 2**63:
+    made = int(value)
+    if not -(2**63) <= made < 2**63:
         raise OverflowError
-    return int(value)
+    return made
 
 
 def _float(value: Any) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError
-    if math.isfinite(value) and abs(value) > np.finfo(np.float32).max:
+    if math.isfinite(value) and abs(float(value)) > _LARGEST_F32:
         raise OverflowError
     return float(value)
 

@@ -54,17 +54,16 @@ def spec_of(value: SpecLike) -> TensorSpec:
     if isinstance(value, TensorSpec):
         return value
     if hasattr(value, "get_data_type"):  # a logical tensor
-        shape = (
-            None
-            if value.get_ndims() < 0
-            else tuple(UNKNOWN if d < 0 else d for d in value.get_dims())
-        )
+        try:
+            shape: Shape = tuple(UNKNOWN if d < 0 else d for d in value.get_dims())
+        except InvalidArgumentsError:  # of unknown rank
+            shape = None
         return TensorSpec(shape, value.get_data_type().name)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return TensorSpec(tuple(value.shape), data_type_of(np.dtype(value.dtype)).name)
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (str, type(None))):
-        shape, dtype = value
-        return TensorSpec(None if shape is None else tuple(int(d) for d in shape), dtype)
+        dims, dtype = value
+        return TensorSpec(None if dims is None else tuple(int(d) for d in dims), dtype)
     raise TypeError(
         "expected a TensorSpec, (shape, dtype), a logical_tensor or an array, got "
         f"{type(value).__name__}"
@@ -325,9 +324,10 @@ def type_combinations(
     ports += [schema.port("outputs", i) for i in range(outputs)]
     variables = [p.type for p in ports if p is not None]
     names = list(dict.fromkeys(variables))
+    if not names:  # no port that the op must have, so nothing to choose
+        return []
     made = []
-    # "any" has no list of its own, so an op with such ports has no combinations.
-    for chosen in itertools.product(*(schema.types.get(name, ()) for name in names)):
+    for chosen in itertools.product(*(schema.types[name] for name in names)):
         types = dict(zip(names, chosen, strict=True))
         dtypes = tuple(types[v] for v in variables)
         given, expected = dtypes[: len(shapes)], dtypes[len(shapes) :]

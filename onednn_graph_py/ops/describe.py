@@ -32,7 +32,7 @@ def signature(schema: OpSchema) -> inspect.Signature:
     """Inputs by position, attributes by name."""
     parameters = []
     for port in schema.inputs:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
         default: Any = inspect.Parameter.empty
         if port.variadic:
             kind = inspect.Parameter.VAR_POSITIONAL
@@ -106,7 +106,7 @@ def _aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
 
 
 def _attribute_rows(schema: OpSchema) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for a in schema.attributes:
         meaning = a.meaning
         if a.allowed:

@@ -108,7 +108,7 @@ class Capabilities(Sequence[Capability]):
             c.outcome == "runs" for c in self._found if c.kind == kind and c.inputs == inputs
         )
 
-    def count(self, outcome: str) -> int:  # type: ignore[override]
+    def count(self, outcome: str) -> int:
         """How many attempts came out so."""
         return sum(c.outcome == outcome for c in self._found)
 

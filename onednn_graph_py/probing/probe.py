@@ -58,7 +58,8 @@ def attempt(a: Attempt, engine: og.engine, stream: og.stream) -> tuple[str, str]
     made = og.ops.check(a.kind, specs, attrs, [(None, dtype) for dtype in a.outputs])
     inputs = [og.logical_tensor(i, d, s, "strided") for i, (s, d) in enumerate(specs)]
     outputs = [
-        og.logical_tensor(100 + i, spec.dtype, spec.shape, "strided") for i, spec in enumerate(made)
+        og.logical_tensor(100 + i, dtype, spec.shape or (), "strided")
+        for i, (spec, dtype) in enumerate(zip(made, a.outputs, strict=True))
     ]
     o = og.op(0, a.kind, inputs, outputs)
     for name, value in attrs.items():
@@ -76,12 +77,13 @@ def attempt(a: Attempt, engine: og.engine, stream: og.stream) -> tuple[str, str]
         compiled = partition.compile(inputs, outputs, engine)
     except og.OneDNNError as e:
         return "not compiled", str(e)
-    tensors = [
-        [og.tensor(lt, engine, _array(lt)) for lt in lts]
-        for lts in (inputs, [compiled.query_logical_tensor(lt.get_id()) for lt in outputs])
-    ]
+    made_lts = [compiled.query_logical_tensor(lt.get_id()) for lt in outputs]
     try:
-        compiled.execute(stream, *tensors)
+        compiled.execute(
+            stream,
+            [og.tensor(lt, engine, _array(lt)) for lt in inputs],
+            [og.tensor(lt, engine, _array(lt)) for lt in made_lts],
+        )
         stream.wait()
     except og.OneDNNError as e:
         return "not run", str(e)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -55,7 +56,10 @@ def load(file: Path, count: int) -> list[tuple[str, str]] | None:
         return None
     if not isinstance(kept, list) or len(kept) != count:
         return None
-    return [(str(outcome), str(reason)) for outcome, reason in kept]
+    try:
+        return [(str(outcome), str(reason)) for outcome, reason in kept]
+    except (TypeError, ValueError):
+        return None
 
 
 def save(file: Path, outcomes: Sequence[tuple[str, str]]) -> None:
@@ -66,4 +70,5 @@ def save(file: Path, outcomes: Sequence[tuple[str, str]]) -> None:
         partial.write_text(json.dumps(outcomes))
         partial.replace(file)
     except OSError:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()

@@ -174,6 +174,9 @@ ROWS = (
         infer=shapes.first,
         sample_inputs=((4, 16), (1,), (1,), (1,)),
         since=(3, 12),
-        notes=("The documents say that seed and offset are u64; the library takes s64.",),
+        notes=(
+            "The documents say that seed and offset are u64; the library takes s64.",
+            "No CPU kernel runs it alone: its partition is not supported.",
+        ),
     ),
 )

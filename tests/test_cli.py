@@ -1,0 +1,44 @@
+"""The command line, as a user calls it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from onednn_graph_py import cli
+from onednn_graph_py.ops import OPS
+
+
+def test_the_module_runs():
+    done = subprocess.run(
+        [sys.executable, "-m", "onednn_graph_py", "ops", "relu"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ReLU(src)\n")
+    assert "dev_guide_op_relu" in done.stdout
+
+
+def test_all_ops_are_listed(capsys):
+    assert cli.main(["ops"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] != " "]
+    assert listed == sorted(OPS)
+
+
+def test_several_ops_are_shown(capsys):
+    assert cli.main(["ops", "MatMul", "SOFTMAX"]) == 0
+    shown = capsys.readouterr().out
+    assert "transpose_b" in shown
+    assert "\nSoftMax(" in shown
+
+
+def test_an_unknown_op_is_told(capsys):
+    assert cli.main(["ops", "MatMull"]) == 2
+    assert "oneDNN has no op 'MatMull', did you mean MatMul?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["ops", "--nonsense"]])
+def test_a_wrong_command_is_told(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 2
+    assert "usage: python -m onednn_graph_py" in capsys.readouterr().err
