@@ -12,6 +12,7 @@ from __future__ import annotations
 from . import backward as backward
 from . import binary as binary
 from . import convolution as convolution
+from . import dropout as dropout
 from . import elementwise as elementwise
 from . import interpolation as interpolation
 from . import matmul as matmul

@@ -153,7 +153,7 @@ def _matmul_terms(call: Call) -> int:
 
 def _interpolation_terms(call: Call) -> int:
     spatial = max((call.input(0).rank or 2) - 2, 1)
-    return 2 ** int(spatial) * max(_ratio(call), 1)
+    return (1 << spatial) * max(_ratio(call), 1)
 
 
 def _axis_terms(call: Call) -> int:
@@ -201,6 +201,7 @@ _ARITHMETIC = frozenset(
         "Add",
         "BiasAdd",
         "Divide",
+        "Dropout",
         "LeakyReLU",
         "Multiply",
         "PReLU",
