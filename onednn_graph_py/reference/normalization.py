@@ -120,10 +120,11 @@ def _log_sum_exp(x: Array, axis: int) -> tuple[Array, Array]:
 def _softmax(call: Call, x: Array) -> tuple[Array, ...]:
     axis = call.axis("axis", x.ndim)
     largest, rest = _log_sum_exp(x, axis)
-    y = np.exp(x - largest - rest)
+    y, stats = np.exp(x - largest - rest), largest + rest
     if call.attr("mode") == "inf_as_zero":
-        y = np.where(np.isneginf(largest), 0.0, y)
-    return y, largest + rest
+        empty = np.isneginf(largest)
+        y, stats = np.where(empty, 0.0, y), np.where(empty, 0.0, stats)
+    return y, stats
 
 
 @reference("LogSoftmax")

@@ -25,11 +25,8 @@ def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]
 
 
 def average_counts(call: Call, spatial: tuple[int, ...], where: Windows) -> Array:
-    """What the sum of each window is divided by, as (1, 1, windows).
-
-    With rounding_type ceil oneDNN leaves padding out whatever exclude_pad says.
-    """
-    if call.attr("exclude_pad") or call.attr("rounding_type") == "ceil":
+    """What the sum of each window is divided by, as (1, 1, windows)."""
+    if call.attr("exclude_pad"):
         inside = where.over(np.ones((1, 1, *spatial)))
         return np.asarray(inside.sum(tuple(range(-len(spatial), 0))))
     return np.full((1, 1, *where.count), float(np.prod(where.kernel)))

@@ -62,20 +62,17 @@ _FUNCTIONS = {
     "Pow": 256,
     "Sigmoid": 16,
     "SigmoidBackward": 16,
-    "SoftMax": 16,
     "SoftPlus": 16,
     "SoftPlusBackward": 16,
     "Tanh": 16,
     "TanhBackward": 16,
 }
-_ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax", "SoftMax"}
+_ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
 
-# Sums of products of the inputs' elements, each with a sign of plus.
+# Plain sums of products of the inputs' elements.
 _SUMS = frozenset(
     [
         "Add",
-        "AvgPool",
-        "AvgPoolBackward",
         "BiasAdd",
         "BiasAddBackward",
         "ConvTranspose",
@@ -87,7 +84,6 @@ _SUMS = frozenset(
         "Interpolate",
         "InterpolateBackward",
         "MatMul",
-        "ReduceMean",
         "ReduceSum",
     ]
 )
@@ -195,7 +191,7 @@ _TERMS: dict[str, Callable[[Call], int]] = {
     "SoftMaxBackward": _axis_terms,
 }
 
-# One or two operations, each rounded.
+# At most three roundings for each element.
 _ARITHMETIC = frozenset(
     [
         "Add",
@@ -215,25 +211,33 @@ _ARITHMETIC = frozenset(
 
 # Roundings besides those of the sum: of products, a bias, means, roots, quotients, exponentials.
 _FURTHER = 8
+# An exponential's error is a share of it, so it counts as that many roundings.
+_EXPONENTIAL = _FUNCTIONS["Exp"]
 
 
-def tolerance(call: Call) -> Tolerance:
+def tolerance(call: Call, output: int = 0) -> Tolerance:
     """What rounding may do to an op's result; see `Tolerance` for the units.
 
     Parameters
     ----------
     call : Call
         With all shapes and data types.
+    output : int
+        Which output.
     """
     relaxed = call.attr("accumulation_mode") in ("relaxed", "any", "f16")
     u = _UNIT_ROUNDOFF["f16" if relaxed else "f32"]
     if call.kind in _EXACT:
         return Tolerance(0.0, 0.0, 0)
-    function = _FUNCTIONS.get(call.kind, 0) * u
+    # The statistics of SoftMax are those of LogSoftmax.
+    function = (
+        _FUNCTIONS.get("LogSoftmax" if output and call.kind == "SoftMax" else call.kind, 0) * u
+    )
     if call.kind in _ELEMENTWISE:
         return Tolerance(function, 0.0, 0)
     terms = max(_TERMS.get(call.kind, _ratio)(call), 1)
-    n = 2 if call.kind in _ARITHMETIC else terms + _FURTHER
+    n = 3 if call.kind in _ARITHMETIC else terms + _FURTHER
+    n += _EXPONENTIAL if call.kind == "SoftMax" else 0
     # Beyond n u = 1 the bound says nothing; a sum of so many terms may have any error.
     gamma = n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
     return Tolerance(function, gamma, terms)
@@ -278,7 +282,7 @@ def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
     exact : numpy.ndarray
         The output, not rounded.
     """
-    limits = tolerance(call)
+    limits = tolerance(call, output)
     magnitude = np.abs(exact)
     allowed = np.zeros(exact.shape)
     if limits.function:
