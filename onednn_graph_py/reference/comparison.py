@@ -117,7 +117,7 @@ def compare(
         bool(right.all()),
         int((~right).sum()),
         right.size,
-        float(np.nan_to_num(error, nan=np.inf).max()),
+        float(np.where(np.isnan(error), np.inf, error).max()),
         worst,
         float(got[worst]),
         float(exact[worst]),
