@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from graphs import LINKED, since
+from graphs import LINKED, before, since
 from one_op import run_alone
 from op_cases import Case, case
 
@@ -164,6 +164,13 @@ def test_onednn_agrees_on_long_sums(kind, dtype, shift):
         assert worst > 1e-4, "the tolerance is so wide that it tells nothing"
 
 
+def test_onednn_agrees_on_normalizing_two_nearly_equal_elements():
+    """The result is about 1 and -1, but the mean is subtracted with an error."""
+    x = (1 + np.random.default_rng(0).standard_normal((5000, 2)) / 8).astype(np.float32)
+    attrs = {"epsilon": 1e-6, "use_affine": False, "keep_stats": False}
+    assert_agreement("LayerNorm", [x], attrs, [(None, "f32")])
+
+
 # -- where definitions leave room, or oneDNN goes its own way
 
 
@@ -269,6 +276,23 @@ def test_a_squared_difference_of_equal_shapes_is_rounded_once():
     assert_agreement("SquaredDifference", [a, b], {}, [(None, "bf16")])
 
 
+@before(3, 13)
+@pytest.mark.parametrize(
+    ("condition", "other"), [((1, 6, 1), (1, 6, 1)), ((1, 6, 1), (1, 1, 1)), ((1, 1, 1), (1, 6, 1))]
+)
+def test_select_by_channel_of_data_without_spatial_extent_is_wrong(condition, other):
+    """A defect of oneDNN 3.7: two operands broadcast along the batch, all spatial dims 1."""
+    chance = np.random.default_rng(0)
+    arrays = [
+        (np.arange(np.prod(condition)) % 2 == 1).reshape(condition),
+        chance.standard_normal((3, 6, 1)).astype(np.float32),
+        chance.standard_normal(other).astype(np.float32),
+    ]
+    (actual,) = run_alone("Select", arrays, {}, [((3, 6, 1), "f32")])
+    assert not np.array_equal(actual, np.where(*arrays))
+    assert_agreement("Select", [a.reshape(a.shape[:-1]) for a in arrays], {}, [(None, "f32")])
+
+
 NAN_LOST = {
     "ReLU": ({}, 0.0),
     "Clamp": ({"min": -1.0, "max": 1.0}, -1.0),
@@ -285,6 +309,13 @@ def test_onednn_loses_nan_where_the_reference_keeps_it(kind):
     (actual,) = run_alone(kind, [x], attrs, [((64,), "f32")])
     assert (actual == np.float32(instead)).all()
     assert np.isnan(evaluate(call_of(kind, [x], attrs), [x])[0]).all()
+
+
+@pytest.mark.skipif("avx" not in ISA, reason=f"about the kernels of x86-64, this is {ISA}")
+def test_onednn_makes_nan_of_infinity_where_gelu_is_infinite():
+    x = np.full(64, np.inf, np.float32)
+    assert np.isnan(run_alone("GELU", [x], {}, [((64,), "f32")])[0]).all()
+    assert (evaluate(call_of("GELU", [x]), [x])[0] == np.inf).all()
 
 
 # -- Dropout, which runs behind a MatMul

@@ -11,9 +11,11 @@ import numpy as np
 
 from ..ops.call import Call
 from .binary import along_channels
+from .convolution import grouped_channels
 from .registry import Array, reference
+from .windows import channels_first, channels_restored
 
-__all__ = ["batch_axes", "grouped", "last_axes"]
+__all__ = ["batch_axes", "last_axes", "sizes_before_centring"]
 
 
 def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
@@ -82,25 +84,33 @@ def _layer_norm(
     return y, mean.squeeze(axes), variance.squeeze(axes)
 
 
-def grouped(call: Call, x: Array) -> Array:
-    """Data with the channels first and split: (batch, groups, channels of a group, spatial)."""
-    first = np.moveaxis(x, -1, 1) if call.channels_last else x
-    groups = call.attr("groups")
-    return first.reshape(x.shape[0], groups, first.shape[1] // groups, *first.shape[2:])
-
-
 @reference("GroupNorm")
 def _group_norm(
     call: Call, x: Array, gamma: Array | None = None, beta: Array | None = None
 ) -> tuple[Array, ...]:
-    parts = grouped(call, x)
+    parts = grouped_channels(call, channels_first(call, x))
     axes = tuple(range(2, parts.ndim))
     mean, variance = parts.mean(axes, keepdims=True), parts.var(axes, keepdims=True)
     y = (parts - mean) / np.sqrt(variance + call.attr("epsilon"))
-    y = y.reshape(y.shape[0], -1, *y.shape[3:])
-    if call.channels_last:
-        y = np.moveaxis(y, 1, -1)
+    y = channels_restored(call, y.reshape(y.shape[0], -1, *y.shape[3:]))
     return _affine(call, y, gamma, beta), mean.squeeze(axes), variance.squeeze(axes)
+
+
+def sizes_before_centring(call: Call, x: Array) -> Array:
+    """Elements plus the mean taken from them, in magnitude, over the standard deviation.
+
+    Of ops that take it from the data: BatchNormForwardTraining, LayerNorm, GroupNorm.
+    """
+    parts, axes = x, last_axes(call, x.ndim) if call.kind == "LayerNorm" else None
+    if call.kind == "GroupNorm":
+        parts = grouped_channels(call, channels_first(call, x))
+        axes = tuple(range(2, parts.ndim))
+    axes = axes or batch_axes(call, x.ndim)
+    deviation = np.sqrt(parts.var(axes, keepdims=True) + call.attr("epsilon"))
+    sizes: Array = (np.abs(parts) + np.abs(parts.mean(axes, keepdims=True))) / deviation
+    if call.kind == "GroupNorm":
+        sizes = channels_restored(call, sizes.reshape(x.shape[0], -1, *parts.shape[3:]))
+    return sizes
 
 
 @reference("RMSNorm")
