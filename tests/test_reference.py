@@ -343,6 +343,16 @@ def test_an_expectation_that_is_rounded_already_allows_for_that():
     assert not compare(rounded * np.float32(1.001), rounded, call).ok
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_rounding_the_expectation_first_adds_one_rounding_and_no_more(dtype):
+    a, b = (round_to(SQUARE, dtype), round_to(SQUARE.T, dtype))
+    call = call_of("Subtract", [a, b])
+    exact = evaluate(call, [a, b])[0]
+    found = [compare(exact, e, call, inputs=[a, b]) for e in (exact, round_to(exact, dtype))]
+    assert found[0].allowed <= 2.0 ** (-23 if dtype == "f32" else -7)
+    assert found[1].allowed <= 4 * 2.0 ** (-23 if dtype == "f32" else -7)
+
+
 @pytest.mark.parametrize("dtype", ["s8", "u8"])
 def test_integers_may_be_one_off_near_ties_only(dtype):
     x = np.float32([2.4999998, 2.5, 2.5000002, 2.4, 2.6, 300.0])
@@ -358,6 +368,14 @@ def test_integers_may_be_one_off_near_ties_only(dtype):
         values[i] = wrong
         found = compare(np.array(values, dtype_of(dtype)), exact, call, inputs=[x])
         assert (found.ok, found.wrong, found.index) == (False, 1, (i,))
+
+
+def test_sums_of_integers_are_exact():
+    a = np.int32([2**30, 5])
+    call = call_of("Add", [a, a], version=NEWEST)
+    exact = evaluate(call, [a, a])[0]
+    assert not compare(np.int32([2**31 - 2, 10]), exact, call, inputs=[a, a]).ok
+    assert compare(np.int32([2**31 - 1, 10]), exact, call, inputs=[a, a]).ok  # saturated
 
 
 def dtype_of(name: str) -> np.dtype:

@@ -90,15 +90,16 @@ def compare(
         fits the largest.
     """
     dtype = call.output(output).dtype or "f32"
-    exact = np.asarray(expected).astype(np.float64)
+    given = np.asarray(expected)
+    exact = given.astype(np.float64)
     got = np.asarray(actual).astype(np.float64)
     if got.shape != exact.shape:
         raise ValueError(f"actual has shape {got.shape}, expected has {exact.shape}")
     with np.errstate(all="ignore"):
-        off = slack(call, output, inputs, exact)
+        off = slack(call, output, inputs, given if given.dtype.kind in "iub" else exact)
         if off.any():
             off = off + _SMALLEST
-            if np.asarray(expected).dtype == NUMPY_DTYPES[dtype] and not is_integer(dtype):
+            if given.dtype == NUMPY_DTYPES[dtype] and not is_integer(dtype):
                 info = float_info(dtype)
                 off += np.maximum(np.abs(exact) * float(info.eps), float(info.smallest_subnormal))
         off = np.where(np.isfinite(exact), np.nan_to_num(off, nan=np.inf), 0.0)

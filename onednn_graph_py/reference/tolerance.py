@@ -246,7 +246,7 @@ def tolerance(call: Call, output: int = 0) -> Tolerance:
     return Tolerance(function, gamma, terms)
 
 
-def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array], exact: Array) -> Array:
+def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> Array:
     """Of the terms that make each element of an output."""
     wide = [
         a.astype(np.float64) if _is_float(o) else a
@@ -259,7 +259,8 @@ def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array], exa
     # squared and added, make about four times the square wanted, and hardly ever less than it.
     chance = np.random.default_rng(0)
     step = 2.0**-20
-    squares = np.zeros(exact.shape)
+    result = evaluate(call, wide)[output]
+    squares = np.zeros(result.shape)
     for _ in range(4):
         changed = [
             a * (1.0 + step * chance.standard_normal(a.shape))
@@ -267,7 +268,7 @@ def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array], exa
             else a
             for i, (a, o) in enumerate(zip(wide, call.inputs, strict=True))
         ]
-        squares += ((evaluate(call, changed)[output] - exact) / step) ** 2
+        squares += ((evaluate(call, changed)[output] - result) / step) ** 2
     terms: Array = np.sqrt(squares)
     if call.kind in _CENTRED and output == 0:
         # Subtracting the mean loses a share of what it is subtracted from, even where the result
@@ -298,8 +299,10 @@ def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
     inputs : sequence of numpy.ndarray, optional
         The op's inputs; without them all elements have what fits the largest.
     exact : numpy.ndarray
-        The output, not rounded.
+        The output as `evaluate` returns it; integers and booleans have no slack.
     """
+    if exact.dtype.kind != "f":
+        return np.zeros(exact.shape)
     limits = tolerance(call, output)
     magnitude = np.abs(exact)
     allowed = np.zeros(exact.shape)
@@ -309,7 +312,7 @@ def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
             product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
         allowed = limits.function * np.maximum(np.maximum(magnitude, 1.0), product)
     if limits.accumulation and inputs is not None:
-        terms = _root_of_squared_terms(call, output, inputs, exact)
+        terms = _root_of_squared_terms(call, output, inputs)
         allowed = allowed + limits.accumulation * np.maximum(magnitude, terms)
     elif limits.accumulation:
         # Terms of random sign add up to about the root of the sum of their squares, so the
