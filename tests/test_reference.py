@@ -58,6 +58,14 @@ def test_floats_beyond_the_range_become_infinite_or_nan(dtype, largest, beyond, 
     assert np.array_equal(made, [largest, result, inverse, result, np.nan], equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", ["f8_e4m3", "f8_e5m2"])
+def test_8_bit_floats_are_made_from_f16(dtype):
+    """As oneDNN does, so what f16 can't tell from a tie is one."""
+    tie = {"f8_e4m3": 1.0625, "f8_e5m2": 1.125}[dtype]
+    assert round_to(tie + 2.0**-20, dtype).astype(np.float64) == 1.0
+    assert round_to(tie + 2.0**-10, dtype).astype(np.float64) == 2 * tie - 1
+
+
 def test_the_zero_keeps_its_sign_and_denormals_stay():
     assert np.signbit(round_to(-0.0, "bf16").astype(np.float32))
     assert round_to(1e-45, "f32") == np.float32(1e-45)

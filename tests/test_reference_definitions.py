@@ -466,7 +466,9 @@ def test_softmax_takes_large_numbers_and_empty_rows():
     nothing = np.full((1, 3), -np.inf, np.float32)
     assert np.isnan(run("SoftMax", [nothing], {"axis": 1})[0]).all()
     attrs = {"axis": 1, "mode": "inf_as_zero"}
-    assert run("SoftMax", [nothing], attrs, version=NEWEST)[0].tolist() == [[0, 0, 0]]
+    y, stats = run("SoftMax", [nothing], attrs, outputs=[(None, "f32")] * 2, version=NEWEST)
+    assert y.tolist() == [[0, 0, 0]]
+    assert stats.tolist() == [[0]]
 
 
 # -- reductions
@@ -553,11 +555,14 @@ def test_dropout_draws_philox_numbers(i):
         near(y[i], kept / (1 - float(np.float32(p))))
 
 
+SEEDS_AND_OFFSETS = [(1, 1), (1, 2), (2, 1), (2**32 + 1, 1), (1, 2**32 + 1), (1, -1), (-1, 1)]
+
+
 def test_dropout_depends_on_seed_and_offset_and_keeps_the_share():
     x = noise(40, 50)
-    results = [dropout(x, s, o, 0.25) for s, o in ((1, 1), (1, 2), (2, 1), (2**32 + 1, 1))]
+    results = [dropout(x, s, o, 0.25) for s, o in SEEDS_AND_OFFSETS]
     masks = {mask.tobytes() for _, mask in results}
-    assert len(masks) == 4
+    assert len(masks) == len(SEEDS_AND_OFFSETS)
     for y, mask in results:
         assert mask.mean() == pytest.approx(0.75, abs=0.04)
         near(y, x * mask / 0.75)

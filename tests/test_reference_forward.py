@@ -32,8 +32,8 @@ NOT_IN_16_BITS = {"Round"}
 ISA = og.get_effective_cpu_isa().name
 RUNS = {
     "f32": True,
-    "bf16": ISA.startswith(("avx512", "avx10", "avx2_vnni_2")),
-    "f16": ISA.startswith(("avx10", "avx512_core_fp16", "avx512_core_amx_fp16", "avx2_vnni_2")),
+    "bf16": ISA.startswith(("avx512", "avx10")),
+    "f16": ISA.startswith(("avx512_core_fp16", "avx512_core_amx", "avx10")),
 }
 # Copies and conversions run for every type everywhere.
 RUNS_ANYWHERE = {"Reorder", "TypeCast"}
@@ -186,6 +186,14 @@ def test_max_pool_of_infinities_below_is_the_lowest_number():
     attrs = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "kernel": (2, 2)}
     x = np.full((1, 3, 3, 8), -np.inf, np.float32)
     assert_agreement("MaxPool", [x], attrs, [(None, "f32")])
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_output_padding_does_not_change_where_windows_are(auto_pad):
+    attrs = {**CONV, "strides": (2, 3), "auto_pad": auto_pad, "output_padding": (1, 2)}
+    chance = np.random.default_rng(0)
+    arrays = [chance.standard_normal(s).astype(np.float32) for s in ((1, 3, 4, 2), (5, 5, 3, 2))]
+    assert_agreement("ConvTranspose", arrays, attrs, [(None, "f32")])
 
 
 @pytest.mark.parametrize("exclude_pad", [True, False])
