@@ -1,0 +1,62 @@
+"""One op, run by oneDNN as a partition of its own: what the reference is held against."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from graphs import PACKED_TYPES
+
+import onednn_graph_py as og
+from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
+
+ENGINE = og.engine("cpu", 0)
+STREAM = og.stream(ENGINE)
+
+
+def _stored(array: np.ndarray) -> np.ndarray:
+    """An array as oneDNN has it in memory: two 4-bit integers a byte, the first one low."""
+    if dtype_name(array.dtype) not in PACKED_TYPES:
+        return array
+    nibbles = array.astype(np.int8).view(np.uint8).ravel() & 15
+    pairs = np.append(nibbles, np.zeros(nibbles.size % 2, np.uint8)).reshape(-1, 2)
+    return pairs[:, 0] | pairs[:, 1] << 4
+
+
+def run_alone(
+    kind: str,
+    inputs: Sequence[np.ndarray],
+    attrs: Mapping[str, Any],
+    outputs: Sequence[tuple[tuple[int, ...], str]],
+) -> list[np.ndarray]:
+    """Run an op on arrays; `outputs` are shapes and data types.
+
+    Raises
+    ------
+    UnimplementedError
+        oneDNN has no kernel for it here, or not as a partition of its own.
+    """
+    given = [
+        og.logical_tensor(i, dtype_name(a.dtype), a.shape, "strided") for i, a in enumerate(inputs)
+    ]
+    made = [
+        og.logical_tensor(100 + i, dtype, shape, "strided")
+        for i, (shape, dtype) in enumerate(outputs)
+    ]
+    o = og.op(0, kind, given, made)
+    for name, value in attrs.items():
+        o.set_attr(name, value)
+    g = og.graph("cpu")
+    g.add_op(o)
+    g.finalize()
+    (partition,) = g.get_partitions()
+    if not partition.is_supported():
+        raise og.UnimplementedError(f"{kind} is not supported as a partition of its own")
+    compiled = partition.compile(given, made, ENGINE)
+    results = [np.zeros(shape, NUMPY_DTYPES[dtype]) for shape, dtype in outputs]
+    compiled.execute(
+        STREAM,
+        [og.tensor(lt, ENGINE, _stored(a)) for lt, a in zip(given, inputs, strict=True)],
+        [og.tensor(lt, ENGINE, a) for lt, a in zip(made, results, strict=True)],
+    )
+    STREAM.wait()
+    return results
