@@ -37,10 +37,9 @@ def _dequantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Arra
 
 
 def _attributes(call: Call) -> tuple[Array, Array | None]:
-    """The scales, as float32 holds them, and the zero points."""
+    """The scales and zero points."""
     zps = call.attr("zps")
-    scales = np.asarray(call.attr("scales"), np.float32)
-    return scales.astype(np.float64), None if zps is None else np.asarray(zps)
+    return np.asarray(call.attr("scales")), None if zps is None else np.asarray(zps)
 
 
 @reference("Quantize")

@@ -1,7 +1,7 @@
 """Gradients of the ops on each element by itself: diff_dst times the derivative.
 
-Where a function bends, the derivative is the one that oneDNN takes, nearly always that of the flat
-side. Some ops find it from dst instead of src, when use_dst is set.
+Where a function bends, the derivative is the one that oneDNN takes. With use_dst, input 0 is dst
+instead of src.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ def _derivative(kind: str) -> Callable[[Callable[[Call, Array], Array]], None]:
     return register
 
 
-def _single(value: float) -> float:
-    """A number as oneDNN holds it, which matters where something is compared with it."""
-    return float(np.float32(value))
-
-
 @_derivative("AbsBackward")
 def _abs(call: Call, x: Array) -> Array:
     return np.sign(x)
@@ -40,7 +35,7 @@ def _abs(call: Call, x: Array) -> Array:
 @_derivative("ClampBackward")
 def _clamp(call: Call, v: Array) -> Array:
     # The same for src and dst: both are at a limit, or inside.
-    return (_single(call.attr("min")) < v) & (v < _single(call.attr("max")))
+    return np.asarray((call.attr("min") < v) & (v < call.attr("max")))
 
 
 @_derivative("EluBackward")
@@ -62,8 +57,9 @@ def _gelu(call: Call, x: Array) -> Array:
 
 @_derivative("HardSigmoidBackward")
 def _hard_sigmoid(call: Call, x: Array) -> Array:
-    alpha, beta = _single(call.attr("alpha")), _single(call.attr("beta"))
-    y = (alpha * x + beta).astype(np.float32)
+    alpha = call.attr("alpha")
+    # In float32, as oneDNN finds out on which side of 0 and 1 it is.
+    y = (alpha * x + call.attr("beta")).astype(np.float32)
     return np.where((y > 0) & (y < 1), alpha, 0.0)
 
 
