@@ -32,7 +32,8 @@ def _resized(call: Call) -> Shape:
             spatial[i] = sizes[i]
         elif scales and d >= 0:
             # In single precision, as oneDNN does.
-            scaled = np.float32(d) * np.float32(scales[i])
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = np.float32(d) * np.float32(scales[i])
             if not 1 <= scaled < 1e9:
                 call.refuse_shape(
                     f"attribute scales makes spatial dim {i} of the output {float(scaled)}"

@@ -9,9 +9,9 @@ __all__ = ["dynamic_quantize", "quantize"]
 
 def _channels(call: Call, src: Operand) -> int:
     """How many scales there must be; -1 where unknown."""
-    if call.attr("qtype") != "per_channel":
+    if call.attr("qtype") != "per_channel" or src.rank is None:
         return 1
-    return src.dim(call.axis("axis", src.rank or 0)) if src.rank else -1
+    return src.dim(call.axis("axis", src.rank))
 
 
 def quantize(call: Call) -> list[Shape]:

@@ -1,0 +1,63 @@
+"""The ops of one partition and how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ..ops.call import Shape
+from .calls import Op, Tensor
+
+__all__ = ["Group"]
+
+
+class Group:
+    """The ops of one partition with what is known of their tensors.
+
+    Parameters
+    ----------
+    ops : sequence of Op
+        Free of cycles.
+    shapes : mapping of int to Shape
+        By a tensor's id, as far as they follow.
+    given : mapping of int to Tensor
+        What compile was given, by id.
+    """
+
+    def __init__(
+        self, ops: Sequence[Op], shapes: Mapping[int, Shape], given: Mapping[int, Tensor]
+    ) -> None:
+        self.ops = ops
+        self._shapes = shapes
+        self._given = given
+        self._producers = {t.id: op for op in ops for t in op.outputs}
+
+    def producer(self, tensor: Tensor) -> Op | None:
+        """The op of the partition that makes a tensor."""
+        return self._producers.get(tensor.id)
+
+    def shape(self, tensor: Tensor) -> Shape:
+        """What is known of a tensor's shape."""
+        return self._shapes[tensor.id]
+
+    def tensor(self, said: Tensor) -> Tensor:
+        """A tensor as compile was given it, or as the op says."""
+        return self._given.get(said.id, said)
+
+    def has(self, kind: str) -> bool:
+        """Whether an op of a kind is among them."""
+        return any(op.kind == kind for op in self.ops)
+
+    def follows(self, op: Op, kinds: Collection[str]) -> bool:
+        """Whether an op of one of the kinds comes, through others of the partition, before `op`."""
+        seen: set[int] = set()
+        left = [op]
+        while left:
+            for tensor in left.pop().inputs:
+                before = self.producer(tensor)
+                if before is None or before.id in seen:
+                    continue
+                if before.kind in kinds:
+                    return True
+                seen.add(before.id)
+                left.append(before)
+        return False
