@@ -1,6 +1,9 @@
 // oneDNN's caches: compiled partitions, constant tensors, primitives.
 
+#include "caches.hpp"
+
 #include <limits>
+#include <mutex>
 
 #include "arguments.hpp"
 #include "call.hpp"
@@ -25,7 +28,20 @@ void set(const char *what, Body &&body) {
             [&] { return std::string(what); });
 }
 
+// Emptying sets the capacity to 0 and back; nobody else may set it in between.
+std::mutex capacity_mutex;
+
 }  // namespace
+
+void empty_compiled_partition_cache() noexcept {
+    const std::lock_guard<std::mutex> lock(capacity_mutex);
+    int capacity = 0;
+    if (dnnl_graph_get_compiled_partition_cache_capacity(&capacity) != dnnl_success
+            || capacity == 0)
+        return;
+    dnnl_graph_set_compiled_partition_cache_capacity(0);
+    dnnl_graph_set_compiled_partition_cache_capacity(capacity);
+}
 
 void init_caches(py::module_ &m) {
     m.def("get_compiled_partition_cache_capacity", &dg::get_compiled_partition_cache_capacity,
@@ -34,8 +50,10 @@ void init_caches(py::module_ &m) {
             "set_compiled_partition_cache_capacity",
             [](index_arg capacity) {
                 const int c = to_capacity("set_compiled_partition_cache_capacity", capacity);
-                set("set_compiled_partition_cache_capacity",
-                        [&] { dg::set_compiled_partition_cache_capacity(c); });
+                set("set_compiled_partition_cache_capacity", [&] {
+                    const std::lock_guard<std::mutex> lock(capacity_mutex);
+                    dg::set_compiled_partition_cache_capacity(c);
+                });
             },
             py::arg("capacity"),
             "Keeps at most `capacity` compiled partitions; 0 turns the cache off.\n\n"

@@ -63,6 +63,15 @@ void init_errors(py::module_ &) {
             of("InvalidGraphError"), of("InvalidGraphOpError"), of("InvalidShapeError"),
             of("InvalidDataTypeError")};
 
+    // For those that Python code raises.
+    for (const auto &known : table_of<dg::status>().entries) {
+        const auto index = static_cast<size_t>(known.value);
+        if (index == dnnl_success || index >= exception_of_status.size()) continue;
+        if (index == dnnl_last_impl_reached) continue;  // shares UnimplementedError
+        const py::handle type = exception_of_status[index];
+        if (!type.is(classes.attr("OneDNNError"))) type.attr("status") = py::cast(known.value);
+    }
+
     // The one translator: whatever C++ lets escape becomes the exception of its status.
     py::register_exception_translator([](std::exception_ptr p) {
         const auto set = [](dnnl_status_t status, const std::string &message) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "attributes.hpp"
 #include "call.hpp"
 #include "diagnosis.hpp"
 #include "op_rules.hpp"
@@ -33,8 +34,19 @@ void check_new_op(const graph_record &record, const op &o) {
     check_shapes(o);
 }
 
-dg::status add_op(graph &g, op &o, bool allow_exception) {
+// What the operation table says of an op, in its own words.
+void validate_op(const op &o) {
+    py::dict attrs;
+    for (const auto &[name, value] : o.attrs)
+        attrs[py::str(enum_name(name))] = attribute_to_python(value);
+    py::module_::import("onednn_graph_py.ops")
+            .attr("check")(enum_name(o.kind), py::cast(o.inputs), attrs, py::cast(o.outputs),
+                    py::arg("name") = o.name, py::arg("id") = o.id);
+}
+
+dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
     const auto add = [&] {
+        if (validate) validate_op(o);
         check_new_op(*g.record, o);
         dg::op copy = o.cpp();
         call_onednn(
@@ -186,10 +198,13 @@ void init_graph(py::module_ &m) {
                     },
                     "The pair (mode, apply_to_int).")
             .def("add_op", &add_op, py::arg("op"), py::arg("allow_exception") = true,
+                    py::arg("validate") = false,
                     "Adds a copy of an op.\n\n"
                     "Parameters\n----------\n"
                     "op : op\n"
-                    "allow_exception : bool\n    If False, a failure is returned, not raised.\n\n"
+                    "allow_exception : bool\n    If False, a failure is returned, not raised.\n"
+                    "validate : bool\n    Check it by `onednn_graph_py.ops.check` first, whose messages name the\n"
+                    "    argument, what was expected and what was given.\n\n"
                     "Returns\n-------\nstatus\n\n"
                     "Raises\n------\n"
                     "InvalidGraphOpError\n"

@@ -243,6 +243,18 @@ void check_one_element_strides(const group &g, const op &o) {
     }
 }
 
+// The kernel takes the stride of the innermost dim for its step, which says nothing for one
+// element.
+void check_interpolation_of_one_column(const group &g, const op &o) {
+    if (o.kind != kind::Interpolate || o.inputs.empty()) return;
+    const known_dims &src = g.shape(o.inputs[0]);
+    if (src.rank() < 3) return;
+    const size_t innermost = src.values.size() - (channels_last(o) ? 2 : 1);
+    if (src.values[innermost] != 1) return;
+    refuse(o, "an innermost spatial dim of 1, in " + src.text() + ",",
+            "repeat its element instead, by an op that broadcasts");
+}
+
 // MatMul is let write as if the tensor between had no strides of its own.
 void check_strides_before_reshape(const group &g, const op &o) {
     if (o.kind != kind::StaticReshape || o.inputs.empty()) return;
@@ -316,6 +328,7 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
         check_widening(g, *o);
         check_elementwise_rank(g, *o);
         check_one_element_strides(g, *o);
+        check_interpolation_of_one_column(g, *o);
         check_attention_batches(g, *o);
         check_attention_strides(g, *o);
         check_windows_in_padding(g, *o);

@@ -30,6 +30,13 @@ op make_op(size_t id, dg::op::kind kind, const std::string &name) {
     return made;
 }
 
+// The documents spell some choices otherwise than the library does; the operation table knows.
+std::string library_spelling(const op &o, dg::op::attr name, const std::string &value) {
+    return py::module_::import("onednn_graph_py.ops.check")
+            .attr("library_spelling")(enum_name(o.kind), enum_name(name), value)
+            .cast<std::string>();
+}
+
 using lt_tuple = py::typing::Tuple<logical_tensor, py::ellipsis>;
 
 lt_tuple as_tuple(const std::vector<logical_tensor> &lts) {
@@ -133,14 +140,18 @@ void init_op(py::module_ &m) {
                     "set_attr",
                     [](std::shared_ptr<op> self, enum_arg<dg::op::attr> name, py::handle value) {
                         check_thawed(*self);
-                        self->attrs[name] = attribute_from_python(name, value, label(*self) + ": ");
+                        attr_value made = attribute_from_python(name, value, label(*self) + ": ");
+                        if (auto *text = std::get_if<std::string>(&made))
+                            *text = library_spelling(*self, name, *text);
+                        self->attrs[name] = std::move(made);
                         return self;
                     },
                     py::arg("name"), py::arg("value"),
                     "Sets an attribute; the C++ type is the attribute's, not the value's.\n\n"
                     "Parameters\n----------\n"
                     "name : op.attr or str\n"
-                    "value : int, float, bool, str, list, tuple, NumPy scalar or array\n\n"
+                    "value : int, float, bool, str, list, tuple, NumPy scalar or array\n"
+                    "    Strings in the documents' spelling or the library's.\n\n"
                     "Returns\n-------\nop\n    This op.\n\n"
                     "Raises\n------\n"
                     "TypeError\n    The attribute takes another type.\n"

@@ -983,6 +983,7 @@ class op:
         ----------
         name : op.attr or str
         value : int, float, bool, str, list, tuple, NumPy scalar or array
+            Strings in the documents' spelling or the library's.
 
         Returns
         -------
@@ -1228,7 +1229,7 @@ class graph:
     def __init__(self, engine_kind: engine.kind | str, mode: fpmath_mode | str) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
-    def add_op(self, op: op, allow_exception: bool = True) -> status:
+    def add_op(self, op: op, allow_exception: bool = True, validate: bool = False) -> status:
         """
         Adds a copy of an op.
 
@@ -1237,6 +1238,9 @@ class graph:
         op : op
         allow_exception : bool
             If False, a failure is returned, not raised.
+        validate : bool
+            Check it by `onednn_graph_py.ops.check` first, whose messages name the
+            argument, what was expected and what was given.
 
         Returns
         -------

@@ -190,3 +190,31 @@ def test_a_long_chain_of_ops_is_taken():
     length = 2000
     graph = graph_of(*(relu_op(i, (2,)) for i in reversed(range(length))))
     assert sum(p.get_ops_num() for p in graph.get_partitions()) == length
+
+
+def test_add_op_validates_when_asked():
+    src = og.logical_tensor(0, "f32", [1, 6, 6, 8], "strided")
+    conv = og.op(3, "Convolution", [src], [og.logical_tensor(2, "f32")], "conv0")
+    g = og.graph("cpu")
+    with pytest.raises(og.InvalidGraphOpError) as told:
+        g.add_op(conv, validate=True)
+    assert str(told.value) == (
+        "op 3 'conv0' (Convolution): needs the attributes strides, pads_begin, pads_end, dilations"
+    )
+    assert told.value.status == og.status.invalid_graph_op
+    assert g.add_op(conv, False, True) == og.status.invalid_graph_op
+    for name, value in {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}.items():
+        conv.set_attr(name, [value, value])
+    with pytest.raises(og.InvalidGraphOpError, match=r"must have 2 or 3 inputs .*, got 1"):
+        g.add_op(conv, validate=True)
+    conv.add_input(og.logical_tensor(1, "bf16", [3, 3, 8, 16], "strided"))
+    with pytest.raises(og.InvalidGraphOpError, match=r"input 1 \(weights\) must be f32 as input 0"):
+        g.add_op(conv, validate=True)
+    assert g.get_ops() == []
+
+
+def test_a_valid_op_is_added_when_validated():
+    lts = [og.logical_tensor(i, "f32", [4, 8], "strided") for i in range(2)]
+    g = og.graph("cpu")
+    assert g.add_op(og.op(0, "ReLU", lts[:1], lts[1:]), validate=True) == og.status.success
+    assert len(g.get_ops()) == 1

@@ -302,3 +302,18 @@ def test_one_op_in_several_graphs_and_a_partition_works():
         compiled.execute(stream, [og.tensor(src, engine, x)], [og.tensor(dst, engine, y)])
         stream.wait()
         assert (y == np.maximum(x, 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "documented", "taken"),
+    [
+        ("Convolution", "auto_pad", "same_upper", "SAME_UPPER"),
+        ("AvgPool", "auto_pad", "none", "None"),
+        ("ConvTranspose", "weights_format", "OIX", "IOX"),
+        ("Convolution", "weights_format", "OIX", "OIX"),
+        ("Convolution", "auto_pad", "nonsense", "nonsense"),
+        ("ReLU", "auto_pad", "same_upper", "same_upper"),
+    ],
+)
+def test_set_attr_takes_the_documents_spelling(kind, name, documented, taken):
+    assert og.op(0, kind).set_attr(name, documented).get_attrs() == {name: taken}

@@ -282,3 +282,12 @@ def test_a_16_bit_scale_for_a_whole_tensor_is_refused():
     tensors = [Tensor(0, "s8", (4, 8)), Tensor(1, "bf16", (1,))]
     wrong = case("DynamicDequantize", tensors, [Tensor(2, "bf16", (4, 8))])
     assert "scale of type bf16" in run_case(wrong)
+
+
+@pytest.mark.parametrize(("shape", "data_format"), [((1, 4, 1, 3), "NXC"), ((2, 3, 1), "NCX")])
+def test_interpolation_of_one_column_is_refused(shape, data_format):
+    spatial = shape[1:-1] if data_format == "NXC" else shape[2:]
+    attrs = {"mode": "nearest", "data_format": data_format, "sizes": [5] * len(spatial)}
+    assert "innermost spatial dim of 1" in run_case(case("Interpolate", [shape], [None], attrs))
+    wider = tuple(2 if d == 1 and i else d for i, d in enumerate(shape))
+    assert run_case(case("Interpolate", [wider], [None], attrs)) == "executed 1"

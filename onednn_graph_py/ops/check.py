@@ -12,12 +12,21 @@ import numpy as np
 
 from ..dtypes import data_type_of
 from ..errors import InvalidArgumentsError, InvalidGraphOpError, UnimplementedError
-from .attributes import normalize
+from .attributes import normalize, spelling
 from .call import UNKNOWN, Call, Operand, Shape, shape_text
 from .schema import OpSchema, Port, Version
 from .table import OPS
 
-__all__ = ["TensorSpec", "check", "label_of", "linked_version", "make_call", "row", "spec_of"]
+__all__ = [
+    "TensorSpec",
+    "check",
+    "label_of",
+    "library_spelling",
+    "linked_version",
+    "make_call",
+    "row",
+    "spec_of",
+]
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,13 @@ def row(kind: str) -> OpSchema:
     near = same or difflib.get_close_matches(kind, OPS, n=1)
     hint = f", did you mean {near[0]!r}?" if near else ""
     raise InvalidArgumentsError(f"oneDNN has no op kind {kind!r}{hint}")
+
+
+def library_spelling(kind: str, name: str, value: str) -> str:
+    """A string attribute as the library spells it; one that is no choice of the op's as given."""
+    schema = OPS.get(kind)
+    attribute = schema.attribute(name) if schema is not None else None
+    return value if attribute is None else spelling(attribute, value)
 
 
 def label_of(kind: str, name: str = "", id: int | None = None) -> str:
