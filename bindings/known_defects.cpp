@@ -85,7 +85,6 @@ bool is_row_major(const logical_tensor &lt) {
     return true;
 }
 
-#if OGP_ONEDNN_AT_LEAST(3, 8)
 // Strided with room between the elements.
 bool has_gaps(const logical_tensor &lt) {
     if (lt.layout() != layout_type::strided || lt.ndims() < 1 || !lt.has_known_dims()) return false;
@@ -97,7 +96,6 @@ bool has_gaps(const logical_tensor &lt) {
     }
     return reach != count;
 }
-#endif
 
 // The operand of a fused Add behind pooling is read as if it had the pooling's blocked layout.
 // Operands of one element or one element a channel are right.
@@ -182,6 +180,37 @@ void check_attention_strides(const group &g, const op &o) {
         if (shape[0] == 1 || shape[1] != 1 || strides[1] <= strides[0]) continue;
         refuse(o, "attention over " + repr(lt), "pass a contiguous array");
     }
+}
+
+// In 16 bits the sums are kept in a scratch buffer without the gaps, at the places with them.
+void check_pooling_backward_gaps(const group &g, const op &o) {
+    if (!one_of(o.kind, {kind::AvgPoolBackward, kind::MaxPoolBackward})) return;
+    if (o.inputs.empty() || o.outputs.empty() || o.outputs[0].dtype() == data_type::f32) return;
+    const logical_tensor &src = g.tensor(o.inputs[0]), &dst = g.tensor(o.outputs[0]);
+    const bool from = o.kind == kind::MaxPoolBackward && has_gaps(src);
+    const bool to = string_attr(o, attr::data_format, "NXC") == "NCX" && has_gaps(dst);
+    if (!from && !to) return;
+    refuse(o, "gaps between the elements of " + repr(from ? src : dst), "pass contiguous arrays");
+}
+
+[[maybe_unused]] bool has_op(const group &g, kind k) {
+    return std::any_of(
+            g.ops().begin(), g.ops().end(), [&](const op *other) { return other->kind == k; });
+}
+
+// Passes that fuse ops take the other operand to be another tensor.
+void check_operand_twice(const group &g, const op &o) {
+    if (!is_binary(o.kind) || o.inputs.size() != 2 || o.inputs[0].id() != o.inputs[1].id()) return;
+    if (!g.producer(o.inputs[0])) return;
+    const bool pooling =
+            g.follows(o, is_pooling) && g.follows(o, [](kind k) { return k == kind::Dequantize; });
+#if OGP_ONEDNN_AT_LEAST(3, 13)
+    const bool attention = false;
+#else
+    const bool attention = has_op(g, kind::SoftMax) && has_op(g, kind::MatMul);
+#endif
+    if (!pooling && !attention) return;
+    refuse(o, "one tensor as both inputs", "get partitions with policy debug");
 }
 
 // Outputs that lie in the padding alone, where another op is fused to them.
@@ -306,10 +335,46 @@ void check_binary_after_int8_deconvolution(const group &g, const op &o) {
     }
 }
 
+// The kernel masks the operand by a register that it never sets.
+void check_binary_after_grouped_int8_convolution(const group &g, const op &o) {
+    const auto is_convolution = [](kind k) { return k == kind::Convolution; };
+    const auto is_dequantization = [](kind k) { return k == kind::Dequantize; };
+    if (!is_binary(o.kind) && o.kind != kind::Select) return;
+    if (!g.follows(o, is_convolution) || !g.follows(o, is_dequantization)) return;
+    for (const op *c : g.ops()) {
+        if (c->kind != kind::Convolution || c->inputs.size() < 2) continue;
+        const auto *groups = c->attr<int64_t>(attr::groups);
+        if (!groups || *groups < 2) continue;
+        const known_dims &w = g.shape(c->inputs[1]);
+        if (w.rank() < 3) continue;
+        const bool spatial_first = string_attr(*c, attr::weights_format, "XIO")[0] == 'X';
+        const size_t rank = w.values.size();
+        const int64_t in = w.values[spatial_first ? rank - 2 : 1];
+        const int64_t out = w.values[spatial_first ? rank - 1 : 0];
+        if (in != 1 || out == *groups) continue;
+        for (const auto &lt : o.inputs) {
+            if (g.producer(lt)) continue;
+            const known_dims &shape = g.shape(lt);
+            if (shape.has_rank
+                    && std::all_of(shape.values.begin(), shape.values.end(),
+                            [](int64_t d) { return d == 1; }))
+                continue;
+            refuse(o,
+                    "an operand of shape " + shape.text()
+                            + " fused behind int8 Convolution with one channel a group",
+                    "get partitions with policy debug, or put the op into a graph of its own");
+        }
+    }
+}
+
 // A 16-bit scale for the whole tensor is read as a 32-bit one.
 void check_dynamic_scale(const group &g, const op &o) {
     if (o.kind != kind::DynamicDequantize || o.inputs.size() < 2) return;
-    if (string_attr(o, attr::qtype, "per_tensor") != "per_tensor") return;
+    const known_dims &scale = g.shape(o.inputs[1]);
+    const bool one = scale.has_rank
+            && std::all_of(
+                    scale.values.begin(), scale.values.end(), [](int64_t d) { return d == 1; });
+    if (!one && string_attr(o, attr::qtype, "per_tensor") != "per_tensor") return;
     if (o.inputs[1].dtype() == data_type::f32) return;
     for (const op *other : g.ops())
         if (other->kind == kind::MatMul) return;  // takes the scales itself
@@ -332,6 +397,8 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
         check_attention_batches(g, *o);
         check_attention_strides(g, *o);
         check_windows_in_padding(g, *o);
+        check_pooling_backward_gaps(g, *o);
+        check_operand_twice(g, *o);
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
         check_shared_weights(g, *o);
 #endif
@@ -341,6 +408,7 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
         check_attention_order(g, *o);
         check_binary_after_int8_deconvolution(g, *o);
         check_dynamic_scale(g, *o);
+        check_binary_after_grouped_int8_convolution(g, *o);
 #endif
     }
 }

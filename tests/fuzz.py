@@ -1030,24 +1030,25 @@ MAX_BYTES = 1 << 24
 
 
 class GuardedBuffer:
-    """Memory with an unreadable page right behind it (or right before it)."""
+    """Memory with unreadable pages right behind it (or right before it)."""
 
     CANARY = 0xA5
+    GUARD = 1 << 22  # wide, because a wrong stride leads far away
 
     def __init__(self, size: int, align: int = 8, *, before: bool = False) -> None:
         span = -(-max(size, 1) // PAGE) * PAGE
-        self._map = mmap.mmap(-1, span + 2 * PAGE)
+        self._map = mmap.mmap(-1, span + 2 * self.GUARD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        np.frombuffer(self._map, np.uint8)[:] = self.CANARY
-        for page in (base, base + PAGE + span):
-            if _libc.mprotect(page, PAGE, 0):
+        first = base + self.GUARD
+        for guard in (base, first + span):
+            if _libc.mprotect(guard, self.GUARD, 0):
                 raise OSError(ctypes.get_errno(), "mprotect")
-        first = base + PAGE
         self.address = first if before else (first + span - size) // align * align
-        offset = self.address - base
-        whole = np.frombuffer(self._map, np.uint8)
-        self._slack = (whole[PAGE:offset], whole[offset + size : PAGE + span])
-        self.bytes = whole[offset : offset + size]
+        start = self.address - first
+        whole = np.frombuffer(self._map, np.uint8)[self.GUARD : self.GUARD + span]
+        whole[:] = self.CANARY
+        self._slack = (whole[:start], whole[start + size :])
+        self.bytes = whole[start : start + size]
 
     def check(self) -> None:
         """Raise if something was written beside the buffer."""

@@ -1,10 +1,11 @@
 """oneDNN computes what the reference says, for each forward op that runs alone on this CPU."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import LINKED, before, since
+from graphs import LINKED, before, python, since
 from one_op import run_alone
 from op_cases import Case, case
 
@@ -216,7 +217,7 @@ def test_averages_count_padding_as_exclude_pad_says(exclude_pad, rounding_type):
 
 
 @pytest.mark.parametrize(
-    ("size", "new_size"), [(4, 8), (8, 4), (5, 7), (7, 3), (6, 9), (9, 6), (3, 1), (1, 5), (10, 4)]
+    ("size", "new_size"), [(4, 8), (8, 4), (5, 7), (7, 3), (6, 9), (9, 6), (3, 1), (10, 4)]
 )
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_interpolation_agrees_at_borders_and_halves(mode, size, new_size):
@@ -284,21 +285,33 @@ def test_a_squared_difference_of_equal_shapes_is_rounded_once():
     assert_agreement("SquaredDifference", [a, b], {}, [(None, "bf16")])
 
 
+SELECT = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from one_op import run_alone
+
+chance = np.random.default_rng(0)
+condition = (np.arange(6) % 2 == 1).reshape(1, 6, 1)
+data = chance.standard_normal((3, 6, 1)).astype(np.float32)
+other = chance.standard_normal({other}).astype(np.float32)
+arrays = [condition, data, other]
+for n in (2, 3):
+    given = [a.reshape(a.shape[:n]) for a in arrays]
+    (made,) = run_alone("Select", given, {{}}, [(data.shape[:n], "f32")])
+    print(np.array_equal(made, np.where(*given)))
+"""
+
+
 @before(3, 13)
-@pytest.mark.parametrize(
-    ("condition", "other"), [((1, 6, 1), (1, 6, 1)), ((1, 6, 1), (1, 1, 1)), ((1, 1, 1), (1, 6, 1))]
-)
-def test_select_by_channel_of_data_without_spatial_extent_is_wrong(condition, other):
-    """A defect of oneDNN 3.7: two operands broadcast along the batch, all spatial dims 1."""
-    chance = np.random.default_rng(0)
-    arrays = [
-        (np.arange(np.prod(condition)) % 2 == 1).reshape(condition),
-        chance.standard_normal((3, 6, 1)).astype(np.float32),
-        chance.standard_normal(other).astype(np.float32),
-    ]
-    (actual,) = run_alone("Select", arrays, {}, [((3, 6, 1), "f32")])
-    assert not np.array_equal(actual, np.where(*arrays))
-    assert_agreement("Select", [a.reshape(a.shape[:-1]) for a in arrays], {}, [(None, "f32")])
+@pytest.mark.parametrize("other", [(1, 6, 1), (1, 1, 1)])
+def test_select_by_channel_of_data_without_spatial_extent_is_wrong(other):
+    """A defect of oneDNN 3.7: two operands broadcast along the batch, all spatial dims 1.
+
+    In a process of its own, as what comes out depends on what ran before.
+    """
+    program = SELECT.format(tests=str(Path(__file__).parent), other=other)
+    assert python(program).stdout.split() == ["True", "False"]
 
 
 NAN_LOST = {
