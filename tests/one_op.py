@@ -7,10 +7,19 @@ import numpy as np
 from graphs import PACKED_TYPES
 
 import onednn_graph_py as og
+from onednn_graph_py.reference import call_of, compare, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 
 ENGINE = og.engine("cpu", 0)
 STREAM = og.stream(ENGINE)
+
+ISA = og.get_effective_cpu_isa().name
+# Which main data types this CPU has kernels for.
+RUNS = {
+    "f32": True,
+    "bf16": ISA.startswith(("avx512", "avx10")),
+    "f16": ISA.startswith(("avx512_core_fp16", "avx512_core_amx", "avx10")),
+}
 
 
 def _stored(array: np.ndarray) -> np.ndarray:
@@ -60,3 +69,38 @@ def run_alone(
     )
     STREAM.wait()
     return results
+
+
+def check_agreement(
+    kind: str,
+    arrays: Sequence[np.ndarray],
+    attrs: Mapping[str, Any],
+    outputs: Sequence[tuple[tuple[int, ...] | None, str]],
+) -> float | None:
+    """Run an op and compare all its outputs; return the largest share of what is allowed.
+
+    None if oneDNN has no kernel for it, or does not compile it.
+    """
+    call = call_of(kind, arrays, attrs, outputs)
+    try:
+        results = run_alone(kind, arrays, attrs, [(o.shape, o.dtype) for o in call.outputs])
+    except og.OneDNNError:
+        return None
+    worst = 0.0
+    for i, exact in enumerate(evaluate(call, arrays)):
+        found = compare(results[i], exact, call, output=i, inputs=arrays)
+        assert found.ok, f"output {i} of {call}: {found}"
+        worst = max(worst, found.ratio)
+    return worst
+
+
+def assert_agreement(
+    kind: str,
+    arrays: Sequence[np.ndarray],
+    attrs: Mapping[str, Any],
+    outputs: Sequence[tuple[tuple[int, ...] | None, str]],
+) -> float:
+    """Like `check_agreement`, of what oneDNN must run."""
+    worst = check_agreement(kind, arrays, attrs, outputs)
+    assert worst is not None
+    return worst

@@ -240,7 +240,7 @@ def tolerance(call: Call, output: int = 0) -> Tolerance:
         return Tolerance(function, 0.0, 0)
     terms = max(_TERMS.get(call.kind, _ratio)(call), 1)
     n = 3 if call.kind in _ARITHMETIC else terms + _FURTHER
-    n += _EXPONENTIAL if call.kind == "SoftMax" else 0
+    n += _EXPONENTIAL if call.kind in ("SoftMax", "LogSoftmaxBackward") else 0
     # Beyond n u = 1 the bound says nothing; a sum of so many terms may have any error.
     gamma = n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
     return Tolerance(function, gamma, terms)

@@ -62,19 +62,16 @@ def _layer_norm(
 ) -> tuple[Array, ...]:
     axes = last_axes(call, x.ndim)
     kept = (*x.shape[: axes[0]], *[1] * len(axes))
-    normal_shape = x.shape[axes[0] :]
     dx, normal = _normalized(
         x,
         diff_dst,
         mean.reshape(kept),
         np.sqrt(variance + call.attr("epsilon")).reshape(kept),
-        np.ones(normal_shape) if gamma is None else gamma.reshape(normal_shape),
+        np.ones(()) if gamma is None else gamma,
         axes,
     )
     samples = tuple(range(axes[0]))
-    parameters = call.output(1).shape or normal_shape
-    diff_gamma, diff_beta = (diff_dst * normal).sum(samples), diff_dst.sum(samples)
-    return dx, diff_gamma.reshape(parameters), diff_beta.reshape(parameters)
+    return dx, (diff_dst * normal).sum(samples), diff_dst.sum(samples)
 
 
 @reference("SoftMaxBackward")

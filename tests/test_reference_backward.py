@@ -1,0 +1,566 @@
+"""Backward ops return the gradients of the forward ops, and so does oneDNN."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from graphs import LINKED, before
+from one_op import ISA, RUNS, assert_agreement, check_agreement, run_alone
+from op_cases import NEWEST, Case, case
+
+import onednn_graph_py as og
+from onednn_graph_py.ops import OPS
+from onednn_graph_py.reference import call_of, compare, evaluate, implemented, round_to, run
+
+BACKWARD = sorted(kind for kind in implemented() if "Backward" in kind)
+
+Arrays = list[np.ndarray]
+
+
+def noise(chance: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+    return np.asarray(chance.standard_normal(shape) * 2)
+
+
+def beside_bends(chance: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+    """Noise that keeps away from the multiples of 1/64, where functions bend."""
+    return np.asarray(np.round(noise(chance, shape) * 64) / 64 + 1 / 128)
+
+
+def exactly(kind: str, arrays: Arrays, attrs: dict[str, Any], outputs: int = 1) -> Arrays:
+    """An op of float64, not rounded anywhere."""
+    single = [a.astype(np.float32) for a in arrays]
+    call = call_of(kind, single, attrs, [(None, "f32")] * outputs, version=NEWEST)
+    return evaluate(call, arrays)
+
+
+# -- gradients are those of the forward op, by finite differences
+
+
+class Problem(NamedTuple):
+    """A function, and what the backward op needs to find its gradients."""
+
+    forward: Callable[..., np.ndarray]
+    variables: Arrays
+    inputs: Callable[[np.ndarray], Arrays]
+    """The backward op's, by the gradient of what `forward` returns."""
+
+
+def without(attrs: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {k: v for k, v in attrs.items() if k not in names}
+
+
+def elementwise(c: Case, chance: np.random.Generator) -> Problem:
+    kind = c.kind.removesuffix("Backward")
+    x = beside_bends(chance, c.shapes[0])
+    if kind == "Sqrt":
+        x = np.abs(x) + 0.1
+
+    def forward(x):
+        return exactly(kind, [x], without(c.attrs, "use_dst"))[0]
+
+    first = forward(x) if c.attrs.get("use_dst") else x
+    return Problem(forward, [x], lambda dy: [first, dy])
+
+
+def softmax(c: Case, chance: np.random.Generator) -> Problem:
+    x = noise(chance, c.shapes[0])
+
+    def forward(x):
+        return exactly(c.kind.removesuffix("Backward"), [x], c.attrs)[0]
+
+    return Problem(forward, [x], lambda dy: [dy, forward(x)])
+
+
+def prelu(c: Case, chance: np.random.Generator) -> Problem:
+    x, slope = beside_bends(chance, c.shapes[0]), noise(chance, c.shapes[1])
+    attrs = {**c.attrs, "per_channel_broadcast": True}
+    return Problem(
+        lambda x, slope: exactly("PReLU", [x, slope], attrs)[0],
+        [x, slope],
+        lambda dy: [x, slope, dy],
+    )
+
+
+def bias(c: Case, chance: np.random.Generator) -> Problem:
+    x = noise(chance, c.shapes[0])
+    channels = x.shape[-1 if c.attrs["data_format"] == "NXC" else 1]
+    return Problem(
+        lambda b: exactly("BiasAdd", [x, b], c.attrs)[0],
+        [noise(chance, (channels,))],
+        lambda dy: [dy],
+    )
+
+
+def convolution(c: Case, chance: np.random.Generator) -> Problem:
+    kind = c.kind.split("Backward")[0]
+    attrs = without(c.attrs, "dst_shape", "weights_shape")
+    shapes = [np.zeros(s, np.float32) for s in c.shapes]
+    (made,) = call_of(c.kind, shapes, c.attrs).outputs
+    variable, other = noise(chance, made.shape), noise(chance, c.shapes["Data" in c.kind])
+    if "Data" in c.kind:
+        return Problem(
+            lambda x: exactly(kind, [x, other], attrs)[0], [variable], lambda dy: [dy, other]
+        )
+    return Problem(
+        lambda w: exactly(kind, [other, w], attrs)[0], [variable], lambda dy: [other, dy]
+    )
+
+
+def pool(c: Case, chance: np.random.Generator) -> Problem:
+    kind = c.kind.removesuffix("Backward")
+    attrs = without(c.attrs, "src_shape")
+    x = noise(chance, c.attrs.get("src_shape", c.shapes[0]))
+    return Problem(
+        lambda x: exactly(kind, [x], attrs)[0],
+        [x],
+        lambda dy: [x, dy] if kind == "MaxPool" else [dy],
+    )
+
+
+def interpolate(c: Case, chance: np.random.Generator) -> Problem:
+    x = noise(chance, c.shapes[0])
+    return Problem(lambda x: exactly("Interpolate", [x], c.attrs)[0], [x], lambda dy: [x, dy])
+
+
+def batch_norm(c: Case, chance: np.random.Generator) -> Problem:
+    x = noise(chance, c.shapes[0])
+    mean, gamma, beta = (noise(chance, c.shapes[2]) for _ in range(3))
+    variance = np.exp(mean)
+    if c.outputs == 1:
+        # Without the parameters' gradients the statistics are constants.
+        one, zero = np.ones_like(mean), np.zeros_like(mean)
+        return Problem(
+            lambda x: exactly("BatchNormInference", [x, one, zero, mean, variance], c.attrs)[0],
+            [x],
+            lambda dy: [x, dy, mean, variance],
+        )
+
+    def forward(x, gamma, beta):
+        inputs = [x, mean, variance, gamma, beta]
+        return exactly("BatchNormForwardTraining", inputs, c.attrs, 5)
+
+    *_, batch_mean, batch_variance = forward(x, gamma, beta)
+    return Problem(
+        lambda *variables: forward(*variables)[0],
+        [x, gamma, beta],
+        lambda dy: [x, dy, batch_mean, batch_variance, gamma],
+    )
+
+
+def layer_norm(c: Case, chance: np.random.Generator) -> Problem:
+    x = noise(chance, c.shapes[0])
+    axis = c.attrs["begin_norm_axis"]
+    parameters = [noise(chance, x.shape[axis:]) for _ in range(2 if c.outputs == 3 else 0)]
+
+    def forward(*variables):
+        return exactly("LayerNorm", list(variables), c.attrs, 3)
+
+    _, mean, variance = forward(x, *parameters)
+    return Problem(
+        lambda *variables: forward(*variables)[0],
+        [x, *parameters],
+        lambda dy: [x, dy, mean, variance, *parameters],
+    )
+
+
+PROBLEMS: dict[str, Callable[[Case, np.random.Generator], Problem]] = {
+    "AvgPoolBackward": pool,
+    "BatchNormTrainingBackward": batch_norm,
+    "BiasAddBackward": bias,
+    "ConvTransposeBackwardData": convolution,
+    "ConvTransposeBackwardWeights": convolution,
+    "ConvolutionBackwardData": convolution,
+    "ConvolutionBackwardWeights": convolution,
+    "InterpolateBackward": interpolate,
+    "LayerNormBackward": layer_norm,
+    "LogSoftmaxBackward": softmax,
+    "MaxPoolBackward": pool,
+    "PReLUBackward": prelu,
+    "SoftMaxBackward": softmax,
+}
+
+
+def assert_gradients(c: Case, chance: np.random.Generator) -> None:
+    """The backward op tells how the forward op changes, in random directions."""
+    problem = PROBLEMS.get(c.kind, elementwise)(c, chance)
+    diff_dst = noise(chance, problem.forward(*problem.variables).shape)
+    gradients = exactly(c.kind, problem.inputs(diff_dst), c.attrs, c.outputs)
+    assert [g.shape for g in gradients] == [v.shape for v in problem.variables]
+    step = 1e-5
+    for _ in range(4):
+        directions = [noise(chance, v.shape) for v in problem.variables]
+        ahead, behind = (
+            problem.forward(
+                *(v + sign * step * d for v, d in zip(problem.variables, directions, strict=True))
+            )
+            for sign in (1, -1)
+        )
+        change = float((diff_dst * (ahead - behind)).sum() / (2 * step))
+        terms = [g * d for g, d in zip(gradients, directions, strict=True)]
+        size = sum(float(np.abs(t).sum()) for t in terms)
+        assert abs(change - sum(float(t.sum()) for t in terms)) <= 1e-7 * (size + 1), c
+
+
+@pytest.mark.parametrize("kind", BACKWARD)
+def test_gradients_are_those_of_the_forward_op(kind):
+    for seed in range(20):
+        assert_gradients(case(kind, random.Random(seed)), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("mode", ["gelu_erf", "gelu_tanh"])
+def test_the_gradient_of_gelu_is_that_of_its_mode(mode):
+    c = Case("GELUBackward", ((50,), (50,)), {"mode": mode})
+    assert_gradients(c, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_gradients_of_layer_normalization_are_over_the_last_axes(axis, affine):
+    attrs = {"begin_norm_axis": axis, "use_affine": affine}
+    c = Case("LayerNormBackward", ((2, 3, 4),), attrs, outputs=3 if affine else 1)
+    assert_gradients(c, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_gradients_of_interpolation_between_the_corners(mode):
+    attrs = {"mode": mode, "coordinate_transformation_mode": "align_corners", "sizes": (7, 2)}
+    c = Case("InterpolateBackward", ((2, 4, 5, 3),), attrs)
+    assert_gradients(c, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("shape", [(1,), (5,), (4, 1), (3, 1, 5), (1, 3, 1, 1), (2, 1, 4, 1)])
+def test_the_slope_gets_the_sum_of_what_it_was_broadcast_to(shape):
+    c = Case("PReLUBackward", ((2, 3, 4, 5), shape), {"data_format": "NXC"}, outputs=2)
+    assert_gradients(c, np.random.default_rng(0))
+
+
+# -- where functions bend, or several elements are the largest
+
+HARD_SIGMOID = {"alpha": 0.2, "beta": 0.5}
+CLAMP = {"min": -1.0, "max": 2.0}
+BENDS = [
+    ("AbsBackward", {}, {-2.0: -1.0, 0.0: 0.0, 2.0: 1.0}),
+    ("ReLUBackward", {"use_dst": False}, {-1.0: 0.0, 0.0: 0.0, 1.0: 1.0}),
+    ("ReLUBackward", {"use_dst": True}, {0.0: 0.0, 1.0: 1.0}),
+    ("ClampBackward", {**CLAMP, "use_dst": False}, {-1.0: 0.0, 0.0: 1.0, 2.0: 0.0, 3.0: 0.0}),
+    ("ClampBackward", {**CLAMP, "use_dst": True}, {-1.0: 0.0, 0.0: 1.0, 2.0: 0.0}),
+    ("EluBackward", {"alpha": 0.5, "use_dst": False}, {0.0: 0.5, 1.0: 1.0}),
+    ("EluBackward", {"alpha": 0.5, "use_dst": True}, {-0.5: 0.0, 0.0: 0.5, 1.0: 1.0}),
+    # 0.2 in f32 is a little more than 0.2, and yet these are the ends.
+    ("HardSigmoidBackward", HARD_SIGMOID, {-2.5: 0.0, 0.0: float(np.float32(0.2)), 2.5: 0.0}),
+    ("HardSwishBackward", {}, {-4.0: 0.0, -3.0: 0.0, 0.0: 0.5, 3.0: 1.0, 4.0: 1.0}),
+    ("SqrtBackward", {"use_dst": False}, {0.0: np.inf, 4.0: 0.25}),
+    ("SqrtBackward", {"use_dst": True}, {0.0: np.inf, 4.0: 0.125}),
+]
+
+
+@pytest.mark.parametrize(("kind", "attrs", "slopes"), BENDS)
+def test_derivatives_at_bends_are_those_that_onednn_takes(kind, attrs, slopes):
+    x = np.repeat(np.float32(list(slopes)), 16)
+    arrays = [x, np.full_like(x, 3.0)]
+    (made,) = run(kind, arrays, attrs)
+    assert made.tolist() == np.repeat(3 * np.float32(list(slopes.values())), 16).tolist()
+    assert_agreement(kind, arrays, attrs, [(None, "f32")])
+
+
+def test_prelu_passes_the_slope_at_0():
+    arrays = [np.zeros((2, 8), np.float32), np.full(8, 0.5, np.float32), np.ones((2, 8), "f")]
+    diff_src, diff_slope = run("PReLUBackward", arrays, outputs=[(None, "f32")] * 2)
+    assert (diff_src == 0.5).all()
+    assert (diff_slope == 0.0).all()
+    assert_agreement("PReLUBackward", arrays, {}, [(None, "f32")] * 2)
+
+
+ONE_DIM_POOL = {"pads_begin": (1,), "pads_end": (1,), "data_format": "NCX"}
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        ([5, 5, 5], [1 + 2, 4, 8]),  # always the first of equals
+        ([1, 2, 1], [1, 2 + 4, 8]),
+        ([-np.inf, -np.inf, 7], [2, 0, 4 + 8]),  # the first element, which may be padding
+    ],
+)
+def test_max_pooling_gives_the_gradient_to_the_first_of_the_largest(x, expected):
+    attrs = {**ONE_DIM_POOL, "kernel": (2,), "strides": (1,), "dilations": (1,)}
+    arrays = [np.float32([[x]]), np.float32([[[1, 2, 4, 8]]])]
+    (made,) = run("MaxPoolBackward", arrays, attrs)
+    assert made.tolist() == [[expected]]
+    assert_agreement("MaxPoolBackward", arrays, attrs, [(None, "f32")])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+@pytest.mark.parametrize("dilations", [(1, 1), (2, 1)])
+def test_onednn_agrees_on_ties(dtype, data_format, dilations):
+    if not RUNS[dtype]:
+        pytest.skip(f"{ISA} has no {dtype} kernels")
+    chance = np.random.default_rng(0)
+    shape = (2, 7, 6, 9) if data_format == "NXC" else (2, 9, 7, 6)
+    attrs = {
+        "kernel": (3, 2),
+        "strides": (3, 2),
+        "pads_begin": (2, 1),
+        "pads_end": (1, 1),
+        "dilations": dilations,
+        "data_format": data_format,
+    }
+    for low in (0.0, -np.inf):
+        x = round_to(np.where(chance.random(shape) < 0.7, low, 1.0), dtype)
+        made = call_of("MaxPool", [x], attrs).output(0).shape
+        diff_dst = round_to(chance.integers(1, 9, made), dtype)
+        assert_agreement("MaxPoolBackward", [x, diff_dst], attrs, [(None, dtype)])
+
+
+# -- oneDNN agrees
+
+WANTED = 20
+DRAWS = 80
+
+# No CPU kernel runs it alone.
+NEVER_ALONE = {"BiasAddBackward"}
+
+
+def known_disagreement(c: Case, dtype: str) -> bool:
+    """What oneDNN does otherwise; each has a test below."""
+    a = c.attrs
+    if c.kind == "ConvTransposeBackwardData":
+        sizes = c.shapes[1][:-2] if a["weights_format"] == "XOI" else c.shapes[1][2:]
+        return any(k > 1 and d > 1 for k, d in zip(sizes, a["dilations"], strict=True))
+    if c.kind == "ConvTransposeBackwardWeights" and "SAME" in a.get("auto_pad", ""):
+        sizes = c.shapes[0][1:-1] if a["data_format"] == "NXC" else c.shapes[0][2:]
+        return any(n % s for n, s in zip(sizes, a["strides"], strict=True))
+    if c.kind == "MaxPoolBackward" and dtype == "bf16" and LINKED < (3, 13):
+        apart = all(s >= k for s, k in zip(a["strides"], a["kernel"], strict=True))
+        return a["data_format"] == "NXC" and not apart
+    return False
+
+
+def types_of(c: Case, dtype: str) -> tuple[list[str], list[str]]:
+    """The data types of inputs and outputs where the main one is `dtype`.
+
+    Parameters and statistics of normalization are f32, the only ones that CPU kernels take.
+    """
+    schema = OPS[c.kind].at(LINKED)
+
+    def of(ports: str, i: int) -> str:
+        port = schema.port(ports, i)
+        return "f32" if "Norm" in c.kind and port.type == "T2" else dtype
+
+    return [of("inputs", i) for i in range(len(c.shapes))], [
+        of("outputs", i) for i in range(c.outputs)
+    ]
+
+
+def arrays_of(c: Case, dtypes: list[str], chance: np.random.Generator) -> Arrays:
+    """Random inputs in the op's domain."""
+    made = []
+    for i, (shape, dtype) in enumerate(zip(c.shapes, dtypes, strict=True)):
+        values = noise(chance, shape)
+        if OPS[c.kind].inputs[i].name == "variance" or (c.kind == "SqrtBackward" and i == 0):
+            values = np.abs(values) + 0.1
+        made.append(round_to(values, dtype))
+    return made
+
+
+@pytest.mark.parametrize("dtype", RUNS)
+@pytest.mark.parametrize("kind", [k for k in BACKWARD if k not in NEVER_ALONE])
+def test_onednn_agrees_on_random_configurations(kind, dtype):
+    if not RUNS[dtype]:
+        pytest.skip(f"{ISA} has no {dtype} kernels")
+    compared = 0
+    for seed in range(DRAWS):
+        c = case(kind, random.Random(f"{kind} {seed}"))
+        if known_disagreement(c, dtype):
+            continue
+        inputs, outputs = types_of(c, dtype)
+        arrays = arrays_of(c, inputs, np.random.default_rng(seed))
+        if check_agreement(kind, arrays, c.attrs, [(None, d) for d in outputs]) is not None:
+            compared += 1
+        if compared == WANTED:
+            break
+    assert compared == WANTED
+
+
+CONV = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
+LONG_SUMS = {
+    "AvgPoolBackward": (
+        [(1, 20, 20, 8)],
+        {
+            **without(CONV, "dilations"),
+            "kernel": (3, 3),
+            "exclude_pad": True,
+            "src_shape": (1, 20, 20, 8),
+        },
+    ),
+    "BatchNormTrainingBackward": (
+        [(4, 20, 20, 8), (4, 20, 20, 8), (8,), (8,), (8,)],
+        {"epsilon": 1e-3},
+    ),
+    "ConvTransposeBackwardData": ([(1, 8, 8, 16), (3, 3, 16, 64)], CONV),
+    "ConvTransposeBackwardWeights": (
+        [(2, 20, 20, 16), (2, 20, 20, 8)],
+        {**CONV, "weights_shape": (3, 3, 8, 16)},
+    ),
+    "ConvolutionBackwardData": (
+        [(1, 8, 8, 64), (3, 3, 16, 64)],
+        {**CONV, "dst_shape": (1, 8, 8, 16)},
+    ),
+    "ConvolutionBackwardWeights": (
+        [(2, 20, 20, 16), (2, 20, 20, 8)],
+        {**CONV, "weights_shape": (3, 3, 16, 8)},
+    ),
+    "InterpolateBackward": (
+        [(1, 2, 3, 8), (1, 60, 50, 8)],
+        {"mode": "bilinear", "sizes": (60, 50)},
+    ),
+    "LayerNormBackward": ([(40, 600), (40, 600), (40,), (40,), (600,), (600,)], {}),
+    "LogSoftmaxBackward": ([(4, 3000), (4, 3000)], {"axis": 1}),
+    "PReLUBackward": ([(40, 500), (1,), (40, 500)], {}),
+    "SoftMaxBackward": ([(4, 3000), (4, 3000)], {"axis": 1}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("kind", LONG_SUMS)
+def test_onednn_agrees_on_long_sums(kind, dtype):
+    if not RUNS[dtype]:
+        pytest.skip(f"{ISA} has no {dtype} kernels")
+    shapes, attrs = LONG_SUMS[kind]
+    outputs = {"BatchNormTrainingBackward": 3, "LayerNormBackward": 3, "PReLUBackward": 2}
+    c = Case(kind, tuple(shapes), attrs, outputs.get(kind, 1))
+    inputs, made = types_of(c, dtype)
+    arrays = arrays_of(c, inputs, np.random.default_rng(1))
+    worst = assert_agreement(kind, arrays, attrs, [(None, d) for d in made])
+    if dtype == "f32":
+        assert worst > 1e-5, "the tolerance is so wide that it tells nothing"
+
+
+# -- where oneDNN does otherwise
+
+
+def test_the_gradient_of_a_bias_is_not_supported_alone():
+    with pytest.raises(og.UnimplementedError):
+        run_alone("BiasAddBackward", [np.ones((2, 4), np.float32)], {}, [((4,), "f32")])
+
+
+def test_max_pool_backward_needs_dilations_said():
+    attrs = {**ONE_DIM_POOL, "kernel": (2,), "strides": (1,)}
+    arrays = [np.ones((1, 8, 3), np.float32), np.ones((1, 8, 4), np.float32)]
+    assert check_agreement("MaxPoolBackward", arrays, attrs, [(None, "f32")]) is None
+    assert_agreement("MaxPoolBackward", arrays, {**attrs, "dilations": (1,)}, [(None, "f32")])
+
+
+def test_convolution_backward_data_with_groups_does_not_compile():
+    arrays = [np.ones((1, 4, 4, 4), np.float32), np.ones((3, 3, 2, 4), np.float32)]
+    for groups, channels in ((1, 2), (2, 4)):
+        attrs = {**CONV, "groups": groups, "dst_shape": (1, 4, 4, channels)}
+        worst = check_agreement("ConvolutionBackwardData", arrays, attrs, [(None, "f32")])
+        assert (worst is None) == (groups == 2)
+
+
+def windows_of_two(dilation: int, size: int) -> tuple[Arrays, dict[str, Any]]:
+    """A transposed convolution of one dim with stride 2 and two weights a window."""
+    chance = np.random.default_rng(0)
+    arrays = [chance.standard_normal(s).astype(np.float32) for s in ((1, size, 3), (2, 3, 2))]
+    attrs = {"strides": (2,), "pads_begin": (0,), "pads_end": (0,), "dilations": (dilation,)}
+    return arrays, attrs
+
+
+def test_conv_transpose_backward_data_leaves_dilations_out():
+    """A defect of oneDNN: it reads dilations, and then makes a kernel without.
+
+    Where the sizes do not fit those of a kernel without, it does not compile.
+    """
+    arrays, attrs = windows_of_two(2, 7)  # three windows, from 0, 2 and 4
+    (actual,) = run_alone("ConvTransposeBackwardData", arrays, attrs, [((1, 3, 2), "f32")])
+    call = call_of("ConvTransposeBackwardData", arrays, attrs)
+    assert not compare(actual, evaluate(call, arrays)[0], call, inputs=arrays).ok
+    shorter, without_dilations = windows_of_two(1, 7)
+    call = call_of("ConvTransposeBackwardData", shorter, without_dilations)
+    assert compare(actual, evaluate(call, shorter)[0], call, inputs=shorter).ok
+
+
+def test_conv_transpose_backward_weights_pads_as_convolution_does():
+    """A defect of oneDNN: the paddings are those of Convolution over src, not of ConvTranspose."""
+    chance = np.random.default_rng(0)
+    arrays = [chance.standard_normal(s).astype(np.float32) for s in ((1, 5, 2), (1, 15, 3))]
+    attrs = {
+        "strides": (3,),
+        "pads_begin": (0,),
+        "pads_end": (0,),
+        "dilations": (1,),
+        "weights_shape": (4, 3, 2),
+        "auto_pad": "SAME_UPPER",
+    }
+    kind = "ConvTransposeBackwardWeights"
+    (actual,) = run_alone(kind, arrays, attrs, [((4, 3, 2), "f32")])
+    call = call_of(kind, arrays, attrs)
+    assert not compare(actual, evaluate(call, arrays)[0], call, inputs=arrays).ok
+    # Two windows over 5 elements want 4 + 3 of them, so 2 of padding; of these 1 comes before.
+    explicit = {**attrs, "auto_pad": "None", "pads_begin": (1,), "pads_end": (0,)}
+    call = call_of(kind, arrays, explicit)
+    assert compare(actual, evaluate(call, arrays)[0], call, inputs=arrays).ok
+
+
+@before(3, 13)
+@pytest.mark.skipif(not RUNS["bf16"], reason=f"{ISA} has no bf16 kernels")
+def test_max_pool_backward_adds_up_bf16_in_bf16():
+    """oneDNN 3.7, channels last: each of many windows that share an element is rounded."""
+    x = np.zeros((1, 9, 16), np.float32)
+    x[:, 4] = 1.0  # in all five windows
+    # Beside 256, in whichever order, each 1 is less than half of a last place.
+    diff_dst = np.broadcast_to(np.float32([256, 1, 1, 1, 256])[:, None], (1, 5, 16))
+    arrays = [round_to(x, "bf16"), round_to(diff_dst, "bf16")]
+    attrs = {**ONE_DIM_POOL, "kernel": (5,), "strides": (1,), "dilations": (1,)}
+    attrs |= {"pads_begin": (0,), "pads_end": (0,)}
+    last = {**attrs, "data_format": "NXC"}
+    (actual,) = run_alone("MaxPoolBackward", arrays, last, [((1, 9, 16), "bf16")])
+    assert (actual[:, 4] == 512.0).all()
+    assert round_to(515.0, "bf16") == 516.0
+    first = [np.ascontiguousarray(a.swapaxes(1, 2)) for a in arrays]
+    assert_agreement("MaxPoolBackward", first, attrs, [(None, "bf16")])
+
+
+def test_nearest_neighbours_backward_may_miss_the_forward_ones_at_a_tie():
+    """oneDNN finds them by a formula of its own in f32, and misses one from 26 elements to 7."""
+    chance = np.random.default_rng(0)
+    arrays = [chance.standard_normal((1, n, 3)).astype(np.float32) for n in (26, 7)]
+    attrs = {"mode": "nearest", "sizes": (7,)}
+    (actual,) = run_alone("InterpolateBackward", arrays, attrs, [((1, 26, 3), "f32")])
+    (expected,) = run("InterpolateBackward", arrays, attrs)
+    wrong = np.unique(np.nonzero(actual != expected)[1])
+    assert wrong.tolist() == [12, 13]
+
+
+def test_batch_normalization_without_gradients_of_parameters_leaves_gamma_out():
+    """And takes mean and variance to be constants, which is not documented."""
+    chance = np.random.default_rng(0)
+    x, diff_dst = (chance.standard_normal((2, 3, 4, 8)).astype(np.float32) for _ in range(2))
+    statistics = [x.mean((0, 1, 2)), x.var((0, 1, 2))]
+    arrays = [x, diff_dst, *statistics, np.full(8, 5.0, np.float32)]
+    attrs = {"epsilon": 1e-3}
+    (made,) = run("BatchNormTrainingBackward", arrays, attrs)
+    np.testing.assert_allclose(made, diff_dst / np.sqrt(statistics[1] + 1e-3), rtol=1e-6)
+    assert_agreement("BatchNormTrainingBackward", arrays, attrs, [(None, "f32")])
+
+
+@pytest.mark.skipif("avx" not in ISA, reason=f"about the kernels of x86-64, this is {ISA}")
+@pytest.mark.parametrize(
+    ("kind", "attrs"),
+    [
+        ("AbsBackward", {}),
+        ("EluBackward", {"alpha": 0.5, "use_dst": False}),
+        ("HardSwishBackward", {}),
+        ("ReLUBackward", {"use_dst": False}),
+    ],
+)
+def test_onednn_passes_the_gradient_where_src_is_nan(kind, attrs):
+    arrays = [np.full(64, np.nan, np.float32), np.full(64, 3.0, np.float32)]
+    (actual,) = run_alone(kind, arrays, attrs, [((64,), "f32")])
+    assert (actual == 3.0).all()
+    (made,) = run(kind, arrays, attrs)
+    assert (made != 3.0).all()
