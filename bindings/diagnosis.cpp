@@ -56,10 +56,14 @@ private:
     second_library() : handle_(load_copy()) {
         if (!handle_) return;
         const auto create = find(&dnnl_engine_create, "dnnl_engine_create");
-        if (!create) {
+        const auto set_capacity = find(&dnnl_graph_set_compiled_partition_cache_capacity,
+                "dnnl_graph_set_compiled_partition_cache_capacity");
+        if (!create || !set_capacity) {
             handle_ = nullptr;
             return;
         }
+        // A compilation that throws leaves an entry that points to what is gone (partition.cpp).
+        set_capacity(0);
         // The variable is read at the first report: set it, provoke one, put it back.
         const char *name = "ONEDNN_VERBOSE";
         const char *previous = std::getenv(name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "caches.hpp"
 #include "call.hpp"
 #include "compiled_partition.hpp"
 #include "diagnosis.hpp"
@@ -162,8 +163,15 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 const auto created = dnnl_graph_compiled_partition_create(&handle, p.value.get());
                 if (created != dnnl_success) return created;
                 made->value = dg::compiled_partition(handle);
-                return dnnl_graph_partition_compile(p.value.get(), handle, c_inputs.size(),
-                        c_inputs.data(), c_outputs.size(), c_outputs.data(), e->value.get());
+                try {
+                    return dnnl_graph_partition_compile(p.value.get(), handle, c_inputs.size(),
+                            c_inputs.data(), c_outputs.size(), c_outputs.data(), e->value.get());
+                } catch (...) {
+                    // oneDNN's cache forgets a compilation that returns a failure, but not one that
+                    // throws: that entry points to this partition's ops, and is read after them.
+                    empty_compiled_partition_cache();
+                    throw;
+                }
             },
             [&] { return label(p) + ": compile"; },
             [&] {
