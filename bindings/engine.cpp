@@ -1,7 +1,6 @@
 #include "engine.hpp"
 
 #include "arguments.hpp"
-#include "caches.hpp"
 #include "call.hpp"
 
 namespace ogp {
@@ -9,10 +8,6 @@ namespace ogp {
 const dnnl::engine &engine::get() const {
     if (!value) raise_invalid_arguments("engine: this engine is empty (default-constructed)");
     return value;
-}
-
-engine::~engine() {
-    if (compiled) empty_compiled_partition_cache();
 }
 
 std::string repr(const engine &e) {

@@ -155,7 +155,6 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     std::vector<const dnnl_graph_logical_tensor_t *> c_inputs, c_outputs;
     for (const auto &lt : inputs) c_inputs.push_back(&lt.data);
     for (const auto &lt : outputs) c_outputs.push_back(&lt.data);
-    e->compiled = true;
     call_onednn(
             [&] {
                 // The C++ compile() leaks its handle when it throws, so ours is owned first.

@@ -111,34 +111,6 @@ def test_results_are_right_with_the_constant_tensor_cache():
         og.set_constant_tensor_cache_capacity("cpu", before)
 
 
-PROGRAM = """
-import onednn_graph_py as og
-
-lts = [og.logical_tensor(i, "f32", [4, 8], "strided") for i in range(2)]
-part = og.partition(og.op(0, "ReLU", lts[:1], lts[1:]), "cpu")
-seen = set()
-for _ in range(500):
-    engine = og.engine("cpu", 0)
-    again = engine.get() in seen
-    seen.add(engine.get())
-    part.compile(lts[:1], lts[1:], engine)
-    if again:
-        break
-    {keep}del engine
-print("address again:", again)
-"""
-
-
-@pytest.mark.parametrize(
-    ("keep", "hit"), [("", False), ("part.compile(lts[:1], lts[1:], engine); ", True)]
-)
-def test_what_was_compiled_for_an_engine_goes_with_it(keep, hit):
-    """oneDNN knows an engine by its address alone, which a later engine may have again."""
-    done = python(PROGRAM.format(keep=keep), env={"ONEDNN_VERBOSE": "profile_create"})
-    assert "address again: True" in done.stdout, "no engine had an address again"
-    assert ("graph,compile:compiled_partition_cache_hit" in done.stdout) == hit
-
-
 THROWN = """
 import onednn_graph_py as og
 
