@@ -133,6 +133,16 @@ logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &giv
     return logical_tensor(c);
 }
 
+// oneDNN's cache forgets a compilation that failed, except when it threw, or when an attribute is
+// NaN and the entry is not found again, being unequal to itself. What is left points to the
+// partition's ops, and is read when they are gone.
+struct failed_entry_remover {
+    bool needed = true;
+    ~failed_entry_remover() {
+        if (needed) empty_compiled_partition_cache();
+    }
+};
+
 compiled_partition_ptr compile(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs, const engine_ptr &e) {
     const std::string context = label(p) + ": compile: ";
@@ -162,15 +172,12 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 const auto created = dnnl_graph_compiled_partition_create(&handle, p.value.get());
                 if (created != dnnl_success) return created;
                 made->value = dg::compiled_partition(handle);
-                try {
-                    return dnnl_graph_partition_compile(p.value.get(), handle, c_inputs.size(),
-                            c_inputs.data(), c_outputs.size(), c_outputs.data(), e->value.get());
-                } catch (...) {
-                    // oneDNN's cache forgets a compilation that returns a failure, but not one that
-                    // throws: that entry points to this partition's ops, and is read after them.
-                    empty_compiled_partition_cache();
-                    throw;
-                }
+                failed_entry_remover remover;
+                const auto status = dnnl_graph_partition_compile(p.value.get(), handle,
+                        c_inputs.size(), c_inputs.data(), c_outputs.size(), c_outputs.data(),
+                        e->value.get());
+                remover.needed = status != dnnl_success;
+                return status;
             },
             [&] { return label(p) + ": compile"; },
             [&] {
