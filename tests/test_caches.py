@@ -142,8 +142,8 @@ for rows in range(1, og.get_compiled_partition_cache_capacity() + 2):
     ("failing", "reason"),
     [
         (
-            "compile('DynamicDequantize', [('u8', (4, 4)), ('f16', (1,)), ('u8', (1,)),"
-            " ('f16', (4, 4))], qtype='per_tensor')",
+            "compile('DynamicDequantize', [('u8', (4, 4)), ('f16', (4,)), ('f16', (4, 4))],"
+            " qtype='per_channel')",
             "could not create a primitive",
         ),
         (
