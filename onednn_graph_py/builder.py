@@ -1,0 +1,615 @@
+"""Graphs written in Python: `GraphBuilder` and its `Value`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import numbers
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .dtypes import data_type_of, pack_int4
+from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from .op_methods import OpMethods
+from .ops.call import shape_text
+from .ops.check import TensorSpec, check, label_of
+
+if TYPE_CHECKING:
+    from .executor import CompiledGraph
+
+__all__ = ["GraphBuilder", "Node", "Value"]
+
+# oneDNN shares compiled partitions and cached constants between all graphs of the process whose
+# ids are equal. So no two builders share one; and none with who counts from 0.
+_unique_ids = itertools.count(1 << 32)
+
+_PACKED = ("s4", "u4")
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def new_id() -> int:
+    """An id that no other op or tensor of this process has."""
+    return next(_unique_ids)
+
+
+def caller() -> str:
+    """``model.py:12``: the line outside of this package that is being executed."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def is_whole(shape: Sequence[int]) -> bool:
+    """Whether all dims are known."""
+    return all(d >= 0 for d in shape)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op of a graph.
+
+    Parameters
+    ----------
+    id : int
+        Of the op, in this process.
+    kind, name : str
+    inputs, outputs : tuple of Value
+    attrs : mapping of str to value
+        In the library's spelling.
+    where : str
+        The caller's line that made it.
+    """
+
+    id: int
+    kind: str
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    where: str
+
+    @property
+    def label(self) -> str:
+        """Names the op in messages."""
+        return label_of(self.kind, self.name)
+
+
+class Value(OpMethods):
+    """A tensor of a graph that is being built.
+
+    ``+ - * / @ ** abs() -x >=`` make ops, with NumPy's broadcasting; the other operand may be a
+    Python number or an array. Every op is a method too, with this value as its first input:
+    ``x.relu()``. Values come from a `GraphBuilder`.
+
+    Attributes
+    ----------
+    builder : GraphBuilder
+    shape : tuple of int or None
+        -1 for a dim that is not known yet, None where even the rank is unknown.
+    dtype : str
+    name : str
+    strides : tuple of int or None
+        In elements, of an input that has others than row-major ones.
+    data : numpy.ndarray or None
+        A constant's, read-only.
+    """
+
+    __slots__ = ("builder", "data", "dtype", "id", "name", "producer", "shape", "strides")
+
+    # NumPy leaves ``array + value`` to this class.
+    __array_ufunc__ = None
+
+    def __init__(
+        self, builder: GraphBuilder, shape: tuple[int, ...] | None, dtype: str, name: str = ""
+    ) -> None:
+        self.builder = builder
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        self.id = new_id()
+        self.strides: tuple[int, ...] | None = None
+        self.data: npt.NDArray[Any] | None = None
+        self.producer: Node | None = None
+
+    def __repr__(self) -> str:
+        what = "constant " if self.data is not None else ""
+        name = f"{self.name!r} " if self.name else ""
+        return f"<Value {name}{what}{TensorSpec(self.shape, self.dtype)}>"
+
+    @property
+    def logical_tensor(self) -> _core.logical_tensor:
+        """As the mirror has it; the layout is what the built graph says, not what was compiled."""
+        return self._described(self.shape)
+
+    def _described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
+        kind = _core.logical_tensor.property_type
+        of = kind.constant if self.data is not None else kind.variable
+        layout = _core.logical_tensor.layout_type.strided
+        if shape is None:
+            return _core.logical_tensor(self.id, self.dtype, -1, layout, of)
+        if self.strides is not None and is_whole(shape):
+            return _core.logical_tensor(self.id, self.dtype, shape, self.strides, of)
+        return _core.logical_tensor(
+            self.id, self.dtype, [_core.UNKNOWN_DIM if d < 0 else d for d in shape], layout, of
+        )
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims.
+
+        Raises
+        ------
+        InvalidShapeError
+            It is not known yet.
+        """
+        if self.shape is None:
+            raise InvalidShapeError(f"{self!r}: the number of dims is not known")
+        return len(self.shape)
+
+    # -- as OpMethods asks
+
+    def _leading_inputs(self) -> int:
+        return 1
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: dict[str, Any],
+        *,
+        dtype: str | None,
+        name: str | None,
+    ) -> Any:
+        return self.builder._add(kind, [self, *inputs], attrs, dtype=dtype, name=name)
+
+    # -- operators
+
+    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Any:
+        if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
+            return NotImplemented
+        operand = self.builder._operand(other, like=self)
+        pair = (operand, self) if swapped else (self, operand)
+        return self.builder._add(kind, pair, {})
+
+    def __add__(self, other: Any) -> Value:
+        return self._binary("Add", other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self._binary("Add", other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary("Subtract", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._binary("Subtract", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary("Multiply", other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self._binary("Multiply", other)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary("Divide", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._binary("Divide", other, swapped=True)
+
+    def __matmul__(self, other: Any) -> Value:
+        return self._binary("MatMul", other)
+
+    def __rmatmul__(self, other: Any) -> Value:
+        return self._binary("MatMul", other, swapped=True)
+
+    def __ge__(self, other: Any) -> Value:
+        return self._binary("GreaterEqual", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self._binary("GreaterEqual", other, swapped=True)
+
+    def __neg__(self) -> Value:
+        return self._binary("Multiply", -1.0)
+
+    def __abs__(self) -> Value:
+        made: Value = self.builder._add("Abs", [self], {})
+        return made
+
+    def __pow__(self, exponent: Any) -> Value:
+        if not isinstance(exponent, numbers.Real):
+            return NotImplemented
+        if exponent in (2, 0.5):
+            kind, attrs = ("Square" if exponent == 2 else "Sqrt"), {}
+        else:
+            kind, attrs = "Pow", {"beta": float(exponent)}
+        made: Value = self.builder._add(kind, [self], attrs)
+        return made
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self!r} has no truth value: it has no elements before the graph runs")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
+        raise TypeError(f"{self!r} is no array: it has no elements before the graph runs")
+
+
+ValueLike = Any
+"""A `Value` of the same builder, an array (it becomes a constant), or a Python number."""
+
+
+@dataclass
+class _Contents:
+    """What a builder holds."""
+
+    inputs: list[Value] = field(default_factory=list)
+    constants: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: dict[str, Value] = field(default_factory=dict)
+
+
+class GraphBuilder(OpMethods):
+    """Builds a graph op by op; `compile` makes it callable.
+
+    Every op of oneDNN Graph is a method in snake_case, with inputs by position or name and
+    attributes by name, as ``help(og.ops.Convolution)`` has them. Shapes and data types are
+    inferred and checked at each call.
+
+    Parameters
+    ----------
+    engine_kind : str or engine.kind
+        Where the graph is to run.
+    fpmath_mode : str or fpmath_mode
+        Which smaller types oneDNN may compute f32 with.
+
+    Examples
+    --------
+    >>> b = GraphBuilder()
+    >>> x = b.input((2, 4), "f32", name="x")
+    >>> b.output(b.relu(x - 1.5))
+    >>> model = b.compile()
+    >>> model(np.float32([[0, 1, 2, 3], [3, 2, 1, 0]]))
+    array([[0. , 0. , 0.5, 1.5],
+           [1.5, 0.5, 0. , 0. ]], dtype=float32)
+    """
+
+    def __init__(self, engine_kind: Any = "cpu", fpmath_mode: Any = "strict") -> None:
+        # The mirror knows which strings name these.
+        self.engine_kind = _core.graph(engine_kind).get_engine_kind()
+        self.fpmath_mode = _core.graph(self.engine_kind, fpmath_mode).get_fpmath_mode()[0]
+        self._contents = _Contents()
+        self._scopes: list[str] = []
+
+    def __repr__(self) -> str:
+        c = self._contents
+        return (
+            f"<GraphBuilder: {len(c.inputs)} inputs, {len(c.constants)} constants, "
+            f"{len(c.nodes)} ops, {len(c.outputs)} outputs>"
+        )
+
+    # -- what it holds
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """In the order in which a call takes them."""
+        return tuple(self._contents.inputs)
+
+    @property
+    def constants(self) -> tuple[Value, ...]:
+        """All constants, also those that numbers became."""
+        return tuple(self._contents.constants)
+
+    @property
+    def outputs(self) -> dict[str, Value]:
+        """By name, in the order in which a call returns them."""
+        return dict(self._contents.outputs)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The ops, in the order in which they were made."""
+        return tuple(self._contents.nodes)
+
+    @property
+    def graph(self) -> _core.graph:
+        """The mirror's graph of what was built so far, finalized."""
+        return graph_of(self, {})
+
+    # -- tensors
+
+    @contextlib.contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Put ``name/`` before the names of ops and tensors made inside."""
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def _named(self, name: str | None, default: str = "") -> str:
+        return "/".join([*self._scopes, name or default]) if (name or default) else ""
+
+    def input(
+        self,
+        shape: Sequence[int] | None,
+        dtype: str = "f32",
+        *,
+        name: str | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Value:
+        """Add an input.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            -1 for a dim that only a call tells; the model is then compiled for each that comes.
+        dtype : str
+            oneDNN's name, such as ``bf16``.
+        name : str, optional
+            By which a call may give it; ``input0`` and so on otherwise.
+        strides : sequence of int, optional
+            In elements, of arrays that are to be used as they are; row-major otherwise.
+
+        Returns
+        -------
+        Value
+
+        Raises
+        ------
+        InvalidArgumentsError
+            There is an input of that name, or no such data type.
+        InvalidShapeError
+            `strides` are not one a dim, or dims are unknown.
+        """
+        made = self._named(name, f"input{len(self._contents.inputs)}")
+        if any(v.name == made for v in self._contents.inputs):
+            raise InvalidArgumentsError(f"input {made!r}: there is an input of this name")
+        if shape is None:
+            raise InvalidShapeError(f"input {made!r}: the number of dims must be known")
+        dims = tuple(int(d) for d in shape)
+        value = Value(self, dims, _dtype_name(dtype), made)
+        if strides is not None:
+            value.strides = tuple(int(s) for s in strides)
+            if len(value.strides) != len(dims) or not is_whole(dims):
+                raise InvalidShapeError(
+                    f"input {made!r}: strides must be one for each of {len(dims)} known dims, got "
+                    f"{list(strides)} for {shape_text(dims)}"
+                )
+        value._described(dims)  # the mirror refuses what oneDNN can't have
+        self._contents.inputs.append(value)
+        return value
+
+    def constant(
+        self, array: npt.ArrayLike, dtype: str | None = None, *, name: str | None = None
+    ) -> Value:
+        """Add a constant: a private, read-only copy.
+
+        Parameters
+        ----------
+        array : array_like
+            bf16, 8-bit floats and 4-bit integers as ml_dtypes has them.
+        dtype : str, optional
+            Converts, rounding to nearest even.
+        name : str, optional
+
+        Returns
+        -------
+        Value
+
+        Raises
+        ------
+        InvalidArgumentsError
+            oneDNN has no data type for the array's, and `dtype` is not given.
+        InvalidDataTypeError
+            `dtype` can't hold the values.
+        """
+        made = self._named(name, f"constant{len(self._contents.constants)}")
+        values = np.asarray(array)
+        if dtype is None:
+            dtype = data_type_of(values.dtype).name
+        else:
+            dtype = _dtype_name(dtype)
+            values = _converted(values, dtype, made)
+        value = Value(self, values.shape, dtype, made)
+        value.data = _owned(values, dtype)
+        value._described(value.shape)
+        self._contents.constants.append(value)
+        return value
+
+    def output(self, *values: Value, **named: Value) -> None:
+        """Mark values as what a call returns.
+
+        Parameters
+        ----------
+        *values : Value
+            Under their own names, or ``output0`` and so on.
+        **named : Value
+            Under these names.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            A name is taken, or a value is not of this builder.
+        """
+        outputs = self._contents.outputs
+        given = [(None, v) for v in values] + list(named.items())
+        for name, value in given:
+            self._own(value, "output")
+            key = name or (value.name if value.producer else "") or f"output{len(outputs)}"
+            if key in outputs:
+                raise InvalidArgumentsError(f"output {key!r}: there is an output of this name")
+            outputs[key] = value
+
+    def _own(self, value: Any, what: str) -> Value:
+        if not isinstance(value, Value):
+            raise TypeError(f"{what} must be a Value, got {type(value).__name__}")
+        if value.builder is not self:
+            raise InvalidArgumentsError(f"{what}: {value!r} belongs to another GraphBuilder")
+        return value
+
+    def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
+        """A value, or a constant of the data type of `like` for a number."""
+        if isinstance(given, Value):
+            return self._own(given, "operand")
+        if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
+            if like is None:
+                raise TypeError("a number needs a value beside it; use constant")
+            return self.constant(np.full(1, given), like.dtype)
+        return self.constant(given)
+
+    # -- ops
+
+    def _leading_inputs(self) -> int:
+        return 0
+
+    def op(
+        self,
+        kind: str,
+        *inputs: ValueLike,
+        outputs: Sequence[tuple[Sequence[int] | None, str | None]] | None = None,
+        name: str | None = None,
+        **attrs: Any,
+    ) -> Any:
+        """Add an op by its kind; what the methods do, and more.
+
+        Parameters
+        ----------
+        kind : str
+            Such as ``Convolution``.
+        *inputs : Value, array or number
+        outputs : sequence of (shape, dtype), optional
+            What is known of them; only needed where they don't follow from the inputs, or for more
+            than the fewest outputs. None for what follows.
+        name : str, optional
+        **attrs
+            In the documents' spelling or the library's.
+
+        Returns
+        -------
+        Value, tuple of Value, or None
+            One output, several, or none.
+
+        Raises
+        ------
+        OneDNNError
+            As `onednn_graph_py.ops.check`.
+        """
+        return self._add(kind, inputs, attrs, outputs=outputs, name=name)
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[ValueLike],
+        attrs: dict[str, Any],
+        *,
+        dtype: str | None = None,
+        outputs: Sequence[Any] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        like = next((i for i in inputs if isinstance(i, Value)), None)
+        values = tuple(self._operand(i, like) for i in inputs)
+        full = self._named(name)
+        from .ops.check import make_call
+
+        given = [TensorSpec(v.shape, v.dtype) for v in values]
+        made = check(kind, given, attrs, outputs, name=full)
+        if dtype is not None:
+            wanted = [(s.shape, s.dtype) for s in made]
+            wanted[0] = (wanted[0][0], _dtype_name(dtype))
+            made = check(kind, given, attrs, wanted, name=full)
+        for i, spec in enumerate(made):
+            if spec.dtype is None:
+                raise InvalidDataTypeError(
+                    f"{label_of(kind, full)}: the data type of output {i} does not follow from the "
+                    "inputs; give dtype"
+                )
+        call = make_call(kind, given, attrs, made, name=full)
+        fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
+        node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), caller())
+        for i, value in enumerate(fresh):
+            value.producer = node
+            value.name = full if len(fresh) == 1 or not full else f"{full}:{i}"
+        self._contents.nodes.append(node)
+        if len(fresh) == 1:
+            return fresh[0]
+        return fresh or None
+
+    # -- what becomes of it
+
+    def compile(self, **options: Any) -> CompiledGraph:
+        """Partition, compile, and return the callable model; see `CompiledGraph`."""
+        from .executor import CompiledGraph
+
+        return CompiledGraph(self, **options)
+
+
+def _dtype_name(dtype: Any) -> str:
+    """oneDNN's name of a data type, from its name, NumPy's dtype or the enumerator."""
+    if isinstance(dtype, str):
+        return _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
+    if hasattr(dtype, "name") and hasattr(dtype, "value"):
+        return str(dtype.name)
+    return data_type_of(np.dtype(dtype)).name
+
+
+def _converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
+    from .reference.rounding import NUMPY_DTYPES
+
+    target = np.dtype(NUMPY_DTYPES[dtype])
+    if values.dtype == target:
+        return values
+    with np.errstate(all="ignore"):
+        made = values.astype(target)
+    if target.kind in "iub" or dtype in _PACKED:
+        exact = np.asarray(values, np.float64)
+        if not np.array_equal(np.asarray(made.astype(np.int64), np.float64), exact):
+            raise InvalidDataTypeError(f"constant {name!r}: {dtype} can't hold all of its values")
+    return made
+
+
+def _owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """A read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
+    stored = pack_int4(values, dtype) if dtype in _PACKED else values
+    memory = np.empty(stored.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    owned = memory[start : start + stored.nbytes].view(stored.dtype).reshape(stored.shape)
+    owned[...] = stored
+    owned.flags.writeable = False
+    return owned
+
+
+def graph_of(
+    builder: GraphBuilder,
+    shapes: Mapping[int, tuple[int, ...]],
+    nodes: Sequence[Node] | None = None,
+) -> _core.graph:
+    """The mirror's graph, finalized.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    shapes : mapping of int to tuple of int
+        Of values by id, where more is known than the builder does.
+    nodes : sequence of Node, optional
+        Only these ops.
+    """
+    g = _core.graph(builder.engine_kind, builder.fpmath_mode)
+    for node in builder.nodes if nodes is None else nodes:
+        o = _core.op(node.id, node.kind, node.name or node.kind.lower())
+        o.add_inputs([v._described(shapes.get(v.id, v.shape)) for v in node.inputs])
+        o.add_outputs([v._described(shapes.get(v.id, v.shape)) for v in node.outputs])
+        for attribute, value in node.attrs.items():
+            o.set_attr(attribute, value)
+        g.add_op(o)
+    g.finalize()
+    return g
