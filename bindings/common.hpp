@@ -35,6 +35,8 @@ void init_op(py::module_ &m);
 void init_partition(py::module_ &m);
 void init_compiled_partition(py::module_ &m);
 void init_execution(py::module_ &m);
+void init_openmp(py::module_ &m);
+void init_executor(py::module_ &m);
 void init_graph(py::module_ &m);
 void init_caches(py::module_ &m);
 void init_settings(py::module_ &m);

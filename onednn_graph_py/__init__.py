@@ -40,6 +40,7 @@ from ._core import (
     graph,
     logical_tensor,
     make_engine_with_allocator,
+    num_threads,
     op,
     partition,
     set_compiled_partition_cache_capacity,
@@ -52,6 +53,7 @@ from ._core import (
     set_jit_profiling_flags,
     set_jit_profiling_jitdumpdir,
     set_max_cpu_isa,
+    set_num_threads,
     set_primitive_cache_capacity,
     set_verbose,
     status,
@@ -74,6 +76,10 @@ from .errors import (
 __version__: str = vars(_core)["__version__"]
 
 from . import ops, reference
+from .builder import GraphBuilder, Value
+from .constants import CacheInfo, cache_info, clear_caches
+from .executor import CompiledGraph, Stats, Step, assert_fused
+from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
@@ -93,6 +99,20 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "partition",
     "compiled_partition",
     "bound_execution",
+    # models
+    "GraphBuilder",
+    "Value",
+    "CompiledGraph",
+    "Step",
+    "Stats",
+    "assert_fused",
+    "trace",
+    "jit",
+    "num_threads",
+    "set_num_threads",
+    "cache_info",
+    "CacheInfo",
+    "clear_caches",
     # operations
     "ops",
     "reference",

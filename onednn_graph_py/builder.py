@@ -23,6 +23,7 @@ from .ops.call import shape_text
 from .ops.check import TensorSpec, check, label_of
 
 if TYPE_CHECKING:
+    from .compiler import Fallback, Layout
     from .executor import CompiledGraph
 
 __all__ = ["GraphBuilder", "Node", "Value"]
@@ -546,15 +547,97 @@ class GraphBuilder(OpMethods):
 
     # -- what becomes of it
 
-    def compile(self, **options: Any) -> CompiledGraph:
+    def snapshot(self) -> GraphBuilder:
+        """A builder of the same values and ops, which goes its own way from here."""
+        made = GraphBuilder(self.engine_kind, self.fpmath_mode)
+        c = self._contents
+        made._contents = _Contents(
+            list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs)
+        )
+        return made
+
+    def __reduce__(self) -> Any:
+        c = self._contents
+        values = [*c.inputs, *c.constants, *(v for n in c.nodes for v in n.outputs)]
+        number = {v.id: i for i, v in enumerate(values)}
+        return _restored, (
+            self.engine_kind.name,
+            self.fpmath_mode.name,
+            [(v.shape, v.dtype, v.name, v.strides, v.data) for v in values],
+            len(c.inputs),
+            len(c.constants),
+            [
+                (
+                    n.kind,
+                    n.name,
+                    [number[v.id] for v in n.inputs],
+                    [number[v.id] for v in n.outputs],
+                    dict(n.attrs),
+                    n.where,
+                )
+                for n in c.nodes
+            ],
+            {name: number[v.id] for name, v in c.outputs.items()},
+        )
+
+    def compile(
+        self,
+        *,
+        layout: Layout = "auto",
+        fallback: Fallback = None,
+        threads: int | None = None,
+        max_shapes: int = 32,
+        name: str = "model",
+    ) -> CompiledGraph:
         """Partition, compile, and return the callable model; see `CompiledGraph`."""
         from .executor import CompiledGraph
 
-        return CompiledGraph(self, **options)
+        return CompiledGraph(
+            self,
+            layout=layout,
+            fallback=fallback,
+            threads=threads,
+            max_shapes=max_shapes,
+            name=name,
+        )
+
+
+def _restored(
+    engine_kind: str,
+    fpmath_mode: str,
+    described: Sequence[tuple[Any, ...]],
+    inputs: int,
+    constants: int,
+    nodes: Sequence[tuple[Any, ...]],
+    outputs: Mapping[str, int],
+) -> GraphBuilder:
+    """Unpickle: everything as it was, except for ids, which are new."""
+    builder = GraphBuilder(engine_kind, fpmath_mode)
+    values = []
+    for shape, dtype, name, strides, data in described:
+        value = Value(builder, shape, dtype, name)
+        value.strides = strides
+        if data is not None:
+            value.data = _aligned_copy(data)
+        values.append(value)
+    made = []
+    for kind, name, taken, given, attrs, where in nodes:
+        results = tuple(values[i] for i in given)
+        node = Node(new_id(), kind, name, tuple(values[i] for i in taken), results, attrs, where)
+        for value in results:
+            value.producer = node
+        made.append(node)
+    builder._contents = _Contents(
+        values[:inputs],
+        values[inputs : inputs + constants],
+        made,
+        {name: values[i] for name, i in outputs.items()},
+    )
+    return builder
 
 
 def _dtype_name(dtype: Any) -> str:
-    """oneDNN's name of a data type, from its name, NumPy's dtype or the enumerator."""
+    """OneDNN's name of a data type, from its name, NumPy's dtype or the enumerator."""
     if isinstance(dtype, str):
         return _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
     if hasattr(dtype, "name") and hasattr(dtype, "value"):
@@ -579,7 +662,10 @@ def _converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[A
 
 def _owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """A read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
-    stored = pack_int4(values, dtype) if dtype in _PACKED else values
+    return _aligned_copy(pack_int4(values, dtype) if dtype in _PACKED else values)
+
+
+def _aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
     memory = np.empty(stored.nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
     owned = memory[start : start + stored.nbytes].view(stored.dtype).reshape(stored.shape)

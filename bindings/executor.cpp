@@ -1,0 +1,601 @@
+#include "executor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "call.hpp"
+#include "dtypes.hpp"
+#include "openmp.hpp"
+
+namespace ogp {
+namespace {
+
+constexpr size_t cache_line = 64;
+
+struct aligned_free {
+    void operator()(char *p) const { std::free(p); }
+};
+using aligned_memory = std::unique_ptr<char, aligned_free>;
+
+aligned_memory allocate(size_t bytes) {
+    if (!bytes) return nullptr;
+    const size_t rounded = (bytes + cache_line - 1) / cache_line * cache_line;
+    auto *p = static_cast<char *>(std::aligned_alloc(cache_line, rounded));
+    if (!p) throw std::bad_alloc();
+    return aligned_memory(p);
+}
+
+struct tensor_destroyer {
+    void operator()(dnnl_graph_tensor_t t) const { dnnl_graph_tensor_destroy(t); }
+};
+using tensor_handle = std::unique_ptr<dnnl_graph_tensor, tensor_destroyer>;
+
+void check(dnnl_status_t status, const std::string &what) {
+    if (status != dnnl_success) raise_with_reason(status, what, "");
+}
+
+place place_of(const std::string &text) {
+    if (text == "input") return place::input;
+    if (text == "output") return place::output;
+    if (text == "constant") return place::constant;
+    if (text == "arena") return place::arena;
+    raise_invalid_arguments("executor: a tensor is no '" + text + "'");
+}
+
+bool is_packed(const logical_tensor &lt) { return info_of(lt.dtype()).bits < 8; }
+
+edge make_edge(const logical_tensor &lt, std::string name) {
+    edge e;
+    e.lt = lt;
+    e.name = std::move(name);
+    e.dtype = numpy_dtype(lt.dtype());
+    e.bytes = required_bytes(lt);
+    if (is_packed(lt)) {
+        e.shape = {static_cast<py::ssize_t>(e.bytes)};
+        e.strides = {1};
+        return e;
+    }
+    const auto item = static_cast<py::ssize_t>(info_of(lt.dtype()).bits / 8);
+    e.alignment = static_cast<size_t>(item);
+    for (const int64_t d : lt.shape()) e.shape.push_back(d);
+    if (lt.ndims() > 0)
+        for (const int64_t s : lt.strides()) e.strides.push_back(s * item);
+    return e;
+}
+
+// A view for a Python step; its memory is only valid while the step runs.
+py::array view_of(const edge &e, void *data, bool writable) {
+    static char nothing[cache_line];
+    // A base, even a meaningless one, keeps NumPy from copying.
+    py::array view(e.dtype, e.shape, e.strides, data ? data : nothing, py::none());
+    if (!writable) view.attr("setflags")(py::arg("write") = false);
+    return view;
+}
+
+}  // namespace
+
+class run_context {
+public:
+    explicit run_context(const executor &x) : arena_(allocate(x.arena_bytes)) {
+        PyThreadState *thread = PyEval_SaveThread();
+        try {
+            stream_ = dnnl::stream(x.engine_->get());
+        } catch (...) {
+            take_gil_again(thread);
+            throw;
+        }
+        take_gil_again(thread);
+        for (const step &s : x.steps) {
+            calls_.emplace_back();
+            call &c = calls_.back();
+            if (!s.compiled) continue;
+            for (const argument &a : s.inputs) c.inputs.push_back(add(x, a));
+            for (const argument &a : s.outputs) c.outputs.push_back(add(x, a));
+            // oneDNN refuses null arrays, also empty ones.
+            c.input_count = c.inputs.size();
+            c.output_count = c.outputs.size();
+            if (c.inputs.empty()) c.inputs.push_back(nullptr);
+            if (c.outputs.empty()) c.outputs.push_back(nullptr);
+            if (s.scratchpad) c.scratchpad = scratchpad(x, s);
+        }
+    }
+
+    // Without the GIL, which Python steps take for themselves. Returns the number of the step that
+    // failed, or the number of steps.
+    size_t run(const executor &x, const std::vector<void *> &inputs,
+            const std::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread) {
+        status = dnnl_success;
+        const threads_scope threads(x.threads);
+        for (const auto &[t, i] : from_inputs_) dnnl_graph_tensor_set_data_handle(t, inputs[i]);
+        for (const auto &[t, i] : to_outputs_) dnnl_graph_tensor_set_data_handle(t, outputs[i]);
+        for (size_t i = 0; i < x.steps.size(); ++i) {
+            const step &s = x.steps[i];
+            if (!s.compiled) {
+                take_gil_again(thread);
+                // The last partition may still be running on an asynchronous runtime.
+                stream_.wait();
+                call_python(x, s, inputs, outputs);
+                thread = PyEval_SaveThread();
+                continue;
+            }
+            call &c = calls_[i];
+            try {
+#if OGP_ONEDNN_AT_LEAST(3, 13)
+                status = dnnl_graph_compiled_partition_execute_v2(s.compiled->value.get(),
+                        stream_.get(), c.input_count, c.inputs.data(), c.output_count,
+                        c.outputs.data(), c.scratchpad);
+#else
+                status = dnnl_graph_compiled_partition_execute(s.compiled->value.get(),
+                        stream_.get(), c.input_count, c.inputs.data(), c.output_count,
+                        c.outputs.data());
+#endif
+            } catch (const dnnl::error &e) {
+                status = e.status;
+            } catch (const std::bad_alloc &) {
+                status = dnnl_out_of_memory;
+            } catch (...) {
+                status = dnnl_runtime_error;
+            }
+            if (status != dnnl_success) return i;
+        }
+        status = dnnl_stream_wait(stream_.get());
+        return x.steps.size();
+    }
+
+private:
+    struct call {
+        std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
+        size_t input_count = 0, output_count = 0;
+        const_dnnl_graph_tensor_t scratchpad = nullptr;
+    };
+
+    dnnl_graph_tensor_t create(
+            const executor &x, const dnnl_graph_logical_tensor_t &lt, void *data) {
+        dnnl_graph_tensor_t t = nullptr;
+        check(dnnl_graph_tensor_create(&t, &lt, x.engine_->get().get(), data), x.name + ": tensor");
+        tensors_.emplace_back(t);
+        return t;
+    }
+
+    void *fixed_address(const executor &x, const argument &a) {
+        if (a.where == place::constant) return x.constant_data[a.index];
+        return a.where == place::arena && arena_ ? arena_.get() + a.index : nullptr;
+    }
+
+    dnnl_graph_tensor_t add(const executor &x, const argument &a) {
+        const dnnl_graph_tensor_t t = create(x, a.lt.get(), fixed_address(x, a));
+        if (a.where == place::input) from_inputs_.emplace_back(t, a.index);
+        if (a.where == place::output) to_outputs_.emplace_back(t, a.index);
+        return t;
+    }
+
+    dnnl_graph_tensor_t scratchpad(const executor &x, const step &s) {
+#if OGP_ONEDNN_AT_LEAST(3, 13)
+        const auto lt = s.compiled->value.get_scratchpad_logical_tensor();
+        dnnl_graph_logical_tensor_t c{};
+        check(dnnl_graph_compiled_partition_get_scratchpad_logical_tensor(
+                      s.compiled->value.get(), &c),
+                x.name + ": scratchpad");
+        (void)lt;
+        return create(x, c, arena_ ? arena_.get() + *s.scratchpad : nullptr);
+#else
+        (void)x;
+        (void)s;
+        return nullptr;
+#endif
+    }
+
+    void call_python(const executor &x, const step &s, const std::vector<void *> &inputs,
+            const std::vector<void *> &outputs) {
+        const auto views = [&](const std::vector<argument> &arguments, bool writable) {
+            py::list made;
+            for (const argument &a : arguments) {
+                void *data = a.where == place::input ? inputs[a.index]
+                        : a.where == place::output   ? outputs[a.index]
+                                                     : fixed_address(x, a);
+                made.append(view_of(make_edge(a.lt, ""), data, writable));
+            }
+            return made;
+        };
+        s.function(views(s.inputs, false), views(s.outputs, true));
+    }
+
+    aligned_memory arena_;
+    dnnl::stream stream_;
+    std::vector<tensor_handle> tensors_;
+    std::vector<call> calls_;
+    std::vector<std::pair<dnnl_graph_tensor_t, size_t>> from_inputs_, to_outputs_;
+};
+
+executor::executor(std::string name_, engine_ptr e,
+        const std::vector<std::pair<logical_tensor, py::str>> &in,
+        const std::vector<std::pair<logical_tensor, py::str>> &out,
+        const std::vector<py::array> &constants_, const py::list &steps_, size_t arena_bytes_,
+        int threads_, py::function convert, py::function check_out)
+    : name(std::move(name_)),
+      engine_(std::move(e)),
+      constants(constants_),
+      arena_bytes(arena_bytes_),
+      threads(threads_),
+      convert_input(std::move(convert)),
+      check_output(std::move(check_out)) {
+    for (const auto &[lt, n] : in) inputs.push_back(make_edge(lt, n));
+    for (const auto &[lt, n] : out) outputs.push_back(make_edge(lt, n));
+    for (const auto &c : constants) constant_data.push_back(const_cast<void *>(c.data()));
+    const auto arguments = [](const py::handle &list) {
+        std::vector<argument> made;
+        for (const auto &item : list) {
+            const auto t = item.cast<py::tuple>();
+            made.push_back({place_of(t[0].cast<std::string>()), t[1].cast<size_t>(),
+                    t[2].cast<logical_tensor>()});
+        }
+        return made;
+    };
+    for (const auto &item : steps_) {
+        const auto t = item.cast<py::tuple>();
+        step s;
+        s.name = t[0].cast<std::string>();
+        if (py::isinstance<compiled_partition>(t[1]))
+            s.compiled = t[1].cast<compiled_partition_ptr>();
+        else
+            s.function = t[1];
+        s.inputs = arguments(t[2]);
+        s.outputs = arguments(t[3]);
+        if (!t[4].is_none()) s.scratchpad = t[4].cast<size_t>();
+        check_step(s);
+        steps.push_back(std::move(s));
+    }
+}
+
+executor::~executor() = default;
+
+void executor::check_step(const step &s) const {
+    const auto refuse = [&](const std::string &what) {
+        raise_invalid_arguments(name + ": step " + s.name + ": " + what);
+    };
+    const auto check_room = [&](const argument &a, bool written) {
+        const size_t needed = required_bytes(a.lt);
+        size_t available = 0;
+        if (a.where == place::arena) {
+            if (a.index <= arena_bytes) available = arena_bytes - a.index;
+        } else if (a.where == place::constant) {
+            if (written) refuse("writes to a constant");
+            if (a.index < constants.size())
+                available = static_cast<size_t>(constants[a.index].nbytes());
+        } else {
+            const auto &edges = a.where == place::input ? inputs : outputs;
+            if (written && a.where == place::input) refuse("writes to an input");
+            if (a.index < edges.size()) available = edges[a.index].bytes;
+        }
+        if (needed > available)
+            refuse(repr(a.lt) + " needs " + std::to_string(needed) + " bytes, there are "
+                    + std::to_string(available));
+    };
+    for (const argument &a : s.inputs) check_room(a, false);
+    for (const argument &a : s.outputs) check_room(a, true);
+    if (!s.compiled) return;
+    const auto check_same = [&](const std::vector<argument> &given,
+                                    const std::vector<logical_tensor> &compiled) {
+        bool same = given.size() == compiled.size();
+        for (size_t i = 0; same && i < given.size(); ++i)
+            same = given[i].lt.id() == compiled[i].id()
+                    && given[i].lt.dtype() == compiled[i].dtype()
+                    && required_bytes(given[i].lt) >= required_bytes(compiled[i]);
+        if (!same) refuse("its tensors are not those that it was compiled for");
+    };
+    check_same(s.inputs, s.compiled->inputs);
+    check_same(s.outputs, s.compiled->outputs);
+    if (s.scratchpad && *s.scratchpad + s.compiled->scratchpad_bytes > arena_bytes)
+        refuse("its scratchpad is outside of the arena");
+}
+
+bool executor::conforms(const edge &e, PyObject *object, bool written) const {
+    const auto &api = py::detail::npy_api::get();
+    if (!api.PyArray_Check_(object)) return false;
+    const auto *a = py::detail::array_proxy(object);
+    if (a->descr != e.dtype.ptr() && !api.PyArray_EquivTypes_(a->descr, e.dtype.ptr()))
+        return false;
+    if (static_cast<size_t>(a->nd) != e.shape.size()) return false;
+    bool empty = false;
+    for (size_t i = 0; i < e.shape.size(); ++i) {
+        if (a->dimensions[i] != e.shape[i]) return false;
+        empty = empty || e.shape[i] == 0;
+    }
+    if (!empty)
+        for (size_t i = 0; i < e.shape.size(); ++i)
+            if (e.shape[i] > 1 && a->strides[i] != e.strides[i]) return false;
+    if (reinterpret_cast<uintptr_t>(a->data) % e.alignment) return false;
+    return !written || (a->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
+}
+
+void executor::take_inputs(PyObject *const *given, size_t count, arrays &made) const {
+    for (size_t i = 0; i < count; ++i) {
+        py::object array = py::reinterpret_borrow<py::object>(given[i]);
+        if (!conforms(inputs[i], given[i], false)) {
+            array = convert_input(i, array);
+            if (!conforms(inputs[i], array.ptr(), false))
+                raise_invalid_arguments(name + ": input " + inputs[i].name + " can't be used");
+        }
+        made.data.push_back(py::detail::array_proxy(array.ptr())->data);
+        made.held.push_back(std::move(array));
+    }
+}
+
+void executor::take_outputs(PyObject *out, const arrays &ins, arrays &made) const {
+    if (!out || out == Py_None) {
+        for (const edge &e : outputs) {
+            py::array fresh(e.dtype, e.shape, e.strides);
+            made.data.push_back(fresh.mutable_data());
+            made.held.push_back(std::move(fresh));
+        }
+        return;
+    }
+    std::vector<py::object> given;
+    if (outputs.size() == 1 && !PyTuple_Check(out) && !PyList_Check(out)) {
+        given.push_back(py::reinterpret_borrow<py::object>(out));
+    } else {
+        if (!PyTuple_Check(out) && !PyList_Check(out))
+            throw py::type_error(name + ": out must be a list or tuple of "
+                    + std::to_string(outputs.size()) + " arrays");
+        for (const auto &item : py::reinterpret_borrow<py::sequence>(out))
+            given.push_back(py::reinterpret_borrow<py::object>(item));
+        if (given.size() != outputs.size())
+            raise_invalid_arguments(name + ": out must have " + std::to_string(outputs.size())
+                    + " arrays, got " + std::to_string(given.size()));
+    }
+    for (size_t i = 0; i < given.size(); ++i) {
+        const edge &e = outputs[i];
+        if (!conforms(e, given[i].ptr(), true)) {
+            given[i] = check_output(i, given[i]);
+            if (!conforms(e, given[i].ptr(), true))
+                raise_invalid_arguments(name + ": out " + e.name + " can't be used");
+        }
+        auto *data = static_cast<char *>(py::detail::array_proxy(given[i].ptr())->data);
+        const auto overlaps = [&](const void *other, size_t bytes, const py::object &array) {
+            const auto *p = static_cast<const char *>(other);
+            return e.bytes && bytes && data < p + bytes && p < data + e.bytes
+                    && py::module_::import("numpy")
+                               .attr("shares_memory")(given[i], array)
+                               .cast<bool>();
+        };
+        for (size_t k = 0; k < ins.data.size(); ++k)
+            if (overlaps(ins.data[k], inputs[k].bytes, ins.held[k]))
+                raise_invalid_arguments(name + ": out " + e.name + " overlaps the memory of input "
+                        + inputs[k].name);
+        for (size_t k = 0; k < i; ++k)
+            if (overlaps(made.data[k], outputs[k].bytes, made.held[k]))
+                raise_invalid_arguments(name + ": out " + e.name + " overlaps the memory of out "
+                        + outputs[k].name);
+        made.data.push_back(data);
+        made.held.push_back(given[i]);
+    }
+}
+
+std::unique_ptr<run_context> executor::acquire() {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!free_.empty()) {
+            auto context = std::move(free_.back());
+            free_.pop_back();
+            return context;
+        }
+    }
+    auto context = std::make_unique<run_context>(*this);
+    ++contexts;
+    return context;
+}
+
+void executor::give_back(std::unique_ptr<run_context> context) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    try {
+        free_.push_back(std::move(context));
+    } catch (const std::bad_alloc &) {
+        --contexts;
+    }
+}
+
+void executor::run(run_context &context, const arrays &ins, const arrays &outs) {
+    const auto begin = std::chrono::steady_clock::now();
+    dnnl_status_t status = dnnl_success;
+    PyThreadState *thread = PyEval_SaveThread();
+    size_t done = 0;
+    try {
+        done = context.run(*this, ins.data, outs.data, status, thread);
+    } catch (...) {
+        // Only a Python step throws, and it holds the GIL.
+        throw;
+    }
+    take_gil_again(thread);
+    nanoseconds += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::steady_clock::now() - begin)
+                    .count());
+    ++calls;
+    if (status != dnnl_success)
+        raise_with_reason(
+                status, name + ": " + (done < steps.size() ? steps[done].name : "wait"), "");
+}
+
+py::object executor::result(const arrays &outs) const {
+    if (outs.held.size() == 1) return outs.held[0];
+    py::tuple made(outs.held.size());
+    for (size_t i = 0; i < outs.held.size(); ++i) made[i] = outs.held[i];
+    return std::move(made);
+}
+
+namespace {
+
+class borrowed_context {
+public:
+    explicit borrowed_context(executor &x) : x_(x), context_(x.acquire()) {}
+    ~borrowed_context() { x_.give_back(std::move(context_)); }
+    borrowed_context(const borrowed_context &) = delete;
+    borrowed_context &operator=(const borrowed_context &) = delete;
+    run_context &operator*() const { return *context_; }
+
+private:
+    executor &x_;
+    std::unique_ptr<run_context> context_;
+};
+
+template <typename Body>
+PyObject *python_call(Body &&body) noexcept {
+    try {
+        return body();
+    } catch (py::error_already_set &e) {
+        e.restore();
+    } catch (const py::builtin_exception &e) {
+        e.set_error();
+    } catch (const std::bad_alloc &) {
+        PyErr_NoMemory();
+    } catch (const std::exception &e) {
+        PyErr_SetString(PyExc_RuntimeError, e.what());
+    }
+    return nullptr;
+}
+
+template <typename T>
+T &self_of(PyObject *self, const char *what) {
+    auto *value =
+            reinterpret_cast<py::detail::instance *>(self)->get_value_and_holder().value_ptr<T>();
+    if (!value) raise_invalid_arguments(std::string(what) + ": it was never initialised");
+    return *value;
+}
+
+// executor(*inputs, out=None), without pybind11's dispatch.
+PyObject *call_executor(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return python_call([&]() -> PyObject * {
+        auto &x = self_of<executor>(self, "executor");
+        PyObject *out = nullptr;
+        if (kwargs && PyDict_GET_SIZE(kwargs)) {
+            static PyObject *const key = PyUnicode_InternFromString("out");
+            out = PyDict_GetItemWithError(kwargs, key);
+            if (!out || PyDict_GET_SIZE(kwargs) != 1)
+                throw py::type_error(x.name + ": takes inputs by position, and out");
+        }
+        const auto count = static_cast<size_t>(PyTuple_GET_SIZE(args));
+        if (count != x.inputs.size())
+            raise_invalid_arguments(x.name + ": expected " + std::to_string(x.inputs.size())
+                    + " inputs, got " + std::to_string(count));
+        executor::arrays ins, outs;
+        ins.held.reserve(count);
+        ins.data.reserve(count);
+        outs.held.reserve(x.outputs.size());
+        outs.data.reserve(x.outputs.size());
+        x.take_inputs(PySequence_Fast_ITEMS(args), count, ins);
+        x.take_outputs(out, ins, outs);
+        const borrowed_context context(x);
+        x.run(*context, ins, outs);
+        if (out && out != Py_None) return Py_NewRef(out);
+        return x.result(outs).release().ptr();
+    });
+}
+
+// A call whose arrays are checked and fixed.
+struct bound_model {
+    executor_ptr x;
+    executor::arrays ins, outs;
+    std::unique_ptr<run_context> context;
+    std::mutex mutex;  // one arena, so one call at a time
+
+    ~bound_model() {
+        if (context) x->give_back(std::move(context));
+    }
+
+    // Whether somebody gave an array other memory, another shape or made it read-only.
+    void check() const {
+        const auto unchanged = [&](const std::vector<edge> &edges, const executor::arrays &arrays,
+                                       bool written) {
+            for (size_t i = 0; i < edges.size(); ++i) {
+                PyObject *a = arrays.held[i].ptr();
+                if (py::detail::array_proxy(a)->data != arrays.data[i]
+                        || !x->conforms(edges[i], a, written))
+                    raise_invalid_arguments(x->name + ": bind: " + edges[i].name
+                            + " is no longer the array that was bound; bind again");
+            }
+        };
+        unchanged(x->inputs, ins, false);
+        unchanged(x->outputs, outs, true);
+    }
+};
+
+PyObject *call_bound_model(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return python_call([&]() -> PyObject * {
+        auto &b = self_of<bound_model>(self, "bound_model");
+        if (PyTuple_GET_SIZE(args) || (kwargs && PyDict_GET_SIZE(kwargs)))
+            throw py::type_error("bound_model takes no arguments");
+        b.check();
+        if (!b.mutex.try_lock()) {
+            PyThreadState *thread = PyEval_SaveThread();
+            b.mutex.lock();
+            take_gil_again(thread);
+        }
+        const std::lock_guard<std::mutex> lock(b.mutex, std::adopt_lock);
+        b.x->run(*b.context, b.ins, b.outs);
+        Py_RETURN_NONE;
+    });
+}
+
+std::unique_ptr<bound_model> bind(
+        const executor_ptr &x, const py::sequence &inputs, const py::object &out) {
+    auto b = std::make_unique<bound_model>();
+    b->x = x;
+    std::vector<PyObject *> given;
+    const py::tuple held = py::tuple(inputs);
+    for (const auto &item : held) given.push_back(item.ptr());
+    if (given.size() != x->inputs.size())
+        raise_invalid_arguments(x->name + ": bind: expected " + std::to_string(x->inputs.size())
+                + " inputs, got " + std::to_string(given.size()));
+    x->take_inputs(given.data(), given.size(), b->ins);
+    x->take_outputs(out.ptr(), b->ins, b->outs);
+    b->context = x->acquire();
+    return b;
+}
+
+}  // namespace
+
+void init_executor(py::module_ &m) {
+    py::class_<bound_model>(m, "bound_model", py::custom_type_setup([](PyHeapTypeObject *type) {
+        type->ht_type.tp_call = call_bound_model;
+    }),
+            "A model with its inputs and outputs, made by `CompiledGraph.bind`; call it without\n"
+            "arguments. It reads what the arrays hold at that time.")
+            .def_property_readonly(
+                    "inputs", [](const bound_model &b) { return py::tuple(py::cast(b.ins.held)); },
+                    "The arrays it reads; a copy where the given one could not be used as it was.")
+            .def_property_readonly(
+                    "outputs",
+                    [](const bound_model &b) { return py::tuple(py::cast(b.outs.held)); },
+                    "The arrays it writes.")
+            .def("__repr__", [](const bound_model &b) { return "bound_model(" + b.x->name + ")"; });
+
+    py::class_<executor, executor_ptr> cls(m, "executor",
+            py::custom_type_setup(
+                    [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_executor; }),
+            "All steps of a compiled graph in one call: ``executor(*inputs, out=None)``. Made by\n"
+            "`CompiledGraph`, which explains the rest.");
+    cls.def(py::init<std::string, engine_ptr,
+                    const std::vector<std::pair<logical_tensor, py::str>> &,
+                    const std::vector<std::pair<logical_tensor, py::str>> &,
+                    const std::vector<py::array> &, const py::list &, size_t, int, py::function,
+                    py::function>(),
+               py::arg("name"), py::arg("engine"), py::arg("inputs"), py::arg("outputs"),
+               py::arg("constants"), py::arg("steps"), py::arg("arena_bytes"), py::arg("threads"),
+               py::arg("convert_input"), py::arg("check_output"))
+            .def("bind", &bind, py::arg("inputs"), py::arg("out") = py::none(),
+                    "Fixes the arrays; see `CompiledGraph.bind`.")
+            .def_property_readonly(
+                    "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
+            .def_property_readonly(
+                    "seconds",
+                    [](const executor &x) { return static_cast<double>(x.nanoseconds) * 1e-9; },
+                    "How long it ran, all calls together.")
+            .def_property_readonly(
+                    "contexts", [](const executor &x) { return x.contexts.load(); },
+                    "How many calls ran at the same time at most; each has its own arena.")
+            .def("__repr__", [](const executor &x) {
+                return "executor(" + x.name + ", " + std::to_string(x.steps.size()) + " steps)";
+            });
+}
+
+}  // namespace ogp

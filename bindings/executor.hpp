@@ -1,0 +1,98 @@
+// Running a compiled graph: all partitions in one call, over memory that was planned before.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include <pybind11/numpy.h>
+
+#include "compiled_partition.hpp"
+#include "stream.hpp"
+
+namespace ogp {
+
+// An array at the edge of a model: what it must be so that its memory is used as it is.
+struct edge {
+    logical_tensor lt;
+    std::string name;
+    py::dtype dtype;
+    std::vector<py::ssize_t> shape;
+    std::vector<py::ssize_t> strides;  // in bytes
+    size_t bytes = 0;
+    size_t alignment = 1;
+};
+
+enum class place { input, output, constant, arena };
+
+// Where a step finds a tensor: the number of an input, output or constant, or an offset.
+struct argument {
+    place where = place::arena;
+    size_t index = 0;
+    logical_tensor lt;
+};
+
+struct step {
+    std::string name;
+    // A partition, or a Python function (inputs, outputs) where oneDNN has no kernel.
+    compiled_partition_ptr compiled;
+    py::object function;
+    std::vector<argument> inputs, outputs;
+    std::optional<size_t> scratchpad;  // offset in the arena
+};
+
+// Everything that one running call needs for itself; calls at the same time have one each.
+class run_context;
+
+class executor {
+public:
+    executor(std::string name, engine_ptr e,
+            const std::vector<std::pair<logical_tensor, py::str>> &in,
+            const std::vector<std::pair<logical_tensor, py::str>> &out,
+            const std::vector<py::array> &constants, const py::list &steps, size_t arena_bytes,
+            int threads, py::function convert_input, py::function check_output);
+    ~executor();
+    executor(const executor &) = delete;
+    executor &operator=(const executor &) = delete;
+
+    // What a caller gave, held; and the memory of it that conforms.
+    struct arrays {
+        std::vector<py::object> held;
+        std::vector<void *> data;
+    };
+    void take_inputs(PyObject *const *given, size_t count, arrays &made) const;
+    // `out` is null, None, an array, or a sequence of arrays; null makes new ones.
+    void take_outputs(PyObject *out, const arrays &inputs, arrays &made) const;
+    bool conforms(const edge &e, PyObject *object, bool written) const;
+
+    // Runs with the GIL held on entry and exit, released between; raises when a step fails.
+    void run(run_context &context, const arrays &inputs, const arrays &outputs);
+
+    std::unique_ptr<run_context> acquire();
+    void give_back(std::unique_ptr<run_context> context) noexcept;
+
+    py::object result(const arrays &outputs) const;
+
+    std::string name;
+    engine_ptr engine_;
+    std::vector<edge> inputs, outputs;
+    std::vector<py::array> constants;
+    std::vector<void *> constant_data;
+    std::vector<step> steps;
+    size_t arena_bytes = 0;
+    int threads = 0;
+    py::function convert_input, check_output;
+
+    std::atomic<uint64_t> calls{0}, nanoseconds{0};
+    std::atomic<int64_t> contexts{0};
+
+private:
+    void check_step(const step &s) const;
+
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<run_context>> free_;
+};
+
+using executor_ptr = std::shared_ptr<executor>;
+
+}  // namespace ogp

@@ -1,0 +1,498 @@
+"""From a built graph to a plan: partitions in order, compiled, with their memory laid out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .builder import GraphBuilder, Node, Value, graph_of, is_whole, new_id
+from .constants import Registration
+from .defects import wrong_result
+from .errors import (
+    InvalidArgumentsError,
+    InvalidGraphError,
+    InvalidShapeError,
+    OneDNNError,
+    UnimplementedError,
+)
+from .ops.check import check
+
+__all__ = ["Plan", "PlannedStep", "make_plan"]
+
+Layout = Literal["auto", "plain"]
+Fallback = Literal["reference"] | None
+
+ALIGNMENT = 64
+
+Slot = tuple[str, int]
+"""Where a tensor is: ``("input", i)``, ``("output", i)``, ``("constant", i)``, ``("arena", byte)``."""
+
+
+@dataclass
+class PlannedStep:
+    """What runs in one go.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+    compiled : compiled_partition, optional
+    function : callable, optional
+        Computes in NumPy what oneDNN has no kernel for: takes inputs and outputs to fill.
+    inputs, outputs : list of logical_tensor
+        As compiled, in the order of the call.
+    implementation : str
+        ``oneDNN`` or ``reference``.
+    """
+
+    nodes: tuple[Node, ...]
+    compiled: _core.compiled_partition | None
+    function: Callable[..., None] | None
+    inputs: list[_core.logical_tensor]
+    outputs: list[_core.logical_tensor]
+    scratchpad_bytes: int = 0
+    scratchpad: int | None = None
+
+    @property
+    def implementation(self) -> str:
+        """Who computes it."""
+        return "oneDNN" if self.compiled is not None else "reference"
+
+    @property
+    def label(self) -> str:
+        """Names the step in messages."""
+        return " + ".join(node.name or node.kind for node in self.nodes)
+
+
+@dataclass
+class Plan:
+    """A graph for one set of shapes, ready to run."""
+
+    engine: _core.engine
+    inputs: list[tuple[Value, _core.logical_tensor]]
+    outputs: list[tuple[str, _core.logical_tensor]]
+    constants: list[npt.NDArray[Any]]
+    steps: list[PlannedStep]
+    slots: dict[int, Slot]
+    arena_bytes: int = 0
+    threads: int = 0
+    copied_out: dict[int, int] = field(default_factory=dict)
+
+    def arguments(self, tensors: Sequence[_core.logical_tensor]) -> list[tuple[Any, ...]]:
+        """As the executor takes them."""
+        return [(*self.slots[lt.get_id()], lt) for lt in tensors]
+
+
+# -- shapes
+
+
+def infer_shapes(
+    builder: GraphBuilder, given: Mapping[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """All values' shapes by id, from those of the inputs.
+
+    Raises
+    ------
+    InvalidShapeError
+        They don't fit together, or one does not follow.
+    """
+    shapes: dict[int, tuple[int, ...]] = dict(given)
+    for value in builder.constants:
+        shapes[value.id] = value.shape or ()
+    for node in builder.nodes:
+        made = check(
+            node.kind,
+            [(shapes[v.id], v.dtype) for v in node.inputs],
+            node.attrs,
+            [(v.shape, v.dtype) for v in node.outputs],
+            name=node.name,
+        )
+        for value, spec in zip(node.outputs, made, strict=True):
+            if spec.shape is None or not is_whole(spec.shape):
+                raise InvalidShapeError(
+                    f"{node.label} made at {node.where}: the shape of its output does not follow "
+                    f"from the inputs, only {spec}"
+                )
+            shapes[value.id] = spec.shape
+    return shapes
+
+
+# -- what runs together
+
+
+def _needed(builder: GraphBuilder) -> list[Node]:
+    """The ops that outputs depend on, in the order in which they were made."""
+    wanted = {value.id for value in builder.outputs.values()}
+    nodes = []
+    for node in reversed(builder.nodes):
+        if any(value.id in wanted for value in node.outputs):
+            nodes.append(node)
+            wanted.update(value.id for value in node.inputs)
+    return nodes[::-1]
+
+
+def _ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
+    """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
+    made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
+    ordered: list[int] = []
+    state = [0] * len(groups)  # 1: being visited, 2: done
+    for root in range(len(groups)):
+        stack = [root]
+        while stack:
+            i = stack[-1]
+            if state[i] == 0:
+                state[i] = 1
+                before = {made_by[v.id] for n in groups[i][0] for v in n.inputs if v.id in made_by}
+                waiting = [j for j in sorted(before - {i}) if state[j] == 0]
+                if any(state[j] == 1 for j in before - {i}):
+                    raise InvalidGraphError("the partitions depend on each other in a circle")
+                stack.extend(waiting)
+            else:
+                stack.pop()
+                if state[i] == 1:
+                    state[i] = 2
+                    ordered.append(i)
+    return [groups[i] for i in ordered]
+
+
+def _reference_step(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> Callable[..., None]:
+    from .reference import run
+    from .reference.rounding import NUMPY_DTYPES
+
+    made = [(shapes[v.id], v.dtype) for v in node.outputs]
+    for value in (*node.inputs, *node.outputs):
+        if value.dtype in ("s4", "u4"):
+            raise UnimplementedError(
+                f"{node.label} made at {node.where}: the reference takes no packed {value.dtype}"
+            )
+
+    def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
+        if node.kind in ("StaticReshape", "StaticTranspose"):
+            # As views, copied once into the result.
+            if node.kind == "StaticReshape":
+                outputs[0][...] = inputs[0].reshape(outputs[0].shape)
+            else:
+                outputs[0][...] = inputs[0].transpose(node.attrs["order"])
+            return
+        typed = [
+            a.astype(bool) if v.dtype == "boolean" else a
+            for a, v in zip(inputs, node.inputs, strict=True)
+        ]
+        for target, result in zip(
+            outputs, run(node.kind, typed, node.attrs, outputs=made), strict=True
+        ):
+            target[...] = result
+
+    assert NUMPY_DTYPES
+    return compute
+
+
+def _unsupported(node: Node, kind: str, reason: str) -> UnimplementedError:
+    return UnimplementedError(
+        f"{node.label} made at {node.where}: oneDNN has no {kind} kernel for it: {reason}; "
+        "compile(fallback='reference') computes it in NumPy"
+    )
+
+
+class _Planner:
+    """Collects steps; one use for one plan."""
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        engine: _core.engine,
+        shapes: dict[int, tuple[int, ...]],
+        layout: Layout,
+        fallback: Fallback,
+    ) -> None:
+        self.builder = builder
+        self.engine = engine
+        self.shapes = shapes
+        self.fallback = fallback
+        self.steps: list[PlannedStep] = []
+        # As they are between steps, by id.
+        self.known: dict[int, _core.logical_tensor] = {}
+        self.nodes = _needed(builder)
+        for value in (*builder.inputs, *builder.constants):
+            self.known[value.id] = value._described(shapes[value.id])
+        self.free_layout: set[int] = set()
+        if layout == "auto":
+            self.free_layout = {v.id for n in self.nodes for v in n.outputs}
+            self.free_layout -= {v.id for v in builder.outputs.values()}
+
+    def plain(self, value: Value) -> _core.logical_tensor:
+        """In row-major order."""
+        return value._described(self.shapes[value.id])
+
+    # -- groups
+
+    def groups(self, nodes: Sequence[Node]) -> list[tuple[tuple[Node, ...], Any]]:
+        """Nodes with their partition, which is None where oneDNN can't run them."""
+        computing = [n for n in nodes if n.kind != "End"]
+        if not computing:
+            return []
+        by_id = {node.id: node for node in computing}
+        made = []
+        for partition in graph_of(self.builder, self.shapes, nodes).get_partitions():
+            members = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
+            if members:
+                made.append((members, partition if partition.is_supported() else None))
+        return made
+
+    def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
+        """Add what runs a group, split where that is needed."""
+        kind = self.builder.engine_kind.name
+        if partition is None:
+            for node in nodes:
+                if self.fallback is None or node.kind == "Wildcard":
+                    reason = (
+                        "a Wildcard stands for an op that oneDNN does not know"
+                        if (node.kind == "Wildcard")
+                        else "alone it is no supported partition"
+                    )
+                    raise _unsupported(node, kind, reason)
+                self.add_reference(node)
+            return
+        defect = wrong_result(nodes) if len(nodes) > 1 else None
+        if defect is not None:
+            self.split(nodes, defect)
+            return
+        try:
+            self.add_compiled(nodes, partition)
+        except OneDNNError as e:
+            if len(nodes) > 1:
+                self.split(nodes, str(e))
+            elif self.fallback is not None:
+                self.add_reference(nodes[0])
+            else:
+                where = f"{nodes[0].label} made at {nodes[0].where}"
+                raise type(e)(f"{where}: {e}") from None
+
+    def split(self, nodes: tuple[Node, ...], why: str) -> None:
+        """One step an op, because together they would be wrong."""
+        warnings.warn(
+            f"{' + '.join(n.kind for n in nodes)} made at {nodes[0].where} runs one op at a time: "
+            f"{why}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        alone = [group for node in nodes for group in self.groups([node])]
+        for group, partition in _ordered(alone):
+            self.add(group, partition)
+
+    # -- steps
+
+    def add_reference(self, node: Node) -> None:
+        """Compute an op in NumPy."""
+        inputs = [self.known[v.id] for v in node.inputs]
+        outputs = [self.plain(v) for v in node.outputs]
+        self.steps.append(
+            PlannedStep((node,), None, _reference_step(node, self.shapes), inputs, outputs)
+        )
+        for lt in outputs:
+            self.known[lt.get_id()] = lt
+
+    def add_compiled(self, nodes: tuple[Node, ...], partition: _core.partition) -> None:
+        """Compile a partition."""
+        wanted = {lt.get_id() for lt in partition.get_input_ports()}
+        values = {v.id: v for n in nodes for v in (*n.inputs, *n.outputs)}
+        order = [v for v in values if v in wanted]
+        inputs = [self.known[i] for i in order]
+        ports = [lt.get_id() for lt in partition.get_output_ports()]
+        plain = [self.plain(values[i]) for i in ports]
+        free = [
+            _core.logical_tensor(i, values[i].dtype, self.shapes[i], "any")
+            if i in self.free_layout and self.shapes[i]
+            else lt
+            for i, lt in zip(ports, plain, strict=True)
+        ]
+        try:
+            compiled = partition.compile(inputs, free, self.engine)
+        except OneDNNError:
+            if free == plain:
+                raise
+            compiled = partition.compile(inputs, plain, self.engine)
+        outputs = [compiled.query_logical_tensor(i) for i in ports]
+        step = PlannedStep(nodes, compiled, None, inputs, outputs)
+        if hasattr(compiled, "get_scratchpad_logical_tensor"):
+            try:
+                step.scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
+            except UnimplementedError:
+                step.scratchpad_bytes = 0
+        self.steps.append(step)
+        for lt in outputs:
+            self.known[lt.get_id()] = lt
+
+
+# -- memory
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass
+class _Block:
+    """Memory that is in use from one step to another."""
+
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+def _place(blocks: Sequence[_Block]) -> int:
+    """Give each block an offset, the large ones first; return the bytes that all need."""
+    placed: list[_Block] = []
+    total = 0
+    for block in sorted(blocks, key=lambda b: (-b.size, b.first)):
+        offset = 0
+        for other in sorted(placed, key=lambda b: b.offset):
+            if other.last < block.first or block.last < other.first:
+                continue
+            if offset + block.size <= other.offset:
+                break
+            offset = max(offset, other.offset + other.size)
+        block.offset = offset
+        total = max(total, offset + block.size)
+        placed.append(block)
+    return total
+
+
+def _lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot]) -> int:
+    """Put intermediate tensors and scratchpads into one arena by their lifetimes."""
+    last_use: dict[int, int] = {}
+    for i, step in enumerate(steps):
+        for lt in step.inputs:
+            last_use[lt.get_id()] = i
+    blocks: dict[int, _Block] = {}
+    scratchpads: list[tuple[PlannedStep, _Block]] = []
+    for i, step in enumerate(steps):
+        in_place: dict[int, int] = {}
+        if step.compiled is not None:
+            in_place = {out: source for source, out in step.compiled.get_inplace_ports()}
+        taken: set[int] = set()
+        for lt in step.outputs:
+            made = lt.get_id()
+            if made in slots:
+                continue
+            until = last_use.get(made, i)
+            source = in_place.get(made)
+            block = blocks.get(source) if source is not None else None
+            size = _aligned(lt.get_mem_size())
+            # The input's memory becomes the output's when nobody reads the input afterwards.
+            reuse = block is not None and block.last == i and block.size >= size
+            if reuse and block is not None and id(block) not in taken:
+                taken.add(id(block))
+                block.last = until
+                blocks[made] = block
+            else:
+                blocks[made] = _Block(size, i, until)
+        if step.scratchpad_bytes:
+            scratchpads.append((step, _Block(_aligned(step.scratchpad_bytes), i, i)))
+    unique = list({id(b): b for b in blocks.values()}.values())
+    total = _place(unique + [b for _, b in scratchpads])
+    for made, block in blocks.items():
+        slots[made] = ("arena", block.offset)
+    for step, block in scratchpads:
+        step.scratchpad = block.offset
+    return total
+
+
+# -- all of it
+
+
+_engines: dict[str, _core.engine] = {}
+
+
+def engine_of(kind: _core.engine.kind) -> _core.engine:
+    """The one engine of a kind that all models share."""
+    if kind.name not in _engines:
+        _engines[kind.name] = _core.engine(kind, 0)
+    return _engines[kind.name]
+
+
+def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
+    """Fills an output that is also another output, an input or a constant."""
+    copy = _core.logical_tensor(new_id(), value.dtype, lt.get_dims(), "strided")
+
+    def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
+        outputs[0][...] = inputs[0]
+
+    node = Node(new_id(), "Reorder", "copy", (value,), (), {}, "")
+    return PlannedStep((node,), None, compute, [lt], [copy]), copy
+
+
+def make_plan(
+    builder: GraphBuilder,
+    shapes: Mapping[int, tuple[int, ...]],
+    *,
+    layout: Layout = "auto",
+    fallback: Fallback = None,
+    threads: int = 0,
+    registration: Registration | None = None,
+) -> Plan:
+    """Partition, compile and lay out a graph for one set of input shapes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    shapes : mapping of int to tuple of int
+        Of the inputs, by id.
+    layout, fallback, threads
+        As `CompiledGraph` explains.
+    registration : Registration, optional
+        The model's share of the cache of constants.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    OneDNNError
+        An op is not supported, does not compile, or shapes don't fit.
+    """
+    if not builder.outputs:
+        raise InvalidGraphError("the graph has no output; call output first")
+    if layout not in ("auto", "plain"):
+        raise InvalidArgumentsError(f"layout must be 'auto' or 'plain', got {layout!r}")
+    if fallback not in (None, "reference"):
+        raise InvalidArgumentsError(f"fallback must be None or 'reference', got {fallback!r}")
+    every = infer_shapes(builder, shapes)
+    engine = engine_of(builder.engine_kind)
+    planner = _Planner(builder, engine, every, layout, fallback)
+    if registration is not None:
+        registration.enter(builder.engine_kind)
+    with _core.compiling_with(threads):
+        for nodes, partition in _ordered(planner.groups(planner.nodes)):
+            planner.add(nodes, partition)
+
+    slots: dict[int, Slot] = {v.id: ("input", i) for i, v in enumerate(builder.inputs)}
+    used = {lt.get_id() for step in planner.steps for lt in step.inputs}
+    used |= {v.id for v in builder.outputs.values()}
+    constants = [v for v in builder.constants if v.id in used]
+    slots.update({v.id: ("constant", i) for i, v in enumerate(constants)})
+    outputs = []
+    for i, (name, value) in enumerate(builder.outputs.items()):
+        lt = planner.known[value.id]
+        if value.id in slots:
+            step, lt = _copy_step(value, lt)
+            planner.steps.append(step)
+        slots[lt.get_id()] = ("output", i)
+        outputs.append((name, lt))
+    return Plan(
+        engine,
+        [(v, planner.known[v.id]) for v in builder.inputs],
+        outputs,
+        [np.asarray(v.data) for v in constants],
+        planner.steps,
+        slots,
+        _lay_out(planner.steps, slots),
+        threads,
+    )

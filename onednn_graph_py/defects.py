@@ -1,0 +1,155 @@
+"""Fused partitions of which oneDNN computes wrong results without saying so, by version.
+
+What reads or writes out of bounds is refused by the mirror itself (``bindings/known_defects.cpp``);
+here is what only gives wrong numbers. Each case is pinned by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .ops.check import linked_version
+from .ops.schema import Version
+
+if TYPE_CHECKING:
+    from .builder import Node
+
+__all__ = ["DEFECTS", "Defect", "wrong_result"]
+
+NEVER: Version = (99, 0)
+_POOLS = ("AvgPool", "MaxPool")
+_BINARY = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A wrong result.
+
+    Parameters
+    ----------
+    what : str
+        Names the case in the warning.
+    since, until : Version
+        The first oneDNN that has it, and the first that does not.
+    met : callable
+        Takes the nodes of a partition, in order.
+    """
+
+    what: str
+    since: Version
+    until: Version
+    met: Callable[[Sequence[Node]], bool]
+
+
+def _pool_and_whole_operand(nodes: Sequence[Node]) -> bool:
+    if not any(n.kind in _POOLS for n in nodes):
+        return False
+    made = {v.id for n in nodes for v in n.outputs}
+    for node in nodes:
+        if node.kind not in _BINARY:
+            continue
+        for value in node.inputs:
+            wide = sum(d != 1 for d in value.shape or ()) > 1
+            if value.id not in made and wide:
+                return True
+    return False
+
+
+def _residual_of_other_sign(nodes: Sequence[Node]) -> bool:
+    """A dequantized residual is added before a Quantize to the other of u8 and s8."""
+    if nodes[-1].kind != "Quantize":
+        return False
+    target = nodes[-1].outputs[0].dtype
+    kinds = {n.kind for n in nodes}
+    if not kinds & {"MatMul", "Convolution", "ConvTranspose", "Reorder"}:
+        return False
+    made = {v.id: n for n in nodes for v in n.outputs}
+    for add in (n for n in nodes if n.kind == "Add"):
+        for value in add.inputs:
+            source = made.get(value.id)
+            if source is None or source.kind not in ("Dequantize", "DynamicDequantize"):
+                continue
+            residual = source.inputs[0].dtype
+            if residual == target:
+                continue
+            if residual == "s8" and target == "u8" and "Convolution" in kinds:
+                continue  # the one pair of types that is right
+            return True
+    return False
+
+
+def _quantize_per_channel(*producers: str) -> Callable[[Sequence[Node]], bool]:
+    def met(nodes: Sequence[Node]) -> bool:
+        return (
+            nodes[-1].kind == "Quantize"
+            and nodes[-1].attrs.get("qtype") == "per_channel"
+            and any(n.kind in producers for n in nodes)
+        )
+
+    return met
+
+
+def _depthwise_groups_of_s8(nodes: Sequence[Node]) -> bool:
+    made = {v.id: n for n in nodes for v in n.outputs}
+    for node in nodes:
+        groups = node.attrs.get("groups", 1)
+        if node.kind != "Convolution" or groups == 1:
+            continue
+        source = made.get(node.inputs[0].id)
+        if source is None or source.inputs[0].dtype != "s8":
+            continue
+        shape, weights = node.inputs[0].shape, node.inputs[1].shape
+        last = node.attrs.get("data_format", "NXC") == "NXC"
+        oix = node.attrs.get("weights_format", "XIO") == "OIX"
+        if shape is None or weights is None:
+            return True
+        channels, made_channels = shape[-1 if last else 1], weights[0 if oix else -1]
+        if channels // groups == 1 and made_channels // groups > 16:
+            return True
+    return False
+
+
+DEFECTS = (
+    Defect(
+        "oneDNN computes pooling with a fused operand of more than one wide dim wrongly",
+        (3, 7),
+        NEVER,
+        _pool_and_whole_operand,
+    ),
+    Defect(
+        "oneDNN adds a quantized residual wrongly where u8 and s8 mix",
+        (3, 7),
+        NEVER,
+        _residual_of_other_sign,
+    ),
+    Defect(
+        "oneDNN 3.7 applies scales per channel wrongly when it quantizes a convolution's result",
+        (3, 7),
+        (3, 8),
+        _quantize_per_channel("Convolution", "ConvTranspose", "MatMul"),
+    ),
+    Defect(
+        "oneDNN applies scales per channel wrongly when it quantizes a product's result",
+        (3, 8),
+        NEVER,
+        _quantize_per_channel("MatMul", "Convolution", "ConvTranspose"),
+    ),
+    Defect(
+        "oneDNN computes s8 convolutions of one channel a group wrongly from the second group on",
+        (3, 7),
+        NEVER,
+        _depthwise_groups_of_s8,
+    ),
+)
+"""All known cases."""
+
+
+def wrong_result(nodes: Sequence[Node], version: Version | None = None) -> str | None:
+    """What is wrong with a partition of these ops, or None."""
+    linked = version or linked_version()
+    for defect in DEFECTS:
+        if defect.since <= linked < defect.until and defect.met(nodes):
+            return defect.what
+    return None

@@ -1,0 +1,537 @@
+"""Calling a compiled graph: `CompiledGraph`."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .builder import GraphBuilder, Value, is_whole
+from .compiler import Fallback, Layout, Plan, make_plan
+from .constants import Registration
+from .dtypes import pack_int4
+from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from .ops.call import shape_text
+
+__all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
+
+
+class Stats(NamedTuple):
+    """What a model did so far, and what it holds.
+
+    Parameters
+    ----------
+    calls : int
+    seconds : float
+        Inside of all calls together, without the conversion of arguments.
+    copies : int
+        Inputs that had to be copied because of their strides or alignment.
+    memory_bytes : int
+        Constants and intermediate memory. What oneDNN keeps itself is not known.
+    shapes : int
+        Sets of input shapes that it is compiled for at the moment.
+    hits, misses, evictions : int
+        Calls whose shapes were compiled already; that compiled; sets dropped for newer ones.
+    """
+
+    calls: int
+    seconds: float
+    copies: int
+    memory_bytes: int
+    shapes: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class Step(NamedTuple):
+    """What runs in one go.
+
+    Parameters
+    ----------
+    ops : tuple of str
+        The op kinds.
+    names : tuple of str
+        The ops' names.
+    implementation : str
+        ``oneDNN``, or ``reference`` for what is computed in NumPy.
+    """
+
+    ops: tuple[str, ...]
+    names: tuple[str, ...]
+    implementation: str
+
+
+class _Specialization:
+    """A model for one set of input shapes."""
+
+    def __init__(self, model: CompiledGraph, plan: Plan) -> None:
+        self.plan = plan
+        convert = _Converter(model, plan)
+        self.run = _core.executor(
+            model.name,
+            plan.engine,
+            [(lt, value.name) for value, lt in plan.inputs],
+            [(lt, name) for name, lt in plan.outputs],
+            plan.constants,
+            [
+                (
+                    step.label,
+                    step.compiled if step.compiled is not None else step.function,
+                    plan.arguments(step.inputs),
+                    plan.arguments(step.outputs),
+                    step.scratchpad,
+                )
+                for step in plan.steps
+            ],
+            plan.arena_bytes,
+            plan.threads,
+            convert.input,
+            convert.output,
+        )
+
+
+class _Converter:
+    """Arrays that can't be used as they are: copied, or refused with the reason."""
+
+    def __init__(self, model: CompiledGraph, plan: Plan) -> None:
+        # Not the model itself, which keeps its specializations alive.
+        self.name = model.name
+        self.counters = model._counters
+        self.plan = plan
+
+    def input(self, i: int, given: Any) -> npt.NDArray[Any]:
+        """An array of the right data type, shape and strides."""
+        value, lt = self.plan.inputs[i]
+        what = f"{self.name}: input {value.name!r}"
+        array = _as_array(given, lt, self.plan.engine, what)
+        if value.dtype in ("s4", "u4"):
+            if array.dtype == np.uint8:
+                raise InvalidShapeError(
+                    f"{what}: packed {value.dtype} must be a flat contiguous uint8 array of "
+                    f"{lt.get_mem_size()} bytes, got shape {array.shape}"
+                )
+            _check(what, array.shape, tuple(lt.get_dims()))
+            self.counters.copied()
+            return pack_int4(array, value.dtype)
+        wanted = _core.numpy_dtype(lt.get_data_type())
+        if array.dtype != wanted:
+            raise InvalidDataTypeError(
+                f"{what} must be {value.dtype} (NumPy's {wanted}), got {array.dtype}; convert it "
+                "with astype"
+            )
+        _check(what, array.shape, tuple(lt.get_dims()))
+        if _fits(array, lt, wanted):
+            return array
+        self.counters.copied()
+        return _copy_in_layout(array, lt, wanted)
+
+    def output(self, i: int, given: Any) -> npt.NDArray[Any]:
+        """The array to write to."""
+        name, lt = self.plan.outputs[i]
+        what = f"{self.name}: out {name!r}"
+        array = _as_array(given, lt, self.plan.engine, what)
+        wanted = _core.numpy_dtype(lt.get_data_type())
+        if array.dtype != wanted:
+            raise InvalidDataTypeError(
+                f"{what} must be {lt.get_data_type().name} (NumPy's {wanted}), got {array.dtype}"
+            )
+        _check(what, array.shape, tuple(lt.get_dims()))
+        if not array.flags.writeable:
+            raise InvalidArgumentsError(f"{what} is read-only")
+        if not _fits(array, lt, wanted):
+            raise InvalidShapeError(
+                f"{what} must be aligned and in row-major order, got strides {array.strides} bytes"
+            )
+        return array
+
+
+def _check(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if given != wanted:
+        raise InvalidShapeError(
+            f"{what} must have the shape {shape_text(wanted)}, got {shape_text(given)}"
+        )
+
+
+def _fits(array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any]) -> bool:
+    if not array.flags.aligned:
+        return False
+    strides = [s * dtype.itemsize for s in lt.get_strides()] if array.ndim else []
+    return array.size == 0 or all(
+        n == 1 or have == want
+        for n, have, want in zip(array.shape, array.strides, strides, strict=True)
+    )
+
+
+def _copy_in_layout(
+    array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    strides = lt.get_strides() if array.ndim else []
+    extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    memory = np.zeros(max(extent, 0), dtype)
+    made = np.lib.stride_tricks.as_strided(
+        memory, array.shape, [s * dtype.itemsize for s in strides]
+    )
+    made[...] = array
+    return made
+
+
+def _as_array(
+    given: Any, lt: _core.logical_tensor, engine: _core.engine, what: str
+) -> npt.NDArray[Any]:
+    """A NumPy view of an array of any library."""
+    if isinstance(given, np.ndarray):
+        return given
+    if isinstance(given, np.generic):
+        return np.asarray(given)
+    if not hasattr(given, "__dlpack__"):
+        raise TypeError(
+            f"{what} must be a NumPy array or support DLPack, got {type(given).__name__}"
+        )
+    try:
+        return np.from_dlpack(given)
+    except (BufferError, RuntimeError, TypeError):
+        # NumPy's DLPack does not know bf16 and the 8-bit floats; the mirror's does.
+        made: npt.NDArray[Any] = _core.tensor(lt, engine, given).numpy()
+        return made
+
+
+class _Counters:
+    """What threads count together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.copies = 0
+        self.hits = 0
+        self.misses = 0
+        self.evictions = 0
+
+    def copied(self) -> None:
+        """One more input was copied."""
+        with self._lock:
+            self.copies += 1
+
+
+class CompiledGraph:
+    """A graph that can be called with arrays; made by `GraphBuilder.compile`.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+        What it holds now; later changes do not matter.
+    layout : str
+        ``auto`` lets oneDNN choose the memory layout of what goes from one partition to the next,
+        ``plain`` keeps all of it in row-major order. Inputs and outputs are always plain.
+    fallback : str, optional
+        ``reference`` computes in NumPy what oneDNN has no kernel for.
+    threads : int, optional
+        How many threads each call uses; `num_threads()` by default.
+    max_shapes : int
+        For how many sets of input shapes it stays compiled, where dims are unknown; the least
+        recently used goes first.
+    name : str
+        For messages.
+
+    Raises
+    ------
+    InvalidGraphError
+        The graph has no output.
+    UnimplementedError
+        An op has no kernel, and there is no `fallback`.
+    InvalidArgumentsError
+        An option is wrong.
+
+    Notes
+    -----
+    Calls from several threads run at the same time, each with intermediate memory of its own, and
+    without the GIL. Models pickle, with their constants.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        *,
+        layout: Layout = "auto",
+        fallback: Fallback = None,
+        threads: int | None = None,
+        max_shapes: int = 32,
+        name: str = "model",
+    ) -> None:
+        if threads is not None and (isinstance(threads, bool) or threads < 1):
+            raise InvalidArgumentsError(f"threads must be at least 1, got {threads!r}")
+        if max_shapes < 1:
+            raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
+        self.name = name
+        self._builder = builder.snapshot()
+        self._options: dict[str, Any] = {
+            "layout": layout,
+            "fallback": fallback,
+            "threads": threads,
+            "max_shapes": max_shapes,
+            "name": name,
+        }
+        self._threads = threads or _core.num_threads()
+        self._counters = _Counters()
+        self._lock = threading.Lock()
+        self._positions = {v.name: i for i, v in enumerate(self._builder.inputs)}
+        self._made: OrderedDict[tuple[tuple[int, ...], ...], _Specialization] = OrderedDict()
+        self._registration = Registration(
+            sum(v.data.nbytes for v in self._builder.constants if v.data is not None)
+        )
+        self._static: _core.executor | None = None
+        shapes = [v.shape or () for v in self._builder.inputs]
+        if all(is_whole(s) for s in shapes):
+            self._static = self._specialization(tuple(shapes)).run
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{v.name}: {v.dtype} {shape_text(v.shape)}" for v in self.inputs)
+        outputs = ", ".join(
+            f"{n}: {v.dtype} {shape_text(v.shape)}" for n, v in self._builder.outputs.items()
+        )
+        return f"<CompiledGraph {self.name!r}: ({inputs}) -> ({outputs})>"
+
+    # -- what it is
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """In the order of a call."""
+        return self._builder.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """In the order in which a call returns them."""
+        return tuple(self._builder.outputs)
+
+    @property
+    def graph(self) -> _core.graph:
+        """The mirror's graph, before partitioning."""
+        return self._builder.graph
+
+    @property
+    def engine(self) -> _core.engine:
+        """The engine that all models of this kind share."""
+        from .compiler import engine_of
+
+        return engine_of(self._builder.engine_kind)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call uses."""
+        return self._threads
+
+    @property
+    def copies(self) -> int:
+        """How many inputs were copied so far because of their strides or alignment."""
+        return self._counters.copies
+
+    def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
+        """What runs, in order.
+
+        Parameters
+        ----------
+        *shapes : sequence of int
+            Of the inputs, where the model has unknown dims.
+
+        Returns
+        -------
+        tuple of Step
+        """
+        chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in self.inputs)
+        plan = self._specialization(chosen).plan
+        return tuple(
+            Step(
+                tuple(n.kind for n in step.nodes),
+                tuple(n.name for n in step.nodes),
+                step.implementation,
+            )
+            for step in plan.steps
+        )
+
+    def stats(self) -> Stats:
+        """What it did so far, and what it holds."""
+        with self._lock:
+            runs = [s.run for s in self._made.values()]
+            memory = sum(s.run.contexts * s.plan.arena_bytes for s in self._made.values())
+            c = self._counters
+            return Stats(
+                sum(r.calls for r in runs),
+                sum(r.seconds for r in runs),
+                c.copies,
+                memory + self._registration.bytes,
+                len(runs),
+                c.hits,
+                c.misses,
+                c.evictions,
+            )
+
+    # -- for shapes
+
+    def _specialization(self, shapes: tuple[tuple[int, ...], ...]) -> _Specialization:
+        with self._lock:
+            found = self._made.get(shapes)
+            if found is not None:
+                self._made.move_to_end(shapes)
+                self._counters.hits += 1
+                return found
+            self._counters.misses += 1
+            inputs = self._builder.inputs
+            if len(shapes) != len(inputs):
+                raise InvalidArgumentsError(
+                    f"{self.name}: expected {len(inputs)} inputs, got {len(shapes)}"
+                )
+            for value, shape in zip(inputs, shapes, strict=True):
+                declared = value.shape or ()
+                fits = len(shape) == len(declared) and all(
+                    d < 0 or d == s for d, s in zip(declared, shape, strict=True)
+                )
+                if not fits or not is_whole(shape):
+                    raise InvalidShapeError(
+                        f"{self.name}: input {value.name!r} must have the shape "
+                        f"{shape_text(declared)}, got {shape_text(shape)}"
+                    )
+            plan = make_plan(
+                self._builder,
+                {v.id: s for v, s in zip(inputs, shapes, strict=True)},
+                layout=self._options["layout"],
+                fallback=self._options["fallback"],
+                threads=self._threads,
+                registration=self._registration,
+            )
+            made = self._made[shapes] = _Specialization(self, plan)
+            while len(self._made) > self._options["max_shapes"]:
+                self._made.popitem(last=False)
+                self._counters.evictions += 1
+            return made
+
+    def _positional(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """All inputs in order."""
+        names = list(self._positions)
+        if len(given) > len(names):
+            raise InvalidArgumentsError(
+                f"{self.name}: expected {len(names)} inputs ({', '.join(names)}), got "
+                f"{len(given) + len(named)}"
+            )
+        made = dict(zip(names, given, strict=False))
+        for name, value in named.items():
+            if name not in self._positions:
+                raise InvalidArgumentsError(
+                    f"{self.name}: there is no input {name!r}; there are: {', '.join(names)}"
+                )
+            if name in made:
+                raise InvalidArgumentsError(f"{self.name}: input {name!r} is given twice")
+            made[name] = value
+        missing = [n for n in names if n not in made]
+        if missing:
+            raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
+        return [made[n] for n in names]
+
+    def _executor_for(self, arrays: Sequence[Any]) -> _core.executor:
+        if self._static is not None:
+            return self._static
+        shapes = []
+        for value, array in zip(self._builder.inputs, arrays, strict=True):
+            if not hasattr(array, "shape"):
+                raise TypeError(
+                    f"{self.name}: input {value.name!r} must be a NumPy array or support DLPack, "
+                    f"got {type(array).__name__}"
+                )
+            shapes.append(tuple(int(d) for d in array.shape))
+        return self._specialization(tuple(shapes)).run
+
+    # -- calls
+
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Run.
+
+        Parameters
+        ----------
+        *inputs, **named : numpy.ndarray or DLPack producer
+            By position or by name. 4-bit integers packed, as `onednn_graph_py.dtypes` does it.
+        out : array, or sequence of arrays, optional
+            Where results go; fresh arrays by default.
+
+        Returns
+        -------
+        numpy.ndarray or tuple of numpy.ndarray
+            One array an output; `out` where it was given.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            Inputs are missing, unknown or too many; `out` is read-only or overlaps.
+        InvalidShapeError, InvalidDataTypeError
+            An array is not as declared; nothing was written.
+        TypeError
+            An argument is no array.
+        ExecutionError
+            oneDNN failed.
+        """
+        if self._static is not None and not named:
+            if out is None:
+                return self._static(*inputs)
+            return self._static(*inputs, out=out)
+        arrays = self._positional(inputs, named)
+        run = self._executor_for(arrays)
+        return run(*arrays) if out is None else run(*arrays, out=out)
+
+    def bind(self, inputs: Sequence[Any] | Mapping[str, Any], out: Any = None) -> _core.bound_model:
+        """Check arrays once, for many calls.
+
+        Parameters
+        ----------
+        inputs : sequence of arrays, or mapping of str to array
+        out : array, or sequence of arrays, optional
+            Fresh ones by default, ``bound.outputs``.
+
+        Returns
+        -------
+        bound_model
+            Callable without arguments; reads and writes the arrays' memory as it is then.
+
+        Raises
+        ------
+        OneDNNError, TypeError
+            As a call.
+        """
+        if isinstance(inputs, Mapping):
+            arrays = self._positional((), inputs)
+        else:
+            arrays = self._positional(list(inputs), {})
+        return self._executor_for(arrays).bind(arrays, out)
+
+    def __reduce__(self) -> Any:
+        return _restored, (self._builder, self._options)
+
+
+def _restored(builder: GraphBuilder, options: dict[str, Any]) -> CompiledGraph:
+    return CompiledGraph(builder, **options)
+
+
+def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[int]) -> None:
+    """Check that a model runs in so many oneDNN partitions, and nothing in NumPy.
+
+    Parameters
+    ----------
+    model : CompiledGraph
+    partitions : int
+    *shapes : sequence of int
+        Of the inputs, where the model has unknown dims.
+
+    Raises
+    ------
+    AssertionError
+        It does not; the message lists what runs.
+    """
+    steps = model.steps(*shapes)
+    if len(steps) == partitions and all(s.implementation == "oneDNN" for s in steps):
+        return
+    listed = "".join(f"\n  {s.implementation}: {', '.join(s.ops)}" for s in steps)
+    raise AssertionError(
+        f"{model.name} was to run in {partitions} oneDNN partitions, it runs in {len(steps)} steps:"
+        f"{listed}"
+    )

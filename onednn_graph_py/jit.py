@@ -1,0 +1,243 @@
+"""Graphs from Python functions: `trace` and `jit`."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple, overload
+
+from .builder import GraphBuilder, Value
+from .errors import InvalidArgumentsError
+from .executor import CompiledGraph
+from .ops.check import spec_of
+
+__all__ = ["JitInfo", "Jitted", "jit", "trace"]
+
+
+def trace(
+    function: Callable[..., Any],
+    *specs: Any,
+    engine_kind: Any = "cpu",
+    fpmath_mode: Any = "strict",
+) -> GraphBuilder:
+    """Build a graph by calling a Python function with `Value`s.
+
+    Parameters
+    ----------
+    function : callable
+        Takes values, and returns one, a sequence of them, or a dict of names.
+    *specs : TensorSpec, (shape, dtype), logical_tensor or array
+        What each of its arguments is.
+    engine_kind, fpmath_mode
+        As `GraphBuilder` takes them.
+
+    Returns
+    -------
+    GraphBuilder
+        With inputs and outputs; `GraphBuilder.compile` comes next.
+
+    Raises
+    ------
+    TypeError
+        The function returns something else.
+    OneDNNError
+        An op is wrong; the traceback shows the function's line.
+
+    Examples
+    --------
+    >>> b = trace(lambda x, y: (x @ y).relu(), ((2, 3), "f32"), ((3, 4), "f32"))
+    >>> b.outputs
+    {'output0': <Value f32 2x4>}
+    """
+    builder = GraphBuilder(engine_kind, fpmath_mode)
+    names = _parameter_names(function, len(specs))
+    values = []
+    for given, name in zip(specs, names, strict=True):
+        spec = spec_of(given)
+        values.append(builder.input(spec.shape, spec.dtype or "f32", name=name))
+    result = function(*values)
+    if isinstance(result, Value):
+        builder.output(result)
+    elif isinstance(result, dict):
+        builder.output(**result)
+    elif isinstance(result, (tuple, list)):
+        builder.output(*result)
+    else:
+        raise TypeError(
+            f"{_name_of(function)} must return a Value, a sequence or a dict of them, got "
+            f"{type(result).__name__}"
+        )
+    return builder
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
+    """The function's own names for its arguments, as far as it has them."""
+    code = getattr(function, "__code__", None)
+    named = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    if hasattr(function, "__self__"):
+        named = named[1:]
+    return [named[i] if i < len(named) else f"input{i}" for i in range(count)]
+
+
+class JitInfo(NamedTuple):
+    """What became of calls: as `functools.lru_cache` counts, and evictions."""
+
+    hits: int
+    misses: int
+    evictions: int
+    maxsize: int
+    currsize: int
+
+
+class Jitted:
+    """A function that is traced and compiled at each new set of shapes and data types."""
+
+    def __init__(
+        self, function: Callable[..., Any], maxsize: int, engine_kind: Any, **options: Any
+    ) -> None:
+        if maxsize < 1:
+            raise InvalidArgumentsError(f"jit: maxsize must be at least 1, got {maxsize}")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._maxsize = maxsize
+        self._fpmath_mode = options.pop("fpmath_mode", "strict")
+        self._engine_kind = engine_kind
+        self._options = options
+        self._lock = threading.RLock()
+        self._models: OrderedDict[tuple[Any, ...], CompiledGraph] = OrderedDict()
+        self._hits = self._misses = self._evictions = 0
+
+    def __repr__(self) -> str:
+        return f"<jit of {_name_of(self._function)}: {self.cache_info()}>"
+
+    def model(self, *arrays: Any) -> CompiledGraph:
+        """The compiled model for arguments like these."""
+        key = tuple(_key_of(a, i, _name_of(self._function)) for i, a in enumerate(arrays))
+        with self._lock:
+            found = self._models.get(key)
+            if found is not None:
+                self._hits += 1
+                self._models.move_to_end(key)
+                return found
+            self._misses += 1
+            builder = trace(
+                self._function,
+                *key,
+                engine_kind=self._engine_kind,
+                fpmath_mode=self._fpmath_mode,
+            )
+            made = builder.compile(name=_name_of(self._function), **self._options)
+            self._models[key] = made
+            while len(self._models) > self._maxsize:
+                self._models.popitem(last=False)
+                self._evictions += 1
+            return made
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """Run on arrays; see `CompiledGraph`."""
+        return self.model(*arrays)(*arrays, out=out)
+
+    def cache_info(self) -> JitInfo:
+        """Hits, misses, evictions, and how many models there are."""
+        with self._lock:
+            return JitInfo(
+                self._hits, self._misses, self._evictions, self._maxsize, len(self._models)
+            )
+
+    def cache_clear(self) -> None:
+        """Drop all models, and count from 0 again."""
+        with self._lock:
+            self._models.clear()
+            self._hits = self._misses = self._evictions = 0
+
+
+def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or not hasattr(array, "shape"):
+        raise TypeError(
+            f"{name}: argument {i} must be an array or support DLPack, got {type(array).__name__}"
+        )
+    shape = tuple(int(d) for d in array.shape)
+    # torch's dtypes are its own: ``torch.bfloat16``.
+    text = str(dtype)
+    if text.startswith("torch."):
+        dtype = _TORCH.get(text.removeprefix("torch."), text)
+        return shape, dtype
+    return shape, str(spec_of(array).dtype)
+
+
+_TORCH = {
+    "float32": "f32",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "int8": "s8",
+    "uint8": "u8",
+    "int32": "s32",
+    "bool": "boolean",
+    "float8_e4m3fn": "f8_e4m3",
+    "float8_e5m2": "f8_e5m2",
+}
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Jitted: ...
+
+
+@overload
+def jit(
+    *,
+    maxsize: int = ...,
+    engine_kind: Any = ...,
+    fpmath_mode: Any = ...,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    maxsize: int = 32,
+    engine_kind: Any = "cpu",
+    fpmath_mode: Any = "strict",
+    **options: Any,
+) -> Any:
+    """Trace and compile a function of `Value`s when it is called with arrays.
+
+    Parameters
+    ----------
+    function : callable
+        As `trace` takes it.
+    maxsize : int
+        How many sets of shapes and data types stay compiled; the least recently used goes first.
+    engine_kind, fpmath_mode
+        As `GraphBuilder` takes them.
+    **options
+        As `GraphBuilder.compile` takes them.
+
+    Returns
+    -------
+    Jitted
+        Callable with arrays; ``cache_info()`` tells hits, misses and evictions.
+
+    Examples
+    --------
+    >>> @jit
+    ... def double_relu(x):
+    ...     return (x + x).relu()
+    >>> double_relu(np.float32([-1, 2]))
+    array([0., 4.], dtype=float32)
+    """
+    if function is None:
+
+        def decorate(decorated: Callable[..., Any]) -> Jitted:
+            return Jitted(decorated, maxsize, engine_kind, fpmath_mode=fpmath_mode, **options)
+
+        return decorate
+    return Jitted(function, maxsize, engine_kind, fpmath_mode=fpmath_mode, **options)
