@@ -35,7 +35,7 @@ void init_op(py::module_ &m);
 void init_partition(py::module_ &m);
 void init_compiled_partition(py::module_ &m);
 void init_execution(py::module_ &m);
-void init_openmp(py::module_ &m);
+void init_cpu_runtime(py::module_ &m);
 void init_executor(py::module_ &m);
 void init_graph(py::module_ &m);
 void init_caches(py::module_ &m);

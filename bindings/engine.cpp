@@ -2,6 +2,7 @@
 
 #include "arguments.hpp"
 #include "call.hpp"
+#include "cpu_runtime.hpp"
 
 namespace ogp {
 
@@ -24,6 +25,9 @@ engine_ptr make_engine(
         return "engine(" + enum_name(kind) + ", " + std::to_string(index) + ")";
     };
     const size_t count = dnnl::engine::get_count(kind);
+    if (count == 0)
+        raise_invalid_arguments(context() + ": there are no engines of this kind here"
+                + (kind == dnnl::engine::kind::cpu ? no_engine_hint() : ""));
     if (index >= count)
         raise_invalid_arguments(context() + ": there are " + std::to_string(count)
                 + " engines of this kind here, so index must be below " + std::to_string(count));

@@ -1,12 +1,12 @@
 #include "executor.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstdlib>
 
 #include "call.hpp"
 #include "dtypes.hpp"
-#include "openmp.hpp"
+#include "cpu_runtime.hpp"
 
 namespace ogp {
 namespace {
@@ -101,20 +101,24 @@ public:
         }
     }
 
-    // Without the GIL, which Python steps take for themselves. Returns the number of the step that
-    // failed, or the number of steps.
-    size_t run(const executor &x, const std::vector<void *> &inputs,
-            const std::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread) {
-        status = dnnl_success;
-        const threads_scope threads(x.threads);
+    void set_arrays(
+            const std::pmr::vector<void *> &inputs, const std::pmr::vector<void *> &outputs) {
         for (const auto &[t, i] : from_inputs_) dnnl_graph_tensor_set_data_handle(t, inputs[i]);
         for (const auto &[t, i] : to_outputs_) dnnl_graph_tensor_set_data_handle(t, outputs[i]);
+    }
+
+    // Without the GIL, which Python steps take for themselves. Returns the number of the step that
+    // failed, or the number of steps.
+    size_t run(const executor &x, const std::pmr::vector<void *> &inputs,
+            const std::pmr::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread) {
+        status = dnnl_success;
+        const threads_scope threads(x.threads);
         for (size_t i = 0; i < x.steps.size(); ++i) {
             const step &s = x.steps[i];
             if (!s.compiled) {
                 take_gil_again(thread);
                 // The last partition may still be running on an asynchronous runtime.
-                stream_.wait();
+                if (!x.synchronous) stream_.wait();
                 call_python(x, s, inputs, outputs);
                 thread = PyEval_SaveThread();
                 continue;
@@ -139,7 +143,7 @@ public:
             }
             if (status != dnnl_success) return i;
         }
-        status = dnnl_stream_wait(stream_.get());
+        if (!x.synchronous) status = dnnl_stream_wait(stream_.get());
         return x.steps.size();
     }
 
@@ -186,8 +190,8 @@ private:
 #endif
     }
 
-    void call_python(const executor &x, const step &s, const std::vector<void *> &inputs,
-            const std::vector<void *> &outputs) {
+    void call_python(const executor &x, const step &s, const std::pmr::vector<void *> &inputs,
+            const std::pmr::vector<void *> &outputs) {
         const auto views = [&](const std::vector<argument> &arguments, bool writable) {
             py::list made;
             for (const argument &a : arguments) {
@@ -220,6 +224,7 @@ executor::executor(std::string name_, engine_ptr e,
       threads(threads_),
       convert_input(std::move(convert)),
       check_output(std::move(check_out)) {
+    synchronous = runs_synchronously(engine_->kind());
     for (const auto &[lt, n] : in) inputs.push_back(make_edge(lt, n));
     for (const auto &[lt, n] : out) outputs.push_back(make_edge(lt, n));
     for (const auto &c : constants) constant_data.push_back(const_cast<void *>(c.data()));
@@ -395,32 +400,35 @@ void executor::give_back(std::unique_ptr<run_context> context) noexcept {
     }
 }
 
-void executor::run(run_context &context, const arrays &ins, const arrays &outs) {
-    const auto begin = std::chrono::steady_clock::now();
+void executor::run(
+        run_context &context, const arrays &ins, const arrays &outs, bool bound) {
+    if (!bound) context.set_arrays(ins.data, outs.data);
+    const uint64_t begin = ticks();
     dnnl_status_t status = dnnl_success;
     PyThreadState *thread = PyEval_SaveThread();
-    size_t done = 0;
-    try {
-        done = context.run(*this, ins.data, outs.data, status, thread);
-    } catch (...) {
-        // Only a Python step throws, and it holds the GIL.
-        throw;
-    }
+    // Only a Python step throws, and it holds the GIL then.
+    const size_t done = context.run(*this, ins.data, outs.data, status, thread);
     take_gil_again(thread);
-    nanoseconds += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::steady_clock::now() - begin)
-                    .count());
+    ticks_taken += ticks() - begin;
     ++calls;
     if (status != dnnl_success)
         raise_with_reason(
                 status, name + ": " + (done < steps.size() ? steps[done].name : "wait"), "");
 }
 
+namespace {
+
+py::tuple tuple_of(const executor::arrays &arrays) {
+    py::tuple made(arrays.held.size());
+    for (size_t i = 0; i < arrays.held.size(); ++i) made[i] = arrays.held[i];
+    return made;
+}
+
+}  // namespace
+
 py::object executor::result(const arrays &outs) const {
     if (outs.held.size() == 1) return outs.held[0];
-    py::tuple made(outs.held.size());
-    for (size_t i = 0; i < outs.held.size(); ++i) made[i] = outs.held[i];
-    return std::move(made);
+    return tuple_of(outs);
 }
 
 namespace {
@@ -462,39 +470,79 @@ T &self_of(PyObject *self, const char *what) {
     return *value;
 }
 
+// What is given to `out` among keyword arguments; `others` tells whether there are more.
+PyObject *out_of(PyObject *kwargs, bool &others) {
+    others = false;
+    if (!kwargs || !PyDict_GET_SIZE(kwargs)) return nullptr;
+    static PyObject *const key = PyUnicode_InternFromString("out");
+    PyObject *out = PyDict_GetItemWithError(kwargs, key);
+    if (!out && PyErr_Occurred()) throw py::error_already_set();
+    others = PyDict_GET_SIZE(kwargs) > (out ? 1 : 0);
+    return out;
+}
+
+PyObject *run_arrays(executor &x, PyObject *args, PyObject *out) {
+    const auto count = static_cast<size_t>(PyTuple_GET_SIZE(args));
+    if (count != x.inputs.size())
+        raise_invalid_arguments(x.name + ": expected " + std::to_string(x.inputs.size())
+                + " inputs, got " + std::to_string(count));
+    // Enough for a call with a usual number of arrays to allocate nothing.
+    std::array<std::byte, 512> space;
+    std::pmr::monotonic_buffer_resource pool(space.data(), space.size());
+    executor::arrays ins(&pool), outs(&pool);
+    ins.held.reserve(count);
+    ins.data.reserve(count);
+    outs.held.reserve(x.outputs.size());
+    outs.data.reserve(x.outputs.size());
+    x.take_inputs(PySequence_Fast_ITEMS(args), count, ins);
+    x.take_outputs(out, ins, outs);
+    {
+        const borrowed_context context(x);
+        x.run(*context, ins, outs);
+    }
+    if (out && out != Py_None) {
+        Py_INCREF(out);
+        return out;
+    }
+    return x.result(outs).release().ptr();
+}
+
 // executor(*inputs, out=None), without pybind11's dispatch.
 PyObject *call_executor(PyObject *self, PyObject *args, PyObject *kwargs) {
     return python_call([&]() -> PyObject * {
         auto &x = self_of<executor>(self, "executor");
-        PyObject *out = nullptr;
-        if (kwargs && PyDict_GET_SIZE(kwargs)) {
-            static PyObject *const key = PyUnicode_InternFromString("out");
-            out = PyDict_GetItemWithError(kwargs, key);
-            if (!out || PyDict_GET_SIZE(kwargs) != 1)
-                throw py::type_error(x.name + ": takes inputs by position, and out");
-        }
-        const auto count = static_cast<size_t>(PyTuple_GET_SIZE(args));
-        if (count != x.inputs.size())
-            raise_invalid_arguments(x.name + ": expected " + std::to_string(x.inputs.size())
-                    + " inputs, got " + std::to_string(count));
-        executor::arrays ins, outs;
-        ins.held.reserve(count);
-        ins.data.reserve(count);
-        outs.held.reserve(x.outputs.size());
-        outs.data.reserve(x.outputs.size());
-        x.take_inputs(PySequence_Fast_ITEMS(args), count, ins);
-        x.take_outputs(out, ins, outs);
-        const borrowed_context context(x);
-        x.run(*context, ins, outs);
-        if (out && out != Py_None) return Py_NewRef(out);
-        return x.result(outs).release().ptr();
+        bool others = false;
+        PyObject *out = out_of(kwargs, others);
+        if (others) throw py::type_error(x.name + ": takes inputs by position, and out");
+        return run_arrays(x, args, out);
+    });
+}
+
+// What a model is called through: at once where its shapes are fixed and inputs come by position,
+// else through the method `_call` of the Python class that inherits this one.
+struct model_base {
+    executor_ptr run;
+};
+
+PyObject *call_model(PyObject *self, PyObject *args, PyObject *kwargs) {
+    return python_call([&]() -> PyObject * {
+        const auto &model = self_of<model_base>(self, "CompiledGraph");
+        bool others = false;
+        PyObject *out = out_of(kwargs, others);
+        if (model.run && !others) return run_arrays(*model.run, args, out);
+        static PyObject *const name = PyUnicode_InternFromString("_call");
+        const auto method = py::reinterpret_steal<py::object>(PyObject_GetAttr(self, name));
+        if (!method) throw py::error_already_set();
+        PyObject *result = PyObject_Call(method.ptr(), args, kwargs);
+        if (!result) throw py::error_already_set();
+        return result;
     });
 }
 
 // A call whose arrays are checked and fixed.
 struct bound_model {
     executor_ptr x;
-    executor::arrays ins, outs;
+    executor::arrays ins{std::pmr::new_delete_resource()}, outs{std::pmr::new_delete_resource()};
     std::unique_ptr<run_context> context;
     std::mutex mutex;  // one arena, so one call at a time
 
@@ -531,7 +579,7 @@ PyObject *call_bound_model(PyObject *self, PyObject *args, PyObject *kwargs) {
             take_gil_again(thread);
         }
         const std::lock_guard<std::mutex> lock(b.mutex, std::adopt_lock);
-        b.x->run(*b.context, b.ins, b.outs);
+        b.x->run(*b.context, b.ins, b.outs, true);
         Py_RETURN_NONE;
     });
 }
@@ -549,6 +597,7 @@ std::unique_ptr<bound_model> bind(
     x->take_inputs(given.data(), given.size(), b->ins);
     x->take_outputs(out.ptr(), b->ins, b->outs);
     b->context = x->acquire();
+    b->context->set_arrays(b->ins.data, b->outs.data);
     return b;
 }
 
@@ -561,11 +610,11 @@ void init_executor(py::module_ &m) {
             "A model with its inputs and outputs, made by `CompiledGraph.bind`; call it without\n"
             "arguments. It reads what the arrays hold at that time.")
             .def_property_readonly(
-                    "inputs", [](const bound_model &b) { return py::tuple(py::cast(b.ins.held)); },
+                    "inputs", [](const bound_model &b) { return tuple_of(b.ins); },
                     "The arrays it reads; a copy where the given one could not be used as it was.")
             .def_property_readonly(
                     "outputs",
-                    [](const bound_model &b) { return py::tuple(py::cast(b.outs.held)); },
+                    [](const bound_model &b) { return tuple_of(b.outs); },
                     "The arrays it writes.")
             .def("__repr__", [](const bound_model &b) { return "bound_model(" + b.x->name + ")"; });
 
@@ -588,7 +637,7 @@ void init_executor(py::module_ &m) {
                     "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
             .def_property_readonly(
                     "seconds",
-                    [](const executor &x) { return static_cast<double>(x.nanoseconds) * 1e-9; },
+                    [](const executor &x) { return x.rate.seconds(x.ticks_taken); },
                     "How long it ran, all calls together.")
             .def_property_readonly(
                     "contexts", [](const executor &x) { return x.contexts.load(); },
@@ -596,6 +645,13 @@ void init_executor(py::module_ &m) {
             .def("__repr__", [](const executor &x) {
                 return "executor(" + x.name + ", " + std::to_string(x.steps.size()) + " steps)";
             });
+
+    py::class_<model_base>(m, "model_base",
+            py::custom_type_setup(
+                    [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_model; }),
+            "How a `CompiledGraph` is called.")
+            .def(py::init<>())
+            .def_readwrite("_run", &model_base::run, "What runs where all shapes are fixed.");
 }
 
 }  // namespace ogp

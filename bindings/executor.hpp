@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory_resource>
 #include <mutex>
 #include <optional>
 
@@ -9,6 +10,7 @@
 
 #include "compiled_partition.hpp"
 #include "stream.hpp"
+#include "ticks.hpp"
 
 namespace ogp {
 
@@ -57,8 +59,9 @@ public:
 
     // What a caller gave, held; and the memory of it that conforms.
     struct arrays {
-        std::vector<py::object> held;
-        std::vector<void *> data;
+        explicit arrays(std::pmr::memory_resource *pool) : held(pool), data(pool) {}
+        std::pmr::vector<py::object> held;
+        std::pmr::vector<void *> data;
     };
     void take_inputs(PyObject *const *given, size_t count, arrays &made) const;
     // `out` is null, None, an array, or a sequence of arrays; null makes new ones.
@@ -66,7 +69,8 @@ public:
     bool conforms(const edge &e, PyObject *object, bool written) const;
 
     // Runs with the GIL held on entry and exit, released between; raises when a step fails.
-    void run(run_context &context, const arrays &inputs, const arrays &outputs);
+    // `bound`: the context knows the arrays already.
+    void run(run_context &context, const arrays &inputs, const arrays &outputs, bool bound = false);
 
     std::unique_ptr<run_context> acquire();
     void give_back(std::unique_ptr<run_context> context) noexcept;
@@ -81,9 +85,11 @@ public:
     std::vector<step> steps;
     size_t arena_bytes = 0;
     int threads = 0;
+    bool synchronous = false;
     py::function convert_input, check_output;
 
-    std::atomic<uint64_t> calls{0}, nanoseconds{0};
+    std::atomic<uint64_t> calls{0}, ticks_taken{0};
+    const tick_rate rate;
     std::atomic<int64_t> contexts{0};
 
 private:

@@ -6,6 +6,7 @@
 #include "attributes.hpp"
 #include "call.hpp"
 #include "diagnosis.hpp"
+#include "known_defects.hpp"
 #include "op_rules.hpp"
 #include "partition.hpp"
 
@@ -131,6 +132,7 @@ void finalize(graph &g) {
 }
 
 std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
+    if (policy == dg::partition::policy::fusion) check_partitioning(*g.record);
     std::vector<dg::partition> found;
     call_onednn(
             [&] {

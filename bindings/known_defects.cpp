@@ -413,4 +413,22 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
     }
 }
 
+// For a Convolution of what a Dequantize made, the matcher may ask for the op that makes the weights,
+// also when there is none (3.7.2 to 3.13.2); whether it does depends on the other ops.
+void check_partitioning(const graph_record &record) {
+    for (const auto &[id, o] : record.ops) {
+        if (o.kind != kind::Convolution || o.inputs.size() < 2) continue;
+        if (record.producers.count(o.inputs[1].id())) continue;
+        const auto maker = record.producers.find(o.inputs[0].id());
+        if (maker == record.producers.end()) continue;
+        const auto dequantize = record.ops.find(maker->second);
+        if (dequantize == record.ops.end() || dequantize->second.kind != kind::Dequantize) continue;
+        raise_status(dnnl_unimplemented,
+                label(o) + ": a convolution of what " + label(dequantize->second)
+                        + " makes, with weights that no op makes, crashes oneDNN's search for "
+                          "fusions; quantize the weights too, put the two ops in two graphs, or use "
+                          "policy debug");
+    }
+}
+
 }  // namespace ogp

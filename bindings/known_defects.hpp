@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "graph.hpp"
 #include "op_ports.hpp"
 
 namespace ogp {
@@ -16,5 +17,8 @@ using tensors_by_id = std::map<size_t, logical_tensor>;
 // follows from all that is known, `given` the logical tensors that compile was given.
 void check_known_defects(
         const std::vector<const op *> &ops, const shapes_by_id &shapes, const tensors_by_id &given);
+
+// Raises UnimplementedError for a graph that crashes oneDNN while it looks for fusions.
+void check_partitioning(const graph_record &record);
 
 }  // namespace ogp

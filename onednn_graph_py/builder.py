@@ -689,13 +689,24 @@ def graph_of(
     nodes : sequence of Node, optional
         Only these ops.
     """
+    members = builder.nodes if nodes is None else nodes
     g = _core.graph(builder.engine_kind, builder.fpmath_mode)
-    for node in builder.nodes if nodes is None else nodes:
+    for node in members:
         o = _core.op(node.id, node.kind, node.name or node.kind.lower())
         o.add_inputs([v._described(shapes.get(v.id, v.shape)) for v in node.inputs])
         o.add_outputs([v._described(shapes.get(v.id, v.shape)) for v in node.outputs])
         for attribute, value in node.attrs.items():
             o.set_attr(attribute, value)
         g.add_op(o)
+    # A partition keeps what only its own ops read to itself; End says that others read it too.
+    inside = {node.id for node in members}
+    read_inside = {v.id for node in members for v in node.inputs}
+    read_outside = {v.id for v in builder.outputs.values()}
+    read_outside |= {v.id for n in builder.nodes if n.id not in inside for v in n.inputs}
+    for value in (v for node in members for v in node.outputs):
+        if value.id in read_inside and value.id in read_outside:
+            end = _core.op(new_id(), "End", "end")
+            end.add_input(value._described(shapes.get(value.id, value.shape)))
+            g.add_op(end)
     g.finalize()
     return g

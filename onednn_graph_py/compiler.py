@@ -13,7 +13,7 @@ import numpy.typing as npt
 from . import _core
 from .builder import GraphBuilder, Node, Value, graph_of, is_whole, new_id
 from .constants import Registration
-from .defects import wrong_result
+from .defects import partitioned_apart, wrong_result
 from .errors import (
     InvalidArgumentsError,
     InvalidGraphError,
@@ -236,9 +236,13 @@ class _Planner:
         computing = [n for n in nodes if n.kind != "End"]
         if not computing:
             return []
+        apart = partitioned_apart(computing) if len(computing) > 1 else []
+        if apart:
+            rest = [n for n in computing if n not in apart]
+            return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
         by_id = {node.id: node for node in computing}
         made = []
-        for partition in graph_of(self.builder, self.shapes, nodes).get_partitions():
+        for partition in graph_of(self.builder, self.shapes, computing).get_partitions():
             members = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
             if members:
                 made.append((members, partition if partition.is_supported() else None))
@@ -274,16 +278,33 @@ class _Planner:
                 raise type(e)(f"{where}: {e}") from None
 
     def split(self, nodes: tuple[Node, ...], why: str) -> None:
-        """One step an op, because together they would be wrong."""
+        """Run a group in parts, because in one it would be wrong."""
         warnings.warn(
-            f"{' + '.join(n.kind for n in nodes)} made at {nodes[0].where} runs one op at a time: "
-            f"{why}",
+            f"{' + '.join(n.kind for n in nodes)} made at {nodes[0].where} runs in parts: {why}",
             RuntimeWarning,
             stacklevel=2,
         )
-        alone = [group for node in nodes for group in self.groups([node])]
-        for group, partition in _ordered(alone):
-            self.add(group, partition)
+        for cut in range(1, len(nodes)):
+            if self.runs_in_two(nodes[:cut], nodes[cut:]):
+                return
+        for part, partition in _ordered([g for n in nodes for g in self.groups([n])]):
+            self.add(part, partition)
+
+    def runs_in_two(self, *halves: tuple[Node, ...]) -> bool:
+        """Add both halves if each is one good partition."""
+        before = len(self.steps)
+        for half in halves:
+            made = self.groups(half)
+            good = len(made) == 1 and made[0][1] is not None and wrong_result(half) is None
+            try:
+                if good:
+                    self.add_compiled(*made[0])
+            except OneDNNError:
+                good = False
+            if not good:
+                del self.steps[before:]
+                return False
+        return True
 
     # -- steps
 

@@ -16,7 +16,7 @@ from .ops.schema import Version
 if TYPE_CHECKING:
     from .builder import Node
 
-__all__ = ["DEFECTS", "Defect", "wrong_result"]
+__all__ = ["DEFECTS", "Defect", "partitioned_apart", "wrong_result"]
 
 NEVER: Version = (99, 0)
 _POOLS = ("AvgPool", "MaxPool")
@@ -111,7 +111,23 @@ def _depthwise_groups_of_s8(nodes: Sequence[Node]) -> bool:
     return False
 
 
+def _layer_norm_and_sum(nodes: Sequence[Node]) -> bool:
+    """A tensor of the same shape is added; others are right."""
+    made = {v.id: n for n in nodes for v in n.outputs}
+    for add in (n for n in nodes if n.kind == "Add"):
+        kinds = {made[v.id].kind for v in add.inputs if v.id in made}
+        if "LayerNorm" in kinds and add.inputs[0].shape == add.inputs[1].shape:
+            return True
+    return False
+
+
 DEFECTS = (
+    Defect(
+        "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
+        (3, 7),
+        (3, 13),
+        _layer_norm_and_sum,
+    ),
     Defect(
         "oneDNN computes pooling with a fused operand of more than one wide dim wrongly",
         (3, 7),
@@ -153,3 +169,20 @@ def wrong_result(nodes: Sequence[Node], version: Version | None = None) -> str |
         if defect.since <= linked < defect.until and defect.met(nodes):
             return defect.what
     return None
+
+
+def partitioned_apart(nodes: Sequence[Node]) -> list[Node]:
+    """Ops that must be in a graph of their own, because the mirror refuses to partition them.
+
+    A Dequantize before a Convolution whose weights no op makes may crash oneDNN's search for
+    fusions (``check_partitioning`` in ``bindings/known_defects.cpp``).
+    """
+    made = {v.id: n for n in nodes for v in n.outputs}
+    apart = []
+    for node in nodes:
+        if node.kind != "Convolution" or node.inputs[1].id in made:
+            continue
+        maker = made.get(node.inputs[0].id)
+        if maker is not None and maker.kind == "Dequantize" and maker not in apart:
+            apart.append(maker)
+    return apart

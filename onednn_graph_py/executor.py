@@ -217,8 +217,15 @@ class _Counters:
             self.copies += 1
 
 
-class CompiledGraph:
+class CompiledGraph(_core.model_base):
     """A graph that can be called with arrays; made by `GraphBuilder.compile`.
+
+    ``model(*inputs, out=None, **named)`` takes NumPy arrays, or what supports DLPack, by position
+    or by name (4-bit integers packed, as `onednn_graph_py.dtypes` does it), writes to the array or
+    arrays `out` where they are given, and returns one array an output. It raises
+    `InvalidArgumentsError` (inputs missing, unknown or too many; `out` read-only or overlapping),
+    `InvalidShapeError` and `InvalidDataTypeError` (an array is not as declared), ``TypeError`` (no
+    array) before anything is written, and `ExecutionError` if oneDNN fails.
 
     Parameters
     ----------
@@ -262,6 +269,7 @@ class CompiledGraph:
         max_shapes: int = 32,
         name: str = "model",
     ) -> None:
+        super().__init__()
         if threads is not None and (isinstance(threads, bool) or threads < 1):
             raise InvalidArgumentsError(f"threads must be at least 1, got {threads!r}")
         if max_shapes < 1:
@@ -283,10 +291,9 @@ class CompiledGraph:
         self._registration = Registration(
             sum(v.data.nbytes for v in self._builder.constants if v.data is not None)
         )
-        self._static: _core.executor | None = None
         shapes = [v.shape or () for v in self._builder.inputs]
         if all(is_whole(s) for s in shapes):
-            self._static = self._specialization(tuple(shapes)).run
+            self._run = self._specialization(tuple(shapes)).run
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{v.name}: {v.dtype} {shape_text(v.shape)}" for v in self.inputs)
@@ -431,8 +438,8 @@ class CompiledGraph:
         return [made[n] for n in names]
 
     def _executor_for(self, arrays: Sequence[Any]) -> _core.executor:
-        if self._static is not None:
-            return self._static
+        if self._run is not None:
+            return self._run
         shapes = []
         for value, array in zip(self._builder.inputs, arrays, strict=True):
             if not hasattr(array, "shape"):
@@ -445,36 +452,8 @@ class CompiledGraph:
 
     # -- calls
 
-    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Run.
-
-        Parameters
-        ----------
-        *inputs, **named : numpy.ndarray or DLPack producer
-            By position or by name. 4-bit integers packed, as `onednn_graph_py.dtypes` does it.
-        out : array, or sequence of arrays, optional
-            Where results go; fresh arrays by default.
-
-        Returns
-        -------
-        numpy.ndarray or tuple of numpy.ndarray
-            One array an output; `out` where it was given.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            Inputs are missing, unknown or too many; `out` is read-only or overlaps.
-        InvalidShapeError, InvalidDataTypeError
-            An array is not as declared; nothing was written.
-        TypeError
-            An argument is no array.
-        ExecutionError
-            oneDNN failed.
-        """
-        if self._static is not None and not named:
-            if out is None:
-                return self._static(*inputs)
-            return self._static(*inputs, out=out)
+    def _call(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Run what the base class can't run at once: inputs by name, or unknown dims."""
         arrays = self._positional(inputs, named)
         run = self._executor_for(arrays)
         return run(*arrays) if out is None else run(*arrays, out=out)

@@ -1,4 +1,4 @@
-#include "openmp.hpp"
+#include "cpu_runtime.hpp"
 
 #include <dlfcn.h>
 
@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "arguments.hpp"
-#include "common.hpp"
 #include "errors.hpp"
 
 namespace ogp {
@@ -42,6 +41,24 @@ std::atomic<int> chosen{0};
 
 bool threads_can_be_set() { return openmp().get && openmp().set; }
 
+std::string no_engine_hint() {
+#if DNNL_CPU_RUNTIME == DNNL_RUNTIME_SYCL
+    return "; this oneDNN runs on SYCL, which finds the CPU through OpenCL: set OCL_ICD_FILENAMES to "
+           "Intel's libintelocl.so before Python starts";
+#else
+    return "";
+#endif
+}
+
+bool runs_synchronously(dnnl::engine::kind kind) {
+#if DNNL_CPU_RUNTIME == DNNL_RUNTIME_OMP
+    return kind == dnnl::engine::kind::cpu;
+#else
+    (void)kind;
+    return false;
+#endif
+}
+
 int max_threads() noexcept { return openmp().get ? openmp().get() : 0; }
 
 threads_scope::threads_scope(int count) noexcept {
@@ -56,7 +73,7 @@ threads_scope::~threads_scope() {
     if (before_) openmp().set(before_);
 }
 
-void init_openmp(py::module_ &m) {
+void init_cpu_runtime(py::module_ &m) {
     m.def(
             "num_threads",
             [] {

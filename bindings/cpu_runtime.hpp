@@ -1,10 +1,18 @@
-// The number of threads that oneDNN uses: the one place that knows its threading runtime.
+// What depends on the runtime that oneDNN's CPU kernels run on (OpenMP, SYCL).
 #pragma once
+
+#include "common.hpp"
 
 namespace ogp {
 
-// Whether the number can be set; only OpenMP's can.
+// What may help where there is no CPU engine; empty where nothing is known.
+std::string no_engine_hint();
+
+// Whether the number of threads can be set; only OpenMP's can.
 bool threads_can_be_set();
+
+// Whether oneDNN is done when `execute` returns, so that nobody has to wait.
+bool runs_synchronously(dnnl::engine::kind kind);
 
 // How many threads the next parallel region of the calling thread has; 0 where nobody can tell.
 int max_threads() noexcept;

@@ -1,0 +1,1050 @@
+"""Blocks: one partition each, the numbers of a plain formula in float64, typed errors."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from graphs import LINKED
+from one_op import RUNS
+
+import onednn_graph_py as og
+from onednn_graph_py import blocks
+
+DTYPES = [
+    pytest.param(d, marks=pytest.mark.skipif(not RUNS[d], reason=f"no {d} kernels on this CPU"))
+    for d in ("f32", "bf16", "f16")
+]
+NUMPY = {
+    "f32": np.float32,
+    "bf16": ml_dtypes.bfloat16,
+    "f16": np.float16,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s4": ml_dtypes.int4,
+    "u4": ml_dtypes.uint4,
+}
+# Half the distance of two neighbours at 1, that is what one rounding may cost.
+ROUNDING = {"f32": 2.0**-24, "bf16": 2.0**-8, "f16": 2.0**-11}
+F32 = ROUNDING["f32"]
+INTEGERS = {"s8": (-100, 101), "u8": (0, 201), "s4": (-8, 8), "u4": (0, 16)}
+# Between the first MatMul and SoftMax.
+F32_SCORES = LINKED >= (3, 8)
+
+random = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """For each test, whichever ran before."""
+    global random
+    random = np.random.default_rng(0)
+
+
+def uniform(shape, dtype="f32", low=-1.0, high=1.0):
+    return random.uniform(low, high, shape).astype(NUMPY[dtype])
+
+
+def exact(array):
+    """In float64."""
+    return np.asarray(array).astype(np.float64)
+
+
+class Inputs:
+    """A builder with an input for each array."""
+
+    def __init__(self, **options):
+        self.b = og.GraphBuilder(**options)
+        self.arrays = []
+
+    def __call__(self, array, strides=None):
+        self.arrays.append(array)
+        return self.b.input(array.shape, og.dtypes.data_type_of(array.dtype).name, strides=strides)
+
+    def partitions(self):
+        """How many ops each has; all are supported."""
+        partitions = self.b.graph.get_partitions()
+        assert all(p.is_supported() for p in partitions)
+        return sorted(len(p.get_ops()) for p in partitions)
+
+    def run(self, y):
+        self.b.output(y)
+        return exact(self.b.compile()(*self.arrays))
+
+    def assert_one_partition(self):
+        assert len(self.partitions()) == 1, self.partitions()
+
+
+def for_integers(dtype):
+    """Inputs of a builder as compressed weights need it."""
+    return Inputs(fpmath_mode="strict" if dtype == "f32" else dtype, apply_to_int=True)
+
+
+def assert_within(actual, expected, bound):
+    assert actual.shape == expected.shape
+    error = np.abs(actual - expected)
+    bound = np.broadcast_to(bound, expected.shape)
+    worst = np.unravel_index(np.argmax(error - bound), error.shape)
+    assert (error <= bound).all(), f"error {error[worst]} over {bound[worst]} at {worst}"
+
+
+# -- attention
+
+
+def attention(q, k, v, scale, mask, dtype):
+    """The result and how far from it a right one may be."""
+    q, k, v = exact(q), exact(k), exact(v)
+    stored = F32 if F32_SCORES else ROUNDING[dtype]
+    scores = q @ k.swapaxes(-1, -2) * scale
+    masked = scores + mask
+    largest = masked.max(-1, keepdims=True)
+    weights = np.exp(masked - np.where(np.isinf(largest), 0, largest))
+    total = weights.sum(-1, keepdims=True)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    y = weights @ v
+    # Of a score: sums of products in f32, then a rounding each for product, scale and mask, and
+    # one of the scale itself.
+    of_sums = 2 * (q.shape[-1] + 2) * F32 * (np.abs(q) @ np.abs(k).swapaxes(-1, -2)) * scale
+    added = np.where(np.isinf(mask), 0, np.abs(mask))
+    of_scores = of_sums + 4 * stored * (np.abs(scores) + added)
+    # exp turns these into relative errors of weights, at most twice after the division.
+    relative = 2 * of_scores.max(-1, keepdims=True)
+    relative = relative + 2 * ROUNDING[dtype] + 2 * (k.shape[-2] + 8) * F32
+    bound = relative * (weights @ np.abs(v)) + ROUNDING[dtype] * np.abs(y) + 1e-30
+    return y, 1.1 * bound
+
+
+def repeated(array, heads):
+    """Keys or values for each query head."""
+    return np.repeat(array, heads // array.shape[1], 1)
+
+
+def causal_mask(queries, keys, offset):
+    seen = np.arange(queries)[:, None] + offset >= np.arange(keys)
+    return np.where(seen, 0.0, -np.inf)
+
+
+def mask_array(shape, dtype):
+    made = np.where(random.random(shape) < 0.3, -np.inf, uniform(shape))
+    made[..., 0] = 0  # each query sees something
+    return made.astype(NUMPY[dtype])
+
+
+B, H, S, T, D = 2, 4, 6, 10, 16
+MASKS = [
+    (B, 1, S, T),
+    (1, 1, S, T),
+    (B, H, S, T),
+    (B, 1, 1, T),
+    (1, H, S, T),
+    (H, S, T),
+    (S, T),
+    (T,),
+]
+
+
+def attention_inputs(dtype, kv_heads=H, queries=S, keys=T):
+    of = Inputs()
+    arrays = [uniform((B, H, queries, D), dtype)]
+    arrays += [uniform((B, kv_heads, keys, D), dtype) for _ in range(2)]
+    return of, arrays, [of(a) for a in arrays]
+
+
+def assert_attention(of, arrays, y, dtype, mask=0.0, scale=1 / 4):
+    q, k, v = arrays
+    wanted = attention(q, repeated(k, H), repeated(v, H), scale, np.asarray(mask), dtype)
+    assert y.shape == q.shape and y.dtype == dtype
+    assert_within(of.run(y), *wanted)
+
+
+@pytest.mark.parametrize("kv_heads", [H, 2, 1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_is_one_partition(dtype, kv_heads):
+    of, arrays, values = attention_inputs(dtype, kv_heads)
+    y = blocks.sdpa(*values)
+    of.assert_one_partition()
+    assert_attention(of, arrays, y, dtype)
+
+
+@pytest.mark.parametrize("scale_by", ["multiply", "divide"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_scale_multiplies_or_divides(dtype, scale_by):
+    for given in (0.5, "value"):
+        of, arrays, values = attention_inputs(dtype)
+        if given == "value":
+            given = of(np.full(1, 0.5, NUMPY[dtype]))
+        y = blocks.sdpa(*values, scale=given, scale_by=scale_by)
+        of.assert_one_partition()
+        assert_attention(of, arrays, y, dtype, scale=0.5 if scale_by == "multiply" else 2)
+
+
+def test_the_scale_is_by_default_that_of_the_head_size():
+    for scale_by in ("multiply", "divide"):
+        of, arrays, values = attention_inputs("f32")
+        assert_attention(of, arrays, blocks.sdpa(*values, scale_by=scale_by), "f32", scale=0.25)
+
+
+@pytest.mark.parametrize("shape", MASKS)
+@pytest.mark.parametrize("kv_heads", [H, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mask_array_is_added(dtype, kv_heads, shape):
+    of, arrays, values = attention_inputs(dtype, kv_heads)
+    mask = mask_array(shape, dtype)
+    y = blocks.sdpa(*values, mask=mask)
+    of.assert_one_partition()
+    assert_attention(of, arrays, y, dtype, exact(mask))
+
+
+@pytest.mark.parametrize("shape", MASKS)
+@pytest.mark.parametrize("kv_heads", [H, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mask_value_is_added(dtype, kv_heads, shape):
+    of, arrays, values = attention_inputs(dtype, kv_heads)
+    mask = mask_array(shape, dtype)
+    y = blocks.sdpa(*values, mask=of(mask))
+    # A reshape to 4 dims first: 3.7.2 computes wrong results for what has fewer.
+    apart = len(shape) == 3 or (kv_heads < H and len(shape) < 4)
+    assert len(of.partitions()) == 1 + apart
+    assert_attention(of, arrays, y, dtype, exact(mask))
+
+
+@pytest.mark.parametrize("kv_heads", [H, 2])
+def test_a_mask_of_bool_says_what_is_seen(kv_heads):
+    of, arrays, values = attention_inputs("f32", kv_heads)
+    seen = random.random((S, T)) < 0.7
+    seen[:, 0] = True
+    y = blocks.sdpa(*values, mask=seen)
+    of.assert_one_partition()
+    assert_attention(of, arrays, y, "f32", np.where(seen, 0, -np.inf))
+
+
+def with_indices(causal, kv_heads=H):
+    """Whether oneDNN can make such a mask from indices."""
+    return kv_heads == H and (causal != "bottom_right" or LINKED >= (3, 9))
+
+
+@pytest.mark.parametrize("keys", [10, 6, 4])
+@pytest.mark.parametrize("causal", [True, "top_left", "bottom_right"])
+@pytest.mark.parametrize("kv_heads", [H, 2])
+@pytest.mark.parametrize("causal_as", [None, "constant", "indices"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_causal_mask_is_fused(dtype, causal_as, kv_heads, causal, keys):
+    of, arrays, values = attention_inputs(dtype, kv_heads, keys=keys)
+    if causal_as == "indices" and not with_indices(causal, kv_heads):
+        error = og.InvalidShapeError if kv_heads < H else og.UnimplementedError
+        with pytest.raises(error, match="sdpa: causal_as='indices'"):
+            blocks.sdpa(*values, causal=causal, causal_as=causal_as)
+        return
+    y = blocks.sdpa(*values, causal=causal, causal_as=causal_as)
+    of.assert_one_partition()
+    assert ("GenIndex" in {n.kind for n in of.b.nodes}) == (causal_as == "indices")
+    offset = keys - S if causal == "bottom_right" else 0
+    mask = causal_mask(S, keys, offset)
+    if offset < 0 and LINKED < (3, 8):
+        # The first queries see nothing: NaN.
+        result = of.run(y)
+        assert np.isnan(result[:, :, :-offset]).all()
+        seeing = (Ellipsis, slice(-offset, None), slice(None))
+        q, k, v = (a if a.shape[1] == H else repeated(a, H) for a in arrays)
+        wanted, bound = attention(q[seeing], k, v, 1 / 4, mask[-offset:], dtype)
+        assert_within(result[seeing], wanted, bound)
+    else:
+        assert_attention(of, arrays, y, dtype, mask)
+
+
+@pytest.mark.parametrize("causal", ["top_left", "bottom_right"])
+@pytest.mark.parametrize("kv_heads", [H, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_causal_mask_goes_with_another(dtype, kv_heads, causal):
+    total = causal_mask(S, T, T - S if causal == "bottom_right" else 0)
+    for as_value in (False, True):
+        for causal_as in ("constant", "indices")[: 1 + with_indices(causal, kv_heads)]:
+            of, arrays, values = attention_inputs(dtype, kv_heads)
+            mask = mask_array((B, 1, S, T), dtype)
+            given = of(mask) if as_value else mask
+            y = blocks.sdpa(*values, causal=causal, causal_as=causal_as, mask=given)
+            assert len(of.partitions()) == 1 + (as_value and causal_as == "constant")
+            assert_attention(of, arrays, y, dtype, exact(mask) + total)
+
+
+@pytest.mark.parametrize("causal", [False, "top_left", "bottom_right"])
+@pytest.mark.parametrize("causal_as", ["constant", "indices"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_heads_may_be_grouped_already(dtype, masked, causal_as, causal):
+    if causal_as == "indices" and not with_indices(causal):
+        pytest.skip("needs oneDNN 3.9")
+    of = Inputs()
+    arrays = [uniform((B, 2, 2, S, D), dtype), *(uniform((B, 2, 1, T, D), dtype) for _ in "kv")]
+    mask = mask_array((B, 1, 1, S, T), dtype) if masked else np.zeros(1)
+    y = blocks.sdpa(
+        *(of(a) for a in arrays),
+        causal=causal,
+        causal_as=causal_as,
+        mask=of(mask) if masked else None,
+    )
+    apart = masked and causal and causal_as == "constant"
+    assert len(of.partitions()) == 1 + bool(apart)
+    total = exact(mask)
+    if causal:
+        total = total + causal_mask(S, T, T - S if causal == "bottom_right" else 0)
+    assert_within(of.run(y), *attention(*arrays, 1 / 4, total, dtype))
+
+
+def test_unknown_dims_stay_open():
+    b = og.GraphBuilder()
+    q = b.input((-1, H, -1, D), "f32")
+    k, v = (b.input((-1, H, -1, D), "f32") for _ in "kv")
+    b.output(blocks.sdpa(q, k, v, causal=True))
+    model = b.compile()
+    for batch, keys in ((1, 5), (2, 7)):
+        arrays = [uniform((batch, H, keys, D)) for _ in range(3)]
+        wanted = attention(*arrays, 1 / 4, causal_mask(keys, keys, 0), "f32")
+        assert_within(exact(model(*arrays)), *wanted)
+
+
+def test_grouped_heads_may_be_of_an_unknown_batch():
+    b = og.GraphBuilder()
+    q = b.input((-1, H, S, D), "f32")
+    k, v = (b.input((-1, 2, T, D), "f32") for _ in "kv")
+    b.output(blocks.sdpa(q, k, v))
+    arrays = [uniform((3, H, S, D)), uniform((3, 2, T, D)), uniform((3, 2, T, D))]
+    wanted = attention(arrays[0], *(repeated(a, H) for a in arrays[1:]), 1 / 4, 0.0, "f32")
+    assert_within(exact(b.compile()(*arrays)), *wanted)
+
+
+# -- compressed weights
+
+
+def compress(shape, integers, groups, dtype, zero_points):
+    """Integers, scales and zero points, and what they stand for."""
+    low, high = INTEGERS[integers]
+    whole = random.integers(low, high, shape)
+    parameters = tuple(d // g for d, g in zip(shape, groups, strict=True))
+    scales = (random.uniform(0.5, 1, parameters) / high).astype(NUMPY[dtype])
+    points = random.integers(0, 3, parameters) if zero_points else np.zeros(parameters, int)
+    spread = [exact(scales), exact(points)]
+    for axis, group in enumerate(groups):
+        spread = [np.repeat(a, group, axis) for a in spread]
+    stored = whole.astype(NUMPY[integers])
+    given = points.astype(NUMPY.get(zero_points, np.int32)) if zero_points else None
+    return stored, scales, given, (whole - spread[1]) * spread[0]
+
+
+LONG = 64
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("zero_points", [None, "s32"])
+@pytest.mark.parametrize("integers", [("s8", "s8"), ("u4", "u4"), ("s4", None), (None, "u8")])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_compressed_keys_and_values_are_fused(dtype, integers, zero_points, grouped):
+    of = for_integers(dtype)
+    lead = (B, 2, 1) if grouped else (B, H)
+    q = uniform((B, 2, 2, S, LONG) if grouped else (B, H, S, LONG), dtype)
+    values, meant, options = [of(q)], [], {}
+    for argument, kind in zip(("key", "value"), integers, strict=True):
+        shape = (*lead, T, LONG)
+        if kind is None:
+            array = uniform(shape, dtype)
+            values.append(of(array))
+            meant.append(exact(array))
+            continue
+        groups = (*(1,) * (len(shape) - 1), 32)
+        stored, scales, points, exactly = compress(shape, kind, groups, dtype, zero_points)
+        values.append(of(stored))
+        meant.append(exactly)
+        options[f"{argument}_scale"] = of(scales)
+        if zero_points:
+            options[f"{argument}_zero_point"] = of(points)
+    y = blocks.sdpa(*values, **options)
+    of.assert_one_partition()
+    wanted, bound = attention(q, *meant, 1 / 8, 0.0, dtype)
+    # Keys and values may be rounded to the data type once dequantized.
+    scores = np.abs(exact(q)) @ np.abs(meant[0]).swapaxes(-1, -2) / 8
+    rounded = 2 * 2 * ROUNDING[dtype] * scores.max() + 2 * ROUNDING[dtype]
+    assert_within(of.run(y), wanted, bound + rounded * np.abs(meant[1]).max())
+
+
+@pytest.mark.parametrize("causal_as", ["constant", "indices"])
+def test_compressed_keys_go_with_a_causal_mask(causal_as):
+    of = for_integers("f32")
+    q = uniform((B, H, S, LONG))
+    (k, ks, kz, key), (v, vs, vz, value) = (
+        compress((B, H, T, LONG), "u4", (1, 1, 1, 32), "f32", "s32") for _ in "kv"
+    )
+    y = blocks.sdpa(
+        of(q), of(k), of(v), causal=True, causal_as=causal_as, key_scale=ks, key_zero_point=kz,
+        value_scale=vs, value_zero_point=vz,
+    )  # fmt: skip
+    of.assert_one_partition()
+    wanted, bound = attention(q, key, value, 1 / 8, causal_mask(S, T, 0), "f32")
+    assert_within(of.run(y), wanted, bound + 64 * F32 * np.abs(value).max())
+
+
+# -- layers
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+erf = np.vectorize(math.erf)
+
+
+ACTIVATIONS = {
+    None: lambda x: x,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "gelu": lambda x: x / 2 * (1 + erf(x / np.sqrt(2))),
+    "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": silu,
+    "tanh": np.tanh,
+}
+STEEPEST = 1.6  # of them all; oneDNN's approximations are good to 1e-5 of the largest value
+APPROXIMATION = 1e-5
+
+
+def product(x, w, error_x=0.0, error_w=0.0):
+    """The product, and how far off it may be for such errors of x and w, summed in f32."""
+    size = np.abs(x) @ np.abs(w)
+    error = (x.shape[-1] + 2) * 2 * F32 * size
+    error = error + (np.broadcast_to(error_x, x.shape) + 0 * x) @ np.abs(w)
+    return x @ w, error + np.abs(x) @ (np.broadcast_to(error_w, w.shape) + 0 * w)
+
+
+def activated(pair, activation, dtype):
+    """The activation of a stored (value, error), stored."""
+    value, error = pair
+    error = error + ROUNDING[dtype] * np.abs(value)
+    y = ACTIVATIONS[activation](value)
+    if activation is None:
+        return y, error
+    # silu is two ops, of which the first may be stored too.
+    return y, STEEPEST * error + 2 * ROUNDING[dtype] * np.abs(y) + APPROXIMATION
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_linear_is_one_partition(dtype, activation, biased):
+    of = Inputs()
+    x, w, bias = uniform((3, 5, 24), dtype), uniform((24, 7), dtype), uniform((7,), dtype)
+    y = blocks.linear(of(x), of(w), of(bias) if biased else None, activation=activation)
+    of.assert_one_partition()
+    assert y.shape == (3, 5, 7) and y.dtype == dtype
+    value, error = product(exact(x), exact(w))
+    if biased:
+        value, error = value + exact(bias), error + 2 * F32 * np.abs(exact(bias))
+    assert_within(of.run(y), *activated((value, error), activation, dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_linear_takes_arrays_with_outputs_first(dtype):
+    of = Inputs()
+    x, w, bias = uniform((5, 24), dtype), uniform((7, 24)), uniform((7,))
+    y = blocks.linear(of(x), w, bias, transpose_b=True, activation="relu", name="fc")
+    of.assert_one_partition()
+    assert y.name == "fc" and {c.dtype for c in of.b.constants} == {dtype}
+    w, bias = exact(w.astype(NUMPY[dtype])), exact(bias.astype(NUMPY[dtype]))
+    value, error = product(exact(x), w.T)
+    pair = value + bias, error + 2 * F32 * np.abs(bias)
+    assert_within(of.run(y), *activated(pair, "relu", dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_compressed_weights_of_linear_are_dequantized_apart(dtype):
+    of = Inputs()
+    x = uniform((3, 24), dtype)
+    w, scales, _, weights = compress((24, 6), "u4", (8, 1), dtype, None)
+    y = blocks.linear(of(x), blocks.dequantize(of(w), of(scales)), activation="relu")
+    assert of.partitions() == [1, 2]
+    pair = product(exact(x), weights, 0.0, 2 * ROUNDING[dtype] * np.abs(weights))
+    assert_within(of.run(y), *activated(pair, "relu", dtype))
+
+
+def mlp(x, gate, up, down, activation, dtype, weight_error=0.0):
+    x, gate, up, down = (exact(a) for a in (x, gate, up, down))
+    errors = [weight_error * np.abs(w) for w in (gate, up, down)]
+    g, g_error = activated(product(x, gate, 0.0, errors[0]), activation, dtype)
+    u, u_error = product(x, up, 0.0, errors[1])
+    u_error = u_error + ROUNDING[dtype] * np.abs(u)
+    h = g * u
+    h_error = np.abs(g) * u_error + np.abs(u) * g_error + g_error * u_error
+    y, error = product(h, down, h_error + ROUNDING[dtype] * np.abs(h), errors[2])
+    return y, error + ROUNDING[dtype] * np.abs(y)
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu", None])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gated_mlp_is_one_partition(dtype, activation, transpose_b):
+    of = Inputs()
+    x = uniform((2, 3, 24), dtype)
+    gate, up, down = weights = [uniform(s, dtype) for s in ((24, 40), (24, 40), (40, 12))]
+    given = [of(a) for a in (x, *(w.T.copy() if transpose_b else w for w in weights))]
+    y = blocks.gated_mlp(*given, activation=activation, transpose_b=transpose_b)
+    of.assert_one_partition()
+    assert y.shape == (2, 3, 12) and y.dtype == dtype
+    assert_within(of.run(y), *mlp(x, gate, up, down, activation, dtype))
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gate_and_up_may_be_one_array(dtype, transpose_b):
+    of = Inputs()
+    x, both, down = (uniform(s, dtype) for s in ((3, 24), (24, 80), (40, 12)))
+    given = [w.T.copy() if transpose_b else w for w in (both, down)]
+    y = blocks.gated_mlp(of(x), given[0], None, given[1], transpose_b=transpose_b)
+    of.assert_one_partition()
+    assert_within(of.run(y), *mlp(x, both[:, :40], both[:, 40:], down, "silu", dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gate_and_up_may_be_inputs_over_one_memory(dtype):
+    of = Inputs()
+    x, both, down = (uniform(s, dtype) for s in ((3, 24), (24, 80), (40, 12)))
+    halves = [of(h, strides=(80, 1)) for h in (both[:, :40], both[:, 40:])]
+    y = blocks.gated_mlp(of(x), *halves, of(down))
+    of.assert_one_partition()
+    assert_within(of.run(y), *mlp(x, both[:, :40], both[:, 40:], down, "silu", dtype))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("zero_points", [None, "s32"])
+@pytest.mark.parametrize("integers", ["u4", "s4", "s8", "u8"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_compressed_weights_of_a_gated_mlp_are_fused(dtype, integers, zero_points, axis):
+    of = for_integers(dtype)
+    x = uniform((3, 64), dtype)
+    groups = (32, 1) if axis == 0 else (1, 32)
+    made = [
+        compress(s, integers, groups, dtype, zero_points) for s in ((64, 96), (64, 96), (96, 32))
+    ]
+    y = blocks.gated_mlp(
+        of(x),
+        *(of(m[0]) for m in made),
+        scales=[of(m[1]) for m in made],
+        zero_points=[of(m[2]) for m in made] if zero_points else None,
+    )
+    of.assert_one_partition()
+    wanted = mlp(x, *(m[3] for m in made), "silu", dtype, weight_error=2 * ROUNDING[dtype])
+    assert_within(of.run(y), *wanted)
+
+
+def test_compressed_gate_and_up_may_be_one_array():
+    of = for_integers("f32")
+    x = uniform((3, 64))
+    both = compress((64, 128), "u4", (32, 1), "f32", "s32")
+    down = compress((64, 32), "u4", (32, 1), "f32", "s32")
+    y = blocks.gated_mlp(
+        of(x), both[0], None, down[0], scales=[both[1], None, down[1]],
+        zero_points=[both[2], None, down[2]],
+    )  # fmt: skip
+    of.assert_one_partition()
+    wanted = mlp(x, both[3][:, :64], both[3][:, 64:], down[3], "silu", "f32", 2 * F32)
+    assert_within(of.run(y), *wanted)
+
+
+def test_dequantized_weights_may_be_given_too():
+    of = for_integers("f32")
+    x = uniform((3, 64))
+    made = [compress(s, "s4", (32, 1), "f32", None) for s in ((64, 96), (64, 96), (96, 32))]
+    y = blocks.gated_mlp(of(x), *(blocks.dequantize(of(m[0]), of(m[1])) for m in made))
+    of.assert_one_partition()
+    assert_within(of.run(y), *mlp(x, *(m[3] for m in made), "silu", "f32", 2 * F32))
+
+
+def convolved(x, w, bias, pads, strides, dilations, groups):
+    """NCHW and OIHW, in float64."""
+    x = np.pad(x, ((0, 0), (0, 0), *zip(*pads, strict=True)))
+    n, _, *size = x.shape
+    outputs, per_group, *window = w.shape
+    reach = [(k - 1) * d for k, d in zip(window, dilations, strict=True)]
+    out = [(s - r - 1) // t + 1 for s, r, t in zip(size, reach, strides, strict=True)]
+    y = np.zeros((n, outputs, *out))
+    for i, j in np.ndindex(*window):
+        rows = slice(i * dilations[0], i * dilations[0] + (out[0] - 1) * strides[0] + 1, strides[0])
+        cols = slice(j * dilations[1], j * dilations[1] + (out[1] - 1) * strides[1] + 1, strides[1])
+        for g in range(groups):
+            of = slice(g * outputs // groups, (g + 1) * outputs // groups)
+            part = x[:, g * per_group : (g + 1) * per_group, rows, cols]
+            y[:, of] += np.einsum("nchw,oc->nohw", part, w[of, :, i, j])
+    return y + bias.reshape(-1, 1, 1)
+
+
+CONVOLUTIONS = {
+    "plain": {},
+    "strided": dict(strides=(2, 1), pads_begin=(1, 0), pads_end=(0, 2)),
+    "dilated": dict(dilations=(1, 2)),
+    "grouped": dict(groups=2),
+    "no relu": dict(relu=False),
+    "channels last": dict(data_format="NXC", weights_format="XIO"),
+}
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_convolution_batch_norm_and_relu_are_one_partition(dtype, case, biased):
+    attrs = CONVOLUTIONS[case]
+    groups = attrs.get("groups", 1)
+    of = Inputs()
+    x, w = uniform((2, 8, 7, 9), dtype), uniform((16, 8 // groups, 3, 3), dtype)
+    bias = uniform((16,), dtype)
+    gamma, beta, mean = (uniform((16,)) for _ in range(3))
+    variance = uniform((16,), low=0.5, high=2)
+    last = case == "channels last"
+    inputs = [of(np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if last else x)]
+    inputs.append(of(np.ascontiguousarray(w.transpose(2, 3, 1, 0)) if last else w))
+    y = blocks.conv_bn_relu(
+        *inputs,
+        of(bias) if biased else None,
+        gamma=of(gamma),
+        beta=beta,
+        mean=of(mean),
+        variance=variance,
+        epsilon=1e-3,
+        name="block",
+        **attrs,
+    )
+    of.assert_one_partition()
+    assert y.name == "block" and y.dtype == dtype
+    x, w, bias = exact(x), exact(w), exact(bias) * biased
+    geometry = [
+        (attrs.get("pads_begin", (0, 0)), attrs.get("pads_end", (0, 0))),
+        attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1)), groups,
+    ]  # fmt: skip
+    size = convolved(np.abs(x), np.abs(w), np.abs(bias), *geometry)
+    factor, shift = (exact(a).reshape(-1, 1, 1) for a in (gamma, beta))
+    factor = factor / np.sqrt(exact(variance).reshape(-1, 1, 1) + 1e-3)
+    offset = exact(mean).reshape(-1, 1, 1) * factor
+    wanted = convolved(x, w, bias, *geometry) * factor - offset + shift
+    if attrs.get("relu", True):
+        wanted = np.maximum(wanted, 0)
+    # The factor is folded into weights and bias, which are then rounded.
+    length = 9 * 8 // groups
+    bound = np.abs(factor) * size * ((length + 8) * 2 * F32 + 2 * ROUNDING[dtype])
+    bound = bound + (np.abs(offset) + np.abs(shift)) * (8 * F32 + 2 * ROUNDING[dtype])
+    bound = bound + ROUNDING[dtype] * np.abs(wanted)
+    if last:
+        wanted, bound = (a.transpose(0, 2, 3, 1) for a in (wanted, bound))
+    assert_within(of.run(y), wanted, bound)
+
+
+# -- quantization
+
+
+def assert_quantized(actual, exactly, dtype):
+    """To the nearest, except that ties may go either way."""
+    low, high = {"u8": (0, 255), "s8": (-128, 127)}[dtype]
+    inside = np.clip(exactly, low, high)
+    # 8 roundings of f32 on the way.
+    slack = 0.5 + 8 * F32 * np.maximum(1, np.abs(exactly))
+    assert_within(actual, inside, np.where(inside == exactly, slack, 0.5))
+
+
+@pytest.mark.parametrize("given", ["numbers", "arrays", "values"])
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+def test_quantize_per_tensor(dtype, given):
+    of = Inputs()
+    x = uniform((4, 32), low=-8, high=8)
+    scale, point = 0.05, 3
+    options = {
+        "numbers": lambda: (scale, point),
+        "arrays": lambda: (np.float32([scale]), np.int64([point])),
+        "values": lambda: (of(np.float32([scale])), of(np.int32([point]))),
+    }
+    v = of(x)
+    y = blocks.quantize(v, dtype, *options[given]())
+    of.assert_one_partition()
+    kind = "DynamicQuantize" if given == "values" else "Quantize"
+    assert [n.kind for n in of.b.nodes] == [kind] and y.dtype == dtype
+    assert_quantized(of.run(y), exact(x) / exact(np.float32(scale)) + point, dtype)
+
+
+@pytest.mark.parametrize("given", ["arrays", "values"])
+@pytest.mark.parametrize("axis", [1, -2])  # oneDNN computes wrong results for the latter
+def test_quantize_per_channel(axis, given):
+    of = Inputs()
+    x = uniform((3, 4, 5), low=-8, high=8)
+    scales = random.uniform(0.03, 0.1, x.shape[axis]).astype(np.float32)
+    v = of(x)
+    y = blocks.quantize(v, "s8", of(scales) if given == "values" else scales, axis=axis)
+    of.assert_one_partition()
+    assert_quantized(of.run(y), exact(x) / exact(scales)[:, None], "s8")
+
+
+@pytest.mark.parametrize("given", ["numbers", "values"])
+@pytest.mark.parametrize("integers", ["u8", "s8"])
+def test_dequantize_per_tensor(integers, given):
+    of = Inputs()
+    x = random.integers(*INTEGERS[integers], (4, 32)).astype(NUMPY[integers])
+    v = of(x)
+    if given == "numbers":
+        y = blocks.dequantize(v, 0.05, 3)
+    else:
+        y = blocks.dequantize(v, of(np.float32([0.05])), of(np.int32([3])))
+    of.assert_one_partition()
+    wanted = (exact(x) - 3) * exact(np.float32(0.05))
+    assert y.dtype == "f32"
+    assert_within(of.run(y), wanted, 4 * F32 * np.abs(wanted))
+
+
+@pytest.mark.parametrize("axis", [1, -1])  # oneDNN computes wrong results for the latter
+@pytest.mark.parametrize("given", ["arrays", "values"])
+def test_dequantize_per_channel(given, axis):
+    of = Inputs()
+    x = random.integers(-100, 100, (4, 6)).astype(np.int8)
+    scales = random.uniform(0.03, 0.1, 6).astype(np.float32)
+    v = of(x)
+    y = blocks.dequantize(v, of(scales) if given == "values" else scales, axis=axis)
+    of.assert_one_partition()
+    wanted = exact(x) * exact(scales)
+    assert_within(of.run(y), wanted, 4 * F32 * np.abs(wanted))
+
+
+@pytest.mark.parametrize("given", ["arrays", "values"])
+@pytest.mark.parametrize("zero_points", [None, "s32"])
+@pytest.mark.parametrize("integers", ["u4", "s4", "s8", "u8"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dequantize_per_group(dtype, integers, zero_points, given):
+    of = Inputs()
+    x, scales, points, wanted = compress((8, 12), integers, (4, 1), dtype, zero_points)
+    v = of(x)
+    if given == "values":
+        y = blocks.dequantize(v, of(scales), None if points is None else of(points))
+    else:
+        y = blocks.dequantize(v, scales, points, group_shape=(4, 1), dtype=dtype)
+    of.assert_one_partition()
+    assert y.dtype == dtype
+    bound = (ROUNDING[dtype] + 4 * F32) * np.abs(wanted)
+    assert_within(of.run(y), wanted, bound)
+
+
+def test_one_zero_point_serves_all_groups():
+    of = Inputs()
+    x, scales, _, _ = compress((8, 12), "u4", (4, 1), "f32", None)
+    y = blocks.dequantize(of(x), scales, 3)
+    wanted = (exact(x) - 3) * np.repeat(exact(scales), 4, 0)
+    assert_within(of.run(y), wanted, 4 * F32 * np.abs(wanted))
+
+
+@pytest.mark.parametrize("dtype", [p for p in DTYPES if p.values[0] != "f16"])
+def test_an_int8_layer_is_one_partition(dtype):
+    of = Inputs()
+    x = random.integers(0, 200, (4, 32)).astype(np.uint8)
+    w = random.integers(-100, 100, (32, 16)).astype(np.int8)
+    scales = random.uniform(0.01, 0.02, 16).astype(np.float32)
+    left = blocks.dequantize(of(x), 0.02, 100, dtype=dtype)
+    right = blocks.dequantize(of(w), scales, axis=1, dtype=dtype)
+    y = blocks.linear(left, right, activation="relu")
+    y = blocks.quantize(y, "u8", 0.5)
+    of.assert_one_partition()
+    x, w = (exact(x) - 100) * 0.02, exact(w) * exact(scales)
+    size = np.abs(x) @ np.abs(w)
+    wanted = np.maximum(x @ w, 0) / 0.5
+    # Rounded to the data type at most four times, and to u8.
+    bound = 0.5 + size / 0.5 * (4 * ROUNDING[dtype] + 64 * F32)
+    assert_within(of.run(y), np.clip(wanted, 0, 255), bound)
+
+
+def test_8_bit_floats_have_no_zero_points():
+    b = og.GraphBuilder()
+    y = blocks.quantize(b.input((4,), "f32"), "f8_e4m3", 0.5)
+    assert y.dtype == "f8_e4m3"
+    assert blocks.dequantize(y, 0.5).dtype == "f32"
+    for make in (lambda: blocks.quantize(b.inputs[0], "f8_e4m3", 0.5, 0),
+                 lambda: blocks.dequantize(y, 0.5, 0)):  # fmt: skip
+        with pytest.raises(og.InvalidArgumentsError, match=r"quantize: f8_e4m3 has no zero_points"):
+            make()
+
+
+# -- names
+
+
+def test_ops_of_a_named_block_are_named():
+    b = og.GraphBuilder()
+    with b.scope("layer0"):
+        q, k, v = (b.input((B, H, S, D), "f32", name=n) for n in "qkv")
+        y = blocks.sdpa(q, k, v, causal=True, causal_as="indices", name="attention")
+    assert y.name == "layer0/attention"
+    assert {n.name for n in b.nodes} == {"layer0/attention"} | {
+        f"layer0/attention/{part}"
+        for part in ("scores", "scaled", "query index", "key index", "causal", "causal scores",
+                     "softmax")
+    }  # fmt: skip
+
+
+def test_unnamed_blocks_may_all_be_outputs():
+    of = Inputs()
+    x = of(uniform((4, 8)))
+    of.b.output(*(blocks.linear(x, uniform((8, 8))) for _ in range(2)))
+    assert len(of.b.outputs) == 2
+
+
+# -- errors
+
+
+def of_shapes(*shapes, dtype="f32", **options):
+    b = og.GraphBuilder(**options)
+    typed = [s if isinstance(s[-1], str) else (s, dtype) for s in shapes]
+    return [b.input(shape, kind) for shape, kind in typed]
+
+
+QKV = [(2, 4, 6, 16), (2, 4, 10, 16), (2, 4, 10, 16)]
+
+
+def sdpa_of(shapes=QKV, **options):
+    return lambda: blocks.sdpa(*of_shapes(*shapes), **options)
+
+
+def mlp_of(*shapes, **options):
+    return lambda: blocks.gated_mlp(*of_shapes(*shapes), **options)
+
+
+def conv_of(**options):
+    x, w = of_shapes((1, 8, 6, 6), (16, 8, 3, 3))
+    ones = np.ones(16, np.float32)
+    return blocks.conv_bn_relu(
+        x, w, **{"gamma": ones, "beta": ones, "mean": ones, "variance": ones, **options}
+    )
+
+
+def x_of(shape=(4, 8), dtype="f32"):
+    return of_shapes((shape, dtype))[0]
+
+
+WRONG = {
+    "sdpa: query is an array": (
+        lambda: blocks.sdpa(np.ones(QKV[0]), *of_shapes(*QKV[1:])),
+        TypeError, "sdpa: query must be a Value, got ndarray",
+    ),
+    "sdpa: another builder": (
+        lambda: blocks.sdpa(*(of_shapes(s)[0] for s in QKV)),
+        og.InvalidArgumentsError, "sdpa: key must belong to the GraphBuilder",
+    ),
+    "sdpa: query of 3 dims": (
+        sdpa_of([(4, 6, 16), *QKV[1:]]),
+        og.InvalidShapeError, "sdpa: query must have 4 or 5 dims, got 4x6x16",
+    ),
+    "sdpa: key of 5 dims": (
+        sdpa_of([QKV[0], (2, 4, 1, 10, 16), QKV[2]]),
+        og.InvalidShapeError, "sdpa: key must have 4 dims",
+    ),
+    "sdpa: head sizes": (
+        sdpa_of([QKV[0], (2, 4, 10, 8), (2, 4, 10, 8)]),
+        og.InvalidShapeError, r"sdpa: key must be \(batch, key heads, keys, head size\) = .*16.*8",
+    ),
+    "sdpa: value unlike key": (
+        sdpa_of([*QKV[:2], (2, 4, 9, 16)]),
+        og.InvalidShapeError, "sdpa: value must be as key = .*10.*9",
+    ),
+    "sdpa: heads": (
+        sdpa_of([QKV[0], (2, 3, 10, 16), (2, 3, 10, 16)]),
+        og.InvalidShapeError, "sdpa: the number of heads of key must divide .* 4, got 3",
+    ),
+    "sdpa: unknown heads": (
+        sdpa_of([(2, -1, 6, 16), *QKV[1:]]),
+        og.InvalidShapeError, "sdpa: the numbers of heads .* must be known",
+    ),
+    "sdpa: grouped and unknown": (
+        sdpa_of([(-1, 4, -1, 16), (-1, 2, -1, 16), (-1, 2, -1, 16)]),
+        og.InvalidShapeError, "sdpa: with fewer key heads .* at most one unknown dim",
+    ),
+    "sdpa: grouped key heads": (
+        sdpa_of([(2, 2, 2, 6, 16), (2, 4, 1, 10, 16), (2, 4, 1, 10, 16)]),
+        og.InvalidShapeError, "sdpa: key must be .batch, key heads, 1, keys, head size.",
+    ),
+    "sdpa: integer query": (
+        sdpa_of([(QKV[0], "s8"), *QKV[1:]]),
+        og.InvalidDataTypeError, "sdpa: query must be f32 or bf16 or f16, got s8",
+    ),
+    "sdpa: types differ": (
+        sdpa_of([(QKV[0], "bf16"), *QKV[1:]]),
+        og.InvalidDataTypeError, "sdpa: key must be bf16 or .*, got f32",
+    ),
+    "sdpa: scale_by": (
+        sdpa_of(scale_by="add"),
+        og.InvalidArgumentsError, "sdpa: scale_by must be one of 'multiply', 'divide', got 'add'",
+    ),
+    "sdpa: causal": (
+        sdpa_of(causal="left"),
+        og.InvalidArgumentsError, "sdpa: causal must be one of .*'bottom_right', got 'left'",
+    ),
+    "sdpa: causal_as": (
+        sdpa_of(causal=True, causal_as="mask"),
+        og.InvalidArgumentsError, "sdpa: causal_as must be one of None, 'constant', 'indices', got",
+    ),
+    "sdpa: causal is 1": (sdpa_of(causal=1), og.InvalidArgumentsError, "sdpa: causal must be one"),
+    "sdpa: scales": (
+        sdpa_of(scale=np.ones(4, np.float32)),
+        og.InvalidShapeError, "sdpa: scale must have one element, got 4",
+    ),
+    "sdpa: unknown head size": (
+        sdpa_of([(2, 4, 6, -1), (2, 4, 10, -1), (2, 4, 10, -1)]),
+        og.InvalidShapeError, "sdpa: scale must be given where the head size is unknown",
+    ),
+    "sdpa: mask shape": (
+        sdpa_of(mask=np.zeros((6, 9), np.float32)),
+        og.InvalidShapeError, "sdpa: mask must broadcast to the scores, 2x4x6x10, got 6x9",
+    ),
+    "sdpa: mask text": (sdpa_of(mask="causal"), TypeError, "sdpa: mask must be a"),
+    "sdpa: bottom_right unknown": (
+        sdpa_of([(2, 4, -1, 16), *QKV[1:]], causal="bottom_right"),
+        og.InvalidShapeError, "sdpa: causal='bottom_right' needs known numbers .* got -1 and 10",
+    ),
+    "sdpa: scale of floats": (
+        sdpa_of(key_scale=0.5),
+        og.InvalidArgumentsError, "sdpa: key_scale goes with a key of integers, got f32",
+    ),
+    "sdpa: compressed in strict mode": (
+        sdpa_of([QKV[0], (QKV[1], "s8"), QKV[2]], key_scale=np.ones((2, 4, 10, 1), np.float32)),
+        og.InvalidArgumentsError, r"sdpa: a compressed key needs GraphBuilder\(.*apply_to_int=True",
+    ),
+    "linear: inputs": (
+        lambda: blocks.linear(x_of(), np.ones((9, 4), np.float32)),
+        og.InvalidShapeError, r"linear: x must be \(\.\.\., inputs\) = .*9.*, got .*8",
+    ),
+    "linear: weights of 3 dims": (
+        lambda: blocks.linear(x_of(), np.ones((1, 8, 4), np.float32)),
+        og.InvalidShapeError, "linear: weights must have 2 dims",
+    ),
+    "linear: bias": (
+        lambda: blocks.linear(x_of(), np.ones((8, 4), np.float32), np.ones(3, np.float32)),
+        og.InvalidShapeError, r"linear: bias must be \(outputs,\) = .*4.*got .*3",
+    ),
+    "linear: activation": (
+        lambda: blocks.linear(x_of(), np.ones((8, 4), np.float32), activation="swish"),
+        og.InvalidArgumentsError, "linear: activation must be one of .*'silu', .*got 'swish'",
+    ),
+    "linear: types": (
+        lambda: blocks.linear(*of_shapes(((4, 8), "bf16"), ((8, 4), "f32"))),
+        og.InvalidDataTypeError, "linear: weights must be bf16, got f32",
+    ),
+    "mlp: up": (
+        mlp_of((4, 8), (8, 6), (8, 5), (6, 4)),
+        og.InvalidShapeError, "gated_mlp: up_weights must be as gate_weights",
+    ),
+    "mlp: down": (
+        mlp_of((4, 8), (8, 6), (8, 6), (5, 4)),
+        og.InvalidShapeError, r"gated_mlp: down_weights must be \(hidden, outputs\) = .*6.*5",
+    ),
+    "mlp: gate": (
+        mlp_of((4, 8), (7, 6), (7, 6), (6, 4)),
+        og.InvalidShapeError, r"gated_mlp: gate_weights must be \(inputs, hidden\) = .*8.*7",
+    ),
+    "mlp: both in a value": (
+        lambda: blocks.gated_mlp(*(v := of_shapes((4, 8), (8, 12), (6, 4)))[:2], None, v[2]),
+        og.InvalidArgumentsError, "gated_mlp: gate_weights must be an array to hold both",
+    ),
+    "mlp: two scales": (
+        mlp_of((4, 8), (8, 6), (8, 6), (6, 4), scales=[1, 1]),
+        og.InvalidArgumentsError, "gated_mlp: scales must be 3 .* got 2",
+    ),
+    "mlp: compressed in strict mode": (
+        mlp_of((4, 8), *((s, "u4") for s in ((8, 6), (8, 6), (6, 4))),
+               scales=[np.ones((1, n), np.float32) for n in (6, 6, 4)]),
+        og.InvalidArgumentsError, "gated_mlp: compressed gate_weights needs .*apply_to_int=True",
+    ),
+    "conv: bias": (
+        lambda: conv_of(bias=np.ones(8, np.float32)),
+        og.InvalidShapeError, r"conv_bn_relu: bias must be \(outputs,\) = .*16.*8",
+    ),
+    "conv: mean": (
+        lambda: conv_of(mean=np.ones(8, np.float32)),
+        og.InvalidShapeError, r"conv_bn_relu: mean must be \(outputs,\) = .*16.*8",
+    ),
+    "conv: strides": (
+        lambda: conv_of(strides=(1,)),
+        og.InvalidArgumentsError, "conv_bn_relu: strides must have 2 entries",
+    ),
+    "conv: groups": (
+        lambda: conv_of(groups=2),
+        og.InvalidShapeError, "conv_bn_relu: weights must be of 8 / 2 channels .* got 8",
+    ),
+    "conv: format": (
+        lambda: conv_of(data_format="NCHW"),
+        og.InvalidArgumentsError, "conv_bn_relu: data_format must be one of 'NCX', 'NXC'",
+    ),
+    "quantize: dtype": (
+        lambda: blocks.quantize(x_of(), "s4", 0.5),
+        og.InvalidDataTypeError, "quantize: dtype must be u8 or .*, got 's4'",
+    ),
+    "quantize: no axis": (
+        lambda: blocks.quantize(x_of(), "s8", [0.5] * 8),
+        og.InvalidArgumentsError, "quantize: axis must be given with 8 scales",
+    ),
+    "quantize: axis": (
+        lambda: blocks.quantize(x_of(), "s8", [0.5] * 8, axis=2),
+        og.InvalidArgumentsError, "quantize: axis must be a dim of x, 4x8, got 2",
+    ),
+    "quantize: scales": (
+        lambda: blocks.quantize(x_of(), "s8", [0.5] * 7, axis=1),
+        og.InvalidShapeError, "quantize: scales must be one for each of 8 along axis 1 .* got 7",
+    ),
+    "quantize: scale 0": (
+        lambda: blocks.quantize(x_of(), "s8", 0),
+        og.InvalidArgumentsError, "quantize: scales must be positive, got 0",
+    ),
+    "quantize: zero points": (
+        lambda: blocks.quantize(x_of(), "s8", [0.5] * 8, [1] * 7, axis=1),
+        og.InvalidShapeError, "quantize: zero_points must be 1 or as many as scales, 8, got 7",
+    ),
+    "quantize: broken zero point": (
+        lambda: blocks.quantize(x_of(), "s8", 0.5, 0.5),
+        og.InvalidDataTypeError, "quantize: zero_points must be whole numbers",
+    ),
+    "dequantize: floats": (
+        lambda: blocks.dequantize(x_of(), 0.5),
+        og.InvalidDataTypeError, "dequantize: x must be u8 or .*, got f32",
+    ),
+    "dequantize: dtype": (
+        lambda: blocks.dequantize(x_of(dtype="s8"), 0.5, dtype="s32"),
+        og.InvalidDataTypeError, "dequantize: dtype must be f32 or .*, got 's32'",
+    ),
+    "dequantize: dtype of scales": (
+        lambda: blocks.dequantize(*of_shapes(((4, 8), "s8"), ((1, 8), "f32")), dtype="bf16"),
+        og.InvalidDataTypeError, "dequantize: scales must be bf16, got f32",
+    ),
+    "dequantize: groups": (
+        lambda: blocks.dequantize(x_of(dtype="s8"), np.ones((3, 8), np.float32)),
+        og.InvalidShapeError, "dequantize: scales must divide dim 0 of x, 4x8, .* got 3x8",
+    ),
+    "dequantize: group_shape": (
+        lambda: blocks.dequantize(
+            x_of(dtype="s8"), np.ones((2, 8), np.float32), group_shape=(4, 1)
+        ),
+        og.InvalidShapeError, "dequantize: scales must divide dim 0 of x, .* into groups of 4",
+    ),
+    "dequantize: unknown groups": (
+        lambda: blocks.dequantize(*of_shapes(((-1, 8), "s8"), ((2, 8), "f32"))),
+        og.InvalidShapeError, "dequantize: group_shape must be given where dims are unknown",
+    ),
+    "dequantize: dims of scales": (
+        lambda: blocks.dequantize(*of_shapes(((2, 4, 8), "s8"), ((4, 8), "f32"))),
+        og.InvalidShapeError, "dequantize: scales must be of 1 dim, or of as many as x",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_are_named(case):
+    call, error, message = WRONG[case]
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize("mode", ["strict", "any", "bf16"])
+def test_compressed_bf16_needs_a_mode_that_computes_in_bf16(mode):
+    b = og.GraphBuilder(fpmath_mode=mode, apply_to_int=True)
+    x = b.input((4, 64), "bf16")
+    weights = [b.input((64, 64), "u4") for _ in range(3)]
+    scales = [b.input((2, 64), "bf16") for _ in range(3)]
+    if mode == "strict":
+        with pytest.raises(og.InvalidArgumentsError, match=r"fpmath_mode='bf16', apply_to_int=Tr"):
+            blocks.gated_mlp(x, *weights, scales=scales)
+    else:
+        assert blocks.gated_mlp(x, *weights, scales=scales).shape == (4, 64)
