@@ -294,6 +294,26 @@ void check_strides_before_reshape(const group &g, const op &o) {
             "let that tensor be row-major, or get partitions with policy debug");
 }
 
+#if !OGP_ONEDNN_AT_LEAST(3, 13)
+// The attention kernel takes what stands for masked scores to be as large as the scores.
+void check_attention_select(const group &g, const op &o) {
+    const auto &ops = g.ops();
+    const bool attention = std::any_of(
+            ops.begin(), ops.end(), [](const op *other) { return other->kind == kind::SoftMax; });
+    if (!attention || o.kind != kind::Select || o.inputs.size() != 3
+            || !g.follows(o, [](kind k) { return k == kind::MatMul; }))
+        return;
+    const auto is_scores = [&](const logical_tensor &lt) {
+        return g.producer(lt) && g.producer(lt)->kind != kind::GreaterEqual;
+    };
+    if (g.producer(o.inputs[1]) || !is_scores(o.inputs[2])) return;
+    const auto &given = g.shape(o.inputs[1]), &scores = g.shape(o.inputs[2]);
+    if (given.has_rank && scores.has_rank && given.values == scores.values) return;
+    refuse(o, "attention that selects input 1, of another shape, in place of scores",
+            "turn the condition around, so that the scores are input 1");
+}
+#endif
+
 #if OGP_ONEDNN_AT_LEAST(3, 8)
 // What these make keeps the layout of their input, and the bytes between its elements are copied
 // along, up to behind the last one. Right in 3.7, as is all below.
@@ -401,6 +421,7 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
         check_operand_twice(g, *o);
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
         check_shared_weights(g, *o);
+        check_attention_select(g, *o);
 #endif
         check_strides_before_reshape(g, *o);
 #if OGP_ONEDNN_AT_LEAST(3, 8)

@@ -55,7 +55,24 @@ void append(op &o, std::vector<logical_tensor> &ports, const std::vector<logical
     ports.insert(ports.end(), added.begin(), added.end());
 }
 
+// Documented negative axes of quantization give wrong results in oneDNN; the same axis counted from
+// the front is right. op_rules refuses one whose rank is unknown.
+attr_value counted_from_front(const op &o, dg::op::attr name, const attr_value &value) {
+    const auto *axis = std::get_if<int64_t>(&value);
+    if (name != dg::op::attr::axis || !axis || *axis >= 0 || !is_quantization(o.kind)
+            || o.inputs.empty())
+        return value;
+    const int64_t rank = o.inputs[0].ndims();
+    return rank >= 0 && *axis >= -rank ? *axis + rank : *axis;
+}
+
 }  // namespace
+
+bool is_quantization(dg::op::kind kind) {
+    using k = dg::op::kind;
+    return kind == k::Quantize || kind == k::Dequantize || kind == k::DynamicQuantize
+            || kind == k::DynamicDequantize;
+}
 
 std::string label(const op &o) {
     std::string text = "op " + std::to_string(o.id);
@@ -80,7 +97,8 @@ std::string repr(const op &o) {
 
 dg::op op::cpp() const {
     dg::op made(id, kind, to_cpp(inputs), to_cpp(outputs), name);
-    for (const auto &[attr_name, value] : attrs) set_attribute(made, attr_name, value);
+    for (const auto &[attr_name, value] : attrs)
+        set_attribute(made, attr_name, counted_from_front(*this, attr_name, value));
     return made;
 }
 

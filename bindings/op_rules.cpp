@@ -145,6 +145,12 @@ void check_attributes(const op &o) {
                 + "DynamicDequantize, per_group, got '" + qtype + "'");
     if (grouped && !list_attr(o, attr::group_shape))
         raise_invalid_graph_op(label(o) + ": qtype per_group needs the attribute group_shape");
+    const auto *channel = o.attr<int64_t>(attr::axis);
+    if (channel && *channel < 0 && qtype != "per_tensor" && is_quantization(o.kind)
+            && !o.inputs.empty() && o.inputs[0].ndims() < 0)
+        raise_invalid_graph_op(label(o)
+                + ": attribute axis must not be negative where the rank of input 0 is unknown, got "
+                + std::to_string(*channel));
     if (const auto *groups = o.attr<int64_t>(attr::groups))
         if (*groups < 1 || *groups > max_extent)
             raise_invalid_graph_op(label(o) + ": attribute groups must be at least 1, got "

@@ -75,7 +75,7 @@ from .errors import (
 
 __version__: str = vars(_core)["__version__"]
 
-from . import ops, reference
+from . import blocks, ops, reference
 from .builder import GraphBuilder, Value
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
@@ -106,6 +106,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "Step",
     "Stats",
     "assert_fused",
+    "blocks",
     "trace",
     "jit",
     "num_threads",

@@ -273,6 +273,8 @@ class GraphBuilder(OpMethods):
         Where the graph is to run.
     fpmath_mode : str or fpmath_mode
         Which smaller types oneDNN may compute f32 with.
+    apply_to_int : bool
+        It may compute integers with these types too; compressed weights need that.
 
     Examples
     --------
@@ -285,10 +287,13 @@ class GraphBuilder(OpMethods):
            [1.5, 0.5, 0. , 0. ]], dtype=float32)
     """
 
-    def __init__(self, engine_kind: Any = "cpu", fpmath_mode: Any = "strict") -> None:
+    def __init__(
+        self, engine_kind: Any = "cpu", fpmath_mode: Any = "strict", *, apply_to_int: bool = False
+    ) -> None:
         # The mirror knows which strings name these.
         self.engine_kind = _core.graph(engine_kind).get_engine_kind()
         self.fpmath_mode = _core.graph(self.engine_kind, fpmath_mode).get_fpmath_mode()[0]
+        self.apply_to_int = bool(apply_to_int)
         self._contents = _Contents()
         self._scopes: list[str] = []
 
@@ -549,7 +554,7 @@ class GraphBuilder(OpMethods):
 
     def snapshot(self) -> GraphBuilder:
         """A builder of the same values and ops, which goes its own way from here."""
-        made = GraphBuilder(self.engine_kind, self.fpmath_mode)
+        made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
         c = self._contents
         made._contents = _Contents(
             list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs)
@@ -563,6 +568,7 @@ class GraphBuilder(OpMethods):
         return _restored, (
             self.engine_kind.name,
             self.fpmath_mode.name,
+            self.apply_to_int,
             [(v.shape, v.dtype, v.name, v.strides, v.data) for v in values],
             len(c.inputs),
             len(c.constants),
@@ -605,6 +611,7 @@ class GraphBuilder(OpMethods):
 def _restored(
     engine_kind: str,
     fpmath_mode: str,
+    apply_to_int: bool,
     described: Sequence[tuple[Any, ...]],
     inputs: int,
     constants: int,
@@ -612,7 +619,7 @@ def _restored(
     outputs: Mapping[str, int],
 ) -> GraphBuilder:
     """Unpickle: everything as it was, except for ids, which are new."""
-    builder = GraphBuilder(engine_kind, fpmath_mode)
+    builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     values = []
     for shape, dtype, name, strides, data in described:
         value = Value(builder, shape, dtype, name)
@@ -678,6 +685,7 @@ def graph_of(
     builder: GraphBuilder,
     shapes: Mapping[int, tuple[int, ...]],
     nodes: Sequence[Node] | None = None,
+    every: Sequence[Node] | None = None,
 ) -> _core.graph:
     """The mirror's graph, finalized.
 
@@ -688,9 +696,12 @@ def graph_of(
         Of values by id, where more is known than the builder does.
     nodes : sequence of Node, optional
         Only these ops.
+    every : sequence of Node, optional
+        What may read their results; the builder's own nodes by default.
     """
     members = builder.nodes if nodes is None else nodes
-    g = _core.graph(builder.engine_kind, builder.fpmath_mode)
+    g = _core.graph(builder.engine_kind)
+    g.set_fpmath_mode(builder.fpmath_mode, builder.apply_to_int)
     for node in members:
         o = _core.op(node.id, node.kind, node.name or node.kind.lower())
         o.add_inputs([v._described(shapes.get(v.id, v.shape)) for v in node.inputs])
@@ -702,7 +713,7 @@ def graph_of(
     inside = {node.id for node in members}
     read_inside = {v.id for node in members for v in node.inputs}
     read_outside = {v.id for v in builder.outputs.values()}
-    read_outside |= {v.id for n in builder.nodes if n.id not in inside for v in n.inputs}
+    read_outside |= {v.id for n in every or builder.nodes if n.id not in inside for v in n.inputs}
     for value in (v for node in members for v in node.outputs):
         if value.id in read_inside and value.id in read_outside:
             end = _core.op(new_id(), "End", "end")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -136,6 +136,40 @@ def _needed(builder: GraphBuilder) -> list[Node]:
     return nodes[::-1]
 
 
+def _one_dequantize_each(
+    builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
+) -> list[Node]:
+    """Give every op that reads a dequantized tensor a Dequantize of its own.
+
+    oneDNN computes in integers only where nobody else reads what the Dequantize made.
+    """
+    readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
+    for node in nodes:
+        for i in {v.id for v in node.inputs}:
+            readers[i] = readers.get(i, 0) + 1
+    shared = {
+        n.outputs[0].id: n for n in nodes if n.kind == "Dequantize" and readers[n.outputs[0].id] > 1
+    }
+    if not shared:
+        return list(nodes)
+    kept = {v.id for v in builder.outputs.values()}
+    made: list[Node] = []
+    for node in nodes:
+        inputs = {v.id: v for v in node.inputs}
+        for i in inputs.keys() & shared.keys():
+            if i not in kept:
+                kept.add(i)  # the first reader has the original
+                continue
+            original = shared[i]
+            value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
+            shapes[value.id] = shapes[i]
+            value.producer = replace(original, id=new_id(), outputs=(value,))
+            made.append(value.producer)
+            inputs[i] = value
+        made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
+    return made
+
+
 def _ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
     """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
     made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
@@ -217,7 +251,7 @@ class _Planner:
         self.steps: list[PlannedStep] = []
         # As they are between steps, by id.
         self.known: dict[int, _core.logical_tensor] = {}
-        self.nodes = _needed(builder)
+        self.nodes = _one_dequantize_each(builder, _needed(builder), shapes)
         for value in (*builder.inputs, *builder.constants):
             self.known[value.id] = value._described(shapes[value.id])
         self.free_layout: set[int] = set()
@@ -242,7 +276,9 @@ class _Planner:
             return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
         by_id = {node.id: node for node in computing}
         made = []
-        for partition in graph_of(self.builder, self.shapes, computing).get_partitions():
+        for partition in graph_of(
+            self.builder, self.shapes, computing, self.nodes
+        ).get_partitions():
             members = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
             if members:
                 made.append((members, partition if partition.is_supported() else None))

@@ -121,7 +121,47 @@ def _layer_norm_and_sum(nodes: Sequence[Node]) -> bool:
     return False
 
 
+def _attention_mask_of_other_rank(nodes: Sequence[Node]) -> bool:
+    if "SoftMax" not in {n.kind for n in nodes}:
+        return False
+    made = {v.id: n for n in nodes for v in n.outputs}
+    if sum(n.kind == "MatMul" for n in nodes) < 2:
+        return False
+    for node in (n for n in nodes if n.kind in _BINARY):
+        scores = len(node.outputs[0].shape or ())
+        for value in node.inputs:
+            source = made.get(value.id)
+            if source is not None and source.kind == "StaticReshape":
+                value = source.inputs[0]
+                if len(value.shape or ()) == 2 and scores == 5:
+                    return True
+            elif source is None and len(value.shape or ()) == 3 and scores == 4:
+                return True
+    return False
+
+
+def _grouped_int4_in_strict_mode(nodes: Sequence[Node]) -> bool:
+    """4-bit weights are right with ``apply_to_int`` or alone."""
+    if len(nodes) < 2 or nodes[0].outputs[0].builder.apply_to_int:
+        return False
+    return any(
+        n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes
+    )
+
+
 DEFECTS = (
+    Defect(
+        "oneDNN 3.7 reads an attention mask of another rank wrongly",
+        (3, 7),
+        (3, 13),
+        _attention_mask_of_other_rank,
+    ),
+    Defect(
+        "oneDNN 3.7 computes with fused 4-bit weights wrongly unless apply_to_int is set",
+        (3, 7),
+        (3, 13),
+        _grouped_int4_in_strict_mode,
+    ),
     Defect(
         "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
         (3, 7),

@@ -21,6 +21,7 @@ def trace(
     *specs: Any,
     engine_kind: Any = "cpu",
     fpmath_mode: Any = "strict",
+    apply_to_int: bool = False,
 ) -> GraphBuilder:
     """Build a graph by calling a Python function with `Value`s.
 
@@ -30,7 +31,7 @@ def trace(
         Takes values, and returns one, a sequence of them, or a dict of names.
     *specs : TensorSpec, (shape, dtype), logical_tensor or array
         What each of its arguments is.
-    engine_kind, fpmath_mode
+    engine_kind, fpmath_mode, apply_to_int
         As `GraphBuilder` takes them.
 
     Returns
@@ -51,7 +52,7 @@ def trace(
     >>> b.outputs
     {'output0': <Value f32 2x4>}
     """
-    builder = GraphBuilder(engine_kind, fpmath_mode)
+    builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     names = _parameter_names(function, len(specs))
     values = []
     for given, name in zip(specs, names, strict=True):
@@ -99,15 +100,18 @@ class Jitted:
     """A function that is traced and compiled at each new set of shapes and data types."""
 
     def __init__(
-        self, function: Callable[..., Any], maxsize: int, engine_kind: Any, **options: Any
+        self,
+        function: Callable[..., Any],
+        maxsize: int,
+        graph_options: dict[str, Any],
+        options: dict[str, Any],
     ) -> None:
         if maxsize < 1:
             raise InvalidArgumentsError(f"jit: maxsize must be at least 1, got {maxsize}")
         functools.update_wrapper(self, function)
         self._function = function
         self._maxsize = maxsize
-        self._fpmath_mode = options.pop("fpmath_mode", "strict")
-        self._engine_kind = engine_kind
+        self._graph_options = graph_options
         self._options = options
         self._lock = threading.RLock()
         self._models: OrderedDict[tuple[Any, ...], CompiledGraph] = OrderedDict()
@@ -126,12 +130,7 @@ class Jitted:
                 self._models.move_to_end(key)
                 return found
             self._misses += 1
-            builder = trace(
-                self._function,
-                *key,
-                engine_kind=self._engine_kind,
-                fpmath_mode=self._fpmath_mode,
-            )
+            builder = trace(self._function, *key, **self._graph_options)
             made = builder.compile(name=_name_of(self._function), **self._options)
             self._models[key] = made
             while len(self._models) > self._maxsize:
@@ -195,6 +194,7 @@ def jit(
     maxsize: int = ...,
     engine_kind: Any = ...,
     fpmath_mode: Any = ...,
+    apply_to_int: bool = ...,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], Jitted]: ...
 
@@ -206,6 +206,7 @@ def jit(
     maxsize: int = 32,
     engine_kind: Any = "cpu",
     fpmath_mode: Any = "strict",
+    apply_to_int: bool = False,
     **options: Any,
 ) -> Any:
     """Trace and compile a function of `Value`s when it is called with arrays.
@@ -216,7 +217,7 @@ def jit(
         As `trace` takes it.
     maxsize : int
         How many sets of shapes and data types stay compiled; the least recently used goes first.
-    engine_kind, fpmath_mode
+    engine_kind, fpmath_mode, apply_to_int
         As `GraphBuilder` takes them.
     **options
         As `GraphBuilder.compile` takes them.
@@ -234,10 +235,13 @@ def jit(
     >>> double_relu(np.float32([-1, 2]))
     array([0., 4.], dtype=float32)
     """
-    if function is None:
+    graph_options = {
+        "engine_kind": engine_kind,
+        "fpmath_mode": fpmath_mode,
+        "apply_to_int": apply_to_int,
+    }
 
-        def decorate(decorated: Callable[..., Any]) -> Jitted:
-            return Jitted(decorated, maxsize, engine_kind, fpmath_mode=fpmath_mode, **options)
+    def decorate(decorated: Callable[..., Any]) -> Jitted:
+        return Jitted(decorated, maxsize, graph_options, options)
 
-        return decorate
-    return Jitted(function, maxsize, engine_kind, fpmath_mode=fpmath_mode, **options)
+    return decorate if function is None else decorate(function)
