@@ -133,6 +133,22 @@ logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &giv
     return logical_tensor(c);
 }
 
+// The stride of a dim of one element is never used, but where it is not the plain one, oneDNN may
+// leave results unwritten: (2, 1, 16) with strides (16, 32, 1), which it asks for itself behind a
+// StaticTranspose.
+dnnl_graph_logical_tensor_t with_plain_unit_strides(const logical_tensor &lt) {
+    dnnl_graph_logical_tensor_t made = lt.data;
+    if (lt.layout() != layout_type::strided || !lt.has_known_dims()) return made;
+    for (int i = made.ndims - 1; i >= 0; --i) {
+        if (made.dims[i] != 1) continue;
+        const bool last = i + 1 == made.ndims;
+        made.layout.strides[i] = last
+                ? 1
+                : std::max<int64_t>(made.layout.strides[i + 1] * made.dims[i + 1], 1);
+    }
+    return made;
+}
+
 // oneDNN's cache forgets a compilation that failed, except when it threw, or when an attribute is
 // NaN and the entry is not found again, being unequal to itself. What is left points to the
 // partition's ops, and is read when they are gone.
@@ -162,9 +178,12 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     auto made = std::make_shared<compiled_partition>();
     made->engine_ = e;
     made->name = label(p);
+    std::vector<dnnl_graph_logical_tensor_t> plain_inputs, plain_outputs;
+    for (const auto &lt : inputs) plain_inputs.push_back(with_plain_unit_strides(lt));
+    for (const auto &lt : outputs) plain_outputs.push_back(with_plain_unit_strides(lt));
     std::vector<const dnnl_graph_logical_tensor_t *> c_inputs, c_outputs;
-    for (const auto &lt : inputs) c_inputs.push_back(&lt.data);
-    for (const auto &lt : outputs) c_outputs.push_back(&lt.data);
+    for (const auto &lt : plain_inputs) c_inputs.push_back(&lt);
+    for (const auto &lt : plain_outputs) c_outputs.push_back(&lt);
     call_onednn(
             [&] {
                 // The C++ compile() leaks its handle when it throws, so ours is owned first.

@@ -8,6 +8,7 @@ import math
 import numbers
 import os
 import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,6 @@ class Value(OpMethods):
 
     Attributes
     ----------
-    builder : GraphBuilder
     shape : tuple of int or None
         -1 for a dim that is not known yet, None where even the rank is unknown.
     dtype : str
@@ -109,7 +109,8 @@ class Value(OpMethods):
         A constant's, read-only.
     """
 
-    __slots__ = ("builder", "data", "dtype", "id", "name", "producer", "shape", "strides")
+    # Weak, or a graph with its constants would stay until Python's collector finds the circle.
+    __slots__ = ("_builder", "_producer", "data", "dtype", "id", "name", "shape", "strides")
 
     # NumPy leaves ``array + value`` to this class.
     __array_ufunc__ = None
@@ -117,19 +118,38 @@ class Value(OpMethods):
     def __init__(
         self, builder: GraphBuilder, shape: tuple[int, ...] | None, dtype: str, name: str = ""
     ) -> None:
-        self.builder = builder
+        self._builder = weakref.ref(builder)
         self.shape = shape
         self.dtype = dtype
         self.name = name
         self.id = new_id()
         self.strides: tuple[int, ...] | None = None
         self.data: npt.NDArray[Any] | None = None
-        self.producer: Node | None = None
+        self._producer: weakref.ref[Node] | None = None
 
     def __repr__(self) -> str:
         what = "constant " if self.data is not None else ""
         name = f"{self.name!r} " if self.name else ""
         return f"<Value {name}{what}{TensorSpec(self.shape, self.dtype)}>"
+
+    @property
+    def builder(self) -> GraphBuilder:
+        """The builder that made it.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            It is gone: keep the builder as long as its values are used.
+        """
+        builder = self._builder()
+        if builder is None:
+            raise InvalidArgumentsError(f"{self!r}: its GraphBuilder is gone")
+        return builder
+
+    @property
+    def producer(self) -> Node | None:
+        """The op that makes it; None for inputs and constants."""
+        return None if self._producer is None else self._producer()
 
     @property
     def logical_tensor(self) -> _core.logical_tensor:
@@ -543,7 +563,7 @@ class GraphBuilder(OpMethods):
         fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
         node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), caller())
         for i, value in enumerate(fresh):
-            value.producer = node
+            value._producer = weakref.ref(node)
             value.name = full if len(fresh) == 1 or not full else f"{full}:{i}"
         self._contents.nodes.append(node)
         if len(fresh) == 1:
@@ -632,7 +652,7 @@ def _restored(
         results = tuple(values[i] for i in given)
         node = Node(new_id(), kind, name, tuple(values[i] for i in taken), results, attrs, where)
         for value in results:
-            value.producer = node
+            value._producer = weakref.ref(node)
         made.append(node)
     builder._contents = _Contents(
         values[:inputs],
@@ -673,9 +693,8 @@ def _owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 
 
 def _aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    memory = np.empty(stored.nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    owned = memory[start : start + stored.nbytes].view(stored.dtype).reshape(stored.shape)
+    memory = _core.constant_memory(stored.nbytes)
+    owned = memory.view(stored.dtype).reshape(stored.shape)
     owned[...] = stored
     owned.flags.writeable = False
     return owned

@@ -22,6 +22,7 @@ from .errors import (
     UnimplementedError,
 )
 from .ops.check import check
+from .partition_ids import partition_of
 
 __all__ = ["Plan", "PlannedStep", "make_plan"]
 
@@ -29,6 +30,8 @@ Layout = Literal["auto", "plain"]
 Fallback = Literal["reference"] | None
 
 ALIGNMENT = 64
+
+_QUANTIZATION = ("Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
 
 Slot = tuple[str, int]
 """Where a tensor is: ``("input", i)``, ``("output", i)``, ``("constant", i)``, ``("arena", byte)``."""
@@ -163,8 +166,7 @@ def _one_dequantize_each(
             original = shared[i]
             value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
             shapes[value.id] = shapes[i]
-            value.producer = replace(original, id=new_id(), outputs=(value,))
-            made.append(value.producer)
+            made.append(replace(original, id=new_id(), outputs=(value,)))
             inputs[i] = value
         made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
     return made
@@ -284,6 +286,12 @@ class _Planner:
                 made.append((members, partition if partition.is_supported() else None))
         return made
 
+    def defect(self, nodes: tuple[Node, ...]) -> str | None:
+        """What oneDNN would compute wrongly, running these ops together."""
+        if len(nodes) == 1:
+            return None
+        return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
+
     def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
         """Add what runs a group, split where that is needed."""
         kind = self.builder.engine_kind.name
@@ -298,7 +306,7 @@ class _Planner:
                     raise _unsupported(node, kind, reason)
                 self.add_reference(node)
             return
-        defect = wrong_result(nodes) if len(nodes) > 1 else None
+        defect = self.defect(nodes)
         if defect is not None:
             self.split(nodes, defect)
             return
@@ -331,7 +339,7 @@ class _Planner:
         before = len(self.steps)
         for half in halves:
             made = self.groups(half)
-            good = len(made) == 1 and made[0][1] is not None and wrong_result(half) is None
+            good = len(made) == 1 and made[0][1] is not None and self.defect(half) is None
             try:
                 if good:
                     self.add_compiled(*made[0])
@@ -357,6 +365,10 @@ class _Planner:
     def add_compiled(self, nodes: tuple[Node, ...], partition: _core.partition) -> None:
         """Compile a partition."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
+        constants = {v.id for v in self.builder.constants}
+        if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
+            g = graph_of(self.builder, self.shapes, nodes, self.nodes)
+            partition = partition_of(g, partition.get_ops())
         values = {v.id: v for n in nodes for v in (*n.inputs, *n.outputs)}
         order = [v for v in values if v in wanted]
         inputs = [self.known[i] for i in order]

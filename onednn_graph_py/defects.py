@@ -35,12 +35,15 @@ class Defect:
         The first oneDNN that has it, and the first that does not.
     met : callable
         Takes the nodes of a partition, in order.
+    unless_apply_to_int : bool
+        It is right where the floating-point mode covers integers.
     """
 
     what: str
     since: Version
     until: Version
     met: Callable[[Sequence[Node]], bool]
+    unless_apply_to_int: bool = False
 
 
 def _pool_and_whole_operand(nodes: Sequence[Node]) -> bool:
@@ -140,10 +143,7 @@ def _attention_mask_of_other_rank(nodes: Sequence[Node]) -> bool:
     return False
 
 
-def _grouped_int4_in_strict_mode(nodes: Sequence[Node]) -> bool:
-    """4-bit weights are right with ``apply_to_int`` or alone."""
-    if len(nodes) < 2 or nodes[0].outputs[0].builder.apply_to_int:
-        return False
+def _four_bit_weights(nodes: Sequence[Node]) -> bool:
     return any(
         n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes
     )
@@ -160,7 +160,8 @@ DEFECTS = (
         "oneDNN 3.7 computes with fused 4-bit weights wrongly unless apply_to_int is set",
         (3, 7),
         (3, 13),
-        _grouped_int4_in_strict_mode,
+        _four_bit_weights,
+        unless_apply_to_int=True,
     ),
     Defect(
         "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
@@ -202,10 +203,12 @@ DEFECTS = (
 """All known cases."""
 
 
-def wrong_result(nodes: Sequence[Node], version: Version | None = None) -> str | None:
-    """What is wrong with a partition of these ops, or None."""
-    linked = version or linked_version()
+def wrong_result(nodes: Sequence[Node], *, apply_to_int: bool = False) -> str | None:
+    """What the linked oneDNN computes wrongly in a partition of these ops, or None."""
+    linked = linked_version()
     for defect in DEFECTS:
+        if apply_to_int and defect.unless_apply_to_int:
+            continue
         if defect.since <= linked < defect.until and defect.met(nodes):
             return defect.what
     return None

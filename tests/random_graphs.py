@@ -48,7 +48,8 @@ def allowed(b: og.GraphBuilder, inputs: Arrays, exact: Arrays, seed: int) -> lis
     """How far each output may be off.
 
     Stochastic arithmetic (Vignes 1993): every op's result is disturbed by what its data type and
-    the length of its sums may round away, and what comes of it at the outputs is measured.
+    the length of its sums may round away, here and in oneDNN, and what comes of it at the outputs
+    is measured.
     """
     worst = [0.0] * len(exact)
     chance = np.random.default_rng(seed)
@@ -62,7 +63,7 @@ def allowed(b: og.GraphBuilder, inputs: Arrays, exact: Arrays, seed: int) -> lis
             size = EPSILON[dtype] + EPSILON["f32"] * accumulated(node) ** 0.5
             # Sums cancel: what they lose is relative to their terms, not to the result.
             scale = np.abs(wide) + (np.abs(wide).mean() if accumulated(node) > 4 else 0)
-            return round_to(wide + scale * size * chance.uniform(-1, 1, wide.shape), dtype)
+            return round_to(wide + scale * size * chance.uniform(-2, 2, wide.shape), dtype)
 
         for i, disturbed in enumerate(evaluate(b, inputs, disturb)):
             off = np.abs(disturbed.astype(np.float64) - exact[i].astype(np.float64))
