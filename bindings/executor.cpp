@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "call.hpp"
-#include "dtypes.hpp"
 #include "cpu_runtime.hpp"
+#include "dtypes.hpp"
 
 namespace ogp {
 namespace {
@@ -110,7 +110,8 @@ public:
     // Without the GIL, which Python steps take for themselves. Returns the number of the step that
     // failed, or the number of steps.
     size_t run(const executor &x, const std::pmr::vector<void *> &inputs,
-            const std::pmr::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread) {
+            const std::pmr::vector<void *> &outputs, dnnl_status_t &status,
+            PyThreadState *&thread) {
         status = dnnl_success;
         const threads_scope threads(x.threads);
         for (size_t i = 0; i < x.steps.size(); ++i) {
@@ -400,8 +401,7 @@ void executor::give_back(std::unique_ptr<run_context> context) noexcept {
     }
 }
 
-void executor::run(
-        run_context &context, const arrays &ins, const arrays &outs, bool bound) {
+void executor::run(run_context &context, const arrays &ins, const arrays &outs, bool bound) {
     if (!bound) context.set_arrays(ins.data, outs.data);
     const uint64_t begin = ticks();
     dnnl_status_t status = dnnl_success;
@@ -613,8 +613,7 @@ void init_executor(py::module_ &m) {
                     "inputs", [](const bound_model &b) { return tuple_of(b.ins); },
                     "The arrays it reads; a copy where the given one could not be used as it was.")
             .def_property_readonly(
-                    "outputs",
-                    [](const bound_model &b) { return tuple_of(b.outs); },
+                    "outputs", [](const bound_model &b) { return tuple_of(b.outs); },
                     "The arrays it writes.")
             .def("__repr__", [](const bound_model &b) { return "bound_model(" + b.x->name + ")"; });
 
@@ -636,8 +635,7 @@ void init_executor(py::module_ &m) {
             .def_property_readonly(
                     "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
             .def_property_readonly(
-                    "seconds",
-                    [](const executor &x) { return x.rate.seconds(x.ticks_taken); },
+                    "seconds", [](const executor &x) { return x.rate.seconds(x.ticks_taken); },
                     "How long it ran, all calls together.")
             .def_property_readonly(
                     "contexts", [](const executor &x) { return x.contexts.load(); },
@@ -646,9 +644,9 @@ void init_executor(py::module_ &m) {
                 return "executor(" + x.name + ", " + std::to_string(x.steps.size()) + " steps)";
             });
 
-    py::class_<model_base>(m, "model_base",
-            py::custom_type_setup(
-                    [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_model; }),
+    py::class_<model_base>(m, "model_base", py::custom_type_setup([](PyHeapTypeObject *type) {
+        type->ht_type.tp_call = call_model;
+    }),
             "How a `CompiledGraph` is called.")
             .def(py::init<>())
             .def_readwrite("_run", &model_base::run, "What runs where all shapes are fixed.");

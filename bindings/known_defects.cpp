@@ -434,8 +434,8 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
     }
 }
 
-// For a Convolution of what a Dequantize made, the matcher may ask for the op that makes the weights,
-// also when there is none (3.7.2 to 3.13.2); whether it does depends on the other ops.
+// For a Convolution of what a Dequantize made, the matcher may ask for the op that makes the
+// weights, also when there is none (3.7.2 to 3.13.2); whether it does depends on the other ops.
 void check_partitioning(const graph_record &record) {
     for (const auto &[id, o] : record.ops) {
         if (o.kind != kind::Convolution || o.inputs.size() < 2) continue;

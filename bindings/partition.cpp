@@ -142,9 +142,8 @@ dnnl_graph_logical_tensor_t with_plain_unit_strides(const logical_tensor &lt) {
     for (int i = made.ndims - 1; i >= 0; --i) {
         if (made.dims[i] != 1) continue;
         const bool last = i + 1 == made.ndims;
-        made.layout.strides[i] = last
-                ? 1
-                : std::max<int64_t>(made.layout.strides[i + 1] * made.dims[i + 1], 1);
+        made.layout.strides[i] =
+                last ? 1 : std::max<int64_t>(made.layout.strides[i + 1] * made.dims[i + 1], 1);
     }
     return made;
 }

@@ -9,7 +9,7 @@ namespace ogp {
 inline uint64_t steady_nanoseconds() {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
             std::chrono::steady_clock::now().time_since_epoch())
-                                         .count());
+                    .count());
 }
 
 // The processor's own counter where there is one, at an unknown but constant rate.

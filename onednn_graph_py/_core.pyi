@@ -18,11 +18,15 @@ __all__: list[str] = [
     "accumulation_mode",
     "allocator",
     "bound_execution",
+    "bound_model",
     "compiled_partition",
+    "compiling_with",
+    "constant_memory",
     "cpu_isa",
     "cpu_isa_hints",
     "data_type_of",
     "engine",
+    "executor",
     "fpmath_mode",
     "get_compiled_partition_cache_capacity",
     "get_constant_tensor_cache",
@@ -34,6 +38,8 @@ __all__: list[str] = [
     "graph",
     "logical_tensor",
     "make_engine_with_allocator",
+    "model_base",
+    "num_threads",
     "numpy_dtype",
     "op",
     "partition",
@@ -47,6 +53,7 @@ __all__: list[str] = [
     "set_jit_profiling_flags",
     "set_jit_profiling_jitdumpdir",
     "set_max_cpu_isa",
+    "set_num_threads",
     "set_primitive_cache_capacity",
     "set_verbose",
     "status",
@@ -1110,6 +1117,111 @@ class bound_execution:
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
 
+class compiling_with:
+    """
+    A ``with`` block in which oneDNN compiles for a number of threads; 0 leaves it as it is.
+    """
+    def __enter__(self) -> None: ...
+    def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) -> None: ...
+    def __init__(self, count: int) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+
+class bound_model:
+    """
+    A model with its inputs and outputs, made by `CompiledGraph.bind`; call it without
+    arguments. It reads what the arrays hold at that time.
+    """
+    def __call__(self) -> None:
+        """
+        Call self as a function.
+        """
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    def __repr__(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[typing.Any, ...]:
+        """
+        The arrays it reads; a copy where the given one could not be used as it was.
+        """
+    @property
+    def outputs(self) -> tuple[typing.Any, ...]:
+        """
+        The arrays it writes.
+        """
+
+class executor:
+    """
+    All steps of a compiled graph in one call: ``executor(*inputs, out=None)``. Made by
+    `CompiledGraph`, which explains the rest.
+    """
+    def __call__(
+        self,
+        *inputs: list[tensor] | tuple[tensor, ...],
+        out: typing.Any = None,
+        **named: typing.Any,
+    ) -> typing.Any:
+        """
+        Call self as a function.
+        """
+    def __init__(
+        self,
+        name: str,
+        engine: engine,
+        inputs: collections.abc.Sequence[tuple[logical_tensor, str]],
+        outputs: collections.abc.Sequence[tuple[logical_tensor, str]],
+        constants: collections.abc.Sequence[numpy.typing.NDArray[typing.Any]],
+        steps: list[tuple[typing.Any, ...]],
+        arena_bytes: typing.SupportsInt | typing.SupportsIndex,
+        threads: typing.SupportsInt | typing.SupportsIndex,
+        convert_input: collections.abc.Callable[..., typing.Any],
+        check_output: collections.abc.Callable[..., typing.Any],
+    ) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    def __repr__(self) -> str: ...
+    def bind(
+        self, inputs: collections.abc.Sequence[typing.Any], out: typing.Any = None
+    ) -> bound_model:
+        """
+        Fixes the arrays; see `CompiledGraph.bind`.
+        """
+    @property
+    def calls(self) -> int:
+        """
+        How often it ran.
+        """
+    @property
+    def contexts(self) -> int:
+        """
+        How many calls ran at the same time at most; each has its own arena.
+        """
+    @property
+    def seconds(self) -> float:
+        """
+        How long it ran, all calls together.
+        """
+
+class model_base:
+    """
+    How a `CompiledGraph` is called.
+    """
+    def __call__(
+        self,
+        *inputs: list[tensor] | tuple[tensor, ...],
+        out: typing.Any = None,
+        **named: typing.Any,
+    ) -> typing.Any:
+        """
+        Call self as a function.
+        """
+    def __init__(self) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    @property
+    def _run(self) -> executor | None:
+        """
+        What runs where all shapes are fixed.
+        """
+    @_run.setter
+    def _run(self, arg0: executor | None) -> None: ...
+
 class partition:
     """
     Ops that oneDNN runs together. Mirrors ``dnnl::graph::partition`` (oneDNN page: Graph
@@ -1361,6 +1473,16 @@ class _test:
         """
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
+def constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:
+    """
+    Zeroed bytes, aligned to 64, at an address that no other constant is near to.
+
+    Raises
+    ------
+    MemoryError
+        The system has none.
+    """
+
 def data_type_of(dtype: typing.Any) -> logical_tensor.data_type:
     """
     Data type of a NumPy dtype or anything that ``numpy.dtype`` takes.
@@ -1418,6 +1540,12 @@ def make_engine_with_allocator(kind: engine.kind | str, index: int, alloc: alloc
         There is no such engine here.
     UnimplementedError
         The linked oneDNN takes memory from SYCL.
+    """
+
+def num_threads() -> int:
+    """
+    How many threads a model compiled now will use: what `set_num_threads` said, or
+    OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs).
     """
 
 def numpy_dtype(data_type: logical_tensor.data_type | str) -> numpy.dtype[typing.Any]:
@@ -1507,6 +1635,19 @@ def set_max_cpu_isa(isa: cpu_isa | str) -> status:
     ------
     InvalidArgumentsError
         oneDNN has fixed its instruction set already.
+    """
+
+def set_num_threads(count: int) -> None:
+    """
+    Has models that are compiled from now on, on any thread, use `count` threads. A model
+    keeps the number that it was compiled for.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        `count` is less than 1.
+    UnimplementedError
+        The linked oneDNN does not run on OpenMP.
     """
 
 def set_primitive_cache_capacity(capacity: int) -> None:

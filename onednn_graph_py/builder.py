@@ -19,7 +19,7 @@ import numpy.typing as npt
 from . import _core
 from .dtypes import data_type_of, pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
-from .op_methods import OpMethods
+from .op_methods import BuilderMethods, ValueMethods
 from .ops.call import shape_text
 from .ops.check import TensorSpec, check, label_of
 
@@ -90,7 +90,7 @@ class Node:
         return label_of(self.kind, self.name)
 
 
-class Value(OpMethods):
+class Value(ValueMethods):
     """A tensor of a graph that is being built.
 
     ``+ - * / @ ** abs() -x >=`` make ops, with NumPy's broadcasting; the other operand may be a
@@ -183,9 +183,6 @@ class Value(OpMethods):
 
     # -- as OpMethods asks
 
-    def _leading_inputs(self) -> int:
-        return 1
-
     def _add(
         self,
         kind: str,
@@ -199,12 +196,13 @@ class Value(OpMethods):
 
     # -- operators
 
-    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Any:
+    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Value:
         if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         operand = self.builder._operand(other, like=self)
         pair = (operand, self) if swapped else (self, operand)
-        return self.builder._add(kind, pair, {})
+        made: Value = self.builder._add(kind, pair, {})
+        return made
 
     def __add__(self, other: Any) -> Value:
         return self._binary("Add", other)
@@ -280,7 +278,7 @@ class _Contents:
     outputs: dict[str, Value] = field(default_factory=dict)
 
 
-class GraphBuilder(OpMethods):
+class GraphBuilder(BuilderMethods):
     """Builds a graph op by op; `compile` makes it callable.
 
     Every op of oneDNN Graph is a method in snake_case, with inputs by position or name and
@@ -494,9 +492,6 @@ class GraphBuilder(OpMethods):
         return self.constant(given)
 
     # -- ops
-
-    def _leading_inputs(self) -> int:
-        return 0
 
     def op(
         self,

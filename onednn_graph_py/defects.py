@@ -144,9 +144,7 @@ def _attention_mask_of_other_rank(nodes: Sequence[Node]) -> bool:
 
 
 def _four_bit_weights(nodes: Sequence[Node]) -> bool:
-    return any(
-        n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes
-    )
+    return any(n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes)
 
 
 DEFECTS = (

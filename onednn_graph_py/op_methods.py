@@ -14,7 +14,7 @@ from .ops.describe import signature, text
 from .ops.schema import OpSchema
 from .ops.table import OPS
 
-__all__ = ["OpMethods", "method_name", "method_signature"]
+__all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
 
 # Words that oneDNN writes with capitals inside.
 _WORDS = (("ReLU", "Relu"), ("GELU", "Gelu"), ("MatMul", "Matmul"), ("SoftMax", "Softmax"))
@@ -60,8 +60,7 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
     def method(self: OpMethods, *inputs: Any, **given: Any) -> Any:
         values = list(inputs)
         if not variadic:
-            leading = self._leading_inputs()
-            for port in ports[len(values) + leading :]:
+            for port in ports[len(values) + self._leading_inputs :]:
                 values.append(given.pop(port, None))
             while values and values[-1] is None:
                 values.pop()
@@ -83,9 +82,8 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
 class OpMethods:
     """The methods; what they do with an op is up to the class that inherits them."""
 
-    def _leading_inputs(self) -> int:
-        """How many inputs come before those that a caller names."""
-        raise NotImplementedError
+    # How many inputs come before those that a caller names.
+    _leading_inputs = 0
 
     def _add(
         self,
@@ -101,3 +99,13 @@ class OpMethods:
 
 for _kind, _schema in OPS.items():
     setattr(OpMethods, method_name(_kind), _method(_kind, _schema))
+
+
+class BuilderMethods(OpMethods):
+    """The methods of a builder: all inputs are arguments."""
+
+
+class ValueMethods(OpMethods):
+    """The methods of a value, which is the first input."""
+
+    _leading_inputs = 1

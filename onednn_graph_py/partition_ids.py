@@ -2,7 +2,7 @@
 
 Scales and zero points of quantization are constants that oneDNN makes itself. It caches them under
 a hash of the partition's id and of their memory descriptors, which are the same for every scale:
-``s ^ (v + c + (s << 6) + (s >> 2))`` for one descriptor ``v`` after the other, starting from the id.
+``s ^ (v + c + (s << 6) + (s >> 2))`` for one descriptor ``v`` after the other, from the id on.
 Two ids that follow each other give the same hash about once in 16,000 pairs (found by a random
 graph in which a Dequantize was given the scale of the Quantize before it).
 

@@ -15,7 +15,9 @@ Arrays = list[np.ndarray]
 
 
 def evaluate(
-    b: og.GraphBuilder, inputs: Arrays, after: Callable[[Node, np.ndarray], np.ndarray] | None = None
+    b: og.GraphBuilder,
+    inputs: Arrays,
+    after: Callable[[Node, np.ndarray], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """All outputs, computed by the reference; `after` may change what each op makes."""
     known: dict[int, np.ndarray] = {v.id: a for v, a in zip(b.inputs, inputs, strict=True)}
@@ -25,8 +27,9 @@ def evaluate(
             node.kind,
             [known[v.id] for v in node.inputs],
             node.attrs,
-            outputs=[(v.shape if v.shape and -1 not in v.shape else None, v.dtype)
-                     for v in node.outputs],
+            outputs=[
+                (v.shape if v.shape and -1 not in v.shape else None, v.dtype) for v in node.outputs
+            ],
         )
         for value, array in zip(node.outputs, made, strict=True):
             known[value.id] = after(node, array) if after else array
@@ -98,10 +101,26 @@ class _Maker:
         return self.rng.choice(self.values)
 
     def unary(self, x: og.Value) -> og.Value:
-        kind = self.rng.choice(("relu", "gelu", "tanh", "sigmoid", "abs", "hard_swish", "elu",
-                                "leaky_relu", "softplus", "clamp", "mish"))
-        attrs = {"elu": {"alpha": 0.5}, "leaky_relu": {"alpha": 0.1},
-                 "clamp": {"min": -1.0, "max": 1.5}}.get(kind, {})
+        kind = self.rng.choice(
+            (
+                "relu",
+                "gelu",
+                "tanh",
+                "sigmoid",
+                "abs",
+                "hard_swish",
+                "elu",
+                "leaky_relu",
+                "softplus",
+                "clamp",
+                "mish",
+            )
+        )
+        attrs = {
+            "elu": {"alpha": 0.5},
+            "leaky_relu": {"alpha": 0.1},
+            "clamp": {"min": -1.0, "max": 1.5},
+        }.get(kind, {})
         return getattr(x, kind)(**attrs)
 
     def binary(self, x: og.Value) -> og.Value:
@@ -184,9 +203,22 @@ class _Maker:
         shape += (self.rng.choice((4, 8, 16)),)
         for _ in range(self.rng.choice((1, 1, 2))):
             self.values.append(self.b.input(shape, self.dtype))
-        steps = (self.unary,) * 4 + (self.binary,) * 5 + (
-            self.matmul, self.matmul, self.normalize, self.reshape, self.reduce, self.cast,
-            self.quantized, self.quantized, self.convolution, self.convolution)
+        steps = (
+            (self.unary,) * 4
+            + (self.binary,) * 5
+            + (
+                self.matmul,
+                self.matmul,
+                self.normalize,
+                self.reshape,
+                self.reduce,
+                self.cast,
+                self.quantized,
+                self.quantized,
+                self.convolution,
+                self.convolution,
+            )
+        )
         for _ in range(self.rng.randint(1, 9)):
             made = self.rng.choice(steps)(self.pick())
             if made.shape and 0 < int(np.prod(made.shape)) <= 20000:

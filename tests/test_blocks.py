@@ -788,8 +788,12 @@ def test_unnamed_blocks_may_all_be_outputs():
 # -- errors
 
 
+_BUILDERS = []  # values do not keep theirs alive
+
+
 def of_shapes(*shapes, dtype="f32", **options):
     b = og.GraphBuilder(**options)
+    _BUILDERS.append(b)
     typed = [s if isinstance(s[-1], str) else (s, dtype) for s in shapes]
     return [b.input(shape, kind) for shape, kind in typed]
 

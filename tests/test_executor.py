@@ -1,4 +1,4 @@
-"""CompiledGraph: what a call takes, refuses, writes and counts; memory, shapes, threads, pickles."""
+"""CompiledGraph: what a call takes, refuses, writes, counts; memory, shapes, threads, pickles."""
 
 import gc
 import pickle
@@ -149,27 +149,31 @@ WRONG = {
     "one too few": (lambda m: m(X), og.InvalidArgumentsError, "expected 2 inputs, got 1"),
     "one too many": (lambda m: m(X, W, W), og.InvalidArgumentsError, "expected 2 inputs, got 3"),
     "one missing by name": (lambda m: m(x=X), og.InvalidArgumentsError, "missing inputs: w"),
-    "unknown name": (lambda m: m(X, v=W), og.InvalidArgumentsError, "no input 'v'; there are: x, w"),
+    "unknown name": (
+        lambda m: m(X, v=W), og.InvalidArgumentsError, "no input 'v'; there are: x, w",
+    ),
     "given twice": (lambda m: m(X, x=X), og.InvalidArgumentsError, "'x' is given twice"),
     "too many with names": (lambda m: m(X, W, W, w=W), og.InvalidArgumentsError, "expected 2"),
     "shape": (lambda m: m(X[:2], W), og.InvalidShapeError, "'x' must have the shape 3x4, got 2x4"),
     "rank": (lambda m: m(X.ravel(), W), og.InvalidShapeError, "must have the shape 3x4, got 12"),
-    "dtype": (lambda m: m(X.astype(np.float64), W), og.InvalidDataTypeError, "must be f32.*float64"),
+    "dtype": (
+        lambda m: m(X.astype(np.float64), W), og.InvalidDataTypeError, "must be f32.*float64",
+    ),
     "byte order": (lambda m: m(X.astype(">f4"), W), og.InvalidDataTypeError, "must be f32.*>f4"),
     "a list": (lambda m: m(X.tolist(), W), TypeError, "'x' must be a NumPy array.*got list"),
     "None": (lambda m: m(None, W), TypeError, "got NoneType"),
     "out: one array for two": (lambda m: m(X, W, out=X.copy()), TypeError, "2 arrays"),
     "out: count": (
-        lambda m: m(X, W, out=[X.copy()]), og.InvalidArgumentsError, "out must have 2 arrays, got 1",
+        lambda m: m(X, W, out=[X.copy()]), og.InvalidArgumentsError, "out must have 2.*got 1",
     ),
     "out: read-only": (
-        lambda m: m(X, W, out=[read_only(), X.copy()]), og.InvalidArgumentsError, "'y' is read-only",
+        lambda m: m(X, W, out=[read_only(), X.copy()]), og.InvalidArgumentsError, "is read-only",
     ),
     "out: shape": (
         lambda m: m(X, W, out=[X[:2].copy(), X.copy()]), og.InvalidShapeError, "out 'y' must have",
     ),
     "out: dtype": (
-        lambda m: m(X, W, out=[X.astype(int), X.copy()]), og.InvalidDataTypeError, "out 'y' must be",
+        lambda m: m(X, W, out=[X.astype(int), X.copy()]), og.InvalidDataTypeError, "'y' must be",
     ),
     "out: strides": (
         lambda m: m(X, W, out=[np.asfortranarray(X), X.copy()]), og.InvalidShapeError, "row-major",

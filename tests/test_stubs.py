@@ -39,6 +39,13 @@ def test_the_stub_is_what_the_extension_generates(tmp_path):
     assert fresh.read_text() == STUB.read_text(), "the stub is stale: run ./dev stubs"
 
 
+def test_the_stub_of_the_op_methods_is_what_the_table_says(tmp_path):
+    fresh = tmp_path / "op_methods.pyi"
+    subprocess.run([sys.executable, "-m", "onednn_graph_py._method_stub", fresh], check=True)
+    written = STUB.with_name("op_methods.pyi").read_text()
+    assert fresh.read_text() == written, "the stub is stale: run ./dev stubs"
+
+
 def declared_names(body: list[ast.stmt]) -> set[str]:
     names = set()
     for node in body:

@@ -1,0 +1,224 @@
+"""Fused partitions that oneDNN computes wrongly: found again here, and avoided by models."""
+
+import warnings
+
+import numpy as np
+import pytest
+from graphs import LINKED, before
+from random_graphs import evaluate
+
+import onednn_graph_py as og
+from onednn_graph_py.defects import DEFECTS, wrong_result
+from onednn_graph_py.reference import round_to
+
+PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def layer_norm_and_sum(b):
+    x, z = b.input((6, 16)), b.input((6, 16))
+    gamma, beta = noise(16, seed=1), noise(16, seed=2)
+    b.output(x.layer_norm(gamma, beta, keep_stats=False) + z)
+
+
+def attention_mask_of_three_dims(b):
+    q, k, v = (b.input((2, 4, 32, 64)) for _ in range(3))
+    scores = q.matmul(k, transpose_b=True) * 0.125 + noise(4, 32, 32, seed=1)
+    b.output(scores.softmax(axis=-1) @ v)
+
+
+def pooling_and_sum(b):
+    x, z = b.input((2, 8, 8, 16)), b.input((2, 4, 4, 16))
+    window = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+    b.output(x.max_pool(**window) + z)
+
+
+def residual_of_other_sign(b):
+    per_tensor = {"scales": [0.25], **PER_TENSOR}
+    x, r = b.input((8, 64), "u8"), b.input((8, 32), "u8")
+    weights = b.constant(np.random.default_rng(3).integers(-8, 8, (64, 32)).astype(np.int8))
+    y = x.dequantize(**per_tensor) @ weights.dequantize(scales=[2.0**-6], **PER_TENSOR)
+    y = y + r.dequantize(scales=[0.5], **PER_TENSOR)
+    b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
+
+
+def scales_per_channel_behind_a_product(b):
+    x = b.input((1, 6, 6, 16), "u8")
+    weights = b.constant(np.random.default_rng(3).integers(-8, 8, (3, 3, 16, 8)).astype(np.int8))
+    y = x.dequantize(scales=[0.25], **PER_TENSOR).convolution(
+        weights.dequantize(scales=[2.0**-6], **PER_TENSOR),
+        strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1),
+    )  # fmt: skip
+    scales = [2.0 ** (i % 4) for i in range(8)]
+    b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 8, qtype="per_channel", axis=3))
+
+
+def s8_convolution_of_one_channel_a_group(b):
+    x = b.input((1, 6, 6, 4), "s8")
+    weights = b.constant(np.random.default_rng(3).integers(-8, 8, (3, 3, 1, 128)).astype(np.int8))
+    y = x.dequantize(scales=[0.25], **PER_TENSOR).convolution(
+        weights.dequantize(scales=[2.0**-6], **PER_TENSOR), groups=4,
+        strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1),
+    )  # fmt: skip
+    b.output(y)
+
+
+CASES = {
+    f.__name__: f
+    for f in (
+        layer_norm_and_sum,
+        attention_mask_of_three_dims,
+        pooling_and_sum,
+        residual_of_other_sign,
+        scales_per_channel_behind_a_product,
+        s8_convolution_of_one_channel_a_group,
+    )
+}
+
+
+def arrays_of(b):
+    chance = np.random.default_rng(7)
+    ranges = {"u8": (0, 64), "s8": (-32, 32)}
+    return [
+        chance.integers(*ranges[v.dtype], v.shape).astype(np.uint8 if v.dtype == "u8" else np.int8)
+        if v.dtype in ranges
+        else round_to(chance.standard_normal(v.shape), v.dtype)
+        for v in b.inputs
+    ]
+
+
+def compiled(b):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return b.compile(), caught
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_models_are_right_where_a_fused_partition_would_not_be(case):
+    b = og.GraphBuilder()
+    CASES[case](b)
+    model, caught = compiled(b)
+    arrays = arrays_of(b)
+    (exact,) = evaluate(b, arrays)
+    made = model(*arrays)
+    # Powers of two as scales: integers are exact, but for a tie that fused ops round once.
+    tolerance = 1 if exact.dtype == np.int8 else 1e-5 * np.abs(exact).max()
+    assert np.abs(made.astype(float) - exact.astype(float)).max() <= tolerance
+    refused = wrong_result(b.nodes) is not None
+    assert [w.category for w in caught] in ([], [RuntimeWarning])
+    if caught:
+        assert "runs in parts" in str(caught[0].message)
+        assert "test_defects.py" in str(caught[0].message)
+        assert refused or "out of bounds" in str(caught[0].message)
+
+
+def run_fused(b, arrays):
+    """The whole graph as oneDNN partitions it, through the mirror."""
+    (partition,) = [p for p in b.graph.get_partitions() if len(p.get_ops()) == len(b.nodes)]
+    given = {v.id: a for v, a in zip(b.inputs, arrays, strict=True)}
+    given |= {v.id: v.data for v in b.constants}
+    values = {v.id: v.logical_tensor for v in (*b.inputs, *b.constants)}
+    wanted = {lt.get_id() for lt in partition.get_input_ports()}
+    inputs = [lt for i, lt in values.items() if i in wanted]
+    (value,) = b.outputs.values()
+    engine = og.engine("cpu", 0)
+    stream = og.stream(engine)
+    compiled = partition.compile(inputs, [value.logical_tensor], engine)
+    made = np.zeros(value.shape, np.float32 if value.dtype == "f32" else np.int8)
+    compiled.execute(
+        stream,
+        [og.tensor(lt, engine, given[lt.get_id()]) for lt in inputs],
+        [og.tensor(value.logical_tensor, engine, made)],
+    )
+    stream.wait()
+    return made
+
+
+@pytest.mark.skipif(not before(3, 13), reason="right from oneDNN 3.13 on")
+@pytest.mark.parametrize("case", ["layer_norm_and_sum", "attention_mask_of_three_dims"])
+def test_onednn_still_computes_these_wrongly(case):
+    """If this fails the defect is gone, and its row in defects.py can go too."""
+    b = og.GraphBuilder()
+    CASES[case](b)
+    arrays = arrays_of(b)
+    (exact,) = evaluate(b, arrays)
+    assert np.abs(run_fused(b, arrays) - exact).max() > 0.1
+
+
+def test_every_row_names_its_versions():
+    for defect in DEFECTS:
+        assert (3, 7) <= defect.since < defect.until
+        assert "oneDNN" in defect.what
+
+
+def test_a_dequantize_before_a_plain_convolution_does_not_crash():
+    """oneDNN's search for fusions would; the mirror refuses, models use two graphs."""
+    b = og.GraphBuilder()
+    x = b.input((1, 6, 6, 16), "s8").dequantize(scales=[0.5], **PER_TENSOR)
+    y = x.convolution(
+        noise(3, 3, 16, 8), strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1)
+    )
+    b.output(y)
+    with pytest.raises(og.UnimplementedError, match="crashes oneDNN's search for fusions"):
+        b.graph.get_partitions()
+    assert len(b.graph.get_partitions("debug")) == 2
+    a = np.ones((1, 6, 6, 16), np.int8)
+    np.testing.assert_allclose(b.compile()(a), evaluate(b, [a])[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 16), (3, 1, 16), (1, 1, 16), (5, 1, 3, 4)])
+def test_what_follows_a_transposition_of_a_unit_dim_is_written(shape):
+    """oneDNN asked for strides of the unit dim with which the next partition wrote nothing."""
+    b = og.GraphBuilder()
+    order = (1, 0, *range(2, len(shape)))
+    b.output(b.input(shape).static_transpose(order=order) * 2.0 + 1.0)
+    a = noise(*shape)
+    made = np.full([shape[i] for i in order], np.nan, np.float32)
+    b.compile()(a, out=made)
+    np.testing.assert_array_equal(made, a.transpose(order) * 2 + 1)
+
+
+@pytest.mark.parametrize("kind", ["quantize", "dequantize"])
+@pytest.mark.parametrize("axis", [-3, -2, -1])
+def test_negative_axes_of_quantization_count_from_the_end(kind, axis):
+    """oneDNN took them for other axes, without a word."""
+    shape = (3, 4, 5)
+    scales = [2.0**-i for i in range(shape[axis])]
+    results = []
+    for given in (axis, axis + 3):
+        b = og.GraphBuilder()
+        x = b.input(shape, "f32" if kind == "quantize" else "s8")
+        dtype = {"dtype": "s8"} if kind == "quantize" else {}
+        b.output(getattr(x, kind)(scales=scales, qtype="per_channel", axis=given, **dtype))
+        a = (np.arange(60).reshape(shape) % 7).astype(np.float32 if dtype else np.int8)
+        results.append(b.compile()(a))
+        np.testing.assert_array_equal(results[-1], evaluate(b, [a])[0])
+    np.testing.assert_array_equal(*results)
+
+
+def test_a_negative_axis_of_an_unknown_rank_is_refused():
+    x = og.logical_tensor(0, "f32", -1, "strided")
+    o = og.op(0, "Quantize", [x], [og.logical_tensor(1, "s8", -1, "strided")])
+    o.set_attr("scales", [0.5, 0.5]).set_attr("qtype", "per_channel").set_attr("axis", -1)
+    with pytest.raises(og.InvalidGraphOpError, match="axis must not be negative"):
+        og.graph("cpu").add_op(o)
+
+
+@pytest.mark.skipif(LINKED >= (3, 13), reason="right from oneDNN 3.13 on")
+def test_attention_that_selects_one_element_is_refused_by_the_mirror():
+    b = og.GraphBuilder()
+    q, k, v = (b.input((2, 4, 32, 64)) for _ in range(3))
+    scores = q.matmul(k, transpose_b=True) * 0.125
+    hidden = np.triu(np.ones((1, 1, 32, 32), bool), 1)
+    masked = b.select(b.constant(hidden), np.float32([-1e30]), scores)
+    b.output(masked.softmax(axis=-1) @ v)
+    arrays = arrays_of(b)
+    with pytest.raises(og.UnimplementedError, match="turn the condition around"):
+        run_fused(b, arrays)
+    model, caught = compiled(b)
+    assert len(caught) == 1
+    (exact,) = evaluate(b, arrays)
+    np.testing.assert_allclose(model(*arrays), exact, rtol=1e-4, atol=1e-5)
