@@ -60,7 +60,7 @@ py::array allocate(size_t size) {
 
 void init_constant_memory(py::module_ &m) {
     m.def(
-            "constant_memory", [](index_arg size) { return allocate(size); }, py::arg("size"),
+            "_constant_memory", [](index_arg size) { return allocate(size); }, py::arg("size"),
             "Zeroed bytes, aligned to 64, at an address that no other constant is near to.\n\n"
             "Raises\n------\nMemoryError\n    The system has none.");
 }

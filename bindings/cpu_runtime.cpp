@@ -105,7 +105,7 @@ void init_cpu_runtime(py::module_ &m) {
         int count;
         std::unique_ptr<threads_scope> scope;
     };
-    py::class_<compiling_with>(m, "compiling_with",
+    py::class_<compiling_with>(m, "_compiling_with",
             "A ``with`` block in which oneDNN compiles for a number of threads; 0 leaves it as it is.")
             .def(py::init([](index_arg count) {
                 return compiling_with{static_cast<int>(count.value), nullptr};

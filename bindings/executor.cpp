@@ -617,7 +617,7 @@ void init_executor(py::module_ &m) {
                     "The arrays it writes.")
             .def("__repr__", [](const bound_model &b) { return "bound_model(" + b.x->name + ")"; });
 
-    py::class_<executor, executor_ptr> cls(m, "executor",
+    py::class_<executor, executor_ptr> cls(m, "_executor",
             py::custom_type_setup(
                     [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_executor; }),
             "All steps of a compiled graph in one call: ``executor(*inputs, out=None)``. Made by\n"
@@ -644,7 +644,7 @@ void init_executor(py::module_ &m) {
                 return "executor(" + x.name + ", " + std::to_string(x.steps.size()) + " steps)";
             });
 
-    py::class_<model_base>(m, "model_base", py::custom_type_setup([](PyHeapTypeObject *type) {
+    py::class_<model_base>(m, "_model_base", py::custom_type_setup([](PyHeapTypeObject *type) {
         type->ht_type.tp_call = call_model;
     }),
             "How a `CompiledGraph` is called.")

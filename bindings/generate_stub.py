@@ -18,7 +18,8 @@ CLASS = re.compile(r"class (\w+)")
 CORRECTIONS = (
     (r"def __eq__\(self, \w+: [\w.]+\)", "def __eq__(self, other: object, /)"),
     (
-        r"(?s)(^class (?:executor|model_base):(?:(?!^class ).)*?)def __call__\(self, \*args, \*\*kwargs\):",
+        r"(?s)(^class (?:_executor|_model_base):(?:(?!^class ).)*?)"
+        r"def __call__\(self, \*args, \*\*kwargs\):",
         r"\1def __call__(self, *inputs: typing.Any, out: typing.Any = None, **named: typing.Any) "
         r"-> typing.Any:",
     ),
@@ -27,10 +28,10 @@ CORRECTIONS = (
     (r"collections\.abc\.Callable(?=[,)])", "collections.abc.Callable[..., typing.Any]"),
     (r"collections\.abc\.Sequence(?=[,)])", "collections.abc.Sequence[typing.Any]"),
     (r"Sequence\[numpy\.ndarray\]", "Sequence[numpy.typing.NDArray[typing.Any]]"),
-    (r"(constant_memory\(.*\)) -> numpy\.ndarray", r"\1 -> numpy.typing.NDArray[typing.Any]"),
+    (r"(_constant_memory\(.*\)) -> numpy\.ndarray", r"\1 -> numpy.typing.NDArray[typing.Any]"),
     (r"def (inputs|outputs)\(self\) -> tuple:", r"def \1(self) -> tuple[typing.Any, ...]:"),
-    (r"def _run\(self\) -> executor:", "def _run(self) -> executor | None:"),
-    (r"def _run\(self, arg0: executor\)", "def _run(self, arg0: executor | None)"),
+    (r"def _run\(self\) -> _executor:", "def _run(self) -> _executor | None:"),
+    (r"def _run\(self, arg0: _executor\)", "def _run(self, arg0: _executor | None)"),
     (r"\b(inputs|outputs): typing\.Any", r"\1: list[tensor] | tuple[tensor, ...]"),
     (r"\bscratchpad: typing\.Any = None", "scratchpad: tensor | None = None"),
     (r"def numpy\(self\) -> numpy\.ndarray", "def numpy(self) -> numpy.typing.NDArray[typing.Any]"),

@@ -20,13 +20,10 @@ __all__: list[str] = [
     "bound_execution",
     "bound_model",
     "compiled_partition",
-    "compiling_with",
-    "constant_memory",
     "cpu_isa",
     "cpu_isa_hints",
     "data_type_of",
     "engine",
-    "executor",
     "fpmath_mode",
     "get_compiled_partition_cache_capacity",
     "get_constant_tensor_cache",
@@ -38,7 +35,6 @@ __all__: list[str] = [
     "graph",
     "logical_tensor",
     "make_engine_with_allocator",
-    "model_base",
     "num_threads",
     "numpy_dtype",
     "op",
@@ -1117,7 +1113,7 @@ class bound_execution:
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
 
-class compiling_with:
+class _compiling_with:
     """
     A ``with`` block in which oneDNN compiles for a number of threads; 0 leaves it as it is.
     """
@@ -1148,7 +1144,7 @@ class bound_model:
         The arrays it writes.
         """
 
-class executor:
+class _executor:
     """
     All steps of a compiled graph in one call: ``executor(*inputs, out=None)``. Made by
     `CompiledGraph`, which explains the rest.
@@ -1199,7 +1195,7 @@ class executor:
         How long it ran, all calls together.
         """
 
-class model_base:
+class _model_base:
     """
     How a `CompiledGraph` is called.
     """
@@ -1215,12 +1211,12 @@ class model_base:
     def __init__(self) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     @property
-    def _run(self) -> executor | None:
+    def _run(self) -> _executor | None:
         """
         What runs where all shapes are fixed.
         """
     @_run.setter
-    def _run(self, arg0: executor | None) -> None: ...
+    def _run(self, arg0: _executor | None) -> None: ...
 
 class partition:
     """
@@ -1473,7 +1469,7 @@ class _test:
         """
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
-def constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:
+def _constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:
     """
     Zeroed bytes, aligned to 64, at an address that no other constant is near to.
 

@@ -91,7 +91,8 @@ def _method(schema: OpSchema, *, first_is_self: bool) -> str:
     star = [] if any(a.startswith("*") for a in arguments) else ["*"]
     name = method_name(schema.kind)
     listed = ", ".join([*arguments, *star, *keywords])
-    return f'    def {name}({listed}) -> {_result(schema)}:\n        """{schema.summary}"""\n'
+    documented = f'        """{schema.kind}: {schema.summary}"""'
+    return f"    def {name}({listed}) -> {_result(schema)}:\n{documented}\n"
 
 
 def generated() -> str:

@@ -688,7 +688,7 @@ def _owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 
 
 def _aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    memory = _core.constant_memory(stored.nbytes)
+    memory = _core._constant_memory(stored.nbytes)
     owned = memory.view(stored.dtype).reshape(stored.shape)
     owned[...] = stored
     owned.flags.writeable = False

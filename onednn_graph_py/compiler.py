@@ -34,7 +34,7 @@ ALIGNMENT = 64
 _QUANTIZATION = ("Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
 
 Slot = tuple[str, int]
-"""Where a tensor is: ``("input", i)``, ``("output", i)``, ``("constant", i)``, ``("arena", byte)``."""
+"""Where a tensor is: in which input, output or constant, or ``("arena", byte)``."""
 
 
 @dataclass
@@ -538,7 +538,7 @@ def make_plan(
     planner = _Planner(builder, engine, every, layout, fallback)
     if registration is not None:
         registration.enter(builder.engine_kind)
-    with _core.compiling_with(threads):
+    with _core._compiling_with(threads):
         for nodes, partition in _ordered(planner.groups(planner.nodes)):
             planner.add(nodes, partition)
 

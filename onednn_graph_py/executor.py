@@ -73,7 +73,7 @@ class _Specialization:
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
         self.plan = plan
         convert = _Converter(model, plan)
-        self.run = _core.executor(
+        self.run = _core._executor(
             model.name,
             plan.engine,
             [(lt, value.name) for value, lt in plan.inputs],
@@ -217,7 +217,7 @@ class _Counters:
             self.copies += 1
 
 
-class CompiledGraph(_core.model_base):
+class CompiledGraph(_core._model_base):
     """A graph that can be called with arrays; made by `GraphBuilder.compile`.
 
     ``model(*inputs, out=None, **named)`` takes NumPy arrays, or what supports DLPack, by position
@@ -437,7 +437,7 @@ class CompiledGraph(_core.model_base):
             raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
         return [made[n] for n in names]
 
-    def _executor_for(self, arrays: Sequence[Any]) -> _core.executor:
+    def _executor_for(self, arrays: Sequence[Any]) -> _core._executor:
         if self._run is not None:
             return self._run
         shapes = []

@@ -25,7 +25,7 @@ class OpMethods:
 
 class BuilderMethods(OpMethods):
     def abs(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The absolute value."""
+        """Abs: The absolute value."""
     def abs_backward(
         self,
         src: ValueLike,
@@ -34,7 +34,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Abs with respect to its input."""
+        """AbsBackward: The gradient of Abs with respect to its input."""
     def clamp(
         self,
         src: ValueLike,
@@ -44,7 +44,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Limits each element to the range from min to max."""
+        """Clamp: Limits each element to the range from min to max."""
     def clamp_backward(
         self,
         src_or_dst: ValueLike,
@@ -56,11 +56,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Clamp with respect to its input."""
+        """ClampBackward: The gradient of Clamp with respect to its input."""
     def elu(
         self, src: ValueLike, *, alpha: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """x above 0, alpha * (exp(x) - 1) below."""
+        """Elu: x above 0, alpha * (exp(x) - 1) below."""
     def elu_backward(
         self,
         src_or_dst: ValueLike,
@@ -71,9 +71,9 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Elu with respect to its input."""
+        """EluBackward: The gradient of Elu with respect to its input."""
     def exp(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """e to the power of x."""
+        """Exp: e to the power of x."""
     def gelu(
         self,
         src: ValueLike,
@@ -82,7 +82,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The Gaussian error linear unit: x times the normal distribution's probability below x."""
+        """GELU: The Gaussian error linear unit: x times the normal distribution's probability below x."""
     def gelu_backward(
         self,
         src: ValueLike,
@@ -92,7 +92,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of GELU with respect to its input."""
+        """GELUBackward: The gradient of GELU with respect to its input."""
     def hard_sigmoid(
         self,
         src: ValueLike,
@@ -102,7 +102,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """alpha * x + beta, limited to the range from 0 to 1."""
+        """HardSigmoid: alpha * x + beta, limited to the range from 0 to 1."""
     def hard_sigmoid_backward(
         self,
         src: ValueLike,
@@ -113,11 +113,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of HardSigmoid with respect to its input."""
+        """HardSigmoidBackward: The gradient of HardSigmoid with respect to its input."""
     def hard_swish(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """x * min(max(x + 3, 0), 6) / 6."""
+        """HardSwish: x * min(max(x + 3, 0), 6) / 6."""
     def hard_swish_backward(
         self,
         src: ValueLike,
@@ -126,15 +126,15 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of HardSwish with respect to its input."""
+        """HardSwishBackward: The gradient of HardSwish with respect to its input."""
     def leaky_relu(
         self, src: ValueLike, *, alpha: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """x above 0, alpha * x below."""
+        """LeakyReLU: x above 0, alpha * x below."""
     def log(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The natural logarithm."""
+        """Log: The natural logarithm."""
     def mish(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x * tanh(log(1 + exp(x)))."""
+        """Mish: x * tanh(log(1 + exp(x)))."""
     def mish_backward(
         self,
         src: ValueLike,
@@ -143,11 +143,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Mish with respect to its input."""
+        """MishBackward: The gradient of Mish with respect to its input."""
     def pow(
         self, src: ValueLike, *, beta: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """x to the power of beta."""
+        """Pow: x to the power of beta."""
     def prelu(
         self,
         src: ValueLike,
@@ -158,7 +158,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """x above 0, slope * x below, with a learnt slope."""
+        """PReLU: x above 0, slope * x below, with a learnt slope."""
     def prelu_backward(
         self,
         src: ValueLike,
@@ -169,13 +169,13 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> tuple[Value, Value]:
-        """The gradients of PReLU with respect to its input and its slope."""
+        """PReLUBackward: The gradients of PReLU with respect to its input and its slope."""
     def reciprocal(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """1 / x."""
+        """Reciprocal: 1 / x."""
     def relu(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x above 0, 0 below."""
+        """ReLU: x above 0, 0 below."""
     def relu_backward(
         self,
         src_or_dst: ValueLike,
@@ -185,13 +185,13 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of ReLU with respect to its input."""
+        """ReLUBackward: The gradient of ReLU with respect to its input."""
     def round(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The nearest integer, the even one of two that are equally near."""
+        """Round: The nearest integer, the even one of two that are equally near."""
     def sigmoid(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """1 / (1 + exp(-x))."""
+        """Sigmoid: 1 / (1 + exp(-x))."""
     def sigmoid_backward(
         self,
         src_or_dst: ValueLike,
@@ -201,7 +201,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Sigmoid with respect to its input."""
+        """SigmoidBackward: The gradient of Sigmoid with respect to its input."""
     def softplus(
         self,
         src: ValueLike,
@@ -210,7 +210,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """log(1 + exp(beta * x)) / beta."""
+        """SoftPlus: log(1 + exp(beta * x)) / beta."""
     def softplus_backward(
         self,
         src: ValueLike,
@@ -220,9 +220,9 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of SoftPlus with respect to its input."""
+        """SoftPlusBackward: The gradient of SoftPlus with respect to its input."""
     def sqrt(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The square root."""
+        """Sqrt: The square root."""
     def sqrt_backward(
         self,
         src_or_dst: ValueLike,
@@ -232,11 +232,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Sqrt with respect to its input."""
+        """SqrtBackward: The gradient of Sqrt with respect to its input."""
     def square(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x * x."""
+        """Square: x * x."""
     def tanh(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The hyperbolic tangent."""
+        """Tanh: The hyperbolic tangent."""
     def tanh_backward(
         self,
         src_or_dst: ValueLike,
@@ -246,11 +246,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Tanh with respect to its input."""
+        """TanhBackward: The gradient of Tanh with respect to its input."""
     def gen_index(
         self, src: ValueLike, *, axis: int, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """At each position, its index along one axis."""
+        """GenIndex: At each position, its index along one axis."""
     def dropout(
         self,
         src: ValueLike,
@@ -261,7 +261,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Zeroes elements at random and scales the others so that the mean stays."""
+        """Dropout: Zeroes elements at random and scales the others so that the mean stays."""
     def add(
         self,
         src_0: ValueLike,
@@ -271,7 +271,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The sum."""
+        """Add: The sum."""
     def divide(
         self,
         src_0: ValueLike,
@@ -281,7 +281,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Input 0 divided by input 1."""
+        """Divide: Input 0 divided by input 1."""
     def greater_equal(
         self,
         src_0: ValueLike,
@@ -291,7 +291,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Whether input 0 is greater than or equal to input 1."""
+        """GreaterEqual: Whether input 0 is greater than or equal to input 1."""
     def maximum(
         self,
         src_0: ValueLike,
@@ -301,7 +301,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The larger of both."""
+        """Maximum: The larger of both."""
     def minimum(
         self,
         src_0: ValueLike,
@@ -311,7 +311,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The smaller of both."""
+        """Minimum: The smaller of both."""
     def multiply(
         self,
         src_0: ValueLike,
@@ -321,7 +321,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The product."""
+        """Multiply: The product."""
     def squared_difference(
         self,
         src_0: ValueLike,
@@ -331,7 +331,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The square of the difference."""
+        """SquaredDifference: The square of the difference."""
     def subtract(
         self,
         src_0: ValueLike,
@@ -341,7 +341,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Input 0 less input 1."""
+        """Subtract: Input 0 less input 1."""
     def select(
         self,
         cond: ValueLike,
@@ -352,7 +352,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Elements of input 1 where the condition holds, of input 2 elsewhere."""
+        """Select: Elements of input 1 where the condition holds, of input 2 elsewhere."""
     def bias_add(
         self,
         src: ValueLike,
@@ -362,7 +362,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Adds to each channel its bias."""
+        """BiasAdd: Adds to each channel its bias."""
     def bias_add_backward(
         self,
         diff_dst: ValueLike,
@@ -371,7 +371,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of BiasAdd with respect to the bias: the sum over all but the channels."""
+        """BiasAddBackward: The gradient of BiasAdd with respect to the bias: the sum over all but the channels."""
     def matmul(
         self,
         src: ValueLike,
@@ -384,7 +384,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The matrix product of the last two dims, batched over the others, plus the bias."""
+        """MatMul: The matrix product of the last two dims, batched over the others, plus the bias."""
     def convolution(
         self,
         src: ValueLike,
@@ -402,7 +402,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Slides windows of weights over the spatial dims (cross-correlation) and adds the bias."""
+        """Convolution: Slides windows of weights over the spatial dims (cross-correlation) and adds the bias."""
     def convolution_backward_data(
         self,
         diff_dst: ValueLike,
@@ -422,7 +422,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Convolution with respect to src."""
+        """ConvolutionBackwardData: The gradient of Convolution with respect to src."""
     def convolution_backward_weights(
         self,
         src: ValueLike,
@@ -441,7 +441,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Convolution with respect to the weights."""
+        """ConvolutionBackwardWeights: The gradient of Convolution with respect to the weights."""
     def conv_transpose(
         self,
         src: ValueLike,
@@ -460,7 +460,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The transposed convolution: each element of src spreads a window of weights."""
+        """ConvTranspose: The transposed convolution: each element of src spreads a window of weights."""
     def conv_transpose_backward_data(
         self,
         diff_dst: ValueLike,
@@ -477,7 +477,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of ConvTranspose with respect to src."""
+        """ConvTransposeBackwardData: The gradient of ConvTranspose with respect to src."""
     def conv_transpose_backward_weights(
         self,
         src: ValueLike,
@@ -496,7 +496,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of ConvTranspose with respect to the weights."""
+        """ConvTransposeBackwardWeights: The gradient of ConvTranspose with respect to the weights."""
     def avg_pool(
         self,
         src: ValueLike,
@@ -512,7 +512,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The average of each window."""
+        """AvgPool: The average of each window."""
     def avg_pool_backward(
         self,
         diff_dst: ValueLike,
@@ -529,7 +529,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of AvgPool."""
+        """AvgPoolBackward: The gradient of AvgPool."""
     def max_pool(
         self,
         src: ValueLike,
@@ -545,7 +545,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The largest element of each window."""
+        """MaxPool: The largest element of each window."""
     def max_pool_backward(
         self,
         src: ValueLike,
@@ -561,7 +561,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of MaxPool: it goes to the first of the largest elements of each window."""
+        """MaxPoolBackward: The gradient of MaxPool: it goes to the first of the largest elements of each window."""
     def interpolate(
         self,
         src: ValueLike,
@@ -575,7 +575,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Resizes the spatial dims."""
+        """Interpolate: Resizes the spatial dims."""
     def interpolate_backward(
         self,
         src: ValueLike,
@@ -590,7 +590,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Interpolate."""
+        """InterpolateBackward: The gradient of Interpolate."""
     def batch_norm_inference(
         self,
         src: ValueLike,
@@ -604,7 +604,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Normalizes each channel by given statistics, then scales and shifts it."""
+        """BatchNormInference: Normalizes each channel by given statistics, then scales and shifts it."""
     def batch_norm_forward_training(
         self,
         src: ValueLike,
@@ -619,7 +619,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """Normalizes each channel by its own statistics in the batch, and updates running ones."""
+        """BatchNormForwardTraining: Normalizes each channel by its own statistics in the batch, and updates running ones."""
     def batch_norm_training_backward(
         self,
         src: ValueLike,
@@ -633,7 +633,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """The gradients of BatchNormForwardTraining."""
+        """BatchNormTrainingBackward: The gradients of BatchNormForwardTraining."""
     def layer_norm(
         self,
         src: ValueLike,
@@ -647,7 +647,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Normalizes over the last dims of each sample."""
+        """LayerNorm: Normalizes over the last dims of each sample."""
     def layer_norm_backward(
         self,
         src: ValueLike,
@@ -663,7 +663,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """The gradients of LayerNorm."""
+        """LayerNormBackward: The gradients of LayerNorm."""
     def group_norm(
         self,
         src: ValueLike,
@@ -678,7 +678,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Normalizes groups of channels of each sample."""
+        """GroupNorm: Normalizes groups of channels of each sample."""
     def rms_norm(
         self,
         src: ValueLike,
@@ -689,7 +689,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Divides by the root of the mean square over the last dims, then scales."""
+        """RMSNorm: Divides by the root of the mean square over the last dims, then scales."""
     def softmax(
         self,
         src: ValueLike,
@@ -699,7 +699,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Exponentials along an axis, scaled to sum to 1."""
+        """SoftMax: Exponentials along an axis, scaled to sum to 1."""
     def softmax_backward(
         self,
         diff_dst: ValueLike,
@@ -709,11 +709,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of SoftMax."""
+        """SoftMaxBackward: The gradient of SoftMax."""
     def log_softmax(
         self, src: ValueLike, *, axis: int = -1, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The logarithm of SoftMax."""
+        """LogSoftmax: The logarithm of SoftMax."""
     def log_softmax_backward(
         self,
         diff_dst: ValueLike,
@@ -723,7 +723,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of LogSoftmax."""
+        """LogSoftmaxBackward: The gradient of LogSoftmax."""
     def reduce_l1(
         self,
         src: ValueLike,
@@ -734,7 +734,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The sum of absolute values over some axes."""
+        """ReduceL1: The sum of absolute values over some axes."""
     def reduce_l2(
         self,
         src: ValueLike,
@@ -745,7 +745,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The root of the sum of squares over some axes."""
+        """ReduceL2: The root of the sum of squares over some axes."""
     def reduce_max(
         self,
         src: ValueLike,
@@ -756,7 +756,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The largest element over some axes."""
+        """ReduceMax: The largest element over some axes."""
     def reduce_mean(
         self,
         src: ValueLike,
@@ -767,7 +767,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The mean over some axes."""
+        """ReduceMean: The mean over some axes."""
     def reduce_min(
         self,
         src: ValueLike,
@@ -778,7 +778,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The smallest element over some axes."""
+        """ReduceMin: The smallest element over some axes."""
     def reduce_prod(
         self,
         src: ValueLike,
@@ -789,7 +789,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The product over some axes."""
+        """ReduceProd: The product over some axes."""
     def reduce_sum(
         self,
         src: ValueLike,
@@ -800,15 +800,15 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The sum over some axes."""
+        """ReduceSum: The sum over some axes."""
     def concat(
         self, *src_i: ValueLike, axis: int, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """Joins tensors along an axis."""
+        """Concat: Joins tensors along an axis."""
     def reorder(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """Copies into another memory layout."""
+        """Reorder: Copies into another memory layout."""
     def static_reshape(
         self,
         src: ValueLike,
@@ -818,7 +818,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The same elements in row-major order, in another shape."""
+        """StaticReshape: The same elements in row-major order, in another shape."""
     def static_transpose(
         self,
         src: ValueLike,
@@ -827,11 +827,11 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The axes in another order."""
+        """StaticTranspose: The axes in another order."""
     def type_cast(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The same values in another data type, rounded to nearest even."""
+        """TypeCast: The same values in another data type, rounded to nearest even."""
     def quantize(
         self,
         src: ValueLike,
@@ -843,7 +843,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """round(src / scale) + zero point, saturated."""
+        """Quantize: round(src / scale) + zero point, saturated."""
     def dequantize(
         self,
         src: ValueLike,
@@ -855,7 +855,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """(src - zero point) * scale."""
+        """Dequantize: (src - zero point) * scale."""
     def dynamic_quantize(
         self,
         src: ValueLike,
@@ -867,7 +867,7 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """round(src / scale) + zero point, saturated; scales and zero points are inputs."""
+        """DynamicQuantize: round(src / scale) + zero point, saturated; scales and zero points are inputs."""
     def dynamic_dequantize(
         self,
         src: ValueLike,
@@ -880,23 +880,23 @@ class BuilderMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """(src - zero point) * scale; scales and zero points are inputs."""
+        """DynamicDequantize: (src - zero point) * scale; scales and zero points are inputs."""
     def wildcard(self, *src: ValueLike, dtype: str | None = None, name: str | None = None) -> Any:
-        """Stands for an op that oneDNN does not know; it is a partition that is not supported."""
+        """Wildcard: Stands for an op that oneDNN does not know; it is a partition that is not supported."""
     def end(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> None:
-        """Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""
+        """End: Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""
 
 class ValueMethods(OpMethods):
     def abs(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The absolute value."""
+        """Abs: The absolute value."""
     def abs_backward(
         self, diff_dst: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The gradient of Abs with respect to its input."""
+        """AbsBackward: The gradient of Abs with respect to its input."""
     def clamp(
         self, *, min: float, max: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """Limits each element to the range from min to max."""
+        """Clamp: Limits each element to the range from min to max."""
     def clamp_backward(
         self,
         diff_dst: ValueLike,
@@ -907,9 +907,9 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Clamp with respect to its input."""
+        """ClampBackward: The gradient of Clamp with respect to its input."""
     def elu(self, *, alpha: float, dtype: str | None = None, name: str | None = None) -> Value:
-        """x above 0, alpha * (exp(x) - 1) below."""
+        """Elu: x above 0, alpha * (exp(x) - 1) below."""
     def elu_backward(
         self,
         diff_dst: ValueLike,
@@ -919,13 +919,13 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Elu with respect to its input."""
+        """EluBackward: The gradient of Elu with respect to its input."""
     def exp(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """e to the power of x."""
+        """Exp: e to the power of x."""
     def gelu(
         self, *, mode: str = "gelu_erf", dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The Gaussian error linear unit: x times the normal distribution's probability below x."""
+        """GELU: The Gaussian error linear unit: x times the normal distribution's probability below x."""
     def gelu_backward(
         self,
         diff_dst: ValueLike,
@@ -934,11 +934,11 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of GELU with respect to its input."""
+        """GELUBackward: The gradient of GELU with respect to its input."""
     def hard_sigmoid(
         self, *, alpha: float, beta: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """alpha * x + beta, limited to the range from 0 to 1."""
+        """HardSigmoid: alpha * x + beta, limited to the range from 0 to 1."""
     def hard_sigmoid_backward(
         self,
         diff_dst: ValueLike,
@@ -948,27 +948,27 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of HardSigmoid with respect to its input."""
+        """HardSigmoidBackward: The gradient of HardSigmoid with respect to its input."""
     def hard_swish(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x * min(max(x + 3, 0), 6) / 6."""
+        """HardSwish: x * min(max(x + 3, 0), 6) / 6."""
     def hard_swish_backward(
         self, diff_dst: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The gradient of HardSwish with respect to its input."""
+        """HardSwishBackward: The gradient of HardSwish with respect to its input."""
     def leaky_relu(
         self, *, alpha: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """x above 0, alpha * x below."""
+        """LeakyReLU: x above 0, alpha * x below."""
     def log(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The natural logarithm."""
+        """Log: The natural logarithm."""
     def mish(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x * tanh(log(1 + exp(x)))."""
+        """Mish: x * tanh(log(1 + exp(x)))."""
     def mish_backward(
         self, diff_dst: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The gradient of Mish with respect to its input."""
+        """MishBackward: The gradient of Mish with respect to its input."""
     def pow(self, *, beta: float, dtype: str | None = None, name: str | None = None) -> Value:
-        """x to the power of beta."""
+        """Pow: x to the power of beta."""
     def prelu(
         self,
         slope: ValueLike,
@@ -978,7 +978,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """x above 0, slope * x below, with a learnt slope."""
+        """PReLU: x above 0, slope * x below, with a learnt slope."""
     def prelu_backward(
         self,
         slope: ValueLike,
@@ -988,11 +988,11 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> tuple[Value, Value]:
-        """The gradients of PReLU with respect to its input and its slope."""
+        """PReLUBackward: The gradients of PReLU with respect to its input and its slope."""
     def reciprocal(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """1 / x."""
+        """Reciprocal: 1 / x."""
     def relu(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x above 0, 0 below."""
+        """ReLU: x above 0, 0 below."""
     def relu_backward(
         self,
         diff_dst: ValueLike,
@@ -1001,11 +1001,11 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of ReLU with respect to its input."""
+        """ReLUBackward: The gradient of ReLU with respect to its input."""
     def round(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The nearest integer, the even one of two that are equally near."""
+        """Round: The nearest integer, the even one of two that are equally near."""
     def sigmoid(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """1 / (1 + exp(-x))."""
+        """Sigmoid: 1 / (1 + exp(-x))."""
     def sigmoid_backward(
         self,
         diff_dst: ValueLike,
@@ -1014,11 +1014,11 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Sigmoid with respect to its input."""
+        """SigmoidBackward: The gradient of Sigmoid with respect to its input."""
     def softplus(
         self, *, beta: float = 1.0, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """log(1 + exp(beta * x)) / beta."""
+        """SoftPlus: log(1 + exp(beta * x)) / beta."""
     def softplus_backward(
         self,
         diff_dst: ValueLike,
@@ -1027,9 +1027,9 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of SoftPlus with respect to its input."""
+        """SoftPlusBackward: The gradient of SoftPlus with respect to its input."""
     def sqrt(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The square root."""
+        """Sqrt: The square root."""
     def sqrt_backward(
         self,
         diff_dst: ValueLike,
@@ -1038,11 +1038,11 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Sqrt with respect to its input."""
+        """SqrtBackward: The gradient of Sqrt with respect to its input."""
     def square(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """x * x."""
+        """Square: x * x."""
     def tanh(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The hyperbolic tangent."""
+        """Tanh: The hyperbolic tangent."""
     def tanh_backward(
         self,
         diff_dst: ValueLike,
@@ -1051,9 +1051,9 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Tanh with respect to its input."""
+        """TanhBackward: The gradient of Tanh with respect to its input."""
     def gen_index(self, *, axis: int, dtype: str | None = None, name: str | None = None) -> Value:
-        """At each position, its index along one axis."""
+        """GenIndex: At each position, its index along one axis."""
     def dropout(
         self,
         seed: ValueLike,
@@ -1063,7 +1063,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Zeroes elements at random and scales the others so that the mean stays."""
+        """Dropout: Zeroes elements at random and scales the others so that the mean stays."""
     def add(
         self,
         src_1: ValueLike,
@@ -1072,7 +1072,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The sum."""
+        """Add: The sum."""
     def divide(
         self,
         src_1: ValueLike,
@@ -1081,7 +1081,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Input 0 divided by input 1."""
+        """Divide: Input 0 divided by input 1."""
     def greater_equal(
         self,
         src_1: ValueLike,
@@ -1090,7 +1090,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Whether input 0 is greater than or equal to input 1."""
+        """GreaterEqual: Whether input 0 is greater than or equal to input 1."""
     def maximum(
         self,
         src_1: ValueLike,
@@ -1099,7 +1099,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The larger of both."""
+        """Maximum: The larger of both."""
     def minimum(
         self,
         src_1: ValueLike,
@@ -1108,7 +1108,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The smaller of both."""
+        """Minimum: The smaller of both."""
     def multiply(
         self,
         src_1: ValueLike,
@@ -1117,7 +1117,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The product."""
+        """Multiply: The product."""
     def squared_difference(
         self,
         src_1: ValueLike,
@@ -1126,7 +1126,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The square of the difference."""
+        """SquaredDifference: The square of the difference."""
     def subtract(
         self,
         src_1: ValueLike,
@@ -1135,7 +1135,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Input 0 less input 1."""
+        """Subtract: Input 0 less input 1."""
     def select(
         self,
         src_0: ValueLike,
@@ -1145,7 +1145,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Elements of input 1 where the condition holds, of input 2 elsewhere."""
+        """Select: Elements of input 1 where the condition holds, of input 2 elsewhere."""
     def bias_add(
         self,
         bias: ValueLike,
@@ -1154,7 +1154,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Adds to each channel its bias."""
+        """BiasAdd: Adds to each channel its bias."""
     def bias_add_backward(
         self,
         *,
@@ -1162,7 +1162,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of BiasAdd with respect to the bias: the sum over all but the channels."""
+        """BiasAddBackward: The gradient of BiasAdd with respect to the bias: the sum over all but the channels."""
     def matmul(
         self,
         weights: ValueLike,
@@ -1174,7 +1174,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The matrix product of the last two dims, batched over the others, plus the bias."""
+        """MatMul: The matrix product of the last two dims, batched over the others, plus the bias."""
     def convolution(
         self,
         weights: ValueLike,
@@ -1191,7 +1191,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Slides windows of weights over the spatial dims (cross-correlation) and adds the bias."""
+        """Convolution: Slides windows of weights over the spatial dims (cross-correlation) and adds the bias."""
     def convolution_backward_data(
         self,
         weights: ValueLike,
@@ -1210,7 +1210,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Convolution with respect to src."""
+        """ConvolutionBackwardData: The gradient of Convolution with respect to src."""
     def convolution_backward_weights(
         self,
         diff_dst: ValueLike,
@@ -1228,7 +1228,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Convolution with respect to the weights."""
+        """ConvolutionBackwardWeights: The gradient of Convolution with respect to the weights."""
     def conv_transpose(
         self,
         weights: ValueLike,
@@ -1246,7 +1246,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The transposed convolution: each element of src spreads a window of weights."""
+        """ConvTranspose: The transposed convolution: each element of src spreads a window of weights."""
     def conv_transpose_backward_data(
         self,
         weights: ValueLike,
@@ -1262,7 +1262,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of ConvTranspose with respect to src."""
+        """ConvTransposeBackwardData: The gradient of ConvTranspose with respect to src."""
     def conv_transpose_backward_weights(
         self,
         diff_dst: ValueLike,
@@ -1280,7 +1280,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of ConvTranspose with respect to the weights."""
+        """ConvTransposeBackwardWeights: The gradient of ConvTranspose with respect to the weights."""
     def avg_pool(
         self,
         *,
@@ -1295,7 +1295,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The average of each window."""
+        """AvgPool: The average of each window."""
     def avg_pool_backward(
         self,
         src_shape_input: ValueLike | None = None,
@@ -1311,7 +1311,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of AvgPool."""
+        """AvgPoolBackward: The gradient of AvgPool."""
     def max_pool(
         self,
         *,
@@ -1326,7 +1326,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The largest element of each window."""
+        """MaxPool: The largest element of each window."""
     def max_pool_backward(
         self,
         diff_dst: ValueLike,
@@ -1341,7 +1341,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of MaxPool: it goes to the first of the largest elements of each window."""
+        """MaxPoolBackward: The gradient of MaxPool: it goes to the first of the largest elements of each window."""
     def interpolate(
         self,
         sizes_input: ValueLike | None = None,
@@ -1354,7 +1354,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Resizes the spatial dims."""
+        """Interpolate: Resizes the spatial dims."""
     def interpolate_backward(
         self,
         diff_dst: ValueLike,
@@ -1368,7 +1368,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The gradient of Interpolate."""
+        """InterpolateBackward: The gradient of Interpolate."""
     def batch_norm_inference(
         self,
         gamma: ValueLike,
@@ -1381,7 +1381,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Normalizes each channel by given statistics, then scales and shifts it."""
+        """BatchNormInference: Normalizes each channel by given statistics, then scales and shifts it."""
     def batch_norm_forward_training(
         self,
         mean: ValueLike,
@@ -1395,7 +1395,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """Normalizes each channel by its own statistics in the batch, and updates running ones."""
+        """BatchNormForwardTraining: Normalizes each channel by its own statistics in the batch, and updates running ones."""
     def batch_norm_training_backward(
         self,
         diff_dst: ValueLike,
@@ -1408,7 +1408,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """The gradients of BatchNormForwardTraining."""
+        """BatchNormTrainingBackward: The gradients of BatchNormForwardTraining."""
     def layer_norm(
         self,
         gamma: ValueLike | None = None,
@@ -1421,7 +1421,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Normalizes over the last dims of each sample."""
+        """LayerNorm: Normalizes over the last dims of each sample."""
     def layer_norm_backward(
         self,
         diff_dst: ValueLike,
@@ -1436,7 +1436,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """The gradients of LayerNorm."""
+        """LayerNormBackward: The gradients of LayerNorm."""
     def group_norm(
         self,
         gamma: ValueLike | None = None,
@@ -1450,7 +1450,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Normalizes groups of channels of each sample."""
+        """GroupNorm: Normalizes groups of channels of each sample."""
     def rms_norm(
         self,
         gamma: ValueLike | None = None,
@@ -1460,7 +1460,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Divides by the root of the mean square over the last dims, then scales."""
+        """RMSNorm: Divides by the root of the mean square over the last dims, then scales."""
     def softmax(
         self,
         *,
@@ -1469,19 +1469,19 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Exponentials along an axis, scaled to sum to 1."""
+        """SoftMax: Exponentials along an axis, scaled to sum to 1."""
     def softmax_backward(
         self, dst: ValueLike, *, axis: int = 1, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The gradient of SoftMax."""
+        """SoftMaxBackward: The gradient of SoftMax."""
     def log_softmax(
         self, *, axis: int = -1, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The logarithm of SoftMax."""
+        """LogSoftmax: The logarithm of SoftMax."""
     def log_softmax_backward(
         self, dst: ValueLike, *, axis: int = -1, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The gradient of LogSoftmax."""
+        """LogSoftmaxBackward: The gradient of LogSoftmax."""
     def reduce_l1(
         self,
         axes_input: ValueLike | None = None,
@@ -1491,7 +1491,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The sum of absolute values over some axes."""
+        """ReduceL1: The sum of absolute values over some axes."""
     def reduce_l2(
         self,
         axes_input: ValueLike | None = None,
@@ -1501,7 +1501,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The root of the sum of squares over some axes."""
+        """ReduceL2: The root of the sum of squares over some axes."""
     def reduce_max(
         self,
         axes_input: ValueLike | None = None,
@@ -1511,7 +1511,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The largest element over some axes."""
+        """ReduceMax: The largest element over some axes."""
     def reduce_mean(
         self,
         axes_input: ValueLike | None = None,
@@ -1521,7 +1521,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The mean over some axes."""
+        """ReduceMean: The mean over some axes."""
     def reduce_min(
         self,
         axes_input: ValueLike | None = None,
@@ -1531,7 +1531,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The smallest element over some axes."""
+        """ReduceMin: The smallest element over some axes."""
     def reduce_prod(
         self,
         axes_input: ValueLike | None = None,
@@ -1541,7 +1541,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The product over some axes."""
+        """ReduceProd: The product over some axes."""
     def reduce_sum(
         self,
         axes_input: ValueLike | None = None,
@@ -1551,13 +1551,13 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The sum over some axes."""
+        """ReduceSum: The sum over some axes."""
     def concat(
         self, *src_i: ValueLike, axis: int, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """Joins tensors along an axis."""
+        """Concat: Joins tensors along an axis."""
     def reorder(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """Copies into another memory layout."""
+        """Reorder: Copies into another memory layout."""
     def static_reshape(
         self,
         *,
@@ -1566,13 +1566,13 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """The same elements in row-major order, in another shape."""
+        """StaticReshape: The same elements in row-major order, in another shape."""
     def static_transpose(
         self, *, order: Sequence[int], dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """The axes in another order."""
+        """StaticTranspose: The axes in another order."""
     def type_cast(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """The same values in another data type, rounded to nearest even."""
+        """TypeCast: The same values in another data type, rounded to nearest even."""
     def quantize(
         self,
         *,
@@ -1583,7 +1583,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """round(src / scale) + zero point, saturated."""
+        """Quantize: round(src / scale) + zero point, saturated."""
     def dequantize(
         self,
         *,
@@ -1594,7 +1594,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """(src - zero point) * scale."""
+        """Dequantize: (src - zero point) * scale."""
     def dynamic_quantize(
         self,
         scales: ValueLike,
@@ -1605,7 +1605,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """round(src / scale) + zero point, saturated; scales and zero points are inputs."""
+        """DynamicQuantize: round(src / scale) + zero point, saturated; scales and zero points are inputs."""
     def dynamic_dequantize(
         self,
         scales: ValueLike,
@@ -1617,8 +1617,8 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """(src - zero point) * scale; scales and zero points are inputs."""
+        """DynamicDequantize: (src - zero point) * scale; scales and zero points are inputs."""
     def wildcard(self, *src: ValueLike, dtype: str | None = None, name: str | None = None) -> Any:
-        """Stands for an op that oneDNN does not know; it is a partition that is not supported."""
+        """Wildcard: Stands for an op that oneDNN does not know; it is a partition that is not supported."""
     def end(self, *, dtype: str | None = None, name: str | None = None) -> None:
-        """Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""
+        """End: Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""

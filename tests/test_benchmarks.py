@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-SHORT = {"overhead": ["--calls", "100", "--rounds", "2"]}
+SHORT = {
+    "overhead": ["--calls", "100", "--rounds", "2"],
+    "run": ["call", "weights", "encoder", "--quick", "--threads", "1", "--rounds", "2"],
+}
 
 
 def test_every_benchmark_is_listed_here():
