@@ -6,10 +6,11 @@ import contextlib
 import itertools
 import math
 import numbers
+import operator
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,16 @@ import numpy.typing as npt
 
 from . import _core
 from .dtypes import data_type_of, pack_int4
-from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from .errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+    OneDNNError,
+)
 from .op_methods import BuilderMethods, ValueMethods
 from .ops.call import shape_text
-from .ops.check import TensorSpec, check, label_of
+from .ops.check import TensorSpec, check, label_of, make_call, row
+from .reference.rounding import NUMPY_DTYPES, round_to
 
 if TYPE_CHECKING:
     from .compiler import Fallback, Layout
@@ -34,6 +41,7 @@ __all__ = ["GraphBuilder", "Node", "Value"]
 _unique_ids = itertools.count(1 << 32)
 
 _PACKED = ("s4", "u4")
+_FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -199,8 +207,7 @@ class Value(ValueMethods):
     def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Value:
         if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
             return NotImplemented  # type: ignore[no-any-return]
-        operand = self.builder._operand(other, like=self)
-        pair = (operand, self) if swapped else (self, operand)
+        pair = (other, self) if swapped else (self, other)
         made: Value = self.builder._add(kind, pair, {})
         return made
 
@@ -395,21 +402,31 @@ class GraphBuilder(BuilderMethods):
         InvalidShapeError
             `strides` are not one a dim, or dims are unknown.
         """
-        made = self._named(name, f"input{len(self._contents.inputs)}")
-        if any(v.name == made for v in self._contents.inputs):
+        inputs = self._contents.inputs
+        made = self._named(name) or _free_name(
+            self._named(None, "input"), len(inputs), {v.name for v in inputs}
+        )
+        if any(v.name == made for v in inputs):
             raise InvalidArgumentsError(f"input {made!r}: there is an input of this name")
         if shape is None:
             raise InvalidShapeError(f"input {made!r}: the number of dims must be known")
-        dims = tuple(int(d) for d in shape)
+        dims = _whole_numbers(shape, f"input {made!r}: shape")
+        if any(d < -1 for d in dims):
+            raise InvalidShapeError(
+                f"input {made!r}: dims must be -1 (not known) or not negative, got {list(dims)}"
+            )
         value = Value(self, dims, _dtype_name(dtype), made)
         if strides is not None:
-            value.strides = tuple(int(s) for s in strides)
+            value.strides = _whole_numbers(strides, f"input {made!r}: strides")
             if len(value.strides) != len(dims) or not is_whole(dims):
                 raise InvalidShapeError(
                     f"input {made!r}: strides must be one for each of {len(dims)} known dims, got "
                     f"{list(strides)} for {shape_text(dims)}"
                 )
-        value._described(dims)  # the mirror refuses what oneDNN can't have
+        try:
+            value._described(dims)  # the mirror refuses what oneDNN can't have
+        except OneDNNError as e:
+            raise type(e)(f"input {made!r}: {e}") from None
         self._contents.inputs.append(value)
         return value
 
@@ -450,7 +467,7 @@ class GraphBuilder(BuilderMethods):
         self._contents.constants.append(value)
         return value
 
-    def output(self, *values: Value, **named: Value) -> None:
+    def output(self, /, *values: Value, **named: Value) -> None:
         """Mark values as what a call returns.
 
         Parameters
@@ -465,14 +482,15 @@ class GraphBuilder(BuilderMethods):
         InvalidArgumentsError
             A name is taken, or a value is not of this builder.
         """
-        outputs = self._contents.outputs
-        given = [(None, v) for v in values] + list(named.items())
-        for name, value in given:
+        outputs = dict(self._contents.outputs)
+        for name, value in [*((None, v) for v in values), *named.items()]:
             self._own(value, "output")
-            key = name or (value.name if value.producer else "") or f"output{len(outputs)}"
+            key = name or (value.name if value.producer else "")
+            key = key or _free_name("output", len(outputs), outputs)
             if key in outputs:
                 raise InvalidArgumentsError(f"output {key!r}: there is an output of this name")
             outputs[key] = value
+        self._contents.outputs = outputs
 
     def _own(self, value: Any, what: str) -> Value:
         if not isinstance(value, Value):
@@ -484,11 +502,12 @@ class GraphBuilder(BuilderMethods):
     def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
         """A value, or a constant of the data type of `like` for a number."""
         if isinstance(given, Value):
-            return self._own(given, "operand")
+            return self._own(given, "it")
         if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
             if like is None:
                 raise TypeError("a number needs a value beside it; use constant")
-            return self.constant(np.full(1, given), like.dtype)
+            # oneDNN would make a tensor of rank 1 of a scalar and one element.
+            return self.constant(np.full(() if like.shape == () else (1,), given), like.dtype)
         return self.constant(given)
 
     # -- ops
@@ -538,22 +557,25 @@ class GraphBuilder(BuilderMethods):
         name: str | None = None,
     ) -> Any:
         like = next((i for i in inputs if isinstance(i, Value)), None)
-        values = tuple(self._operand(i, like) for i in inputs)
         full = self._named(name)
-        from .ops.check import make_call
-
-        given = [TensorSpec(v.shape, v.dtype) for v in values]
-        made = check(kind, given, attrs, outputs, name=full)
-        if dtype is not None:
-            wanted = [(s.shape, s.dtype) for s in made]
-            wanted[0] = (wanted[0][0], _dtype_name(dtype))
-            made = check(kind, given, attrs, wanted, name=full)
-        for i, spec in enumerate(made):
-            if spec.dtype is None:
-                raise InvalidDataTypeError(
-                    f"{label_of(kind, full)}: the data type of output {i} does not follow from the "
-                    "inputs; give dtype"
-                )
+        constants = len(self._contents.constants)
+        try:
+            values = tuple(self._input(kind, full, i, v, like) for i, v in enumerate(inputs))
+            given = [TensorSpec(v.shape, v.dtype) for v in values]
+            made = check(kind, given, attrs, outputs, name=full)
+            if dtype is not None:
+                wanted = [(s.shape, s.dtype) for s in made]
+                wanted[0] = (wanted[0][0], _dtype_name(dtype))
+                made = check(kind, given, attrs, wanted, name=full)
+            for i, spec in enumerate(made):
+                if spec.dtype is None:
+                    raise InvalidDataTypeError(
+                        f"{label_of(kind, full)}: the data type of output {i} does not follow from "
+                        "the inputs; give dtype"
+                    )
+        except Exception:
+            del self._contents.constants[constants:]  # what its arrays and numbers became
+            raise
         call = make_call(kind, given, attrs, made, name=full)
         fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
         node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), caller())
@@ -567,7 +589,7 @@ class GraphBuilder(BuilderMethods):
 
     # -- what becomes of it
 
-    def snapshot(self) -> GraphBuilder:
+    def _snapshot(self) -> GraphBuilder:
         """A builder of the same values and ops, which goes its own way from here."""
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
         c = self._contents
@@ -600,6 +622,15 @@ class GraphBuilder(BuilderMethods):
             ],
             {name: number[v.id] for name, v in c.outputs.items()},
         )
+
+    def _input(self, kind: str, name: str, i: int, given: Any, like: Value | None) -> Value:
+        """One input of an op, with errors that name it."""
+        try:
+            return self._operand(given, like)
+        except (OneDNNError, TypeError) as e:
+            port = row(kind).port("inputs", i)
+            what = f"input {i}" + (f" ({port.name})" if port is not None else "")
+            raise type(e)(f"{label_of(kind, name)}: {what}: {e}") from None
 
     def compile(
         self,
@@ -661,25 +692,46 @@ def _restored(
 def _dtype_name(dtype: Any) -> str:
     """OneDNN's name of a data type, from its name, NumPy's dtype or the enumerator."""
     if isinstance(dtype, str):
-        return _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
-    if hasattr(dtype, "name") and hasattr(dtype, "value"):
-        return str(dtype.name)
-    return data_type_of(np.dtype(dtype)).name
+        name = _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
+    elif hasattr(dtype, "name") and hasattr(dtype, "value"):
+        name = str(dtype.name)
+    else:
+        name = data_type_of(np.dtype(dtype)).name
+    if name == "undef":
+        raise InvalidArgumentsError("a tensor needs a data type, got undef")
+    return name
 
 
 def _converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
-    from .reference.rounding import NUMPY_DTYPES
-
     target = np.dtype(NUMPY_DTYPES[dtype])
     if values.dtype == target:
         return values
+    if values.dtype.kind not in "biufV":
+        raise InvalidDataTypeError(
+            f"constant {name!r}: {dtype} can't hold values of NumPy's {values.dtype}"
+        )
+    if dtype in _FLOATS:
+        return round_to(values, dtype)
     with np.errstate(all="ignore"):
         made = values.astype(target)
-    if target.kind in "iub" or dtype in _PACKED:
-        exact = np.asarray(values, np.float64)
-        if not np.array_equal(np.asarray(made.astype(np.int64), np.float64), exact):
-            raise InvalidDataTypeError(f"constant {name!r}: {dtype} can't hold all of its values")
+    exact = np.asarray(values, np.float64)
+    if not np.array_equal(np.asarray(made.astype(np.int64), np.float64), exact):
+        raise InvalidDataTypeError(f"constant {name!r}: {dtype} can't hold all of its values")
     return made
+
+
+def _free_name(stem: str, first: int, taken: Container[str]) -> str:
+    """``stem`` with the first number that makes it a name nobody has."""
+    return next(n for i in itertools.count(first) if (n := f"{stem}{i}") not in taken)
+
+
+def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{what} must be a sequence of ints, got {values!r}")
+    try:
+        return tuple(operator.index(v) for v in values)
+    except TypeError:
+        raise TypeError(f"{what} must be a sequence of ints, got {values!r}") from None
 
 
 def _owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:

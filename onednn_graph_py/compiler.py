@@ -108,13 +108,16 @@ def infer_shapes(
     for value in builder.constants:
         shapes[value.id] = value.shape or ()
     for node in builder.nodes:
-        made = check(
-            node.kind,
-            [(shapes[v.id], v.dtype) for v in node.inputs],
-            node.attrs,
-            [(v.shape, v.dtype) for v in node.outputs],
-            name=node.name,
-        )
+        try:
+            made = check(
+                node.kind,
+                [(shapes[v.id], v.dtype) for v in node.inputs],
+                node.attrs,
+                [(v.shape, v.dtype) for v in node.outputs],
+                name=node.name,
+            )
+        except OneDNNError as e:
+            raise type(e)(f"{e} (made at {node.where})") from None
         for value, spec in zip(node.outputs, made, strict=True):
             if spec.shape is None or not is_whole(spec.shape):
                 raise InvalidShapeError(
@@ -228,9 +231,12 @@ def _reference_step(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> Callab
     return compute
 
 
-def _unsupported(node: Node, kind: str, reason: str) -> UnimplementedError:
+def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
+    where = f"{node.label} made at {node.where}"
+    if node.kind == "Wildcard":
+        return UnimplementedError(f"{where}: a Wildcard stands for an op that oneDNN does not know")
     return UnimplementedError(
-        f"{node.label} made at {node.where}: oneDNN has no {kind} kernel for it: {reason}; "
+        f"{where}: oneDNN has no {engine_kind} kernel for it: alone it is no supported partition; "
         "compile(fallback='reference') computes it in NumPy"
     )
 
@@ -294,16 +300,10 @@ class _Planner:
 
     def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
         """Add what runs a group, split where that is needed."""
-        kind = self.builder.engine_kind.name
         if partition is None:
             for node in nodes:
                 if self.fallback is None or node.kind == "Wildcard":
-                    reason = (
-                        "a Wildcard stands for an op that oneDNN does not know"
-                        if (node.kind == "Wildcard")
-                        else "alone it is no supported partition"
-                    )
-                    raise _unsupported(node, kind, reason)
+                    raise _unsupported(node, self.builder.engine_kind.name)
                 self.add_reference(node)
             return
         defect = self.defect(nodes)

@@ -275,7 +275,7 @@ class CompiledGraph(_core._model_base):
         if max_shapes < 1:
             raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
         self.name = name
-        self._builder = builder.snapshot()
+        self._builder = builder._snapshot()
         self._options: dict[str, Any] = {
             "layout": layout,
             "fallback": fallback,

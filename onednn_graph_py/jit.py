@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
-from .builder import GraphBuilder, Value
+from .builder import GraphBuilder, Value, row_major
 from .errors import InvalidArgumentsError
 from .executor import CompiledGraph
 from .ops.check import spec_of
@@ -57,7 +57,9 @@ def trace(
     values = []
     for given, name in zip(specs, names, strict=True):
         spec = spec_of(given)
-        values.append(builder.input(spec.shape, spec.dtype or "f32", name=name))
+        values.append(
+            builder.input(spec.shape, spec.dtype or "f32", name=name, strides=_strides_of(given))
+        )
     result = function(*values)
     if isinstance(result, Value):
         builder.output(result)
@@ -77,13 +79,23 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
+def _strides_of(given: Any) -> tuple[int, ...] | None:
+    """A logical tensor's own, where they are not row-major."""
+    if not hasattr(given, "get_strides") or given.get_layout_type().name != "strided":
+        return None
+    dims = given.get_dims()
+    strides = tuple(given.get_strides())
+    known = all(d >= 0 for d in dims) and strides != row_major(dims)
+    return strides if known and dims else None
+
+
+def _parameter_names(function: Callable[..., Any], count: int) -> list[str | None]:
     """The function's own names for its arguments, as far as it has them."""
     code = getattr(function, "__code__", None)
     named = list(code.co_varnames[: code.co_argcount]) if code is not None else []
     if hasattr(function, "__self__"):
         named = named[1:]
-    return [named[i] if i < len(named) else f"input{i}" for i in range(count)]
+    return [named[i] if i < len(named) else None for i in range(count)]
 
 
 class JitInfo(NamedTuple):

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .ops.check import label_of
 from .ops.describe import signature, text
 from .ops.schema import OpSchema
 from .ops.table import OPS
@@ -58,13 +60,28 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
     variadic = bool(schema.inputs) and schema.inputs[-1].variadic
 
     def method(self: OpMethods, *inputs: Any, **given: Any) -> Any:
-        values = list(inputs)
-        if not variadic:
-            for port in ports[len(values) + self._leading_inputs :]:
-                values.append(given.pop(port, None))
-            while values and values[-1] is None:
-                values.pop()
         dtype, name = given.pop("dtype", None), given.pop("name", None)
+        if variadic:
+            return self._add(kind, inputs, given, dtype=dtype, name=name)
+        values = list(inputs)
+        label = label_of(kind, name or "")
+        mine = ports[self._leading_inputs :]
+        for i, port in enumerate(mine):
+            if port not in given:
+                continue
+            if i < len(inputs):
+                raise TypeError(f"{label}: {port} is given twice, by position and by name")
+            values += [None] * (i + 1 - len(values))
+            values[i] = given.pop(port)
+        for unknown in given.keys() - attributes:
+            near = difflib.get_close_matches(unknown, mine, n=1)
+            if near and not difflib.get_close_matches(unknown, attributes, n=1):
+                raise TypeError(f"{label}: no input {unknown!r}, did you mean {near[0]!r}?")
+        while values and values[-1] is None:
+            values.pop()
+        for port, value in zip(mine, values, strict=False):
+            if value is None:
+                raise TypeError(f"{label}: {port} is missing, and later inputs are given")
         return self._add(kind, values, given, dtype=dtype, name=name)
 
     method.__name__ = method_name(kind)
