@@ -148,6 +148,17 @@ dnnl_graph_logical_tensor_t with_plain_unit_strides(const logical_tensor &lt) {
     return made;
 }
 
+// How many input ports of a partition's ops a tensor has.
+size_t times_read(const partition &p, size_t tensor) {
+    size_t count = 0;
+    for (const size_t id : p.value.get_ops()) {
+        const auto it = p.record->ops.find(id);
+        if (it == p.record->ops.end()) continue;
+        for (const auto &lt : it->second.inputs) count += lt.id() == tensor;
+    }
+    return count;
+}
+
 // oneDNN's cache forgets a compilation that failed, except when it threw, or when an attribute is
 // NaN and the entry is not found again, being unequal to itself. What is left points to the
 // partition's ops, and is read when they are gone.
@@ -205,6 +216,11 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     for (const auto &lt : inputs) made->inputs.push_back(query(made->value, lt));
     for (const auto &lt : outputs) made->outputs.push_back(query(made->value, lt));
     made->inplace_ports = made->value.get_inplace_ports();
+    // oneDNN also offers inputs that a later op of the partition reads again (seen in 3.13.2).
+    made->inplace_ports.erase(
+            std::remove_if(made->inplace_ports.begin(), made->inplace_ports.end(),
+                    [&](const auto &pair) { return times_read(p, pair.first) != 1; }),
+            made->inplace_ports.end());
 #if OGP_ONEDNN_AT_LEAST(3, 13)
     made->scratchpad_bytes = made->value.get_scratchpad_logical_tensor().get_mem_size();
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -55,8 +56,11 @@ def trace(
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     names = _parameter_names(function, len(specs))
     values = []
-    for given, name in zip(specs, names, strict=True):
-        spec = spec_of(given)
+    for i, (given, name) in enumerate(zip(specs, names, strict=True)):
+        try:
+            spec = spec_of(given)
+        except TypeError as e:
+            raise TypeError(f"trace of {_name_of(function)}: argument {name or i}: {e}") from None
         values.append(
             builder.input(spec.shape, spec.dtype or "f32", name=name, strides=_strides_of(given))
         )
@@ -91,10 +95,11 @@ def _strides_of(given: Any) -> tuple[int, ...] | None:
 
 def _parameter_names(function: Callable[..., Any], count: int) -> list[str | None]:
     """The function's own names for its arguments, as far as it has them."""
-    code = getattr(function, "__code__", None)
-    named = list(code.co_varnames[: code.co_argcount]) if code is not None else []
-    if hasattr(function, "__self__"):
-        named = named[1:]
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins have none
+        return [None] * count
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [named[i] if i < len(named) else None for i in range(count)]
 
 

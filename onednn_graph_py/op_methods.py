@@ -99,6 +99,8 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
 class OpMethods:
     """The methods; what they do with an op is up to the class that inherits them."""
 
+    __slots__ = ()
+
     # How many inputs come before those that a caller names.
     _leading_inputs = 0
 
@@ -121,8 +123,12 @@ for _kind, _schema in OPS.items():
 class BuilderMethods(OpMethods):
     """The methods of a builder: all inputs are arguments."""
 
+    __slots__ = ("__dict__", "__weakref__")
+
 
 class ValueMethods(OpMethods):
     """The methods of a value, which is the first input."""
+
+    __slots__ = ()
 
     _leading_inputs = 1

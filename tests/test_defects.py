@@ -220,3 +220,14 @@ def test_attention_that_selects_one_element_is_refused_by_the_mirror():
     assert len(caught) == 1
     (exact,) = evaluate(b, arrays)
     np.testing.assert_allclose(model(*arrays), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tensor_that_a_partition_reads_twice_is_no_in_place_port():
+    """oneDNN 3.13 offered it, and then read what it had overwritten."""
+    b = og.GraphBuilder()
+    x, z = b.input((8, 16)), b.input((8, 16))
+    y = x.relu() + 0.0  # not an input of the model, so that its memory may be reused
+    b.output((y + z) * y)
+    a, c = noise(8, 16), noise(8, 16, seed=1)
+    y = np.maximum(a, 0)
+    np.testing.assert_allclose(b.compile()(a, c), (y + c) * y, rtol=1e-6, atol=1e-6)

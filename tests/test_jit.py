@@ -65,7 +65,7 @@ def test_arguments_without_names_are_numbered():
         "input1",
         "input2",
     ]
-    assert names(functools.partial(lambda a, x: x + a, 1.0), SPEC) == ["input0"]
+    assert names(functools.partial(lambda a, x: x + a, 1.0), SPEC) == ["x"]
 
 
 def test_arguments_with_defaults_may_be_left_out():
