@@ -133,17 +133,18 @@ logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &giv
     return logical_tensor(c);
 }
 
-// The stride of a dim of one element is never used, but where it is not the plain one, oneDNN may
-// leave results unwritten: (2, 1, 16) with strides (16, 32, 1), which it asks for itself behind a
-// StaticTranspose.
+// The stride of a dim of one element is never used, but where it is not the row-major one in a
+// tensor that is row-major otherwise, oneDNN may leave results unwritten: (2, 1, 16) with strides
+// (16, 32, 1), which it asks for itself behind a StaticTranspose. Other layouts stay as they are,
+// because oneDNN tells them by all of their strides.
 dnnl_graph_logical_tensor_t with_plain_unit_strides(const logical_tensor &lt) {
     dnnl_graph_logical_tensor_t made = lt.data;
     if (lt.layout() != layout_type::strided || !lt.has_known_dims()) return made;
+    int64_t stride = 1;
     for (int i = made.ndims - 1; i >= 0; --i) {
-        if (made.dims[i] != 1) continue;
-        const bool last = i + 1 == made.ndims;
-        made.layout.strides[i] =
-                last ? 1 : std::max<int64_t>(made.layout.strides[i + 1] * made.dims[i + 1], 1);
+        if (made.dims[i] != 1 && made.layout.strides[i] != stride) return lt.data;
+        made.layout.strides[i] = stride;
+        stride *= std::max<int64_t>(made.dims[i], 1);
     }
     return made;
 }

@@ -231,3 +231,42 @@ def test_a_tensor_that_a_partition_reads_twice_is_no_in_place_port():
     a, c = noise(8, 16), noise(8, 16, seed=1)
     y = np.maximum(a, 0)
     np.testing.assert_allclose(b.compile()(a, c), (y + c) * y, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("strided", ["", "q", "k", "v", "qkv"])
+@pytest.mark.parametrize("made", [False, True])
+def test_attention_of_heads_behind_tokens_is_right(strided, made):
+    """Their strides are not to be touched where plain ones of unit dims are put right."""
+    batch, heads, tokens, size = 1, 12, 32, 64
+    arrays = [noise(batch, tokens, heads, size, seed=i) for i in range(3)]
+    b = og.GraphBuilder()
+    values, given = [], []
+    for name, array in zip("qkv", arrays, strict=True):
+        turned = array.transpose(0, 2, 1, 3)
+        if made:
+            x = b.input(array.shape, name=name).static_transpose(order=(0, 2, 1, 3))
+            given.append(array)
+        elif name in strided:
+            x = b.input(turned.shape, strides=[s // 4 for s in turned.strides], name=name)
+            given.append(turned)
+        else:
+            x = b.input(turned.shape, name=name)
+            given.append(np.ascontiguousarray(turned))
+        values.append(x)
+    q, k, v = values
+    b.output((q.matmul(k, transpose_b=True) * 0.125).softmax(axis=-1) @ v)
+    model, _ = compiled(b)
+    (exact,) = evaluate(b, given)
+    assert model.copies == 0
+    np.testing.assert_allclose(model(*given), exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_products_take_weights_whose_heads_lie_behind_tokens(batch):
+    heads, tokens, size = 3, 8, 16
+    q = noise(batch, heads, tokens, size)
+    k = noise(batch, tokens, heads, size, seed=1).transpose(0, 2, 1, 3)
+    b = og.GraphBuilder()
+    y = b.input(k.shape, strides=[s // 4 for s in k.strides])
+    b.output(b.input(q.shape).matmul(y, transpose_b=True))
+    np.testing.assert_allclose(b.compile()(k, q), q @ k.transpose(0, 1, 3, 2), rtol=1e-4, atol=1e-5)
