@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "call.hpp"
 #include "enums.hpp"
+#include "errors.hpp"
 
 namespace ogp {
 namespace {
@@ -41,6 +42,13 @@ void empty_compiled_partition_cache() noexcept {
         return;
     dnnl_graph_set_compiled_partition_cache_capacity(0);
     dnnl_graph_set_compiled_partition_cache_capacity(capacity);
+}
+
+void require_constant_cache(const std::string &context, bool cached, dnnl::engine::kind kind) {
+    if (!cached || caches_constants(kind)) return;
+    raise_invalid_arguments(context
+            + ": the constant tensor cache was turned off after this was compiled with it; turn it on "
+              "(set_constant_tensor_cache_capacity) or compile again");
 }
 
 void init_caches(py::module_ &m) {

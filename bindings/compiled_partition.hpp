@@ -15,6 +15,7 @@ struct compiled_partition {
     std::vector<logical_tensor> outputs;
     std::vector<std::pair<size_t, size_t>> inplace_ports;
     size_t scratchpad_bytes = 0;
+    bool cached = false;  // compiled while constants were cached
     dg::compiled_partition value;
 
     const dg::compiled_partition &get() const;

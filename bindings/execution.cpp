@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory_resource>
 
+#include "caches.hpp"
 #include "call.hpp"
 #include "dtypes.hpp"
 
@@ -226,6 +227,7 @@ dnnl_status_t call(const compiled_partition &cp, const dnnl::stream &s, const te
 // Runs what was checked and resolved; raises when oneDNN fails.
 void run(const compiled_partition &cp, const stream &s, const tensor_list &inputs,
         const tensor_list &outputs, tensor *scratchpad) {
+    require_constant_cache(cp.name + ": execute", cp.cached, cp.engine_->kind());
     // In use: nobody swaps a tensor's memory meanwhile.
     const auto count_use = [&](int by) {
         inputs.count_use(by);

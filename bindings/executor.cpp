@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "caches.hpp"
 #include "call.hpp"
 #include "cpu_runtime.hpp"
 #include "dtypes.hpp"
@@ -242,9 +243,10 @@ executor::executor(std::string name_, engine_ptr e,
         const auto t = item.cast<py::tuple>();
         step s;
         s.name = t[0].cast<std::string>();
-        if (py::isinstance<compiled_partition>(t[1]))
+        if (py::isinstance<compiled_partition>(t[1])) {
             s.compiled = t[1].cast<compiled_partition_ptr>();
-        else
+            cached = cached || s.compiled->cached;
+        } else
             s.function = t[1];
         s.inputs = arguments(t[2]);
         s.outputs = arguments(t[3]);
@@ -402,6 +404,7 @@ void executor::give_back(std::unique_ptr<run_context> context) noexcept {
 }
 
 void executor::run(run_context &context, const arrays &ins, const arrays &outs, bool bound) {
+    require_constant_cache(name, cached, engine_->kind());
     if (!bound) context.set_arrays(ins.data, outs.data);
     const uint64_t begin = ticks();
     dnnl_status_t status = dnnl_success;

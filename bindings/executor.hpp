@@ -86,6 +86,7 @@ public:
     size_t arena_bytes = 0;
     int threads = 0;
     bool synchronous = false;
+    bool cached = false;  // compiled while constants were cached
     py::function convert_input, check_output;
 
     std::atomic<uint64_t> calls{0}, ticks_taken{0};

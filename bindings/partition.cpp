@@ -189,6 +189,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     auto made = std::make_shared<compiled_partition>();
     made->engine_ = e;
     made->name = label(p);
+    made->cached = caches_constants(e->kind());
     std::vector<dnnl_graph_logical_tensor_t> plain_inputs, plain_outputs;
     for (const auto &lt : inputs) plain_inputs.push_back(with_plain_unit_strides(lt));
     for (const auto &lt : outputs) plain_outputs.push_back(with_plain_unit_strides(lt));

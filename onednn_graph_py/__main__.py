@@ -1,7 +1,14 @@
 """``python -m onednn_graph_py``: see `onednn_graph_py.cli`."""
 
+import os
 import sys
 
 from .cli import main
 
-sys.exit(main())
+try:
+    status = main()
+    sys.stdout.flush()
+except BrokenPipeError:  # who reads has read enough: ``... | head``
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    status = 1
+sys.exit(status)

@@ -42,3 +42,10 @@ def test_a_wrong_command_is_told(words, capsys):
         cli.main(words)
     assert end.value.code == 2
     assert "usage: python -m onednn_graph_py" in capsys.readouterr().err
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    program = f"{sys.executable} -m onednn_graph_py ops | head -n 1"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Abs")
+    assert done.stderr == ""

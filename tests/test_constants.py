@@ -210,3 +210,25 @@ def test_models_that_are_gone_do_not_keep_the_cache_full():
         assert sorted(last)[len(last) // 2] < 3 * first
     """)
     assert done.returncode == 0
+
+
+def test_a_cache_that_is_turned_off_under_a_model_is_an_error():
+    done = python("""
+        import numpy as np, onednn_graph_py as og
+        b = og.GraphBuilder()
+        b.output(b.input((4, 64)) @ np.ones((64, 64), np.float32))
+        model, x = b.compile(), np.ones((4, 64), np.float32)
+        model(x)
+        og.set_constant_tensor_cache_capacity("cpu", 0)
+        bound = model.bind([x])
+        for call in (lambda: model(x), bound):
+            try:
+                call()
+            except og.InvalidArgumentsError as e:
+                assert "cache was turned off" in str(e), e
+            else:
+                raise AssertionError("ran with unwritten constants")
+        og.set_constant_tensor_cache_capacity("cpu", 64)
+        assert (model(x) == 64).all()
+    """)
+    assert done.returncode == 0
