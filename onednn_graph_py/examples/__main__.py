@@ -1,11 +1,13 @@
 """List the examples, or run some.
 
-    python -m onednn_graph_py.examples                       list
-    python -m onednn_graph_py.examples NAME [SIZE ...] ...   run the named ones
-    python -m onednn_graph_py.examples --all                 run all
+    python -m onednn_graph_py.examples                                 list
+    python -m onednn_graph_py.examples NAME [cpu|gpu] [SIZE ...] ...   run the named ones
+    python -m onednn_graph_py.examples --all                           run all
 
-Some take sizes, shown in the list; what is left out is oneDNN's own. The exit status is 0 if
-everything was as it should be, 1 if an example failed, and 2 if the command was wrong.
+Some take a kind of engine and sizes, shown in the list; what is left out is oneDNN's own. Where no
+such engine is, the graph is only partitioned for it. What can't run here is skipped, and the table
+at the end says why. The exit status is 0 if everything was as it should be, 1 if an example failed,
+and 2 if the command was wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .. import OneDNNError, get_effective_cpu_isa, version
 from . import __path__ as _folder
 from ._report import Case, ExampleError, Skipped
+
+ENGINE_KINDS = ("cpu", "gpu")
 
 
 class UsageError(Exception):
@@ -45,14 +49,40 @@ class Example:
         module = importlib.import_module(f".{name}", __package__)
         return Example(name, (module.__doc__ or "").splitlines()[0], module.run)
 
-    def parameters(self) -> list[inspect.Parameter]:
+    def takes_engine_kind(self) -> bool:
+        """Whether the first argument may be ``cpu`` or ``gpu``."""
+        return "engine_kind" in inspect.signature(self.run).parameters
+
+    def sizes(self) -> list[inspect.Parameter]:
         """Sizes that the example takes."""
-        return list(inspect.signature(self.run).parameters.values())
+        parameters = inspect.signature(self.run).parameters.values()
+        return [one for one in parameters if one.name != "engine_kind"]
 
     def usage(self) -> str:
-        """Name and sizes, with what they are if left out."""
-        sizes = (f"[{one.name}={one.default}]" for one in self.parameters())
-        return " ".join([self.name, *sizes])
+        """Name, kind of engine and sizes, with what these are if left out."""
+        words = [self.name]
+        if self.takes_engine_kind():
+            words.append(f"[{'|'.join(ENGINE_KINDS)}]")
+        for one in self.sizes():
+            words.append(f"[{one.name}]" if one.default is None else f"[{one.name}={one.default}]")
+        return " ".join(words)
+
+
+@dataclass
+class Request:
+    """An example, and what it is to be run with."""
+
+    example: Example
+    engine_kind: str | None = None
+    sizes: list[int] = field(default_factory=list)
+
+    def cases(self) -> Iterator[Case | Skipped]:
+        """Start the example."""
+        names = (one.name for one in self.example.sizes())
+        arguments: dict[str, str | int] = dict(zip(names, self.sizes, strict=False))
+        if self.engine_kind is not None:
+            arguments["engine_kind"] = self.engine_kind
+        return self.example.run(**arguments)
 
 
 @dataclass(frozen=True)
@@ -67,6 +97,7 @@ class Row:
     tolerance: str
     milliseconds: str
     verdict: str
+    reason: str = ""
 
 
 def names() -> list[str]:
@@ -82,39 +113,53 @@ def listing() -> str:
     lines = []
     for example in examples:
         lines.append(f"{example.name:{width}}  {example.summary}")
-        if example.parameters():
-            lines.append(f"{'':{width}}  sizes: {example.usage()}")
+        if example.usage() != example.name:
+            lines.append(f"{'':{width}}  takes: {example.usage()}")
     return "\n".join(lines)
 
 
-def parse(words: Sequence[str]) -> list[tuple[Example, list[int]]]:
-    """Read names, each followed by the sizes that belong to it."""
-    chosen: list[tuple[Example, list[int]]] = []
+def parse(words: Sequence[str]) -> list[Request]:
+    """Read names, each followed by the kind of engine and the sizes that belong to it."""
+    chosen: list[Request] = []
     for word in words:
         if word.lstrip("-").isdecimal():
             if not chosen:
                 raise UsageError(f"{word}: a size goes behind an example's name")
             if int(word) < 1:
                 raise UsageError(f"{word}: a size must be at least 1")
-            chosen[-1][1].append(int(word))
-            continue
-        if word not in names():
-            near = difflib.get_close_matches(word, names(), n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise UsageError(f"there is no example {word!r}{hint} There are: {', '.join(names())}")
-        chosen.append((Example.load(word), []))
-    for example, sizes in chosen:
-        if len(sizes) > len(example.parameters()):
-            raise UsageError(f"too many sizes: {example.usage()}")
+            chosen[-1].sizes.append(int(word))
+        elif word in ENGINE_KINDS:
+            if not chosen or chosen[-1].sizes or chosen[-1].engine_kind is not None:
+                raise UsageError(f"{word}: a kind of engine goes right behind an example's name")
+            if not chosen[-1].example.takes_engine_kind():
+                raise UsageError(f"{chosen[-1].example.name} takes no kind of engine, got {word!r}")
+            chosen[-1].engine_kind = word
+        elif word in names():
+            chosen.append(Request(Example.load(word)))
+        else:
+            raise UsageError(_unknown(word, behind_a_name=bool(chosen)))
+    for request in chosen:
+        if len(request.sizes) > len(request.example.sizes()):
+            raise UsageError(f"too many sizes: {request.example.usage()}")
     return chosen
 
 
-def run(example: Example, sizes: Sequence[int]) -> list[Row]:
+def _unknown(word: str, behind_a_name: bool) -> str:
+    what = f"there is no example {word!r}"
+    if behind_a_name:
+        what += f", and the kinds of engine are {' and '.join(ENGINE_KINDS)}"
+    near = difflib.get_close_matches(word, names(), n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{what}{hint} There are: {', '.join(names())}"
+
+
+def run(request: Request) -> list[Row]:
     """Run one example, tell what it shows, and sum it up."""
+    example = request.example
     print(f"\n{example.name}: {example.summary}", flush=True)
     rows = []
     try:
-        for case in example.run(*sizes):
+        for case in request.cases():
             rows.append(_tell(example.name, case))
     except ExampleError as error:
         rows.append(_failed(example.name, str(error)))
@@ -127,17 +172,18 @@ def run(example: Example, sizes: Sequence[int]) -> list[Row]:
 
 
 def _tell(name: str, case: Case | Skipped) -> Row:
-    if isinstance(case, Skipped):
-        print(f"  {case.name}\n    skipped: {case.reason}", flush=True)
-        return Row(name, case.name, "", "", "", "", "", "skipped")
     first, *rest = case.lines()
     print(f"  {first}\n{textwrap.indent(chr(10).join(rest), '    ')}", flush=True)
+    partitions = str(len(case.partitions)) if case.partitions else ""
+    ops = "+".join(str(len(fused)) for fused in case.partitions)
+    if isinstance(case, Skipped):
+        return Row(name, case.name, partitions, ops, "", "", "", "skipped", case.reason)
     result = list(case.comparisons.values())[-1]
     return Row(
         name,
         case.name,
-        str(len(case.partitions)),
-        "+".join(str(len(ops)) for ops in case.partitions),
+        partitions,
+        ops,
         f"{result.max_error:.2g}",
         f"{result.tolerance:.2g}",
         f"{case.milliseconds:.3f}",
@@ -153,12 +199,21 @@ def _failed(name: str, message: str) -> Row:
 def table(rows: Iterable[Row]) -> str:
     """Put the rows under headings, in columns."""
     headings = ("example", "case", "partitions", "ops", "max error", "tolerance", "ms", "")
-    cells = [headings, *(tuple(vars(row).values()) for row in rows)]
+    cells = [headings, *(tuple(vars(row).values())[: len(headings)] for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
     return "\n".join(
         "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     )
+
+
+def reasons(rows: Iterable[Row]) -> str:
+    """Say why what was skipped was skipped, each reason once."""
+    skipped: dict[str, list[str]] = {}
+    for row in rows:
+        if row.verdict == "skipped":
+            skipped.setdefault(row.reason, []).append(f"{row.example} ({row.case})")
+    return "\n".join(f"skipped: {'; '.join(which)}\n  {why}" for why, which in skipped.items())
 
 
 def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
@@ -196,11 +251,19 @@ def main(words: Sequence[str]) -> int:
     )
     start = time.perf_counter()
     with _one_blas_thread():
-        rows = [row for example, sizes in chosen for row in run(example, sizes)]
+        rows = [row for request in chosen for row in run(request)]
     print(f"\n{table(rows)}")
+    count = {verdict: 0 for verdict in ("ok", "skipped", "FAILED")}
+    for row in rows:
+        count[row.verdict] += 1
+    if count["skipped"]:
+        print(f"\n{reasons(rows)}")
     failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
-    told = f"failed: {', '.join(failed)}" if failed else "all passed"
-    print(f"\n{told}, in {time.perf_counter() - start:.1f} s")
+    told = f"failed: {', '.join(failed)}" if failed else "nothing failed"
+    print(
+        f"\n{told}; {count['ok']} passed, {count['skipped']} skipped, {count['FAILED']} failed,"
+        f" in {time.perf_counter() - start:.1f} s"
+    )
     return 1 if failed else 0
 
 

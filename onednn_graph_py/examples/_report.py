@@ -58,9 +58,7 @@ class Case:
 
     def lines(self) -> list[str]:
         """Tell all of it."""
-        lines = [self.name, f"partitions: {len(self.partitions)}"]
-        for number, ops in enumerate(self.partitions, 1):
-            lines.append(f"  {number}. {len(ops)} op{'s' * (len(ops) > 1)}: {' + '.join(ops)}")
+        lines = [self.name, *_partition_lines(self.partitions)]
         for what, compared in self.comparisons.items():
             lines += [
                 f"compared: {what}",
@@ -74,7 +72,30 @@ class Case:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A configuration that this machine can't run."""
+    """A configuration that this machine or the linked oneDNN can't run.
+
+    Parameters
+    ----------
+    name : str
+        What sets it apart from the example's other configurations.
+    reason : str
+        As a fact that was asked for, not guessed.
+    partitions : sequence of sequence of str
+        The ops of each partition, where the graph could at least be partitioned.
+    """
 
     name: str
     reason: str
+    partitions: Sequence[Sequence[str]] = ()
+
+    def lines(self) -> list[str]:
+        """Tell all of it."""
+        partitions = _partition_lines(self.partitions) if self.partitions else []
+        return [self.name, *partitions, f"skipped: {self.reason}"]
+
+
+def _partition_lines(partitions: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"partitions: {len(partitions)}"]
+    for number, ops in enumerate(partitions, 1):
+        lines.append(f"  {number}. {len(ops)} op{'s' * (len(ops) > 1)}: {' + '.join(ops)}")
+    return lines

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in f32 and bf16: five ops, one partition.
+"""Scaled dot-product attention in f32, bf16 and f16: five ops, one partition.
 
 MatMul, Divide, Add of a mask, SoftMax and MatMul become one fused kernel. The sizes are those of
 oneDNN's own example and can be given instead.
@@ -16,7 +16,8 @@ import numpy.typing as npt
 from .. import engine, graph, logical_tensor, op, version
 from ..dtypes import numpy_dtype
 from ._bounded import Bounded, Comparison
-from ._hardware import lacks_bf16
+from ._device import only_partitioned, without_device
+from ._hardware import lacks
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
 
@@ -30,12 +31,12 @@ def _scores_type(data_type: logical_tensor.data_type) -> logical_tensor.data_typ
     return data_type
 
 
-def _mask(sequence: int, batch: int) -> npt.NDArray[np.float32]:
+def _mask(queries: int, sequence: int, batch: int) -> npt.NDArray[np.float32]:
     """Let each query see itself and what is before it, less so the further away.
 
     In every other batch entry the last quarter of the keys is padding.
     """
-    query, key = np.mgrid[:sequence, :sequence]
+    query, key = np.mgrid[:queries, :sequence]
     causal = np.where(key <= query, (key - query) / 16, -np.inf)
     padded = np.where(key < max(sequence - sequence // 4, 1), causal, -np.inf)
     return np.stack([padded if entry % 2 else causal for entry in range(batch)])[:, None].astype(
@@ -48,27 +49,31 @@ class _Attention:
 
     def __init__(
         self,
+        engine_kind: str,
         data_type: logical_tensor.data_type,
         batch: int,
         sequence: int,
         heads: int,
         head_size: int,
+        queries: int,
     ) -> None:
         self.data_type, self.scores_type = data_type, _scores_type(data_type)
 
         def tensor(number: int, kind: logical_tensor.data_type, *dims: int) -> logical_tensor:
             return logical_tensor(number, kind, dims, logical_tensor.strided)
 
+        rows = (batch, heads, queries, head_size)
         vectors = (batch, heads, sequence, head_size)
-        matrices = (batch, heads, sequence, sequence)
-        query, key, value = (tensor(number, data_type, *vectors) for number in (0, 1, 2))
+        matrices = (batch, heads, queries, sequence)
+        query = tensor(0, data_type, *rows)
+        key, value = (tensor(number, data_type, *vectors) for number in (1, 2))
         scale = tensor(3, data_type, 1)
-        mask = tensor(4, data_type, batch, 1, sequence, sequence)
+        mask = tensor(4, data_type, batch, 1, queries, sequence)
         products, scaled, masked = (
             tensor(number, self.scores_type, *matrices) for number in (5, 6, 7)
         )
         weights = tensor(8, data_type, *matrices)
-        self.output = tensor(9, data_type, *vectors)
+        self.output = tensor(9, data_type, *rows)
         self.inputs = [query, key, value, scale, mask]
 
         multiply = op(0, op.MatMul, [query, key], [products], "query by key")
@@ -78,7 +83,7 @@ class _Attention:
         softmax = op(3, op.SoftMax, [masked], [weights], "softmax")
         softmax.set_attr(op.axis, -1)
         combine = op(4, op.MatMul, [weights, value], [self.output], "weights by value")
-        self.net = graph(engine.cpu)
+        self.net = graph(engine_kind)
         for one in (multiply, divide, add, softmax, combine):
             self.net.add_op(one)
         self.net.finalize()
@@ -86,11 +91,11 @@ class _Attention:
         random = np.random.default_rng(0)
         dtype = numpy_dtype(data_type)
         self.arrays: dict[int, npt.NDArray[Any]] = {
-            0: random.standard_normal(vectors, np.float32).astype(dtype),
+            0: random.standard_normal(rows, np.float32).astype(dtype),
             1: random.standard_normal(vectors, np.float32).astype(dtype),
             2: random.uniform(-1, 1, vectors).astype(dtype),
             3: np.full(1, math.sqrt(head_size), dtype),
-            4: _mask(sequence, batch).astype(dtype),
+            4: _mask(queries, sequence, batch).astype(dtype),
         }
 
     def expected(self, entry: int) -> Bounded:
@@ -104,18 +109,31 @@ class _Attention:
 
 
 def run(
-    mb: int = 32, seq: int = 384, heads: int = 16, head_size: int = 64
+    engine_kind: str = "cpu",
+    mb: int = 32,
+    seq: int = 384,
+    heads: int = 16,
+    head_size: int = 64,
+    query_num: int | None = None,
 ) -> Iterator[Case | Skipped]:
-    """Run in f32 and bf16."""
-    for data_type in (logical_tensor.f32, logical_tensor.bf16):
+    """Run in each data type; `query_num` queries, as many as keys by default."""
+    queries = query_num or seq
+    missing = without_device(engine_kind)
+    for data_type in (logical_tensor.f32, logical_tensor.bf16, logical_tensor.f16):
         name = f"{data_type.name}, {mb}x{seq}, {heads} heads of {head_size}"
-        reason = lacks_bf16() if data_type == logical_tensor.bf16 else None
+        if queries != seq:
+            name += f", {queries} queries"
+        reason = lacks(data_type.name) if engine_kind == "cpu" else None
         if reason is not None:
             yield Skipped(name, reason)
             continue
-        attention = _Attention(data_type, mb, seq, heads, head_size)
+        attention = _Attention(engine_kind, data_type, mb, seq, heads, head_size, queries)
+        if missing is not None:
+            yield only_partitioned(name, attention.net, missing)
+            continue
         partitions = attention.net.get_partitions()
-        pipeline = Pipeline(partitions, attention.inputs, [attention.output], engine(engine.cpu, 0))
+        device = engine(engine_kind, 0)
+        pipeline = Pipeline(partitions, attention.inputs, [attention.output], device)
         execution = pipeline.bind(attention.arrays)
         execution()
         output = execution.output(attention.output)
