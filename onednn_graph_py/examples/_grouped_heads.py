@@ -1,0 +1,137 @@
+"""Attention whose query heads come in groups that share a head of keys and values.
+
+It is built in two forms: with query heads grouped by ops of the graph, from inputs of 4 dims, and
+with inputs of 5 dims that are grouped already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import GraphBuilder
+from ._attention import (
+    DATA_TYPES,
+    Array,
+    compare_attention,
+    padding_mask,
+    random_array,
+    root_scale,
+    scores_type,
+)
+from ._built import BuiltRun
+from ._report import Case, Skipped
+from ._skips import cannot_run
+
+
+@dataclass(frozen=True)
+class GroupedHeads:
+    """Dims, apart and grouped with the key head that they share.
+
+    Parameters
+    ----------
+    mb, seq, q_heads, kv_heads, head_size : int
+        `kv_heads` divides `q_heads`.
+    """
+
+    mb: int
+    seq: int
+    q_heads: int
+    kv_heads: int
+    head_size: int
+
+    def __str__(self) -> str:
+        s = "s" * (self.kv_heads != 1)
+        return (
+            f"{self.mb}x{self.seq}, {self.q_heads} query heads and {self.kv_heads} key head{s} of"
+            f" {self.head_size}"
+        )
+
+    @property
+    def query(self) -> tuple[int, ...]:
+        return (self.mb, self.q_heads, self.seq, self.head_size)
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        return (self.mb, self.kv_heads, self.seq, self.head_size)
+
+    @property
+    def mask(self) -> tuple[int, ...]:
+        return (self.mb, 1, 1, self.seq)
+
+    @property
+    def grouped_query(self) -> tuple[int, ...]:
+        per_key = self.q_heads // self.kv_heads
+        return (self.mb, self.kv_heads, per_key, self.seq, self.head_size)
+
+    @property
+    def grouped_key(self) -> tuple[int, ...]:
+        return (self.mb, self.kv_heads, 1, self.seq, self.head_size)
+
+    @property
+    def grouped_mask(self) -> tuple[int, ...]:
+        return (self.mb, 1, 1, 1, self.seq)
+
+
+def build(engine_kind: str, data_type: str, heads: GroupedHeads, reshaped: bool) -> GraphBuilder:
+    between = scores_type(data_type)
+    b = GraphBuilder(engine_kind)
+    if reshaped:
+        query, key, value, mask = (
+            b.static_reshape(b.input(shape, dtype, name=name), shape=grouped, special_zero=False)
+            for name, shape, grouped, dtype in (
+                ("query", heads.query, heads.grouped_query, data_type),
+                ("key", heads.key, heads.grouped_key, data_type),
+                ("value", heads.key, heads.grouped_key, data_type),
+                ("mask", heads.mask, heads.grouped_mask, between),
+            )
+        )
+    else:
+        query = b.input(heads.grouped_query, data_type, name="query")
+        key = b.input(heads.grouped_key, data_type, name="key")
+        value = b.input(heads.grouped_key, data_type, name="value")
+        mask = b.input(heads.grouped_mask, between, name="mask")
+    scale = b.input((1,), between, name="scale")
+    scores = b.matmul(query, key, transpose_b=True, dtype=between) / scale + mask
+    result = b.matmul(b.softmax(scores, axis=-1, dtype=data_type), value)
+    if reshaped:
+        result = b.static_reshape(result, shape=heads.query, special_zero=False)
+    b.output(result=result)
+    return b
+
+
+def grouped_arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    between = scores_type(data_type)
+    return {
+        "query": random_array(random, heads.grouped_query, data_type),
+        "key": random_array(random, heads.grouped_key, data_type),
+        "value": random_array(random, heads.grouped_key, data_type),
+        "scale": root_scale(heads.head_size, between),
+        "mask": padding_mask(heads.grouped_mask, between),
+    }
+
+
+def cases(engine_kind: str, heads: GroupedHeads) -> Iterator[Case | Skipped]:
+    """Run in each data type and both forms."""
+    for data_type in DATA_TYPES:
+        grouped = grouped_arrays(data_type, heads)
+        for reshaped in (True, False):
+            form = "grouped by StaticReshape" if reshaped else "grouped inputs"
+            name = f"{data_type}, {heads}, {form}"
+            made = build(engine_kind, data_type, heads, reshaped)
+            skipped = cannot_run(name, data_type, made.graph)
+            if skipped is not None:
+                yield skipped
+                continue
+            arrays = {one.name: grouped[one.name].reshape(one.shape or ()) for one in made.inputs}
+            done = BuiltRun(made, arrays)
+            result = done.output("result").reshape(heads.grouped_query)
+            compared = compare_attention(result, grouped, data_type)
+            yield done.case(
+                name,
+                {"all elements with NumPy in float64": compared},
+                facts=[f"between MatMul and SoftMax: {scores_type(data_type)}"],
+            )

@@ -1,0 +1,29 @@
+"""Multi-query attention: all query heads share one head of keys and values.
+
+It is grouped-query attention with one group. oneDNN's own example gives MatMul a query of
+(batch, heads, ...) and a key of (batch, 1, ...) instead, which makes oneDNN 3.7 to 3.13 read out of
+bounds on a CPU; `onednn_graph_py` refuses to compile that. Sizes are those of the example of 3.13
+(in 3.7 the batch is 32 and the sequence 384).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ._attention import check_arguments
+from ._grouped_heads import GroupedHeads, cases
+from ._report import Case, Skipped
+
+
+def run(
+    engine_kind: str = "cpu", mb: int = 2, seq: int = 128, q_heads: int = 16, head_size: int = 64
+) -> Iterator[Case | Skipped]:
+    """Run in each data type, with heads grouped by the graph and grouped already.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, or there is no such kind of engine.
+    """
+    check_arguments("mqa", engine_kind, mb=mb, seq=seq, q_heads=q_heads, head_size=head_size)
+    yield from cases(engine_kind, GroupedHeads(mb, seq, q_heads, 1, head_size))

@@ -1,0 +1,103 @@
+"""Attention with a causal mask that oneDNN makes from indices, within the partition.
+
+The last query is beside the last key: query i sees key j if i + keys - queries >= j. GenIndex gives
+the indices of rows and columns, Add, Subtract and GreaterEqual compare them, and Select puts minus
+infinity where a query must not look. Sizes are those of oneDNN's own example, which came with 3.9;
+it passes scale, lengths and minus infinity as scalars of the host, here they are constants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import GraphBuilder
+from ..dtypes import numpy_dtype
+from ._attention import DATA_TYPES, Array, Arrays, check_arguments, entry_of, random_array, swapped
+from ._bounded import Bounded, Comparison
+from ._built import BuiltRun
+from ._report import Case, Skipped
+from ._skips import cannot_run, too_old
+
+
+def _build(
+    engine_kind: str,
+    data_type: str,
+    query_shape: tuple[int, ...],
+    key_shape: tuple[int, ...],
+    scale: np.float32,
+) -> GraphBuilder:
+    queries, keys = query_shape[-2], key_shape[-2]
+    b = GraphBuilder(engine_kind)
+    query = b.input(query_shape, data_type, name="query")
+    key = b.input(key_shape, data_type, name="key")
+    value = b.input(key_shape, data_type, name="value")
+    scores = b.matmul(query, key, transpose_b=True, dtype="f32") * b.constant([scale])
+    row = b.gen_index(scores, axis=-2) + b.constant([keys], "s32") - b.constant([queries], "s32")
+    seen = row >= b.gen_index(scores, axis=-1)
+    masked = b.select(seen, scores, b.constant([-np.inf], "f32"))
+    # With more queries than keys the first ones see nothing; their result is then 0.
+    weights = b.softmax(masked, axis=-1, mode="inf_as_zero", dtype=data_type)
+    b.output(result=b.matmul(weights, value))
+    return b
+
+
+def _expected(arrays: Arrays, scale: np.float32, data_type: str) -> Bounded:
+    """What comes of one entry of the batch."""
+    dtype = numpy_dtype(data_type)
+    query, key, value = (Bounded.exact(arrays[name]) for name in ("query", "key", "value"))
+    scores = query.matmul(swapped(key)).stored().scaled(scale).stored()
+    queries, keys = scores.value.shape[-2:]
+    seen = np.tri(queries, keys, keys - queries, dtype=bool)
+    empty = ~seen.any(axis=-1, keepdims=True)
+    masked = Bounded(np.where(seen | empty, scores.value, -np.inf), scores.error)
+    weights = masked.softmax().scaled(np.where(empty, 0.0, 1.0)).stored(dtype)
+    return weights.matmul(value).stored(dtype)
+
+
+def run(
+    engine_kind: str = "cpu",
+    mb: int = 2,
+    seq: int = 128,
+    heads: int = 16,
+    head_size: int = 64,
+    query_num: int | None = None,
+) -> Iterator[Case | Skipped]:
+    """Run in each data type; there are as many queries as keys (`seq`) if not told otherwise.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, or there is no such kind of engine.
+    """
+    queries = seq if query_num is None else query_num
+    check_arguments(
+        "sdpa_bottom_right_causal_mask", engine_kind,
+        mb=mb, seq=seq, heads=heads, head_size=head_size, query_num=queries,
+    )  # fmt: skip
+    scale = np.float32(1 / math.sqrt(head_size))
+    shapes = {name: (mb, heads, seq, head_size) for name in ("key", "value")}
+    shapes["query"] = (mb, heads, queries, head_size)
+    for data_type in DATA_TYPES:
+        name = f"{data_type}, {mb} x {queries} queries and {seq} keys, {heads} heads of {head_size}"
+        skipped = too_old(name, (3, 9))
+        if skipped is not None:
+            yield skipped
+            continue
+        made = _build(engine_kind, data_type, shapes["query"], shapes["key"], scale)
+        skipped = cannot_run(name, data_type, made.graph)
+        if skipped is not None:
+            yield skipped
+            continue
+        random = np.random.default_rng(0)
+        arrays: dict[str, Array] = {
+            one: random_array(random, shape, data_type) for one, shape in shapes.items()
+        }
+        done = BuiltRun(made, arrays)
+        compared = Comparison.together(
+            Comparison.of(result, _expected(entry_of(arrays, number), scale, data_type))
+            for number, result in enumerate(done.output("result"))
+        )
+        yield done.case(name, {"all elements with NumPy in float64": compared})
