@@ -80,8 +80,10 @@ from . import blocks, ops, reference
 from .builder import GraphBuilder, Value
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
+from .filling import fill_inputs
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
+from .verify import OutputCheck, Verification
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # devices and memory
@@ -108,6 +110,9 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "Step",
     "Stats",
     "assert_fused",
+    "fill_inputs",
+    "Verification",
+    "OutputCheck",
     "blocks",
     "trace",
     "jit",

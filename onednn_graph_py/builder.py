@@ -31,7 +31,7 @@ from .ops.check import TensorSpec, check, label_of, make_call, row
 from .reference.rounding import NUMPY_DTYPES, round_to
 
 if TYPE_CHECKING:
-    from .compiler import Fallback, Layout
+    from .compiler import Fallback, Layout, Policy
     from .executor import CompiledGraph
 
 __all__ = ["GraphBuilder", "Node", "Value"]
@@ -637,6 +637,7 @@ class GraphBuilder(BuilderMethods):
         *,
         layout: Layout = "auto",
         fallback: Fallback = None,
+        policy: Policy = "fusion",
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -648,6 +649,7 @@ class GraphBuilder(BuilderMethods):
             self,
             layout=layout,
             fallback=fallback,
+            policy=policy,
             threads=threads,
             max_shapes=max_shapes,
             name=name,

@@ -28,6 +28,7 @@ __all__ = ["Plan", "PlannedStep", "make_plan"]
 
 Layout = Literal["auto", "plain"]
 Fallback = Literal["reference"] | None
+Policy = Literal["fusion", "debug"]
 
 ALIGNMENT = 64
 
@@ -251,7 +252,9 @@ class _Planner:
         shapes: dict[int, tuple[int, ...]],
         layout: Layout,
         fallback: Fallback,
+        policy: Policy,
     ) -> None:
+        self.policy = policy
         self.builder = builder
         self.engine = engine
         self.shapes = shapes
@@ -284,9 +287,9 @@ class _Planner:
             return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
         by_id = {node.id: node for node in computing}
         made = []
-        for partition in graph_of(
-            self.builder, self.shapes, computing, self.nodes
-        ).get_partitions():
+        for partition in graph_of(self.builder, self.shapes, computing, self.nodes).get_partitions(
+            self.policy
+        ):
             members = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
             if members:
                 made.append((members, partition if partition.is_supported() else None))
@@ -503,6 +506,7 @@ def make_plan(
     *,
     layout: Layout = "auto",
     fallback: Fallback = None,
+    policy: Policy = "fusion",
     threads: int = 0,
     registration: Registration | None = None,
 ) -> Plan:
@@ -513,7 +517,7 @@ def make_plan(
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
         Of the inputs, by id.
-    layout, fallback, threads
+    layout, fallback, policy, threads
         As `CompiledGraph` explains.
     registration : Registration, optional
         The model's share of the cache of constants.
@@ -533,9 +537,11 @@ def make_plan(
         raise InvalidArgumentsError(f"layout must be 'auto' or 'plain', got {layout!r}")
     if fallback not in (None, "reference"):
         raise InvalidArgumentsError(f"fallback must be None or 'reference', got {fallback!r}")
+    if policy not in ("fusion", "debug"):
+        raise InvalidArgumentsError(f"policy must be 'fusion' or 'debug', got {policy!r}")
     every = infer_shapes(builder, shapes)
     engine = engine_of(builder.engine_kind)
-    planner = _Planner(builder, engine, every, layout, fallback)
+    planner = _Planner(builder, engine, every, layout, fallback, policy)
     if registration is not None:
         registration.enter(builder.engine_kind)
     with _core._compiling_with(threads):

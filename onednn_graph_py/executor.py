@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
 from .builder import GraphBuilder, Value, is_whole
-from .compiler import Fallback, Layout, Plan, make_plan
+from .compiler import Fallback, Layout, Plan, Policy, make_plan
 from .constants import Registration
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from .ops.call import shape_text
+
+if TYPE_CHECKING:
+    from .verify import Verification
 
 __all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
 
@@ -236,6 +239,8 @@ class CompiledGraph(_core._model_base):
         ``plain`` keeps all of it in row-major order. Inputs and outputs are always plain.
     fallback : str, optional
         ``reference`` computes in NumPy what oneDNN has no kernel for.
+    policy : str
+        ``fusion``, or ``debug`` for one op a partition.
     threads : int, optional
         How many threads each call uses; `num_threads()` by default.
     max_shapes : int
@@ -265,6 +270,7 @@ class CompiledGraph(_core._model_base):
         *,
         layout: Layout = "auto",
         fallback: Fallback = None,
+        policy: Policy = "fusion",
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -279,6 +285,7 @@ class CompiledGraph(_core._model_base):
         self._options: dict[str, Any] = {
             "layout": layout,
             "fallback": fallback,
+            "policy": policy,
             "threads": threads,
             "max_shapes": max_shapes,
             "name": name,
@@ -406,6 +413,7 @@ class CompiledGraph(_core._model_base):
                 {v.id: s for v, s in zip(inputs, shapes, strict=True)},
                 layout=self._options["layout"],
                 fallback=self._options["fallback"],
+                policy=self._options["policy"],
                 threads=self._threads,
                 registration=self._registration,
             )
@@ -482,6 +490,12 @@ class CompiledGraph(_core._model_base):
         else:
             arrays = self._positional(list(inputs), {})
         return self._executor_for(arrays).bind(arrays, out)
+
+    def verify(self, *inputs: Any, seed: int = 0, **named: Any) -> Verification:
+        """Call it, and compare the outputs with NumPy's; see `onednn_graph_py.verify.verify`."""
+        from .verify import verify
+
+        return verify(self, *inputs, seed=seed, **named)
 
     def __reduce__(self) -> Any:
         return _restored, (self._builder, self._options)

@@ -1,0 +1,148 @@
+"""A row of the gallery: a documented fusion pattern, the function that builds it, its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..builder import GraphBuilder
+from ..ops.schema import Version
+
+__all__ = ["Case", "Deviation", "Pattern", "patterns"]
+
+ALL_VERSIONS: tuple[Version, Version] = ((3, 0), (99, 0))
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """What a oneDNN does instead of what the documents say, found by trying.
+
+    Parameters
+    ----------
+    partitions : int, optional
+        How many it makes of the case; None for one that it refuses: a partition is not supported,
+        or does not compile.
+    why : str
+        The reason, as far as it is known.
+    since, until : Version
+        The first oneDNN that does so, and the first that does not.
+    """
+
+    partitions: int | None
+    why: str
+    since: Version = ALL_VERSIONS[0]
+    until: Version = ALL_VERSIONS[1]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One data type combination and form of a pattern.
+
+    Parameters
+    ----------
+    name : str
+        What it varies, such as ``per channel, 4 post-ops``; unique among the pattern's cases of
+        the same `dtypes`.
+    dtypes : str
+        Of sources and destination, such as ``u8 s8 -> s8``, or just ``bf16``.
+    arguments : mapping of str to value
+        Of the pattern's function.
+    partitions : int
+        How many the documents say it becomes.
+    kernels : tuple of str
+        Data types that its kernels compute with or store, of those that not every CPU has: it is
+        counted apart where this CPU lacks one.
+    needs : Version
+        The first oneDNN that has all it is built of.
+    deviations : tuple of Deviation
+        What linked versions are known to do instead.
+    """
+
+    name: str
+    dtypes: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    partitions: int = 1
+    kernels: tuple[str, ...] = ()
+    needs: Version = (3, 7)
+    deviations: tuple[Deviation, ...] = ()
+
+    def expected(self, linked: Version) -> int | None:
+        """How many partitions a oneDNN makes of it; None if it refuses."""
+        deviation = self.deviation(linked)
+        return self.partitions if deviation is None else deviation.partitions
+
+    def deviation(self, linked: Version) -> Deviation | None:
+        """What a oneDNN does instead of what the documents say."""
+        for one in self.deviations:
+            if one.since <= linked < one.until:
+                return one
+        return None
+
+
+Build = Callable[..., GraphBuilder]
+Category = Literal["floating point", "quantized", "training", "data model", "operation"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A documented fusion pattern.
+
+    Parameters
+    ----------
+    id : str
+        Such as ``FP-05``, as the project's inventory of the documents numbers them.
+    title : str
+        The ops, with ``?`` behind what may be left out and ``{0-3}`` behind what may be repeated.
+    category : str
+    rule : str
+        What the documents demand.
+    page : str
+        Of oneDNN's documentation, such as ``graph/fusion_patterns/matmul_fusion_patterns``.
+    build : callable
+        Returns the graph; its parameters are what a `Case` gives.
+    cases : tuple of Case
+    """
+
+    id: str
+    title: str
+    category: Category
+    rule: str
+    page: str
+    build: Build
+    cases: tuple[Case, ...]
+
+    @property
+    def name(self) -> str:
+        """The function's name, by which the command line takes it."""
+        return self.build.__name__
+
+    def graph(self, case: Case) -> GraphBuilder:
+        """Build one of its cases."""
+        return self.build(**case.arguments)
+
+
+def patterns(*groups: Iterable[Pattern]) -> dict[str, Pattern]:
+    """Put patterns together by id.
+
+    Raises
+    ------
+    ValueError
+        Two have the same id or name, or a pattern has two cases of one name, or none.
+    """
+    made: dict[str, Pattern] = {}
+    names: set[str] = set()
+    for pattern in (p for group in groups for p in group):
+        if pattern.id in made or pattern.name in names:
+            raise ValueError(f"two patterns are called {pattern.id} or {pattern.name}")
+        keys = [(case.dtypes, case.name) for case in pattern.cases]
+        _unique(pattern.id, keys)
+        made[pattern.id] = pattern
+        names.add(pattern.name)
+    return made
+
+
+def _unique(pattern: str, keys: Sequence[tuple[str, str]]) -> None:
+    if not keys or len(set(keys)) != len(keys):
+        twice = sorted({k for k in keys if keys.count(k) > 1})
+        raise ValueError(f"{pattern}: it must have cases, each with a name of its own: {twice}")
