@@ -64,6 +64,7 @@ from ._core import (
 )
 from .errors import (
     ExecutionError,
+    GraphFormatError,
     InvalidArgumentsError,
     InvalidDataTypeError,
     InvalidGraphError,
@@ -76,13 +77,14 @@ from .errors import (
 
 __version__: str = vars(_core)["__version__"]
 
-from . import blocks, ops, reference
+from . import blocks, ops, reference, serialization
 from .builder import GraphBuilder, Value
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
+from .serialization import load
 from .verify import OutputCheck, Verification
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
@@ -121,6 +123,9 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "cache_info",
     "CacheInfo",
     "clear_caches",
+    # files
+    "load",
+    "serialization",
     # operations
     "ops",
     "reference",
@@ -163,6 +168,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "InvalidDataTypeError",
     "InvalidGraphError",
     "InvalidGraphOpError",
+    "GraphFormatError",
     "UnimplementedError",
     "OutOfMemoryError",
     "ExecutionError",

@@ -33,6 +33,7 @@ from .reference.rounding import NUMPY_DTYPES, round_to
 if TYPE_CHECKING:
     from .compiler import Fallback, Layout, Policy
     from .executor import CompiledGraph
+    from .serialization.build import Origin
 
 __all__ = ["GraphBuilder", "Node", "Value"]
 
@@ -321,6 +322,7 @@ class GraphBuilder(BuilderMethods):
         self.apply_to_int = bool(apply_to_int)
         self._contents = _Contents()
         self._scopes: list[str] = []
+        self._origin: Origin | None = None  # of a builder that was loaded
 
     def __repr__(self) -> str:
         c = self._contents
@@ -592,6 +594,7 @@ class GraphBuilder(BuilderMethods):
     def _snapshot(self) -> GraphBuilder:
         """A builder of the same values and ops, which goes its own way from here."""
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
+        made._origin = self._origin
         c = self._contents
         made._contents = _Contents(
             list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs)
@@ -654,6 +657,21 @@ class GraphBuilder(BuilderMethods):
             max_shapes=max_shapes,
             name=name,
         )
+
+    def to_json(self) -> str:
+        """The graph as oneDNN dumps it and benchdnn reads it; constants have no values there.
+
+        See `serialization.from_builder`, and `onednn_graph_py.load` for the way back.
+        """
+        from .serialization import from_builder, to_json
+
+        return to_json(from_builder(self))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_json` into a file."""
+        from .serialization import from_builder, save
+
+        save(from_builder(self), path)
 
 
 def _restored(

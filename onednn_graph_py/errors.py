@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExecutionError",
+    "GraphFormatError",
     "InvalidArgumentsError",
     "InvalidDataTypeError",
     "InvalidGraphError",
@@ -50,6 +51,10 @@ class InvalidGraphError(OneDNNError, ValueError):
 
 class InvalidGraphOpError(InvalidGraphError):
     """One op does not meet its schema (status.invalid_graph_op)."""
+
+
+class GraphFormatError(InvalidGraphError):
+    """A file or text is not the JSON of a graph; the message names the place in it."""
 
 
 class UnimplementedError(OneDNNError):

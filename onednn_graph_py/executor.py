@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,8 @@ class Step(NamedTuple):
     names : tuple of str
         The ops' names.
     implementation : str
-        ``oneDNN``, or ``reference`` for what is computed in NumPy.
+        ``oneDNN``; ``reference`` for what is computed in NumPy; ``view`` for a reshape or
+        transpose that is not run, because its readers read its input's memory.
     """
 
     ops: tuple[str, ...]
@@ -91,6 +93,7 @@ class _Specialization:
                     step.scratchpad,
                 )
                 for step in plan.steps
+                if step.implementation != "view"
             ],
             plan.arena_bytes,
             plan.threads,
@@ -499,6 +502,10 @@ class CompiledGraph(_core._model_base):
 
     def __reduce__(self) -> Any:
         return _restored, (self._builder, self._options)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph into a file, as `GraphBuilder.save` does."""
+        self._builder.save(path)
 
 
 def _restored(builder: GraphBuilder, options: dict[str, Any]) -> CompiledGraph:

@@ -1,0 +1,34 @@
+"""Graphs as JSON: the files that oneDNN dumps and its test driver benchdnn reads.
+
+`parse` makes a `GraphDocument` of a file, which says exactly what the file says; `to_json` writes
+one. `to_builder` and `from_builder` go between documents and `GraphBuilder`, `to_graph` makes the
+mirror's graph with the file's own ids.
+
+>>> from onednn_graph_py import GraphBuilder, serialization
+>>> b = GraphBuilder()
+>>> b.output(b.input((2, 4), "f32").relu())
+>>> document = serialization.from_builder(b)
+>>> document.graph[0].kind, document.graph[0].outputs[0].shape
+('ReLU', (2, 4))
+>>> serialization.parse(serialization.to_json(document)) == document
+True
+"""
+
+from .build import from_builder, load, to_builder, to_graph
+from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
+from .parse import parse
+from .write import save, to_json
+
+__all__ = [
+    "AttributeRecord",
+    "GraphDocument",
+    "OpRecord",
+    "TensorRecord",
+    "from_builder",
+    "load",
+    "parse",
+    "save",
+    "to_builder",
+    "to_graph",
+    "to_json",
+]

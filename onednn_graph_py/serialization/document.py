@@ -1,0 +1,191 @@
+"""What a graph's JSON file says: `GraphDocument` and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .._core import UNKNOWN_DIM
+from ..ops.schema import AttributeType, AttributeValue
+
+__all__ = [
+    "BOOKKEEPING",
+    "AttributeRecord",
+    "GraphDocument",
+    "OpRecord",
+    "Place",
+    "Ports",
+    "TensorRecord",
+]
+
+BOOKKEEPING = ("partition_id", "backend")
+"""Attributes that oneDNN writes into ``graph-N-partitioning.json``; no op can be given them."""
+
+Ports = Literal["inputs", "outputs"]
+
+_NOT_SAID = (UNKNOWN_DIM,)
+"""What oneDNN writes for dims or strides of which any is unknown, whatever their number."""
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """One tensor, as an op's list of inputs or outputs describes it.
+
+    Parameters
+    ----------
+    id : int
+    dtype : str
+        oneDNN's name, such as ``f32``.
+    shape, stride : tuple of int
+        As in the file; strides count elements. ``UNKNOWN_DIM`` (or -1) where one is unknown, and
+        ``(UNKNOWN_DIM,)`` is also what oneDNN writes for a shape that is not wholly known.
+    layout_type, property_type : str
+    """
+
+    id: int
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    layout_type: str = "strided"
+    property_type: str = "undef"
+
+    @property
+    def dims(self) -> tuple[int, ...] | None:
+        """The shape with -1 for unknown dims; None where even the rank is unknown."""
+        if self.shape == _NOT_SAID:
+            return None if self.stride == _NOT_SAID else (-1,) * len(self.stride)
+        return tuple(max(d, -1) for d in self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """In elements; None where they are not known."""
+        dims = self.dims
+        if dims is None or len(self.stride) != len(dims) or any(s < 0 for s in self.stride):
+            return None
+        return self.stride
+
+
+@dataclass(frozen=True)
+class AttributeRecord:
+    """One attribute of an op, with the type that the file gives it.
+
+    Lists are tuples. Numbers of type f32 keep the digits of the file.
+    """
+
+    type: AttributeType
+    value: AttributeValue
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """One op.
+
+    Parameters
+    ----------
+    id : int
+    name, kind : str
+        Any kind, also one that no oneDNN has.
+    attrs : mapping of str to AttributeRecord
+        In the order of the file.
+    inputs, outputs : tuple of TensorRecord
+    """
+
+    id: int
+    name: str
+    kind: str
+    attrs: Mapping[str, AttributeRecord] = field(default_factory=dict, hash=False)
+    inputs: tuple[TensorRecord, ...] = ()
+    outputs: tuple[TensorRecord, ...] = ()
+
+    @property
+    def values(self) -> dict[str, AttributeValue]:
+        """The attributes' values, without those that only oneDNN itself sets."""
+        return {n: a.value for n, a in self.attrs.items() if n not in BOOKKEEPING}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
+
+    op: int
+    ports: Ports
+    index: int
+
+    def __str__(self) -> str:
+        return f"graph[{self.op}].{self.ports}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class GraphDocument:
+    """A graph, exactly as a file has it; ``dataclasses.replace`` changes parts.
+
+    Parameters
+    ----------
+    version : str
+        Of the oneDNN that wrote it, such as ``3.7.2``.
+    engine_kind : str
+    graph : tuple of OpRecord
+        In the order of the file, which need not be an order of execution.
+    fpmath_mode : str or None
+    fpmath_mode_apply_to_int : bool or None
+    input_ports, output_ports : tuple of int or None
+        Ids of tensors. Files are careless with these: some name tensors twice or none at all, and
+        benchdnn does not use them. None, as for all the optional fields, where the file has none.
+    """
+
+    version: str
+    engine_kind: str
+    graph: tuple[OpRecord, ...]
+    fpmath_mode: str | None = None
+    fpmath_mode_apply_to_int: bool | None = None
+    input_ports: tuple[int, ...] | None = None
+    output_ports: tuple[int, ...] | None = None
+
+    def records(self) -> Iterator[tuple[Place, TensorRecord]]:
+        """Every description of a tensor, in the order of the file, with its place."""
+        for i, op in enumerate(self.graph):
+            for k, tensor in enumerate(op.inputs):
+                yield Place(i, "inputs", k), tensor
+            for k, tensor in enumerate(op.outputs):
+                yield Place(i, "outputs", k), tensor
+
+    def tensors(self) -> dict[int, TensorRecord]:
+        """All tensors by id, as the op that makes them describes them, or else the first reader.
+
+        A graph may describe a tensor again, and otherwise, where it is read: see `records`.
+        """
+        made: dict[int, TensorRecord] = {}
+        for place, tensor in self.records():
+            if place.ports == "outputs":
+                made[tensor.id] = tensor
+            else:
+                made.setdefault(tensor.id, tensor)
+        return made
+
+    def produced(self) -> set[int]:
+        """The ids of the tensors that ops make."""
+        return {t.id for op in self.graph for t in op.outputs}
+
+    def read(self) -> set[int]:
+        """The ids of the tensors that ops other than End read."""
+        return {t.id for op in self.graph if op.kind != "End" for t in op.inputs}
+
+    def inputs(self) -> tuple[int, ...]:
+        """The ids of the tensors that no op makes: as `input_ports` has them, then as read."""
+        made = self.produced()
+        known = dict.fromkeys(t.id for op in self.graph for t in op.inputs if t.id not in made)
+        named = [id for id in self.input_ports or () if id in known]
+        return tuple(dict.fromkeys([*named, *known]))
+
+    def outputs(self) -> tuple[int, ...]:
+        """The ids of the graph's results.
+
+        `output_ports`, then what only End or no op reads and what End marks.
+        """
+        read, ended = self.read(), {t.id for o in self.graph if o.kind == "End" for t in o.inputs}
+        made = [t.id for op in self.graph for t in op.outputs]
+        known = set(made)
+        named = [id for id in self.output_ports or () if id in known]
+        ends = [id for id in made if id not in read or id in ended]
+        return tuple(dict.fromkeys([*named, *ends]))

@@ -1,0 +1,116 @@
+"""How a document's ops hang together: who makes a tensor, and in which order ops run."""
+
+from __future__ import annotations
+
+from ..errors import GraphFormatError
+from .document import GraphDocument, Place, TensorRecord
+
+__all__ = ["check_agreement", "check_links", "in_order"]
+
+
+def check_links(document: GraphDocument) -> None:
+    """Check that ids are unique, data types agree, and ops form no cycle.
+
+    Raises
+    ------
+    GraphFormatError
+    """
+    first: dict[int, int] = {}
+    for i, op in enumerate(document.graph):
+        if first.setdefault(op.id, i) != i:
+            raise GraphFormatError(f"graph[{i}].id: graph[{first[op.id]}] has the id {op.id} too")
+    maker: dict[int, Place] = {}
+    typed: dict[int, tuple[Place, str]] = {}
+    for place, tensor in document.records():
+        if place.ports == "outputs" and maker.setdefault(tensor.id, place) != place:
+            raise GraphFormatError(
+                f"{place}.id: tensor {tensor.id} is made by {maker[tensor.id]} already"
+            )
+        if tensor.dtype == "undef":
+            continue
+        where, dtype = typed.setdefault(tensor.id, (place, tensor.dtype))
+        if dtype != tensor.dtype:
+            raise GraphFormatError(
+                f"{place}.dtype: tensor {tensor.id} is {tensor.dtype} here and {dtype} in {where}"
+            )
+    in_order(document)
+
+
+def in_order(document: GraphDocument) -> list[int]:
+    """Indices into ``graph`` such that each op comes after those whose results it reads.
+
+    Otherwise in the order of the file.
+
+    Raises
+    ------
+    GraphFormatError
+        Ops form a cycle; the message names the ops of one.
+    """
+    maker = {t.id: i for i, op in enumerate(document.graph) for t in op.outputs}
+    made: list[int] = []
+    # 0: not seen, 1: its inputs are being made, 2: in `made`.
+    state = [0] * len(document.graph)
+    for start in range(len(document.graph)):
+        stack = [start]
+        path: list[int] = []
+        while stack:
+            i = stack[-1]
+            if state[i] == 2:
+                stack.pop()
+                continue
+            if state[i] == 1:
+                state[i] = 2
+                made.append(i)
+                path.pop()
+                stack.pop()
+                continue
+            state[i] = 1
+            path.append(i)
+            needed = dict.fromkeys(maker[t.id] for t in document.graph[i].inputs if t.id in maker)
+            for k in reversed(needed):
+                if state[k] == 1:
+                    ring = [f"graph[{n}]" for n in [*path[path.index(k) :], k]]
+                    if len(ring) > 7:
+                        ring[3:-3] = ["..."]
+                    raise GraphFormatError(
+                        f"graph[{k}]: ops form a cycle, each reads what the next one makes: "
+                        + " -> ".join(ring)
+                    )
+                if state[k] == 0:
+                    stack.append(k)
+    return made
+
+
+def check_agreement(document: GraphDocument) -> None:
+    """Check that a tensor has one shape, and a graph's input one layout, in all places.
+
+    oneDNN goes by what the op says that makes a tensor, so readers may have other strides.
+
+    Raises
+    ------
+    GraphFormatError
+    """
+    made = document.produced()
+    seen: dict[int, tuple[Place, TensorRecord]] = {}
+    for place, tensor in document.records():
+        where, other = seen.setdefault(tensor.id, (place, tensor))
+        if tensor == other:
+            continue
+        if not _same(tensor.dims, other.dims):
+            raise GraphFormatError(
+                f"{place}.shape: tensor {tensor.id} is {list(tensor.shape)} here and "
+                f"{list(other.shape)} in {where}"
+            )
+        if tensor.id not in made and not _same(tensor.strides, other.strides):
+            raise GraphFormatError(
+                f"{place}.stride: tensor {tensor.id} has {list(tensor.stride)} here and "
+                f"{list(other.stride)} in {where}"
+            )
+
+
+def _same(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(
+        a < 0 or b < 0 or a == b for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,298 @@
+"""From JSON values to a `GraphDocument`; each fault is an error that names its place."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from .._core import MAX_NDIMS, UNKNOWN_DIM
+from ..errors import GraphFormatError
+from ..ops.schema import AttributeType, AttributeValue
+from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
+from .links import check_links
+from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
+
+__all__ = ["parse"]
+
+# What any oneDNN from 3.7 to 3.13 writes; the linked one may know less of it.
+_DTYPES = (
+    *("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean", "f8_e5m2", "f8_e4m3"),
+    *("s4", "u4", "s64"),
+)
+_LAYOUTS = ("undef", "any", "strided", "opaque")
+_PROPERTIES = ("undef", "variable", "constant", "host_scalar")
+_ENGINES = ("any", "cpu", "gpu")
+_FPMATH_MODES = ("strict", "bf16", "f16", "any", "tf32")
+
+_LARGEST_ID = 2**64 - 1
+_LARGEST_F32 = float.fromhex("0x1.fffffep127")
+
+_T = TypeVar("_T")
+
+
+def parse(source: JSONSource) -> GraphDocument:
+    """Read a graph's JSON, as oneDNN dumps it.
+
+    Parameters
+    ----------
+    source : path, str, bytes or dict
+        A file; JSON text (a str that begins with ``{``, or bytes); or what the JSON stands for.
+        It may be anything: what is not a graph raises, whatever it claims nothing is allocated
+        for, and more than ``read.MAX_BYTES`` are not read.
+
+    Returns
+    -------
+    GraphDocument
+
+    Raises
+    ------
+    GraphFormatError
+        It is no graph; the message names the place, such as ``graph[3].inputs[0].shape[1]``.
+    OSError
+        The file can't be opened.
+    TypeError
+        `source` is something else.
+
+    Examples
+    --------
+    >>> parse('{"version": "3.7.2", "engine_kind": "cpu", "graph": 7}')
+    Traceback (most recent call last):
+    onednn_graph_py.errors.GraphFormatError: graph: expected a list, got 7
+    """
+    try:
+        return _document(values_of(source))
+    except GraphFormatError as e:
+        path = file_of(source)
+        if path is None:
+            raise
+        raise GraphFormatError(f"{path}: {e}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value for messages: short, whatever it is."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, LongNumber):
+        return value if len(value) <= 24 else f"{value[:20]}... ({len(value)} characters)"
+    if isinstance(value, str):
+        return json.dumps(value if len(value) <= 40 else value[:37] + "...", ensure_ascii=False)
+    if value is None or isinstance(value, (bool, float)):
+        return json.dumps(value)
+    if isinstance(value, int) and abs(value) < 1 << 80:
+        return str(value)
+    return f"{type(value).__name__} (no JSON value)" if not isinstance(value, int) else "a long int"
+
+
+def _refuse(place: str, expected: str, value: Any) -> GraphFormatError:
+    return GraphFormatError(f"{place}: expected {expected}, got {_shown(value)}")
+
+
+def _integer(value: Any, place: str, low: int, high: int, what: str = "an integer") -> int:
+    if isinstance(value, LongNumber) and not set(value) & set(".eE"):
+        raise _refuse(place, f"an integer from {low} to {high}", value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _refuse(place, what, value)
+    if not low <= value <= high:
+        raise _refuse(place, f"an integer from {low} to {high}", value)
+    return int(value)
+
+
+def _id(value: Any, place: str) -> int:
+    return _integer(value, place, 0, _LARGEST_ID)
+
+
+def _s64(value: Any, place: str) -> int:
+    return _integer(value, place, -(2**63), 2**63 - 1)
+
+
+def _f32(value: Any, place: str) -> float:
+    if isinstance(value, LongNumber):
+        made = float(value)
+        if math.isinf(made):
+            raise _refuse(place, "a number that fits into f32", value)
+    elif not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise _refuse(place, "a number", value)
+    elif isinstance(value, int) and abs(value) >= 1 << 128:
+        raise _refuse(place, "a number that fits into f32", value)
+    else:
+        made = float(value)
+    if math.isnan(made):
+        raise _refuse(place, "a number", value)
+    if math.isfinite(made) and abs(made) > _LARGEST_F32:
+        raise _refuse(place, "a number that fits into f32", value)
+    return made
+
+
+def _bool(value: Any, place: str) -> bool:
+    # oneDNN writes 0 and 1.
+    if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise _refuse(place, "0, 1, false or true", value)
+
+
+def _string(value: Any, place: str) -> str:
+    if not isinstance(value, str) or isinstance(value, LongNumber):
+        raise _refuse(place, "a string", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise GraphFormatError(f"{place}: half of a surrogate pair in the string") from None
+    return str(value)
+
+
+def _choice(*choices: str) -> Callable[[Any, str], str]:
+    def chosen(value: Any, place: str) -> str:
+        made = _string(value, place)
+        if made not in choices:
+            raise _refuse(place, f"one of {', '.join(choices)}", value)
+        return made
+
+    return chosen
+
+
+def _flag(value: Any, place: str) -> bool:
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if isinstance(value, bool):
+        return value
+    raise _refuse(place, '"true" or "false"', value)
+
+
+def _tuple(value: Any, place: str, entry: Callable[[Any, str], _T]) -> tuple[_T, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise _refuse(place, "a list", value)
+    return tuple(entry(v, f"{place}[{i}]") for i, v in enumerate(value))
+
+
+def _object(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _refuse(place, "an object", value)
+    if isinstance(value, JSONObject) and value.repeated is not None:
+        raise GraphFormatError(f"{place}: the field {_shown(value.repeated)} is there twice")
+    return value
+
+
+def _fields(
+    value: Any, place: str, required: Sequence[str], optional: Sequence[str] = ()
+) -> Mapping[str, Any]:
+    """An object that has these fields and no other.
+
+    benchdnn stops reading where it meets a field that it does not know, so no writer has others.
+    """
+    given = _object(value, place)
+    for name in given:
+        if name in required or name in optional:
+            continue
+        near = difflib.get_close_matches(str(name)[:40], [*required, *optional], n=1)
+        hint = f", did you mean {_shown(near[0])}?" if near else ""
+        raise GraphFormatError(f"{place}: there is no field {_shown(name)}{hint}")
+    for name in required:
+        if name not in given:
+            raise GraphFormatError(f"{place}: the field {_shown(name)} is missing")
+    return given
+
+
+def _dim(value: Any, place: str) -> int:
+    made = _s64(value, place)
+    if made < -1 and made != UNKNOWN_DIM:
+        raise _refuse(place, f"an integer from 0 on, or {UNKNOWN_DIM} (unknown)", value)
+    return made
+
+
+def _dims(value: Any, place: str) -> tuple[int, ...]:
+    if isinstance(value, (list, tuple)) and len(value) > MAX_NDIMS:
+        raise GraphFormatError(f"{place}: expected at most {MAX_NDIMS} dims, got {len(value)}")
+    return _tuple(value, place, _dim)
+
+
+_dtype = _choice(*_DTYPES)
+_layout = _choice(*_LAYOUTS)
+_property = _choice(*_PROPERTIES)
+
+
+def _tensor(value: Any, place: str) -> TensorRecord:
+    given = _fields(
+        value, place, ("id", "dtype", "shape", "stride", "layout_type", "property_type")
+    )
+    shape, stride = (
+        _dims(given["shape"], f"{place}.shape"),
+        _dims(given["stride"], f"{place}.stride"),
+    )
+    unsaid = (UNKNOWN_DIM,)
+    if len(shape) != len(stride) and stride != unsaid and (shape != unsaid or not stride):
+        raise GraphFormatError(
+            f"{place}.stride: expected {len(shape)} integers as shape has, got {len(stride)}"
+        )
+    return TensorRecord(
+        _id(given["id"], f"{place}.id"),
+        _dtype(given["dtype"], f"{place}.dtype"),
+        shape,
+        stride,
+        _layout(given["layout_type"], f"{place}.layout_type"),
+        _property(given["property_type"], f"{place}.property_type"),
+    )
+
+
+_VALUES: dict[AttributeType, Callable[[Any, str], AttributeValue]] = {
+    "s64": _s64,
+    "f32": _f32,
+    "bool": _bool,
+    "string": _string,
+    "s64[]": lambda value, place: _tuple(value, place, _s64),
+    "f32[]": lambda value, place: _tuple(value, place, _f32),
+}
+
+
+def _attribute(value: Any, place: str) -> AttributeRecord:
+    given = _fields(value, place, ("type", "value"))
+    for known, read in _VALUES.items():
+        if given["type"] == known:
+            return AttributeRecord(known, read(given["value"], f"{place}.value"))
+    raise _refuse(f"{place}.type", f"one of {', '.join(_VALUES)}", given["type"])
+
+
+def _op(value: Any, place: str) -> OpRecord:
+    given = _fields(value, place, ("id", "kind", "inputs", "outputs"), ("name", "attrs"))
+    attrs = {}
+    for name, attribute in _object(given.get("attrs", {}), f"{place}.attrs").items():
+        at = f"{place}.attrs.{_string(name, f'{place}.attrs')[:40]}"
+        attrs[str(name)] = _attribute(attribute, at)
+    kind = _string(given["kind"], f"{place}.kind")
+    if not kind:
+        raise _refuse(f"{place}.kind", "an op kind", kind)
+    return OpRecord(
+        _id(given["id"], f"{place}.id"),
+        _string(given.get("name", ""), f"{place}.name"),
+        kind,
+        attrs,
+        _tuple(given["inputs"], f"{place}.inputs", _tensor),
+        _tuple(given["outputs"], f"{place}.outputs", _tensor),
+    )
+
+
+_OPTIONAL: dict[str, Callable[[Any, str], Any]] = {
+    "fpmath_mode": _choice(*_FPMATH_MODES),
+    "fpmath_mode_apply_to_int": _flag,
+    "input_ports": lambda value, place: _tuple(value, place, _id),
+    "output_ports": lambda value, place: _tuple(value, place, _id),
+}
+
+
+def _document(value: Any) -> GraphDocument:
+    given = _fields(value, "graph file", ("version", "engine_kind", "graph"), tuple(_OPTIONAL))
+    if isinstance(given["graph"], (list, tuple)) and not given["graph"]:
+        raise GraphFormatError("graph: expected at least one op, got an empty list")
+    made = GraphDocument(
+        _string(given["version"], "version"),
+        _choice(*_ENGINES)(given["engine_kind"], "engine_kind"),
+        _tuple(given["graph"], "graph", _op),
+        **{name: read(given[name], name) for name, read in _OPTIONAL.items() if name in given},
+    )
+    check_links(made)
+    return made

@@ -1,0 +1,189 @@
+"""From a file or text that nobody vouches for to JSON values, in bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import GraphFormatError
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_MARKS",
+    "JSONObject",
+    "JSONSource",
+    "LongNumber",
+    "file_of",
+    "values_of",
+]
+
+MAX_BYTES = 64 << 20
+"""The largest file; about 25,000 ops as oneDNN writes them."""
+
+MAX_MARKS = 8_000_000
+"""The most quotes, commas and opening brackets: they bound the memory that the values take."""
+
+JSONSource = str | bytes | bytearray | memoryview | os.PathLike[str] | Mapping[str, Any]
+"""A path, JSON text (a str that begins with ``{`` or ``[``, or bytes), or what it stands for."""
+
+_LONGEST_INT = 20  # digits and sign of any 64-bit integer
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+class JSONObject(dict[str, Any]):
+    """An object of a file; `repeated` is a field that it has twice, if any."""
+
+    __slots__ = ("repeated",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: str | None = None
+        if len(self) != len(pairs):
+            seen: set[str] = set()
+            for name, _ in pairs:
+                if name in seen:
+                    self.repeated = name
+                    break
+                seen.add(name)
+
+
+class LongNumber(str):
+    """The digits of a number that no 64-bit integer or double holds."""
+
+    __slots__ = ()
+
+
+def _integer(digits: str) -> int | LongNumber:
+    # Python takes quadratic time for long ones.
+    return int(digits) if len(digits) <= _LONGEST_INT else LongNumber(digits)
+
+
+def _float(digits: str) -> float | LongNumber:
+    made = float(digits)
+    return made if math.isfinite(made) else LongNumber(digits)
+
+
+def file_of(source: JSONSource) -> str | None:
+    """The path, if that is what `source` is."""
+    if isinstance(source, os.PathLike):
+        return os.fspath(source)
+    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n")[:1] not in ("{", "["):
+        return source
+    return None
+
+
+def _contents(path: str) -> bytes:
+    if "\0" in path:
+        raise GraphFormatError(f"{path!r}: a path has no NUL")
+    # Opening a pipe would wait for who writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = next((what for test, what in _KINDS if test(status.st_mode)), "something else")
+            raise GraphFormatError(f"expected a file, got {kind}")
+        _check_size(status.st_size)
+        data = file.read(MAX_BYTES + 1)  # the file may have grown
+    _check_size(len(data))
+    return data
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_BYTES:
+        raise GraphFormatError(f"too large: {size} bytes, at most {MAX_BYTES} are read")
+
+
+def _text(data: bytes) -> str:
+    _check_size(len(data))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise GraphFormatError(f"not UTF-8: byte {e.start} is 0x{data[e.start]:02x}") from None
+
+
+def _loads(text: str) -> Any:
+    # Control characters in names are written as they are, hence strict=False.
+    return json.loads(
+        text,
+        strict=False,
+        object_pairs_hook=JSONObject,
+        parse_int=_integer,
+        parse_float=_float,
+    )
+
+
+def _with_infinities(text: str) -> str:
+    """``inf`` as C++ streams print it, in JSON's extended spelling; strings stay as they are."""
+    inside = False
+
+    def spelt(token: re.Match[str]) -> str:
+        nonlocal inside
+        if token[0] == '"':
+            inside = not inside
+        if inside or token[0][0] in '"\\':
+            return token[0]
+        return token[0].replace("inf", "Infinity").replace("nan", "NaN")
+
+    return re.sub(r'\\.|"|-?\b(?:inf|nan)\b', spelt, text, flags=re.DOTALL)
+
+
+def _parsed(text: str) -> Any:
+    marks = sum(text.count(mark) for mark in '[{",')
+    if marks > MAX_MARKS:
+        raise GraphFormatError(
+            f"too large: {marks} quotes, commas and opening brackets, at most {MAX_MARKS} are read"
+        )
+    try:
+        try:
+            return _loads(text)
+        except json.JSONDecodeError as e:
+            if not re.match(r"-?(inf|nan)\b", text[e.pos : e.pos + 5]):
+                raise
+            return _loads(_with_infinities(text))
+    except json.JSONDecodeError as e:
+        raise GraphFormatError(
+            f"not JSON: line {e.lineno}, column {e.colno}: {e.msg[:1].lower()}{e.msg[1:]}"
+        ) from None
+    except RecursionError:
+        raise GraphFormatError("nested too deeply for a graph") from None
+
+
+def values_of(source: JSONSource) -> Any:
+    """The JSON values of a source.
+
+    Objects come as `JSONObject`; numbers that fit nowhere as `LongNumber`.
+
+    Raises
+    ------
+    GraphFormatError
+        It is no file, too large, not UTF-8 or not JSON.
+    OSError
+        The file can't be opened.
+    TypeError
+        `source` is something else.
+    """
+    path = file_of(source)
+    if path is not None:
+        return _parsed(_text(_contents(path)))
+    if isinstance(source, str):
+        _check_size(len(source))
+        return _parsed(source.removeprefix("\ufeff"))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _parsed(_text(bytes(source)))
+    if isinstance(source, Mapping):
+        return source
+    raise TypeError(
+        f"a graph is read from a path, JSON text, bytes or a dict, got {type(source).__name__}"
+    )

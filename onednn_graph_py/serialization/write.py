@@ -1,0 +1,150 @@
+"""A `GraphDocument` as text, in the library's own format."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..errors import InvalidGraphError
+from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
+
+__all__ = ["save", "to_json"]
+
+# The library escapes these and writes all else as it is. benchdnn takes each of them for \r.
+_ESCAPES = {"\r": "\\r", "\n": "\\n", "\\": "\\\\", "\t": "\\t", '"': '\\"'}
+_ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAPES})
+
+
+def to_json(document: GraphDocument) -> str:
+    """The text that oneDNN itself would write, with its order of fields and its line breaks.
+
+    Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6. An
+    infinite one is ``inf``, as oneDNN writes it, which benchdnn can't read.
+
+    Raises
+    ------
+    InvalidGraphError
+        The document has no ops.
+
+    Examples
+    --------
+    >>> from onednn_graph_py.serialization import parse
+    >>> text = to_json(parse({"version": "3.7.2", "engine_kind": "cpu", "graph": [
+    ...     {"id": 0, "kind": "End", "inputs": [], "outputs": []}]}))
+    >>> print(text[:45])
+    {
+      "version": "3.7.2",
+      "engine_kind": "c
+    """
+    if not document.graph:
+        raise InvalidGraphError("a graph without ops can't be written as JSON")
+    fields: dict[str, Any] = {"version": document.version, "engine_kind": document.engine_kind}
+    if document.fpmath_mode is not None:
+        fields["fpmath_mode"] = document.fpmath_mode
+    if document.fpmath_mode_apply_to_int is not None:
+        fields["fpmath_mode_apply_to_int"] = str(document.fpmath_mode_apply_to_int).lower()
+    if document.input_ports is not None:
+        fields["input_ports"] = document.input_ports
+    if document.output_ports is not None:
+        fields["output_ports"] = document.output_ports
+    fields["graph"] = [_op(op) for op in document.graph]
+    out = io.StringIO()
+    _value(out, fields, 0)
+    return out.getvalue()
+
+
+def save(document: GraphDocument, path: str | os.PathLike[str]) -> None:
+    """Write `to_json` of a document into a file.
+
+    Raises
+    ------
+    InvalidGraphError
+        The document has no ops.
+    OSError
+        The file can't be written.
+    """
+    text = to_json(document)
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _op(op: OpRecord) -> dict[str, Any]:
+    return {
+        "id": op.id,
+        "name": op.name,
+        "kind": op.kind,
+        "attrs": {name: _attribute(a) for name, a in op.attrs.items()},
+        "inputs": [_tensor(t) for t in op.inputs],
+        "outputs": [_tensor(t) for t in op.outputs],
+    }
+
+
+def _attribute(attribute: AttributeRecord) -> dict[str, Any]:
+    value: Any = attribute.value
+    if attribute.type == "bool":
+        value = int(value)
+    elif attribute.type == "f32":
+        value = float(value)
+    elif attribute.type == "f32[]":
+        value = tuple(float(v) for v in value)
+    return {"type": attribute.type, "value": value}
+
+
+def _tensor(tensor: TensorRecord) -> dict[str, Any]:
+    return {
+        "id": tensor.id,
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
+        "stride": tensor.stride,
+        "layout_type": tensor.layout_type,
+        "property_type": tensor.property_type,
+    }
+
+
+def _number(value: float) -> str:
+    """As C++ prints a float, with more digits where 6 do not tell it from others."""
+    for digits in range(6, 17):
+        text = f"{value:.{digits}g}"
+        if float(text) == value:
+            return text
+    return f"{value:.17g}"
+
+
+def _value(out: io.StringIO, value: Any, depth: int) -> None:
+    if isinstance(value, str):
+        out.write(f'"{value.translate(_ESCAPED)}"')
+    elif isinstance(value, float):
+        out.write(_number(value))
+    elif isinstance(value, int):
+        out.write(str(value))
+    elif isinstance(value, Mapping):
+        _list(out, "{}", ",", value.items(), _pair, depth)
+    else:
+        _list(out, "[]", ", ", value, _value, depth)
+
+
+def _pair(out: io.StringIO, pair: tuple[str, Any], depth: int) -> None:
+    out.write(f'"{pair[0].translate(_ESCAPED)}": ')
+    _value(out, pair[1], depth)
+
+
+def _list(
+    out: io.StringIO,
+    brackets: str,
+    separator: str,
+    entries: Iterable[Any],
+    write: Callable[[io.StringIO, Any, int], None],
+    depth: int,
+) -> None:
+    """One entry a line, two spaces a level."""
+    out.write(brackets[0])
+    first = True
+    for entry in entries:
+        out.write(("" if first else separator) + "\n" + "  " * (depth + 1))
+        write(out, entry, depth + 1)
+        first = False
+    if not first:
+        out.write("\n" + "  " * depth)
+    out.write(brackets[1])
