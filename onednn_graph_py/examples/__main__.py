@@ -4,10 +4,11 @@
     python -m onednn_graph_py.examples NAME [cpu|gpu] [SIZE ...] ...   run the named ones
     python -m onednn_graph_py.examples --all                           run all
 
-Some take a kind of engine and sizes, shown in the list; what is left out is oneDNN's own. Where no
-such engine is, the graph is only partitioned for it. What can't run here is skipped, and the table
-at the end says why. The exit status is 0 if everything was as it should be, 1 if an example failed,
-and 2 if the command was wrong.
+Some take a kind of engine and sizes, shown in the list; what is left out is oneDNN's own. The list
+also shows the smaller sizes with which --all runs those that would take long. Where there is no
+engine of the kind, the graph is only partitioned for it. What can't run here is skipped, and the
+lines below the closing table say why. The exit status is 0 if everything was as it should be, 1 if
+an example failed, and 2 if the command was wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import OneDNNError, get_effective_cpu_isa, version
@@ -42,12 +43,14 @@ class Example:
     name: str
     summary: str
     run: Callable[..., Iterator[Case | Skipped]]
+    sizes_in_all: Mapping[str, int]
 
     @staticmethod
     def load(name: str) -> Example:
         """Import an example by its name."""
         module = importlib.import_module(f".{name}", __package__)
-        return Example(name, (module.__doc__ or "").splitlines()[0], module.run)
+        summary = (module.__doc__ or "").splitlines()[0]
+        return Example(name, summary, module.run, getattr(module, "SIZES_IN_ALL", {}))
 
     def takes_engine_kind(self) -> bool:
         """Whether the first argument may be ``cpu`` or ``gpu``."""
@@ -75,11 +78,14 @@ class Request:
     example: Example
     engine_kind: str | None = None
     sizes: list[int] = field(default_factory=list)
+    in_all: bool = False
 
     def cases(self) -> Iterator[Case | Skipped]:
         """Start the example."""
         names = (one.name for one in self.example.sizes())
         arguments: dict[str, str | int] = dict(zip(names, self.sizes, strict=False))
+        if self.in_all:
+            arguments = {**self.example.sizes_in_all}
         if self.engine_kind is not None:
             arguments["engine_kind"] = self.engine_kind
         return self.example.run(**arguments)
@@ -115,6 +121,9 @@ def listing() -> str:
         lines.append(f"{example.name:{width}}  {example.summary}")
         if example.usage() != example.name:
             lines.append(f"{'':{width}}  takes: {example.usage()}")
+        if example.sizes_in_all:
+            sizes = " ".join(f"{name}={size}" for name, size in example.sizes_in_all.items())
+            lines.append(f"{'':{width}}  with --all: {sizes}")
     return "\n".join(lines)
 
 
@@ -239,7 +248,10 @@ def main(words: Sequence[str]) -> int:
         print((__doc__ or "").strip())
         return 0
     try:
-        chosen = parse(names() if list(words) == ["--all"] else words)
+        if list(words) == ["--all"]:
+            chosen = [Request(Example.load(name), in_all=True) for name in names()]
+        else:
+            chosen = parse(words)
     except UsageError as error:
         print(f"examples: {error}", file=sys.stderr)
         return 2

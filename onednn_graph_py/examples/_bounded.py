@@ -31,7 +31,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 Array = npt.NDArray[np.float64]
-# Scales of quantization: one, or one for each entry of the last axis.
+# Scales of quantization: one, one for each entry of the last axis, or one for each element.
 Scale = float | np.float32 | npt.NDArray[np.floating[Any]]
 
 # NumPy's knows no bf16; ml_dtypes knows both, but has no type annotations.
@@ -89,6 +89,11 @@ class Bounded:
         """Add, without storing the sum."""
         return Bounded(self.value + other.value, self.error + other.error)
 
+    def __mul__(self, other: Bounded) -> Bounded:
+        """Multiply element by element, without storing the product."""
+        error = np.abs(self.value) * other.error + self.error * (np.abs(other.value) + other.error)
+        return Bounded(self.value * other.value, error)
+
     def scaled(self, factor: Scale) -> Bounded:
         """Multiply by what has no error, without storing the product."""
         return Bounded(self.value * factor, self.error * np.abs(factor))
@@ -129,6 +134,23 @@ class Bounded:
         matrix = weights.moved(lambda w: w.reshape(height * width * channels, outputs))
         return self.moved(patches).matmul(matrix)
 
+    def sigmoid(self) -> Bounded:
+        """Compute 1 / (1 + exp(-x)); the result is not stored yet."""
+
+        def of(x: Array) -> Array:
+            # exp of what is not positive can't overflow.
+            small = np.exp(-np.abs(x))
+            return np.asarray(np.where(x < 0, small, 1.0) / (1 + small))
+
+        value = of(self.value)
+        carried = np.maximum(
+            of(self.value + self.error) - value, value - of(self.value - self.error)
+        )
+        # The argument of exp is reduced, exp, the sum and the quotient are rounded. A relative
+        # error of exp counts value * (1 - value) times, which is what the derivative is.
+        reduced = (np.abs(self.value) + self.error) * of(self.error - self.value)
+        return Bounded(value, carried + value * (reduced + _EXP_ROUNDINGS + 2) * _U)
+
     def softmax(self) -> Bounded:
         """Normalise the exponentials of the last axis; the result is not stored yet."""
         below_maximum = self.value - self.value.max(axis=-1, keepdims=True)
@@ -157,7 +179,7 @@ class Bounded:
         lowest, highest = np.ceil(steps - error - 0.5), np.floor(steps + error + 0.5)
         return Bounded(value, np.maximum(value - clipped(lowest), clipped(highest) - value))
 
-    def dequantized(self, scale: Scale, zero_point: int) -> Bounded:
+    def dequantized(self, scale: Scale, zero_point: int | npt.NDArray[np.integer[Any]]) -> Bounded:
         """Turn integers into the f32 numbers that they stand for."""
         return Bounded(self.value - zero_point, self.error).scaled(scale).stored()
 

@@ -1,0 +1,86 @@
+"""A gated MLP with swish, as in Llama: three MatMuls and what lies between, one partition.
+
+MatMul (gate), Sigmoid and Multiply (swish), MatMul (up), Multiply, MatMul (down). The sizes are
+those of oneDNN's own example: one token, 4096 features, 14336 hidden ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import blocks
+from ..builder import GraphBuilder
+from ..dtypes import numpy_dtype
+from ._bounded import Comparison
+from ._device import only_partitioned, without_device
+from ._gated_mlp import (
+    DATA_TYPES,
+    SIZES_IN_ALL,
+    Weights,
+    expected,
+    fill_down,
+    fill_gate_and_up,
+    source,
+)
+from ._hardware import lacks
+from ._model import BoundModel
+from ._pipeline import median_milliseconds
+from ._report import Case, Skipped
+
+__all__ = ["SIZES_IN_ALL", "run"]
+
+
+def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int) -> GraphBuilder:
+    b = GraphBuilder(engine_kind)
+    x = b.input((mb, ic), data_type, name="x")
+    gate = b.input((ic, oc), data_type, name="gate")
+    up = b.input((ic, oc), data_type, name="up")
+    down = b.input((oc, ic), data_type, name="down")
+    b.output(blocks.gated_mlp(x, gate, up, down))
+    return b
+
+
+def _case(name: str, builder: GraphBuilder) -> Case:
+    random = np.random.default_rng(0)
+    x, gate, up, down = builder.inputs
+    dtype = numpy_dtype(x.dtype)
+    arrays = {v.name: np.empty(v.shape or (), dtype) for v in (gate, up, down)}
+    mb, ic = x.shape or ()
+    arrays["x"] = source(random, mb, ic, dtype)
+    signs = fill_gate_and_up(random, arrays["gate"], arrays["up"])
+    fill_down(random, arrays["down"], signs)
+
+    execution = BoundModel(builder, arrays)
+    execution()
+    weights = (Weights.of(arrays[v.name]) for v in (gate, up, down))
+    return Case(
+        name=name,
+        expected_partitions=1,
+        partitions=execution.partitions,
+        comparisons={
+            "all elements with NumPy in float64": Comparison.of(
+                execution.output(), expected(arrays["x"], dtype, *weights)
+            )
+        },
+        milliseconds=median_milliseconds(execution),
+    )
+
+
+def run(
+    engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
+) -> Iterator[Case | Skipped]:
+    """Run in each data type; each takes the memory of its three matrices, in turn."""
+    missing = without_device(engine_kind)
+    for data_type in DATA_TYPES:
+        name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
+        reason = lacks(data_type) if engine_kind == "cpu" else None
+        if reason is not None:
+            yield Skipped(name, reason)
+            continue
+        builder = _build(engine_kind, data_type, mb, ic, oc)
+        if missing is not None:
+            yield only_partitioned(name, builder.graph, missing)
+        else:
+            yield _case(name, builder)

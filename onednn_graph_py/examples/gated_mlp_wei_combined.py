@@ -1,0 +1,124 @@
+"""A gated MLP whose gate and up weights lie side by side in one buffer.
+
+That is how checkpoints often keep them: a matrix of (ic, 2 * oc), its left half gate and its right
+half up. oneDNN reads both where they are: each is a logical tensor of (ic, oc) whose strides are
+those of the whole, and a tensor over its half of the buffer, without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import engine, graph, logical_tensor, op, version
+from ..dtypes import numpy_dtype
+from ._bounded import Comparison
+from ._device import only_partitioned, without_device
+from ._gated_mlp import (
+    DATA_TYPES,
+    SIZES_IN_ALL,
+    Weights,
+    expected,
+    fill_down,
+    fill_gate_and_up,
+    source,
+)
+from ._hardware import lacks
+from ._pipeline import Pipeline, fused_ops, median_milliseconds
+from ._report import Case, Skipped
+
+__all__ = ["SIZES_IN_ALL", "run"]
+
+
+class _GatedMLP:
+    """The graph, and the tensors at its edge."""
+
+    def __init__(self, engine_kind: str, data_type: str, mb: int, ic: int, oc: int) -> None:
+        numbers = iter(range(100))
+        linked = version()
+        # An f32 result of a bf16 or f16 MatMul is allowed from 3.8 on; down takes the small type.
+        wide = data_type != "f32" and (linked["major"], linked["minor"]) >= (3, 8)
+        self.between = "f32" if wide else data_type
+
+        def tensor(kind: str, *dims: int) -> logical_tensor:
+            return logical_tensor(next(numbers), kind, dims, logical_tensor.strided)
+
+        def half() -> logical_tensor:
+            return logical_tensor(next(numbers), data_type, [ic, oc], [2 * oc, 1])
+
+        x, down = tensor(data_type, mb, ic), tensor(data_type, oc, ic)
+        gate, up = half(), half()
+        gated, raised, gates, swish, hidden = (tensor(self.between, mb, oc) for _ in range(5))
+        self.output = tensor(data_type, mb, ic)
+        self.inputs = [x, gate, up, down]
+
+        ops = [
+            op(next(numbers), op.MatMul, [x, gate], [gated], "gate"),
+            op(next(numbers), op.MatMul, [x, up], [raised], "up"),
+            op(next(numbers), op.Sigmoid, [gated], [gates], "swish/sigmoid"),
+            op(next(numbers), op.Multiply, [gated, gates], [swish], "swish/multiply"),
+            op(next(numbers), op.Multiply, [swish, raised], [hidden], "multiply"),
+        ]
+        if wide:
+            narrow = tensor(data_type, mb, oc)
+            ops.append(op(next(numbers), op.TypeCast, [hidden], [narrow], "narrow"))
+            hidden = narrow
+        ops.append(op(next(numbers), op.MatMul, [hidden, down], [self.output], "down"))
+        self.net = graph(engine_kind)
+        for one in ops:
+            self.net.add_op(one)
+        self.net.finalize()
+
+
+def _case(name: str, mlp: _GatedMLP, device: engine) -> Case:
+    partitions = mlp.net.get_partitions()
+    pipeline = Pipeline(partitions, mlp.inputs, [mlp.output], device)
+
+    random = np.random.default_rng(0)
+    mb, ic = mlp.output.get_dims()
+    oc, _ = mlp.inputs[3].get_dims()
+    dtype = numpy_dtype(mlp.output.get_data_type())
+    x = source(random, mb, ic, dtype)
+    combined = np.empty((ic, 2 * oc), dtype)
+    gate, up = combined[:, :oc], combined[:, oc:]
+    down = np.empty((oc, ic), dtype)
+    fill_down(random, down, fill_gate_and_up(random, gate, up))
+
+    arrays = {lt.get_id(): a for lt, a in zip(mlp.inputs, (x, gate, up, down), strict=True)}
+    execution = pipeline.bind(arrays)
+    execution()
+    weights = (Weights.of(array) for array in (gate, up, down))
+    return Case(
+        name=name,
+        expected_partitions=1,
+        partitions=fused_ops(mlp.net.get_ops(), partitions),
+        comparisons={
+            "all elements with NumPy in float64": Comparison.of(
+                execution.output(mlp.output), expected(x, dtype, *weights)
+            )
+        },
+        milliseconds=median_milliseconds(execution),
+        facts=[
+            f"gate and up: two views of one buffer of {combined.nbytes} bytes",
+            f"between the MatMuls: {mlp.between}",
+        ],
+    )
+
+
+def run(
+    engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
+) -> Iterator[Case | Skipped]:
+    """Run in each data type; each takes the memory of its three matrices, in turn."""
+    missing = without_device(engine_kind)
+    for data_type in DATA_TYPES:
+        name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
+        reason = lacks(data_type) if engine_kind == "cpu" else None
+        if reason is not None:
+            yield Skipped(name, reason)
+            continue
+        mlp = _GatedMLP(engine_kind, data_type, mb, ic, oc)
+        if missing is not None:
+            yield only_partitioned(name, mlp.net, missing)
+        else:
+            yield _case(name, mlp, engine(engine_kind, 0))
