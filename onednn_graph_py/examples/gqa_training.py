@@ -1,0 +1,198 @@
+"""Training of grouped-query attention: a graph forwards and a graph backwards, a partition each.
+
+SoftMax of the forward graph leaves the logarithms of its sums of exponentials (its output stats,
+since oneDNN 3.9; fused since 3.10). From them the backward graph computes the probabilities anew,
+and the gradients of query, key and value. Sizes are those of oneDNN's own example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import GraphBuilder, Value
+from ..dtypes import numpy_dtype
+from ._attention import (
+    DATA_TYPES,
+    Array,
+    Arrays,
+    check_arguments,
+    check_groups,
+    entry_of,
+    expected_scores,
+    padding_mask,
+    random_array,
+    root_scale,
+    swapped,
+)
+from ._bounded import Bounded, Comparison
+from ._bounded_training import difference, exponential, log_sum_exp, product, total
+from ._built import BuiltRun
+from ._grouped_heads import GroupedHeads
+from ._report import Case, Skipped
+from ._skips import cannot_run, too_old
+
+_FORWARD = ("query", "key", "value", "scale", "mask")
+_BACKWARD = (*_FORWARD, "result", "stats", "gradient")
+_GRADIENTS = ("query gradient", "key gradient", "value gradient")
+
+
+def _shapes(heads: GroupedHeads) -> dict[str, tuple[int, ...]]:
+    query = heads.grouped_query
+    return {
+        "query": query,
+        "key": heads.grouped_key,
+        "value": heads.grouped_key,
+        "scale": (1,),
+        "mask": (*query[:-1], heads.seq),
+        "result": query,
+        "stats": (*query[:-1], 1),
+        "gradient": query,
+    }
+
+
+def _inputs(
+    b: GraphBuilder, names: tuple[str, ...], data_type: str, heads: GroupedHeads
+) -> list[Value]:
+    shapes = _shapes(heads)
+    wide = ("scale", "mask", "stats")
+    return [b.input(shapes[n], "f32" if n in wide else data_type, name=n) for n in names]
+
+
+def _forward(engine_kind: str, data_type: str, heads: GroupedHeads) -> GraphBuilder:
+    b = GraphBuilder(engine_kind)
+    query, key, value, scale, mask = _inputs(b, _FORWARD, data_type, heads)
+    scores = b.matmul(query, key, transpose_b=True, dtype="f32") / scale + mask
+    weights, stats = b.op(
+        "SoftMax", scores, outputs=[(None, data_type), (None, "f32")],
+        axis=-1, mode="inf_as_zero",
+    )  # fmt: skip
+    b.output(result=b.matmul(weights, value), stats=stats)
+    return b
+
+
+def _backward(engine_kind: str, data_type: str, heads: GroupedHeads) -> GraphBuilder:
+    b = GraphBuilder(engine_kind)
+    query, key, value, scale, mask, result, stats, gradient = _inputs(
+        b, _BACKWARD, data_type, heads
+    )
+
+    def narrowed(x: Value) -> Value:
+        # MatMul takes operands of one type.
+        return x if data_type == "f32" else b.type_cast(x, dtype=data_type)
+
+    def summed(x: Value, axis: int) -> Value:
+        # oneDNN does not compile a ReduceSum that has nothing to sum up.
+        whole = x.shape is not None and x.shape[axis] == 1
+        return x if whole else b.reduce_sum(x, axes=(axis,), keep_dims=True)
+
+    scores = b.matmul(query, key, transpose_b=True, dtype="f32") / scale + mask
+    weights = b.exp(scores - stats)
+    # Query heads of a group share the key head that the gradient is of.
+    by_head = b.matmul(narrowed(weights), gradient, transpose_a=True, dtype=data_type)
+    outputs = {"value gradient": summed(by_head, 2)}
+    # Backwards through SoftMax: weights * (d weights - sum(weights * d weights)), where the sum
+    # equals that of result * gradient, which is shorter.
+    of_weights = b.matmul(gradient, value, transpose_b=True, dtype="f32")
+    correction = summed(b.multiply(result, gradient, dtype="f32"), 4)
+    of_scores = narrowed(weights * (of_weights - correction) / scale)
+    outputs["query gradient"] = b.matmul(of_scores, key, dtype=data_type)
+    by_head = b.matmul(of_scores, query, transpose_a=True, dtype=data_type)
+    outputs["key gradient"] = summed(by_head, 2)
+    b.output(**outputs)
+    return b
+
+
+def _arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
+    """All that is given, for both graphs."""
+    random = np.random.default_rng(0)
+    shapes = _shapes(heads)
+    vectors = ("query", "key", "value", "gradient")
+    return {
+        **{name: random_array(random, shapes[name], data_type) for name in vectors},
+        "scale": root_scale(heads.head_size, "f32"),
+        "mask": padding_mask(shapes["mask"], "f32"),
+    }
+
+
+def _expected(arrays: Arrays, data_type: str) -> dict[str, Bounded]:
+    """All results of both graphs, for one entry of the batch."""
+    dtype = numpy_dtype(data_type)
+    query, key, value, gradient = (
+        Bounded.exact(arrays[name]) for name in ("query", "key", "value", "gradient")
+    )
+    scores = expected_scores(arrays, "f32")
+    stats = log_sum_exp(scores).stored()
+    result = scores.softmax().stored(dtype).matmul(value).stored(dtype)
+
+    weights = exponential(difference(scores, stats).stored()).stored()
+    of_value = swapped(weights.stored(dtype)).matmul(gradient).stored(dtype)
+    of_weights = gradient.matmul(swapped(value)).stored()
+    correction = total(product(result, gradient).stored(), -1).stored()
+    of_scores = product(weights, difference(of_weights, correction).stored()).stored()
+    of_scores = of_scores.scaled(1 / arrays["scale"].astype(np.float64)).stored().stored(dtype)
+    of_key = swapped(of_scores).matmul(query).stored(dtype)
+    return {
+        "result": result,
+        "stats": stats,
+        "query gradient": of_scores.matmul(key).stored(dtype),
+        "key gradient": total(of_key, 1).stored(dtype),
+        "value gradient": total(of_value, 1).stored(dtype),
+    }
+
+
+def _compare(
+    done: BuiltRun, names: tuple[str, ...], expected: list[dict[str, Bounded]]
+) -> dict[str, Comparison]:
+    return {
+        f"all elements of the {name} with NumPy in float64": Comparison.together(
+            Comparison.of(got, entry[name])
+            for got, entry in zip(done.output(name), expected, strict=True)
+        )
+        for name in names
+    }
+
+
+def run(
+    engine_kind: str = "cpu",
+    mb: int = 2,
+    seq: int = 128,
+    q_heads: int = 16,
+    kv_heads: int = 2,
+    head_size: int = 64,
+) -> Iterator[Case | Skipped]:
+    """Run forwards and backwards in each data type.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, `kv_heads` does not divide `q_heads`, or there is no such kind of
+        engine.
+    """
+    check_arguments(
+        "gqa_training", engine_kind,
+        mb=mb, seq=seq, q_heads=q_heads, kv_heads=kv_heads, head_size=head_size,
+    )  # fmt: skip
+    check_groups("gqa_training", q_heads, kv_heads)
+    heads = GroupedHeads(mb, seq, q_heads, kv_heads, head_size)
+    for data_type in DATA_TYPES:
+        names = [f"{data_type}, {heads}, {way}" for way in ("forwards", "backwards")]
+        old = [too_old(name, (3, 10)) for name in names]
+        if all(old):
+            yield from (one for one in old if one is not None)
+            continue
+        made = [build(engine_kind, data_type, heads) for build in (_forward, _backward)]
+        skipped = [
+            cannot_run(name, data_type, one.graph) for name, one in zip(names, made, strict=True)
+        ]
+        if all(skipped):
+            yield from (one for one in skipped if one is not None)
+            continue
+        arrays = _arrays(data_type, heads)
+        expected = [_expected(entry_of(arrays, number), data_type) for number in range(mb)]
+        forward = BuiltRun(made[0], {name: arrays[name] for name in _FORWARD})
+        yield forward.case(names[0], _compare(forward, ("result", "stats"), expected))
+        arrays |= {name: forward.output(name) for name in ("result", "stats")}
+        backward = BuiltRun(made[1], {name: arrays[name] for name in _BACKWARD})
+        yield backward.case(names[1], _compare(backward, _GRADIENTS, expected))

@@ -1,0 +1,197 @@
+"""Attention in 8 bits: the graph says what integers (or f8) stand for, one partition computes.
+
+Query, key, value, the probabilities that SoftMax makes, and the result have 8 bits; Quantize and
+Dequantize turn them into f32 and back. oneDNN's own example came with 3.13, and so did f8. Older
+ones are given another form: they fuse attention in integers only with a result that is transposed
+to (batch, sequence, heads, head size) and reordered, and compute it right only with s8 keys and
+values, and all else of the query's type. Sizes are those of the example of 3.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import GraphBuilder, Value
+from ..dtypes import numpy_dtype
+from ..ops.check import linked_version
+from ._attention import (
+    Array,
+    Arrays,
+    check_arguments,
+    entry_of,
+    padding_mask,
+    root_scale,
+    swapped,
+)
+from ._bounded import Bounded, Comparison
+from ._built import BuiltRun
+from ._hardware import largest_int8_weight
+from ._report import Case, Skipped
+from ._skips import cannot_run, too_old
+
+
+@dataclass(frozen=True)
+class _Quantized:
+    """What numbers of 8 bits stand for: scale * (number - zero_point)."""
+
+    data_type: str
+    scale: np.float32
+    zero_point: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        return self.data_type.startswith("f8")
+
+    @property
+    def _attributes(self) -> dict[str, Any]:
+        attributes = {"qtype": "per_tensor", "scales": [self.scale]}
+        return attributes if self.is_float else {**attributes, "zps": [self.zero_point]}
+
+    def dequantize(self, x: Value) -> Value:
+        return x.builder.dequantize(x, **self._attributes)
+
+    def quantize(self, x: Value) -> Value:
+        return x.builder.quantize(x, dtype=self.data_type, **self._attributes)
+
+    def dequantized(self, x: Bounded) -> Bounded:
+        if self.is_float:
+            return x.scaled(self.scale).stored()
+        return x.dequantized(self.scale, self.zero_point)
+
+    def quantized(self, x: Bounded) -> Bounded:
+        dtype = numpy_dtype(self.data_type)
+        if self.is_float:
+            return x.scaled(1 / np.float64(self.scale)).stored().stored(dtype)
+        return x.quantized(self.scale, self.zero_point, dtype)
+
+    def random(self, random: np.random.Generator, shape: tuple[int, ...], largest: int) -> Array:
+        """Numbers of this type; integers are up to `largest` beside the middle of their range."""
+        dtype = numpy_dtype(self.data_type)
+        if self.is_float:
+            return random.standard_normal(shape).astype(dtype)
+        middle = 128 if self.data_type == "u8" else 0
+        return (middle + random.integers(-largest, largest, shape, endpoint=True)).astype(dtype)
+
+
+@dataclass(frozen=True)
+class _Types:
+    """How each tensor of 8 bits is quantized."""
+
+    query: _Quantized
+    key: _Quantized
+    value: _Quantized
+    weights: _Quantized
+    result: _Quantized
+
+    @staticmethod
+    def of(data_type: str) -> _Types:
+        if data_type.startswith("f8"):
+            # As they are: f8 has room for normally distributed values.
+            plain = _Quantized(data_type, np.float32(1))
+            return _Types(plain, plain, plain, plain, plain)
+        unsigned = data_type == "u8"
+        inputs = _Quantized(data_type, np.float32(3 / 128), 128 if unsigned else 5)
+        weights = _Quantized(data_type, np.float32(1 / (255 if unsigned else 127)))
+        # 3.7.2 takes every key and value for s8: half of the results are wrong if they are u8.
+        keys = inputs if _fuses_plain() else _Quantized("s8", inputs.scale, 5)
+        # The result is a mean of values, so it has room where they have.
+        return _Types(inputs, keys, keys, weights, inputs)
+
+
+def _fuses_plain() -> bool:
+    """Whether attention is one partition without a transposed result."""
+    return linked_version() >= (3, 13)
+
+
+def _build(engine_kind: str, types: _Types, shape: tuple[int, ...]) -> GraphBuilder:
+    mb, _, seq, _ = shape
+    b = GraphBuilder(engine_kind)
+    query, key, value = (
+        one.dequantize(b.input(shape, one.data_type, name=name))
+        for name, one in (("query", types.query), ("key", types.key), ("value", types.value))
+    )
+    scale, mask = b.input((1,), name="scale"), b.input((mb, 1, 1, seq), name="mask")
+    scores = b.matmul(query, key, transpose_b=True) / scale + mask
+    mode = {"mode": "inf_as_zero"} if _fuses_plain() else {}
+    weights = types.weights.quantize(b.softmax(scores, axis=-1, **mode))
+    result = b.matmul(types.weights.dequantize(weights), value)
+    if not _fuses_plain():
+        result = b.reorder(b.static_transpose(result, order=(0, 2, 1, 3)))
+    b.output(result=types.result.quantize(result))
+    return b
+
+
+def _arrays(types: _Types, shape: tuple[int, ...]) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    mb, _, seq, head_size = shape
+    largest = largest_int8_weight()
+    return {
+        "query": types.query.random(random, shape, 127),
+        "key": types.key.random(random, shape, largest),
+        "value": types.value.random(random, shape, largest),
+        "scale": root_scale(head_size, "f32"),
+        "mask": padding_mask((mb, 1, 1, seq), "f32"),
+    }
+
+
+def _expected(types: _Types, arrays: Arrays) -> Bounded:
+    """What comes of one entry of the batch."""
+    query = types.query.dequantized(Bounded.exact(arrays["query"]))
+    key = types.key.dequantized(Bounded.exact(arrays["key"]))
+    value = types.value.dequantized(Bounded.exact(arrays["value"]))
+    scores = query.matmul(swapped(key)).stored()
+    scores = scores.scaled(1 / arrays["scale"].astype(np.float64)).stored()
+    weights = (scores + Bounded.exact(arrays["mask"])).stored().softmax().stored()
+    weights = types.weights.dequantized(types.weights.quantized(weights))
+    result = weights.matmul(value).stored()
+    if not _fuses_plain():
+        result = result.moved(lambda a: a.swapaxes(0, 1))
+    return types.result.quantized(result)
+
+
+def run(
+    engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
+) -> Iterator[Case | Skipped]:
+    """Run in each data type of 8 bits.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, or there is no such kind of engine.
+    """
+    check_arguments("sdpa_quantized", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size)
+    shape = (mb, heads, seq, head_size)
+    for data_type in ("f8_e4m3", "f8_e5m2", "s8", "u8"):
+        name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
+        skipped = too_old(name, (3, 13)) if data_type.startswith("f8") else None
+        if skipped is not None:
+            yield skipped
+            continue
+        types = _Types.of(data_type)
+        made = _build(engine_kind, types, shape)
+        skipped = cannot_run(name, data_type, made.graph)
+        if skipped is not None:
+            yield skipped
+            continue
+        arrays = _arrays(types, shape)
+        done = BuiltRun(made, arrays)
+        expected = [_expected(types, entry_of(arrays, number)) for number in range(mb)]
+        compared = Comparison.together(
+            Comparison.of(*pair) for pair in zip(done.output("result"), expected, strict=True)
+        )
+        undecided = sum(np.count_nonzero(one.error) for one in expected)
+        facts = [f"key and value: {types.key.data_type}, all else {data_type}"]
+        if not types.result.is_float:
+            facts.append(
+                f"rounding: {compared.differing} of {compared.elements} elements are beside"
+                f" NumPy's; {undecided} depend on ties, where either step is right"
+            )
+        yield done.case(
+            name,
+            {"all elements with NumPy in float64, in quantization steps": compared},
+            facts=facts,
+        )
