@@ -21,6 +21,7 @@ from .errors import (
     OneDNNError,
     UnimplementedError,
 )
+from .fallback import reference_function, view_of
 from .ops.check import check
 from .partition_ids import partition_of
 
@@ -51,7 +52,8 @@ class PlannedStep:
     inputs, outputs : list of logical_tensor
         As compiled, in the order of the call.
     implementation : str
-        ``oneDNN`` or ``reference``.
+        ``oneDNN``, ``reference``, or ``view`` for what is not run at all: a reshape or transpose
+        that oneDNN has no kernel for, whose readers read its input's memory.
     """
 
     nodes: tuple[Node, ...]
@@ -65,7 +67,9 @@ class PlannedStep:
     @property
     def implementation(self) -> str:
         """Who computes it."""
-        return "oneDNN" if self.compiled is not None else "reference"
+        if self.compiled is not None:
+            return "oneDNN"
+        return "view" if self.function is None else "reference"
 
     @property
     def label(self) -> str:
@@ -200,38 +204,6 @@ def _ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Nod
     return [groups[i] for i in ordered]
 
 
-def _reference_step(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> Callable[..., None]:
-    from .reference import run
-    from .reference.rounding import NUMPY_DTYPES
-
-    made = [(shapes[v.id], v.dtype) for v in node.outputs]
-    for value in (*node.inputs, *node.outputs):
-        if value.dtype in ("s4", "u4"):
-            raise UnimplementedError(
-                f"{node.label} made at {node.where}: the reference takes no packed {value.dtype}"
-            )
-
-    def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
-        if node.kind in ("StaticReshape", "StaticTranspose"):
-            # As views, copied once into the result.
-            if node.kind == "StaticReshape":
-                outputs[0][...] = inputs[0].reshape(outputs[0].shape)
-            else:
-                outputs[0][...] = inputs[0].transpose(node.attrs["order"])
-            return
-        typed = [
-            a.astype(bool) if v.dtype == "boolean" else a
-            for a, v in zip(inputs, node.inputs, strict=True)
-        ]
-        for target, result in zip(
-            outputs, run(node.kind, typed, node.attrs, outputs=made), strict=True
-        ):
-            target[...] = result
-
-    assert NUMPY_DTYPES
-    return compute
-
-
 def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
     where = f"{node.label} made at {node.where}"
     if node.kind == "Wildcard":
@@ -260,6 +232,8 @@ class _Planner:
         self.shapes = shapes
         self.fallback = fallback
         self.steps: list[PlannedStep] = []
+        # Tensors that lie in the memory of another one, by id.
+        self.views: dict[int, int] = {}
         # As they are between steps, by id.
         self.known: dict[int, _core.logical_tensor] = {}
         self.nodes = _one_dequantize_each(builder, _needed(builder), shapes)
@@ -358,9 +332,15 @@ class _Planner:
     def add_reference(self, node: Node) -> None:
         """Compute an op in NumPy."""
         inputs = [self.known[v.id] for v in node.inputs]
+        view = view_of(node, inputs[0], self.shapes[node.outputs[0].id]) if inputs else None
+        if view is not None:
+            self.views[view.get_id()] = self.views.get(inputs[0].get_id(), inputs[0].get_id())
+            self.known[view.get_id()] = view
+            self.steps.append(PlannedStep((node,), None, None, [], []))
+            return
         outputs = [self.plain(v) for v in node.outputs]
         self.steps.append(
-            PlannedStep((node,), None, _reference_step(node, self.shapes), inputs, outputs)
+            PlannedStep((node,), None, reference_function(node, self.shapes), inputs, outputs)
         )
         for lt in outputs:
             self.known[lt.get_id()] = lt
@@ -436,12 +416,12 @@ def _place(blocks: Sequence[_Block]) -> int:
     return total
 
 
-def _lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot]) -> int:
+def _lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping[int, int]) -> int:
     """Put intermediate tensors and scratchpads into one arena by their lifetimes."""
     last_use: dict[int, int] = {}
     for i, step in enumerate(steps):
         for lt in step.inputs:
-            last_use[lt.get_id()] = i
+            last_use[views.get(lt.get_id(), lt.get_id())] = i
     blocks: dict[int, _Block] = {}
     scratchpads: list[tuple[PlannedStep, _Block]] = []
     for i, step in enumerate(steps):
@@ -473,6 +453,7 @@ def _lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot]) -> int:
         slots[made] = ("arena", block.offset)
     for step, block in scratchpads:
         step.scratchpad = block.offset
+    slots.update({view: slots[of] for view, of in views.items()})
     return total
 
 
@@ -550,13 +531,14 @@ def make_plan(
 
     slots: dict[int, Slot] = {v.id: ("input", i) for i, v in enumerate(builder.inputs)}
     used = {lt.get_id() for step in planner.steps for lt in step.inputs}
+    used |= set(planner.views.values())
     used |= {v.id for v in builder.outputs.values()}
     constants = [v for v in builder.constants if v.id in used]
     slots.update({v.id: ("constant", i) for i, v in enumerate(constants)})
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):
         lt = planner.known[value.id]
-        if value.id in slots:
+        if value.id in slots or value.id in planner.views:
             step, lt = _copy_step(value, lt)
             planner.steps.append(step)
         slots[lt.get_id()] = ("output", i)
@@ -568,6 +550,6 @@ def make_plan(
         [np.asarray(v.data) for v in constants],
         planner.steps,
         slots,
-        _lay_out(planner.steps, slots),
+        _lay_out(planner.steps, slots, planner.views),
         threads,
     )

@@ -1,8 +1,8 @@
 """Arrays for a graph's inputs that make its results mean something.
 
 Noise everywhere would not do: a variance must be positive, scales are small, what masks an
-attention score is 0 or far below it, what a backward op takes as the forward op's result must be one
-that it can have. The rules go by what the op that reads a tensor calls the port.
+attention score is 0 or far below it, what a backward op takes as the forward op's result must be
+one that it can have. The rules go by what the op that reads a tensor calls the port.
 """
 
 from __future__ import annotations

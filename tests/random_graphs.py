@@ -1,81 +1,14 @@
-"""Random graphs for GraphBuilder, and what they compute, node by node, in NumPy."""
+"""Random graphs for GraphBuilder."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 import onednn_graph_py as og
-from onednn_graph_py.builder import Node
-from onednn_graph_py.reference import round_to, run
-
-EPSILON = {"f32": 2.0**-24, "bf16": 2.0**-9, "f16": 2.0**-11}
+from onednn_graph_py.reference import round_to
 
 Arrays = list[np.ndarray]
-
-
-def evaluate(
-    b: og.GraphBuilder,
-    inputs: Arrays,
-    after: Callable[[Node, np.ndarray], np.ndarray] | None = None,
-) -> list[np.ndarray]:
-    """All outputs, computed by the reference; `after` may change what each op makes."""
-    known: dict[int, np.ndarray] = {v.id: a for v, a in zip(b.inputs, inputs, strict=True)}
-    known.update({v.id: v.data for v in b.constants if v.data is not None})
-    for node in b.nodes:
-        made = run(
-            node.kind,
-            [known[v.id] for v in node.inputs],
-            node.attrs,
-            outputs=[
-                (v.shape if v.shape and -1 not in v.shape else None, v.dtype) for v in node.outputs
-            ],
-        )
-        for value, array in zip(node.outputs, made, strict=True):
-            known[value.id] = after(node, array) if after else array
-    return [known[v.id] for v in b.outputs.values()]
-
-
-def accumulated(node: Node) -> int:
-    """How many products or terms one element of an op's result adds up."""
-    if node.kind == "MatMul":
-        return int((node.inputs[0].shape or (1,))[-1])
-    if node.kind == "Convolution":
-        return int(np.prod((node.inputs[1].shape or (1,))[:-1]))
-    if node.kind in ("SoftMax", "LayerNorm") or node.kind.startswith("Reduce"):
-        return int(np.prod(node.inputs[0].shape or (1,)))
-    return 4  # an elementwise function is good to a few units in the last place
-
-
-def allowed(b: og.GraphBuilder, inputs: Arrays, exact: Arrays, seed: int) -> list[float]:
-    """How far each output may be off.
-
-    Stochastic arithmetic (Vignes 1993): every op's result is disturbed by what its data type and
-    the length of its sums may round away, here and in oneDNN, and what comes of it at the outputs
-    is measured.
-    """
-    worst = [0.0] * len(exact)
-    chance = np.random.default_rng(seed)
-    for _ in range(4):
-
-        def disturb(node: Node, array: np.ndarray) -> np.ndarray:
-            dtype = node.outputs[0].dtype
-            if dtype not in EPSILON:
-                return array
-            wide = array.astype(np.float64)
-            size = EPSILON[dtype] + EPSILON["f32"] * accumulated(node) ** 0.5
-            # Sums cancel: what they lose is relative to their terms, not to the result.
-            scale = np.abs(wide) + (np.abs(wide).mean() if accumulated(node) > 4 else 0)
-            return round_to(wide + scale * size * chance.uniform(-2, 2, wide.shape), dtype)
-
-        for i, disturbed in enumerate(evaluate(b, inputs, disturb)):
-            off = np.abs(disturbed.astype(np.float64) - exact[i].astype(np.float64))
-            worst[i] = max(worst[i], float(off.max(initial=0)))
-    # Four samples find about half of the largest disturbance there is.
-    return [
-        8 * w + EPSILON.get(v.dtype, 0) * 4 * float(np.abs(e.astype(np.float64)).max(initial=0))
-        for w, e, v in zip(worst, exact, b.outputs.values(), strict=True)
-    ]
 
 
 class _Maker:

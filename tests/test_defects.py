@@ -5,11 +5,17 @@ import warnings
 import numpy as np
 import pytest
 from graphs import LINKED
-from random_graphs import evaluate
 
 import onednn_graph_py as og
 from onednn_graph_py.defects import DEFECTS
 from onednn_graph_py.reference import round_to
+from onednn_graph_py.verify import reference_values
+
+
+def evaluate(b, inputs):
+    known = reference_values(b, inputs)
+    return [known[v.id] for v in b.outputs.values()]
+
 
 PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 
