@@ -14,7 +14,7 @@ from .. import blocks
 from ..builder import GraphBuilder
 from ..dtypes import numpy_dtype
 from ._bounded import Comparison
-from ._device import only_partitioned, without_device
+from ._built import BuiltRun
 from ._gated_mlp import (
     DATA_TYPES,
     SIZES_IN_ALL,
@@ -24,10 +24,8 @@ from ._gated_mlp import (
     fill_gate_and_up,
     source,
 )
-from ._hardware import lacks
-from ._model import BoundModel
-from ._pipeline import median_milliseconds
 from ._report import Case, Skipped
+from ._skips import cannot_run
 
 __all__ = ["SIZES_IN_ALL", "run"]
 
@@ -38,7 +36,7 @@ def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int) -> Graph
     gate = b.input((ic, oc), data_type, name="gate")
     up = b.input((ic, oc), data_type, name="up")
     down = b.input((oc, ic), data_type, name="down")
-    b.output(blocks.gated_mlp(x, gate, up, down))
+    b.output(y=blocks.gated_mlp(x, gate, up, down))
     return b
 
 
@@ -52,19 +50,12 @@ def _case(name: str, builder: GraphBuilder) -> Case:
     signs = fill_gate_and_up(random, arrays["gate"], arrays["up"])
     fill_down(random, arrays["down"], signs)
 
-    execution = BoundModel(builder, arrays)
-    execution()
+    done = BuiltRun(builder, arrays)
     weights = (Weights.of(arrays[v.name]) for v in (gate, up, down))
-    return Case(
-        name=name,
-        expected_partitions=1,
-        partitions=execution.partitions,
-        comparisons={
-            "all elements with NumPy in float64": Comparison.of(
-                execution.output(), expected(arrays["x"], dtype, *weights)
-            )
-        },
-        milliseconds=median_milliseconds(execution),
+    compared = Comparison.of(done.output("y"), expected(arrays["x"], dtype, *weights))
+    return done.case(
+        name,
+        {"all elements with NumPy in float64": compared},
     )
 
 
@@ -72,15 +63,7 @@ def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:
     """Run in each data type; each takes the memory of its three matrices, in turn."""
-    missing = without_device(engine_kind)
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
-        reason = lacks(data_type) if engine_kind == "cpu" else None
-        if reason is not None:
-            yield Skipped(name, reason)
-            continue
         builder = _build(engine_kind, data_type, mb, ic, oc)
-        if missing is not None:
-            yield only_partitioned(name, builder.graph, missing)
-        else:
-            yield _case(name, builder)
+        yield cannot_run(name, data_type, builder.graph) or _case(name, builder)

@@ -14,7 +14,6 @@ import numpy as np
 from .. import engine, graph, logical_tensor, op, version
 from ..dtypes import numpy_dtype
 from ._bounded import Comparison
-from ._device import only_partitioned, without_device
 from ._gated_mlp import (
     DATA_TYPES,
     SIZES_IN_ALL,
@@ -24,9 +23,9 @@ from ._gated_mlp import (
     fill_gate_and_up,
     source,
 )
-from ._hardware import lacks
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
+from ._skips import cannot_run
 
 __all__ = ["SIZES_IN_ALL", "run"]
 
@@ -71,8 +70,9 @@ class _GatedMLP:
         self.net.finalize()
 
 
-def _case(name: str, mlp: _GatedMLP, device: engine) -> Case:
+def _case(name: str, mlp: _GatedMLP) -> Case:
     partitions = mlp.net.get_partitions()
+    device = engine(mlp.net.get_engine_kind(), 0)
     pipeline = Pipeline(partitions, mlp.inputs, [mlp.output], device)
 
     random = np.random.default_rng(0)
@@ -110,15 +110,7 @@ def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:
     """Run in each data type; each takes the memory of its three matrices, in turn."""
-    missing = without_device(engine_kind)
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
-        reason = lacks(data_type) if engine_kind == "cpu" else None
-        if reason is not None:
-            yield Skipped(name, reason)
-            continue
         mlp = _GatedMLP(engine_kind, data_type, mb, ic, oc)
-        if missing is not None:
-            yield only_partitioned(name, mlp.net, missing)
-        else:
-            yield _case(name, mlp, engine(engine_kind, 0))
+        yield cannot_run(name, data_type, mlp.net) or _case(name, mlp)

@@ -7,7 +7,7 @@ oneDNN's own example and can be given instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,9 @@ import numpy.typing as npt
 from .. import engine, graph, logical_tensor, op, version
 from ..dtypes import numpy_dtype
 from ._bounded import Bounded, Comparison
-from ._device import only_partitioned, without_device
-from ._hardware import lacks
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
+from ._skips import cannot_run
 
 
 def _scores_type(data_type: logical_tensor.data_type) -> logical_tensor.data_type:
@@ -45,7 +44,7 @@ def _mask(queries: int, sequence: int, batch: int) -> npt.NDArray[np.float32]:
 
 
 class _Attention:
-    """The graph, and arrays of its inputs."""
+    """The graph, and arrays for its inputs."""
 
     def __init__(
         self,
@@ -88,24 +87,51 @@ class _Attention:
             self.net.add_op(one)
         self.net.finalize()
 
+    def draw(self) -> dict[int, npt.NDArray[Any]]:
+        """Make arrays for the inputs, by id."""
         random = np.random.default_rng(0)
-        dtype = numpy_dtype(data_type)
-        self.arrays: dict[int, npt.NDArray[Any]] = {
-            0: random.standard_normal(rows, np.float32).astype(dtype),
-            1: random.standard_normal(vectors, np.float32).astype(dtype),
-            2: random.uniform(-1, 1, vectors).astype(dtype),
-            3: np.full(1, math.sqrt(head_size), dtype),
+        dtype = numpy_dtype(self.data_type)
+        query, key, value, _, mask = (lt.get_dims() for lt in self.inputs)
+        batch, _, queries, sequence = mask
+        return {
+            0: random.standard_normal(query, np.float32).astype(dtype),
+            1: random.standard_normal(key, np.float32).astype(dtype),
+            2: random.uniform(-1, 1, value).astype(dtype),
+            3: np.full(1, math.sqrt(query[-1]), dtype),
             4: _mask(queries, sequence, batch).astype(dtype),
         }
 
-    def expected(self, entry: int) -> Bounded:
+    def expected(self, arrays: Mapping[int, npt.NDArray[Any]], entry: int) -> Bounded:
         """Compute one entry of the batch; all of them at once would fill the memory."""
         between, dtype = numpy_dtype(self.scores_type), numpy_dtype(self.data_type)
-        query, key, value, mask = (Bounded.exact(self.arrays[n][entry]) for n in (0, 1, 2, 4))
+        query, key, value, mask = (Bounded.exact(arrays[n][entry]) for n in (0, 1, 2, 4))
         scores = query.matmul(key.moved(lambda a: a.swapaxes(-1, -2))).stored(between)
-        scores = scores.scaled(1 / self.arrays[3].astype(np.float64)).stored(between)
+        scores = scores.scaled(1 / arrays[3].astype(np.float64)).stored(between)
         scores = (scores + mask).stored(between)
         return scores.softmax().stored(dtype).matmul(value).stored(dtype)
+
+
+def _case(name: str, attention: _Attention) -> Case:
+    partitions = attention.net.get_partitions()
+    device = engine(attention.net.get_engine_kind(), 0)
+    pipeline = Pipeline(partitions, attention.inputs, [attention.output], device)
+    arrays = attention.draw()
+    execution = pipeline.bind(arrays)
+    execution()
+    output = execution.output(attention.output)
+    return Case(
+        name=name,
+        expected_partitions=1,
+        partitions=fused_ops(attention.net.get_ops(), partitions),
+        comparisons={
+            "all elements with NumPy in float64": Comparison.together(
+                Comparison.of(entry, attention.expected(arrays, number))
+                for number, entry in enumerate(output)
+            )
+        },
+        milliseconds=median_milliseconds(execution),
+        facts=[f"between MatMul and SoftMax: {attention.scores_type.name}"],
+    )
 
 
 def run(
@@ -118,34 +144,10 @@ def run(
 ) -> Iterator[Case | Skipped]:
     """Run in each data type; `query_num` queries, as many as keys by default."""
     queries = query_num or seq
-    missing = without_device(engine_kind)
     for data_type in (logical_tensor.f32, logical_tensor.bf16, logical_tensor.f16):
         name = f"{data_type.name}, {mb}x{seq}, {heads} heads of {head_size}"
         if queries != seq:
             name += f", {queries} queries"
-        reason = lacks(data_type.name) if engine_kind == "cpu" else None
-        if reason is not None:
-            yield Skipped(name, reason)
-            continue
         attention = _Attention(engine_kind, data_type, mb, seq, heads, head_size, queries)
-        if missing is not None:
-            yield only_partitioned(name, attention.net, missing)
-            continue
-        partitions = attention.net.get_partitions()
-        device = engine(engine_kind, 0)
-        pipeline = Pipeline(partitions, attention.inputs, [attention.output], device)
-        execution = pipeline.bind(attention.arrays)
-        execution()
-        output = execution.output(attention.output)
-        yield Case(
-            name=name,
-            expected_partitions=1,
-            partitions=fused_ops(attention.net.get_ops(), partitions),
-            comparisons={
-                "all elements with NumPy in float64": Comparison.together(
-                    Comparison.of(output[entry], attention.expected(entry)) for entry in range(mb)
-                )
-            },
-            milliseconds=median_milliseconds(execution),
-            facts=[f"between MatMul and SoftMax: {attention.scores_type.name}"],
-        )
+        skipped = cannot_run(name, data_type.name, attention.net)
+        yield skipped or _case(name, attention)
