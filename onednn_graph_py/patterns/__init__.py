@@ -3,6 +3,10 @@
 ``python -m onednn_graph_py patterns`` builds and runs them here, and tells what becomes of each.
 """
 
-from .pattern import Case, Deviation, Pattern
+from . import categories, floating_point
+from .pattern import Case, Deviation, Pattern, patterns
 
-__all__ = ["Case", "Deviation", "Pattern"]
+__all__ = ["PATTERNS", "Case", "Deviation", "Pattern"]
+
+PATTERNS = patterns(categories.PATTERNS, floating_point.PATTERNS)
+"""All patterns by id."""

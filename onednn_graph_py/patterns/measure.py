@@ -1,0 +1,267 @@
+"""What the linked oneDNN makes of a case of a pattern: partitions, errors, times."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..compiler import engine_of
+from ..defects import wrong_result
+from ..errors import OneDNNError
+from ..examples._hardware import lacks
+from ..executor import CompiledGraph
+from ..filling import fill_inputs
+from ..ops.check import linked_version
+from .pattern import Case, Pattern
+
+__all__ = ["FAILURES", "VERDICTS", "Result", "measure"]
+
+VERDICTS = {
+    "fused": "one call of oneDNN for what the documents say is one",
+    "runs in parts": "oneDNN fuses it and computes it wrongly, so models run it in parts",
+    "deviates": "oneDNN does something else, known and told",
+    "lacks hardware": "this CPU has no instructions for a data type",
+    "needs newer oneDNN": "the linked oneDNN does not have all it is built of",
+    "unexpected partitions": "neither what the documents say nor what is known",
+    "wrong": "not what the reference computes",
+    "error": "it did not build or run",
+}
+"""What can become of a case."""
+
+FAILURES = ("unexpected partitions", "wrong", "error")
+"""The verdicts that must not be."""
+
+_MEASURING = 0.02
+_CALLS = (5, 200)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a case.
+
+    Parameters
+    ----------
+    pattern, name, case, dtypes : str
+        The pattern's id and name, the case's name and data types.
+    destination : str
+        The data types of the graph's outputs.
+    partitions : int or None
+        How many oneDNN makes of it; None if it refuses one.
+    documented : int
+        How many the documents say.
+    fused : tuple of tuple of str
+        The kinds of ops in each partition.
+    gpu_partitions : int or None
+        How many the same graph has for a GPU; None where the library knows no GPU, or refuses one.
+    max_error : float or None
+        The largest difference from the reference.
+    share : float or None
+        The largest part of what is allowed that an element takes up.
+    fused_ms, unfused_ms : float or None
+        A call, in milliseconds: as compiled by default, and one op a partition.
+    verdict : str
+        Of `VERDICTS`.
+    note : str
+        Why it is no other.
+    """
+
+    pattern: str
+    name: str
+    case: str
+    dtypes: str
+    destination: str = ""
+    partitions: int | None = None
+    documented: int = 1
+    fused: tuple[tuple[str, ...], ...] = ()
+    gpu_partitions: int | None = None
+    max_error: float | None = None
+    share: float | None = None
+    fused_ms: float | None = None
+    unfused_ms: float | None = None
+    verdict: str = "error"
+    note: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the verdict must not be."""
+        return self.verdict in FAILURES
+
+
+@dataclass(frozen=True)
+class _Partitioned:
+    """The partitions of a graph.
+
+    Parameters
+    ----------
+    fused : tuple of tuple of str
+    count : int or None
+        None if one is refused.
+    refusal : str
+        What is refused, and why.
+    defect : str
+        What would be computed wrongly.
+    """
+
+    fused: tuple[tuple[str, ...], ...]
+    count: int | None
+    refusal: str = ""
+    defect: str = ""
+
+
+def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
+    """Partition a graph as it is, and see whether each partition compiles."""
+    nodes = {node.id: node for node in builder.nodes if node.kind != "End"}
+    fused, refusal, defect = [], "", ""
+    for partition in builder.graph.get_partitions():
+        members = [nodes[i] for i in partition.get_ops() if i in nodes]
+        if not members:
+            continue
+        kinds = tuple(node.kind for node in members)
+        fused.append(kinds)
+        if not partition.is_supported():
+            refusal = f"{' + '.join(kinds)} is not supported"
+        elif compiled:
+            if len(members) > 1:
+                found = wrong_result(members, apply_to_int=builder.apply_to_int)
+                defect = found or defect
+            try:
+                partition.compile(
+                    partition.get_input_ports(),
+                    partition.get_output_ports(),
+                    engine_of(builder.engine_kind),
+                )
+            except OneDNNError as e:
+                refusal = f"{' + '.join(kinds)} does not compile: {e}"
+    return _Partitioned(tuple(fused), None if refusal else len(fused), refusal, defect)
+
+
+def _for_gpu(builder: GraphBuilder) -> int | None:
+    """How many partitions the same graph has for a GPU; it takes none to tell."""
+    if str(_core.version()["gpu_runtime"]).lower() == "none":
+        return None
+    other = builder._snapshot()
+    other.engine_kind = _core.engine.kind.gpu
+    return _partitioned(other, compiled=False).count
+
+
+def _milliseconds(model: CompiledGraph, arrays: list[npt.NDArray[Any]]) -> float:
+    """The median time of a call."""
+    bound = model.bind(arrays)
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < _CALLS[1]:
+        start = time.perf_counter()
+        bound()
+        now = time.perf_counter()
+        times.append(now - start)
+        if len(times) >= _CALLS[0] and now - began > _MEASURING:
+            break
+    # The first pays for what comes into the caches.
+    return 1e3 * statistics.median(times[1:])
+
+
+def _unfused(builder: GraphBuilder, arrays: list[npt.NDArray[Any]]) -> float | None:
+    """The time with one op a partition; None if an op can't run by itself."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return _milliseconds(builder.compile(policy="debug"), arrays)
+    except OneDNNError:
+        return None
+
+
+def _known_shapes(builder: GraphBuilder) -> dict[str, tuple[int, ...]]:
+    """Shapes of inputs with unknown dims, which all become the same number."""
+    return {
+        v.name: tuple(4 if d < 0 else d for d in v.shape)
+        for v in builder.inputs
+        if v.shape is not None and -1 in v.shape
+    }
+
+
+def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
+    """Build a case, partition it, run it and compare it with the reference.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    case : Case
+        One of its own.
+    timed : bool
+        Whether calls are timed, which takes about 0.05 s.
+
+    Returns
+    -------
+    Result
+        Errors of the library become a verdict.
+    """
+    told: dict[str, Any] = {"documented": case.partitions}
+
+    def result(verdict: str, note: str = "") -> Result:
+        return Result(
+            pattern.id, pattern.name, case.name, case.dtypes, verdict=verdict, note=note, **told
+        )
+
+    linked = linked_version()
+    if linked < case.needs:
+        return result("needs newer oneDNN", f"it needs oneDNN {case.needs[0]}.{case.needs[1]}")
+    try:
+        builder = pattern.graph(case)
+        told["destination"] = " ".join(dict.fromkeys(v.dtype for v in builder.outputs.values()))
+        missing = next((why for d in case.kernels if (why := lacks(d))), None)
+        found = _partitioned(builder, compiled=missing is None and not _known_shapes(builder))
+        told |= {
+            "partitions": found.count,
+            "fused": found.fused,
+            "gpu_partitions": _for_gpu(builder),
+        }
+        if missing is not None:
+            return result("lacks hardware", missing)
+        deviation = case.deviation(linked)
+        if found.count != case.expected(linked):
+            wanted = case.expected(linked)
+            return result(
+                "unexpected partitions",
+                f"expected {'a refusal' if wanted is None else wanted}, got "
+                f"{found.refusal or found.count}",
+            )
+        checked = _run(builder, timed=timed, told=told, refused=found.count is None)
+    except Exception as e:
+        return result("error", f"{type(e).__name__}: {e}")
+    if checked is not None:
+        return result("wrong", checked)
+    if found.defect:
+        return result("runs in parts", found.defect)
+    if deviation is not None:
+        return result("deviates", deviation.why)
+    return result("fused")
+
+
+def _run(builder: GraphBuilder, *, timed: bool, told: dict[str, Any], refused: bool) -> str | None:
+    """Fill in errors and times; say what is wrong, or None."""
+    arrays = fill_inputs(builder, shapes=_known_shapes(builder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that it runs in parts is in the verdict
+        model = builder.compile()
+        try:
+            verification = model.verify(*arrays)
+        except OneDNNError:
+            if refused:  # not even its ops run one by one
+                return None
+            raise
+    told |= {"max_error": verification.max_error, "share": verification.share}
+    if not all(np.isfinite(o.largest) for o in verification.outputs):
+        return "the reference is not finite"
+    if not verification.ok:
+        return "; ".join(str(o) for o in verification.outputs if not o.ok)
+    if timed:
+        told |= {"fused_ms": _milliseconds(model, arrays), "unfused_ms": _unfused(builder, arrays)}
+    return None
