@@ -1,0 +1,18 @@
+"""Blocks of several ops, each in the form that the linked oneDNN fuses into one partition.
+
+Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization. A block
+adds ops to the builder of its first argument and returns their result; it computes nothing itself.
+
+Wherever a block takes an array, it becomes a constant of the data type that the block needs. That
+a partition is fused says nothing about its kernels: some are refused when it is compiled, and the
+docstrings tell which. What they say of versions was measured on a CPU with 3.7.2 (OpenMP) and
+3.13.2 (SYCL).
+"""
+
+from .attention import sdpa
+from .convolution import conv_bn_relu
+from .linear import linear
+from .mlp import gated_mlp
+from .quantization import dequantize, quantize
+
+__all__ = ["conv_bn_relu", "dequantize", "gated_mlp", "linear", "quantize", "sdpa"]

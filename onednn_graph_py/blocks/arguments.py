@@ -1,0 +1,113 @@
+"""What blocks are given: taken, or refused by name."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..builder import GraphBuilder, Value
+from ..errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+)
+from ..ops.call import shape_text
+
+FLOATS = ("f32", "bf16", "f16")
+INTEGERS = ("s8", "u8", "s4", "u4")
+
+
+def need_value(block: str, argument: str, given: Any) -> Value:
+    """Refuse what is no Value."""
+    if not isinstance(given, Value):
+        raise TypeError(f"{block}: {argument} must be a Value, got {type(given).__name__}")
+    return given
+
+
+def operand(
+    block: str, argument: str, b: GraphBuilder, given: Any, dtype: str | None = None
+) -> Value:
+    """A value of the builder; an array or a number as a constant of the data type."""
+    if isinstance(given, Value):
+        if given.builder is not b:
+            raise InvalidArgumentsError(
+                f"{block}: {argument} must belong to the GraphBuilder of the first argument, got "
+                f"{given!r} of another one"
+            )
+        return given
+    if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
+        given = np.full(1, given)
+    try:
+        array = np.asarray(given)
+    except ValueError as e:
+        raise TypeError(f"{block}: {argument} must be a Value or an array: {e}") from None
+    if array.dtype.kind in "OUS":
+        raise TypeError(
+            f"{block}: {argument} must be a Value or an array of numbers, got "
+            f"{type(given).__name__}"
+        )
+    return b.constant(array, dtype)
+
+
+def need_type(block: str, argument: str, value: Value, allowed: Sequence[str]) -> None:
+    """Refuse other data types."""
+    if value.dtype not in allowed:
+        raise InvalidDataTypeError(
+            f"{block}: {argument} must be {' or '.join(allowed)}, got {value.dtype}"
+        )
+
+
+def need_rank(block: str, argument: str, value: Value, *ranks: int) -> tuple[int, ...]:
+    """The shape, if it has one of these numbers of dims."""
+    if value.shape is None or (ranks and len(value.shape) not in ranks):
+        wanted = " or ".join(str(r) for r in ranks) or "a known number of"
+        raise InvalidShapeError(
+            f"{block}: {argument} must have {wanted} dims, got {shape_text(value.shape)}"
+        )
+    return value.shape
+
+
+def need_shape(
+    block: str, argument: str, shape: Sequence[int], expected: Sequence[int], meaning: str
+) -> None:
+    """Each dim is as expected; -1 on either side passes."""
+    fits = len(shape) == len(expected) and all(
+        -1 in (s, e) or s == e for s, e in zip(shape, expected, strict=True)
+    )
+    if not fits:
+        raise InvalidShapeError(
+            f"{block}: {argument} must be {meaning} = {shape_text(tuple(expected))}, got "
+            f"{shape_text(tuple(shape))}"
+        )
+
+
+def need_choice(block: str, argument: str, given: Any, allowed: Sequence[Any]) -> None:
+    """Refuse what is none of a few."""
+    if not any(given is a or (type(given) is type(a) and given == a) for a in allowed):
+        raise InvalidArgumentsError(
+            f"{block}: {argument} must be one of {', '.join(repr(a) for a in allowed)}, got "
+            f"{given!r}"
+        )
+
+
+def is_decompressed(value: Value) -> bool:
+    """Whether a DynamicDequantize made it."""
+    return value.producer is not None and value.producer.kind == "DynamicDequantize"
+
+
+def need_integer_math(block: str, what: str, b: GraphBuilder, dtype: str) -> None:
+    """Weights of integers need a math mode that applies to integers.
+
+    Without, 3.7.2 computes wrong results for int4 and neither version compiles the others.
+    """
+    mode = b.fpmath_mode.name
+    wide_enough = dtype == "f32" or mode in (dtype, "any")
+    if not getattr(b, "apply_to_int", False) or not wide_enough:
+        asked = "strict" if dtype == "f32" else dtype
+        raise InvalidArgumentsError(
+            f"{block}: {what} needs GraphBuilder(fpmath_mode={asked!r}, apply_to_int=True), got "
+            f"fpmath_mode={mode!r}, apply_to_int={getattr(b, 'apply_to_int', False)}"
+        )

@@ -1,0 +1,170 @@
+"""Gated multilayer perceptrons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..builder import GraphBuilder, Value
+from ..errors import (
+    InvalidArgumentsError,
+    InvalidShapeError,
+)
+from ..ops.call import shape_text
+from .arguments import (
+    FLOATS,
+    INTEGERS,
+    is_decompressed,
+    need_choice,
+    need_integer_math,
+    need_rank,
+    need_shape,
+    need_type,
+    need_value,
+    operand,
+)
+from .parts import ACTIVATIONS, activated, op, part
+from .quantization import dequantize
+
+__all__ = ["gated_mlp"]
+
+
+def _halves(argument: str, given: Any, axis: int) -> tuple[Any, Any]:
+    """An array of gate and up in one, taken apart."""
+    if isinstance(given, Value):
+        raise InvalidArgumentsError(
+            f"gated_mlp: {argument} must be an array to hold both gate and up, got {given!r}; for "
+            "values, make two inputs with strides over the same memory"
+        )
+    array = np.asarray(given)
+    if array.ndim < 2 or array.shape[axis] % 2:
+        raise InvalidShapeError(
+            f"gated_mlp: {argument} must hold gate and up side by side along axis {axis}, got "
+            f"{shape_text(array.shape)}"
+        )
+    first, second = np.split(array, 2, axis)
+    return first, second
+
+
+def _mlp_weights(
+    argument: str, b: GraphBuilder, given: Any, scales: Any, zero_points: Any, dtype: str,
+    name: str | None,
+) -> Value:  # fmt: skip
+    if scales is None:
+        if zero_points is not None:
+            raise InvalidArgumentsError(f"gated_mlp: zero_points of {argument} go with scales")
+        w = operand("gated_mlp", argument, b, given, dtype)
+        need_type("gated_mlp", argument, w, (dtype,))
+    else:
+        integers = operand("gated_mlp", argument, b, given)
+        need_type("gated_mlp", argument, integers, INTEGERS)
+        values = operand("gated_mlp", f"scales of {argument}", b, scales, dtype)
+        need_type("gated_mlp", f"scales of {argument}", values, (dtype,))
+        w = dequantize(integers, values, zero_points, name=part(name, f"{argument} dequantized"))
+    if is_decompressed(w):
+        need_integer_math("gated_mlp", f"compressed {argument}", b, dtype)
+    return w
+
+
+def gated_mlp(
+    x: Value,
+    gate_weights: Any,
+    up_weights: Any,
+    down_weights: Any,
+    *,
+    activation: str | None = "silu",
+    transpose_b: bool = False,
+    scales: Sequence[Any] | None = None,
+    zero_points: Sequence[Any] | None = None,
+    name: str | None = None,
+) -> Value:
+    """A gated MLP: (activation(x @ gate) * (x @ up)) @ down, one partition.
+
+    Parameters
+    ----------
+    x : Value
+        (..., inputs) of f32, bf16 or f16.
+    gate_weights, up_weights : Value or array
+        (inputs, hidden), of the data type of `x` or, with `scales`, u8, s8, u4 or s4. Without
+        `up_weights` (None), `gate_weights` is an array of both, (inputs, 2 * hidden), gate first;
+        oneDNN gets two constants, as it has no op that takes a tensor apart.
+    down_weights : Value or array
+        (hidden, outputs), of the same data type.
+    activation : str, optional
+        As in `linear`; None for none.
+    transpose_b : bool
+        Whether the last two dims of all weights are swapped.
+    scales, zero_points : sequence of 3 Values or arrays, optional
+        Of compressed gate, up and down weights, as in `dequantize`: of the shape of the weights
+        with each dim divided by the size of a group along it. None for that of up where gate holds
+        both.
+    name : str, optional
+        Of the result, and before the names of the other ops.
+
+    Returns
+    -------
+    Value
+        (..., outputs), of the data type of `x`.
+
+    Raises
+    ------
+    TypeError
+        An argument is neither a value nor an array.
+    InvalidArgumentsError
+        There is no such activation, a value holds gate and up together, or the builder's math mode
+        does not fit compressed weights.
+    InvalidShapeError
+        Shapes don't fit together.
+    InvalidDataTypeError
+        Data types don't fit together.
+
+    Notes
+    -----
+    oneDNN documents it as "Gated Multi-Layer Perceptron (Gated-MLP)".
+
+    Compressed weights need ``GraphBuilder(fpmath_mode=..., apply_to_int=True)`` with the data type
+    of `x` as mode, ``strict`` for f32. 3.7.2 compiles only groups of a multiple of 32 elements.
+    """
+    x = need_value("gated_mlp", "x", x)
+    b = x.builder
+    need_type("gated_mlp", "x", x, FLOATS)
+    need_choice("gated_mlp", "activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
+    lists = []
+    for argument, listed in (("scales", scales), ("zero_points", zero_points)):
+        given = [None] * 3 if listed is None else list(listed)
+        if len(given) != 3:
+            raise InvalidArgumentsError(
+                f"gated_mlp: {argument} must be 3 (of gate, up and down), got {len(given)}"
+            )
+        lists.append(given)
+    weights = [gate_weights, up_weights, down_weights]
+    if up_weights is None:
+        axis = 0 if transpose_b else 1
+        for argument, of in zip(("gate_weights", "scales", "zero_points"), (weights, *lists),
+                                strict=True):  # fmt: skip
+            if of[0] is not None:
+                of[0], of[1] = _halves(argument, of[0], axis)
+    names = ("gate_weights", "up_weights", "down_weights")
+    gate, up, down = (
+        _mlp_weights(argument, b, w, s, z, x.dtype, name)
+        for argument, w, s, z in zip(names, weights, *lists, strict=True)
+    )
+    inputs = need_rank("gated_mlp", "x", x)[-1]
+    flip = -1 if transpose_b else 1
+    shape = need_rank("gated_mlp", "gate_weights", gate, 2)
+    of_gate = "(inputs, hidden)" if not transpose_b else "(hidden, inputs)"
+    need_shape("gated_mlp", "gate_weights", shape, (inputs, shape[::flip][1])[::flip], of_gate)
+    of_up = need_rank("gated_mlp", "up_weights", up, 2)
+    need_shape("gated_mlp", "up_weights", of_up, shape, "as gate_weights")
+    last = need_rank("gated_mlp", "down_weights", down, 2)
+    of_down = "(hidden, outputs)" if not transpose_b else "(outputs, hidden)"
+    expected = (shape[::flip][1], last[::flip][1])[::flip]
+    need_shape("gated_mlp", "down_weights", last, expected, of_down)
+
+    gated = op(b, "MatMul", x, gate, transpose_b=transpose_b, name=part(name, "gate"))
+    raised = op(b, "MatMul", x, up, transpose_b=transpose_b, name=part(name, "up"))
+    gated = activated(gated, activation, part(name, "activation"))
+    hidden = op(b, "Multiply", gated, raised, name=part(name, "gated"))
+    return op(b, "MatMul", hidden, down, transpose_b=transpose_b, name=name)

@@ -1,0 +1,54 @@
+"""Ops that several blocks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..builder import GraphBuilder, Value
+
+ACTIVATIONS = {
+    "elu": "Elu",
+    "gelu": "GELU",
+    "hard_swish": "HardSwish",
+    "mish": "Mish",
+    "relu": "ReLU",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+}
+ACTIVATION_ATTRS: dict[str, dict[str, Any]] = {"Elu": {"alpha": 1.0}}
+
+
+def op(
+    b: GraphBuilder,
+    kind: str,
+    *inputs: Any,
+    dtype: str | None = None,
+    name: str | None = None,
+    **attrs: Any,
+) -> Value:
+    """Add an op by its kind."""
+    made: Value = b._add(kind, inputs, attrs, dtype=dtype, name=name)
+    return made
+
+
+def part(name: str | None, part: str) -> str | None:
+    """What an inner op of a named block is called."""
+    return f"{name}/{part}" if name else None
+
+
+def reshape(x: Value, shape: Sequence[int], name: str | None) -> Value:
+    """Give it another shape."""
+    return op(x.builder, "StaticReshape", x, shape=tuple(shape), special_zero=False, name=name)
+
+
+def activated(x: Value, activation: str | None, name: str | None) -> Value:
+    """The activation of `x`, whose op is called `name`."""
+    b = x.builder
+    if activation is None:
+        return x
+    if activation == "silu":
+        gate = op(b, "Sigmoid", x, name=part(name, "sigmoid"))
+        return op(b, "Multiply", x, gate, name=name)
+    kind = ACTIVATIONS[activation]
+    return op(b, kind, x, name=name, **ACTIVATION_ATTRS.get(kind, {}))

@@ -1,0 +1,314 @@
+"""Quantization and back, per tensor, channel and group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..builder import Value
+from ..errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+)
+from ..ops.call import shape_text
+from .arguments import (
+    FLOATS,
+    INTEGERS,
+    need_rank,
+    need_shape,
+    need_type,
+    need_value,
+    operand,
+)
+from .parts import op, part
+
+__all__ = ["dequantize", "quantize"]
+
+EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
+
+
+def _is_list(given: Any) -> bool:
+    """Whether it is known now rather than when the graph runs."""
+    return not isinstance(given, Value)
+
+
+def _static_attrs(
+    block: str, x: Value, scales: Any, zero_points: Any, axis: int | None
+) -> dict[str, Any]:
+    values = np.asarray(scales, np.float64).ravel()
+    if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
+        raise InvalidArgumentsError(f"{block}: scales must be positive, got {scales!r}")
+    attrs: dict[str, Any] = {"scales": values.tolist()}
+    if values.size == 1 and axis is None:
+        attrs["qtype"] = "per_tensor"
+    else:
+        attrs["qtype"], attrs["axis"] = "per_channel", _axis_of(block, x, axis, values.size)
+    if zero_points is not None:
+        points = np.asarray(zero_points).ravel()
+        if points.dtype.kind not in "iu":
+            raise InvalidDataTypeError(
+                f"{block}: zero_points must be whole numbers, got {points.dtype}"
+            )
+        if points.size == 1:
+            points = np.repeat(points, values.size)
+        if points.size != values.size:
+            raise InvalidShapeError(
+                f"{block}: zero_points must be 1 or as many as scales, {values.size}, got "
+                f"{points.size}"
+            )
+        attrs["zps"] = points.tolist()
+    return attrs
+
+
+def _axis_of(block: str, x: Value, axis: int | None, count: int) -> int:
+    """The axis, of which each element has a scale."""
+    shape = need_rank(block, "x", x)
+    if axis is None:
+        raise InvalidArgumentsError(f"{block}: axis must be given with {count} scales")
+    if not -len(shape) <= axis < len(shape):
+        raise InvalidArgumentsError(
+            f"{block}: axis must be a dim of x, {shape_text(shape)}, got {axis}"
+        )
+    if -1 not in (shape[axis], count) and shape[axis] != count:
+        raise InvalidShapeError(
+            f"{block}: scales must be one for each of {shape[axis]} along axis {axis} of x, "
+            f"{shape_text(shape)}, got {count}"
+        )
+    # oneDNN takes a negative axis and computes wrong results.
+    return axis % len(shape)
+
+
+def _dynamic(
+    block: str, x: Value, scales: Value, zero_points: Any, axis: int | None,
+    group_shape: Sequence[int] | None,
+) -> tuple[list[Value], dict[str, Any]]:  # fmt: skip
+    """Inputs besides `x`, and attributes, of a dynamic op."""
+    shape, given = need_rank(block, "x", x), need_rank(block, "scales", scales)
+    attrs: dict[str, Any] = {}
+    if group_shape is not None or (len(given) == len(shape) >= 2):
+        group = _group_of(block, shape, given, group_shape)
+        grouped = [i for i, g in enumerate(group) if g > 1]
+        attrs = {
+            "qtype": "per_group",
+            "group_shape": group,
+            "axis": (grouped or [len(group) - 1])[-1],
+        }
+    elif len(given) != 1:
+        raise InvalidShapeError(
+            f"{block}: scales must be of 1 dim, or of as many as x, {shape_text(shape)}, got "
+            f"{shape_text(given)}"
+        )
+    elif given[0] == 1 and axis is None:
+        attrs["qtype"] = "per_tensor"
+    else:
+        attrs = {"qtype": "per_channel", "axis": _axis_of(block, x, axis, given[0])}
+    inputs = [scales]
+    if zero_points is not None:
+        if _is_list(zero_points):
+            zero_points = np.asarray(zero_points)
+            if zero_points.size == 1 and -1 not in given:
+                zero_points = np.broadcast_to(zero_points.reshape(()), given)
+        points = operand(block, "zero_points", x.builder, zero_points, None if isinstance(
+            zero_points, Value) else "s32")  # fmt: skip
+        if attrs["qtype"] != "per_channel" or points.shape != (1,):
+            what = "of the shape of scales"
+            need_shape(block, "zero_points", need_rank(block, "zero_points", points), given, what)
+        inputs.append(points)
+    return inputs, attrs
+
+
+def _group_of(
+    block: str, shape: tuple[int, ...], scales: tuple[int, ...], group: Sequence[int] | None
+) -> tuple[int, ...]:
+    """The size of a group along each dim."""
+    if len(scales) != len(shape) or (group is not None and len(group) != len(shape)):
+        raise InvalidShapeError(
+            f"{block}: with groups, scales and group_shape must have as many dims as x, "
+            f"{shape_text(shape)}, got {shape_text(scales)}"
+            + (f" and {list(group)}" if group is not None else "")
+        )
+    made = []
+    for i, (d, s) in enumerate(zip(shape, scales, strict=True)):
+        if group is not None:
+            made.append(int(group[i]))
+        elif d == s:  # also where both are unknown: taken for one scale an element
+            made.append(1)
+        elif -1 in (d, s):
+            raise InvalidShapeError(
+                f"{block}: group_shape must be given where dims are unknown, got x "
+                f"{shape_text(shape)} and scales {shape_text(scales)}"
+            )
+        else:
+            made.append(d // s if s > 0 else 0)
+        if made[-1] < 1 or (-1 not in (d, s) and made[-1] * s != d):
+            raise InvalidShapeError(
+                f"{block}: scales must divide dim {i} of x, {shape_text(shape)}, into groups"
+                + (f" of {made[-1]}" if group is not None else "")
+                + f", got {shape_text(scales)}"
+            )
+    return tuple(made)
+
+
+def quantize(
+    x: Value,
+    dtype: str,
+    scales: Any,
+    zero_points: Any = None,
+    axis: int | None = None,
+    *,
+    name: str | None = None,
+) -> Value:
+    """Quantize to 8 bits: round(x / scale) + zero point, saturated.
+
+    Numbers and arrays make a Quantize, whose scales are attributes and which oneDNN fuses with the
+    op before it; values a DynamicQuantize, whose scales are inputs, a partition of its own.
+
+    Parameters
+    ----------
+    x : Value
+        f32; bf16 and f16 are cast to it first.
+    dtype : str
+        ``u8`` or ``s8``; for numbers and arrays also ``f8_e5m2`` and ``f8_e4m3``.
+    scales : float, array or Value
+        One for all, or one for each element along `axis`. Values are f32.
+    zero_points : int, array or Value, optional
+        One, or as many as scales. Not for f8.
+    axis : int, optional
+        Which dim has its own scales.
+    name : str, optional
+        Of the op.
+
+    Returns
+    -------
+    Value
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError
+        An argument is neither a value nor an array.
+    InvalidArgumentsError
+        A scale is not positive; `axis` is missing or no dim of `x`.
+    InvalidShapeError
+        The numbers of scales or zero points don't fit.
+    InvalidDataTypeError
+        Data types don't fit.
+
+    Notes
+    -----
+    oneDNN documents the ops as Quantize and DynamicQuantize. On a CPU zero points other than 0 per
+    channel do not compile, nor f8 on most.
+    """
+    x = need_value("quantize", "x", x)
+    b = x.builder
+    need_type("quantize", "x", x, FLOATS)
+    dynamic = isinstance(scales, Value) or isinstance(zero_points, Value)
+    allowed = ("u8", "s8") if dynamic else EIGHT_BITS
+    if dtype not in allowed:
+        raise InvalidDataTypeError(f"quantize: dtype must be {' or '.join(allowed)}, got {dtype!r}")
+    if dtype.startswith("f8") and zero_points is not None:
+        raise InvalidArgumentsError(f"quantize: {dtype} has no zero_points, got {zero_points!r}")
+    if not dynamic:
+        attrs = _static_attrs("quantize", x, scales, zero_points, axis)
+    else:
+        factors = operand("quantize", "scales", b, scales, "f32")
+        need_type("quantize", "scales", factors, ("f32",))
+        inputs, attrs = _dynamic("quantize", x, factors, zero_points, axis, None)
+        if attrs["qtype"] == "per_group":
+            raise InvalidShapeError(
+                "quantize: scales must have 1 dim, oneDNN quantizes no groups, got "
+                f"{shape_text(factors.shape)}"
+            )
+    if x.dtype != "f32":
+        x = op(b, "TypeCast", x, dtype="f32", name=part(name, "f32"))
+    if not dynamic:
+        return op(b, "Quantize", x, dtype=dtype, name=name, **attrs)
+    return op(b, "DynamicQuantize", x, *inputs, dtype=dtype, name=name, **attrs)
+
+
+def dequantize(
+    x: Value,
+    scales: Any,
+    zero_points: Any = None,
+    axis: int | None = None,
+    group_shape: Sequence[int] | None = None,
+    dtype: str | None = None,
+    *,
+    name: str | None = None,
+) -> Value:
+    """Undo quantization: (x - zero point) * scale.
+
+    Numbers and arrays make a Dequantize, whose scales are attributes and which oneDNN fuses with
+    the ops behind it. Values, groups and int4 make a DynamicDequantize, whose scales are inputs;
+    it is fused into `sdpa` and `gated_mlp`, else a partition of its own.
+
+    Parameters
+    ----------
+    x : Value
+        u8, s8, u4, s4; for numbers and arrays also f8_e5m2 and f8_e4m3.
+    scales : float, array or Value
+        One for all, one for each element along `axis`, or of as many dims as `x` for groups.
+    zero_points : int, array or Value, optional
+        One, or of the shape of scales. Not for f8. Arrays become s32 where they are inputs.
+    axis : int, optional
+        Which dim has its own scales.
+    group_shape : sequence of int, optional
+        The size of a group along each dim; follows from the shapes where they are known.
+    dtype : str, optional
+        The result's: that of scales that are a value, else ``f32`` by default. Behind a Dequantize,
+        which makes f32, a TypeCast makes another.
+    name : str, optional
+        Of the result.
+
+    Returns
+    -------
+    Value
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError
+        An argument is neither a value nor an array.
+    InvalidArgumentsError
+        A scale is not positive; `axis` is missing or no dim of `x`.
+    InvalidShapeError
+        The shapes of scales, zero points and groups don't fit.
+    InvalidDataTypeError
+        Data types don't fit.
+
+    Notes
+    -----
+    oneDNN documents the ops as Dequantize and DynamicDequantize. On a CPU zero points other than 0
+    per channel do not compile, nor int4 with one scale for all (give one per group); 3.13.2 takes
+    no int4 whose last dim is odd.
+    """
+    x = need_value("dequantize", "x", x)
+    b = x.builder
+    floats = FLOATS if dtype is None else (dtype,)
+    if dtype is not None and dtype not in FLOATS:
+        raise InvalidDataTypeError(
+            f"dequantize: dtype must be {' or '.join(FLOATS)}, got {dtype!r}"
+        )
+    if x.dtype.startswith("f8") and zero_points is not None:
+        raise InvalidArgumentsError(f"dequantize: {x.dtype} has no zero_points")
+    dynamic = (
+        not (_is_list(scales) and _is_list(zero_points))
+        or group_shape is not None
+        or x.dtype in ("s4", "u4")
+        or np.ndim(scales) > 1
+    )
+    if not dynamic:
+        need_type("dequantize", "x", x, EIGHT_BITS)
+        attrs = _static_attrs("dequantize", x, scales, zero_points, axis)
+        if dtype in (None, "f32"):
+            return op(b, "Dequantize", x, dtype="f32", name=name, **attrs)
+        made = op(b, "Dequantize", x, dtype="f32", name=part(name, "f32"), **attrs)
+        return op(b, "TypeCast", made, dtype=dtype, name=name)
+    need_type("dequantize", "x", x, INTEGERS)
+    factors = operand("dequantize", "scales", b, scales, dtype or "f32")
+    need_type("dequantize", "scales", factors, floats)
+    inputs, attrs = _dynamic("dequantize", x, factors, zero_points, axis, group_shape)
+    return op(b, "DynamicDequantize", x, *inputs, name=name, **attrs)
