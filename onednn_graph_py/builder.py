@@ -33,7 +33,7 @@ from .reference.rounding import NUMPY_DTYPES, round_to
 if TYPE_CHECKING:
     from .compiler import Fallback, Layout, Policy
     from .executor import CompiledGraph
-    from .serialization.build import Origin
+    from .serialization.origin import Origin
 
 __all__ = ["GraphBuilder", "Node", "Value"]
 

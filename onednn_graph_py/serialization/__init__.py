@@ -14,7 +14,8 @@ mirror's graph with the file's own ids.
 True
 """
 
-from .build import from_builder, load, to_builder, to_graph
+from .build import load, to_builder, to_graph
+from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .parse import parse
 from .write import save, to_json

@@ -1,51 +1,30 @@
-"""Documents as graphs: `GraphBuilder` and the mirror's graph, and back."""
+"""Documents as graphs: `GraphBuilder` and the mirror's graph."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from .. import _core
 from .._core import UNKNOWN_DIM
 from ..builder import GraphBuilder, Node, Value, is_whole, row_major
-from ..errors import GraphFormatError, InvalidGraphError, OneDNNError
-from ..ops.check import check, row
+from ..errors import GraphFormatError, OneDNNError
+from ..ops.check import check
 from ..ops.table import OPS
-from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
+from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
+from .origin import Origin
 from .parse import parse
 from .read import JSONSource, file_of
 
 if TYPE_CHECKING:
     from ..ops.schema import AttributeType
 
-__all__ = ["Origin", "from_builder", "load", "to_builder", "to_graph"]
+__all__ = ["load", "to_builder", "to_graph"]
 
 # An attribute's name tells its type, whatever op has it.
 _TYPES: dict[str, AttributeType] = {a.name: a.type for op in OPS.values() for a in op.attributes}
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The document that a builder was made from, and what became of its parts.
-
-    It has what a builder has no place for: ids, properties, layouts, spellings, End.
-
-    Parameters
-    ----------
-    document : GraphDocument
-    tensors : dict of int to int
-        Tensor ids of the document by the ids of values.
-    ops : dict of int to int
-        Indices into the document's ``graph`` by the ids of nodes.
-    """
-
-    document: GraphDocument
-    tensors: dict[int, int]
-    ops: dict[int, int]
 
 
 @contextlib.contextmanager
@@ -237,170 +216,3 @@ def _described(tensor: TensorRecord) -> _core.logical_tensor:
     if tensor.layout_type == "strided" and strides is not None:
         return _core.logical_tensor(tensor.id, tensor.dtype, sizes, strides, kind)
     return _core.logical_tensor(tensor.id, tensor.dtype, sizes, tensor.layout_type, kind)
-
-
-class _Ids:
-    """Ids that a document does not have yet, one for each value or node that asks."""
-
-    def __init__(self, known: dict[int, int], taken: Iterable[int]) -> None:
-        self._known = dict(known)
-        self._taken = set(taken)
-        self._next = itertools.count()
-
-    def of(self, id: int) -> int:
-        """The document's id for a builder's."""
-        if id not in self._known:
-            self._known[id] = self.fresh()
-        return self._known[id]
-
-    def fresh(self) -> int:
-        return next(n for n in self._next if n not in self._taken)
-
-
-def from_builder(builder: GraphBuilder) -> GraphDocument:
-    """The document of what was built.
-
-    What `to_builder` made gets back its ids, names, properties and layouts, so that a document
-    comes back as it was; what was added since has new ids. Of constants only the shape is kept.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-
-    Returns
-    -------
-    GraphDocument
-
-    Raises
-    ------
-    InvalidGraphError
-        There are no ops, an input that no op reads, or an output that no op makes: a file has no
-        place for these.
-    """
-    if not builder.nodes:
-        raise InvalidGraphError("a graph without ops can't be written as JSON")
-    origin: Origin | None = builder._origin
-    source = origin.document if origin else None
-    known_tensors = source.tensors() if source else {}
-    tensor_ids = _Ids(origin.tensors if origin else {}, known_tensors)
-    old_ops = source.graph if source else ()
-    op_ids = _Ids({}, (o.id for o in old_ops))
-    leaves = [*builder.inputs, *builder.constants]
-    records = {
-        v.id: known_tensors.get(tensor_ids.of(v.id)) or _record(v, tensor_ids.of(v.id))
-        for v in [*leaves, *(v for n in builder.nodes for v in n.outputs)]
-    }
-    made = [(i, op) for i, op in enumerate(old_ops) if op.kind == "End"]
-    fresh: list[OpRecord] = []
-    for node in builder.nodes:
-        index = origin.ops.get(node.id) if origin else None
-        if index is not None:
-            made.append((index, _again(node, old_ops[index], records)))
-        else:
-            fresh.append(_new(node, op_ids.of(node.id), records))
-    fresh += _new_ends(builder, source, records, op_ids)
-    graph = (*(op for _, op in sorted(made, key=lambda pair: pair[0])), *fresh)
-    document = GraphDocument(
-        source.version if source and not fresh else _linked(),
-        builder.engine_kind.name,
-        graph,
-        _kept(source.fpmath_mode if source else "", builder.fpmath_mode.name, "strict"),
-        _kept(source.fpmath_mode_apply_to_int if source else "", builder.apply_to_int, False),
-    )
-    return _with_ports(document, builder, source, records)
-
-
-def _kept(said: object, value: Any, default: Any) -> Any:
-    """A field that the file left out stays out as long as it has its default."""
-    return None if said is None and value == default else value
-
-
-def _linked() -> str:
-    v = _core.version()
-    return f"{v['major']}.{v['minor']}.{v['patch']}"
-
-
-def _record(value: Value, id: int) -> TensorRecord:
-    shape: tuple[int, ...] = (UNKNOWN_DIM,)
-    stride: tuple[int, ...] = (UNKNOWN_DIM,)
-    if value.shape is not None:
-        shape = tuple(UNKNOWN_DIM if d < 0 else d for d in value.shape)
-        stride = value.strides or tuple(
-            n if is_whole(value.shape[i + 1 :]) else UNKNOWN_DIM
-            for i, n in enumerate(row_major(value.shape))
-        )
-    kind = "constant" if value.data is not None else "variable"
-    return TensorRecord(id, value.dtype, shape, stride, "strided", kind)
-
-
-def _again(node: Node, old: OpRecord, records: dict[int, TensorRecord]) -> OpRecord:
-    """The record of a node that came from one, connected as the node is."""
-
-    def told(values: tuple[Value, ...], said: tuple[TensorRecord, ...]) -> Iterator[TensorRecord]:
-        # A reader may describe a tensor otherwise than its maker does.
-        for value, record in zip(values, said, strict=True):
-            mine = records[value.id]
-            yield record if record.id == mine.id else mine
-
-    return OpRecord(
-        old.id,
-        old.name,
-        node.kind,
-        old.attrs,
-        tuple(told(node.inputs, old.inputs)),
-        tuple(told(node.outputs, old.outputs)),
-    )
-
-
-def _new(node: Node, id: int, records: dict[int, TensorRecord]) -> OpRecord:
-    schema = row(node.kind)
-    attrs = {}
-    for name, value in node.attrs.items():
-        attribute = schema.attribute(name)
-        if attribute is not None:
-            attrs[name] = AttributeRecord(attribute.type, value)
-    return OpRecord(
-        id,
-        node.name,
-        node.kind,
-        attrs,
-        tuple(records[v.id] for v in node.inputs),
-        tuple(records[v.id] for v in node.outputs),
-    )
-
-
-def _new_ends(
-    builder: GraphBuilder,
-    source: GraphDocument | None,
-    records: dict[int, TensorRecord],
-    ids: _Ids,
-) -> list[OpRecord]:
-    """An End for each output that ops read too, which nothing else in the file would tell."""
-    read = {v.id for n in builder.nodes for v in n.inputs}
-    told = set(source.outputs()) if source else set()
-    return [
-        OpRecord(ids.fresh(), "end", "End", {}, (records[v.id],), ())
-        for v in {v.id: v for v in builder.outputs.values()}.values()
-        if v.id in read and v.producer is not None and records[v.id].id not in told
-    ]
-
-
-def _with_ports(
-    document: GraphDocument,
-    builder: GraphBuilder,
-    source: GraphDocument | None,
-    records: dict[int, TensorRecord],
-) -> GraphDocument:
-    read = {v.id for n in builder.nodes for v in n.inputs}
-    for value in builder.inputs:
-        if value.id not in read and not (source and records[value.id].id in source.tensors()):
-            raise InvalidGraphError(f"input {value.name!r}: no op reads it, so JSON can't have it")
-    for name, value in builder.outputs.items():
-        if value.producer is None:
-            raise InvalidGraphError(f"output {name!r}: no op makes it, so JSON can't have it")
-    leaves = [*builder.inputs, *(v for v in builder.constants if v.id in read)]
-    inputs = tuple(records[v.id].id for v in leaves)
-    outputs = tuple(dict.fromkeys(records[v.id].id for v in builder.outputs.values()))
-    if source and inputs == source.inputs() and outputs == source.outputs():
-        return replace(document, input_ports=source.input_ports, output_ports=source.output_ports)
-    return replace(document, input_ports=inputs, output_ports=outputs)

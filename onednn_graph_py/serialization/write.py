@@ -18,7 +18,7 @@ _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAP
 
 
 def to_json(document: GraphDocument) -> str:
-    """The text that oneDNN itself would write, with its order of fields and its line breaks.
+    """The text that oneDNN itself would write, byte for byte as far as its numbers go.
 
     Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6. An
     infinite one is ``inf``, as oneDNN writes it, which benchdnn can't read.
@@ -120,9 +120,9 @@ def _value(out: io.StringIO, value: Any, depth: int) -> None:
     elif isinstance(value, int):
         out.write(str(value))
     elif isinstance(value, Mapping):
-        _list(out, "{}", ",", value.items(), _pair, depth)
+        _list(out, "{}", value.items(), _pair, depth)
     else:
-        _list(out, "[]", ", ", value, _value, depth)
+        _list(out, "[]", value, _value, depth)
 
 
 def _pair(out: io.StringIO, pair: tuple[str, Any], depth: int) -> None:
@@ -133,7 +133,6 @@ def _pair(out: io.StringIO, pair: tuple[str, Any], depth: int) -> None:
 def _list(
     out: io.StringIO,
     brackets: str,
-    separator: str,
     entries: Iterable[Any],
     write: Callable[[io.StringIO, Any, int], None],
     depth: int,
@@ -142,7 +141,7 @@ def _list(
     out.write(brackets[0])
     first = True
     for entry in entries:
-        out.write(("" if first else separator) + "\n" + "  " * (depth + 1))
+        out.write(("" if first else ",") + "\n" + "  " * (depth + 1))
         write(out, entry, depth + 1)
         first = False
     if not first:
