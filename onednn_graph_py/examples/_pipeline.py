@@ -85,6 +85,15 @@ def _compile(
     return part.compile(inputs, outputs, device)
 
 
+def _attached(lt: logical_tensor, device: engine, array: npt.NDArray[Any]) -> memory_tensor:
+    if device.get_kind() == engine.cpu:
+        return memory_tensor(lt, device, array)
+    # A GPU can't reach NumPy's memory. What oneDNN allocates for it, host and GPU share.
+    made = memory_tensor(lt, device)
+    np.copyto(made.numpy(), array)
+    return made
+
+
 class Execution:
     """A pipeline with memory attached; call it to run.
 
@@ -102,7 +111,7 @@ class Execution:
                     continue
                 if number not in arrays:
                     raise ValueError(f"no array was given for {lt}")
-                self._tensors[number] = memory_tensor(lt, pipeline.device, arrays[number])
+                self._tensors[number] = _attached(lt, pipeline.device, arrays[number])
             for lt in step.get_outputs():
                 self._tensors[lt.get_id()] = memory_tensor(lt, pipeline.device)
             inputs = [self._tensors[lt.get_id()] for lt in step.get_inputs()]

@@ -1,0 +1,93 @@
+"""The network of oneDNN's getting-started examples: two blocks of convolution, bias and ReLU.
+
+The graph is built without a single shape; dims come in when its inputs are compiled for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import graph, logical_tensor, op
+from ._bounded import Bounded
+
+_SOURCE = (8, 3, 225, 225)
+# Weights (output and input channels, height, width) and stride of each block.
+_BLOCKS = (((96, 3, 11, 11), 4), ((96, 96, 1, 1), 1))
+
+
+class ConvolutionBlocks:
+    """The graph, finalized, and what goes in and comes out.
+
+    Parameters
+    ----------
+    engine_kind : str
+        ``cpu`` or ``gpu``.
+    """
+
+    expected_partitions = len(_BLOCKS)
+
+    def __init__(self, engine_kind: str) -> None:
+        self.net = graph(engine_kind)
+        tensor = _tensor(0)
+        for _, stride in _BLOCKS:
+            tensor = _add_block(self.net, tensor, stride)
+        self.net.finalize()
+        self.output = tensor
+
+    def draw(self) -> dict[int, npt.NDArray[np.float32]]:
+        """Make arrays for the inputs, by id."""
+        random = np.random.default_rng(0)
+        arrays = {0: random.uniform(-1, 1, _SOURCE).astype(np.float32)}
+        for block, (shape, _) in enumerate(_BLOCKS):
+            arrays[5 * block + 1] = random.uniform(-1, 1, shape).astype(np.float32)
+            arrays[5 * block + 2] = random.uniform(-1, 1, shape[0]).astype(np.float32)
+        return arrays
+
+    def inputs(self, arrays: Mapping[int, npt.NDArray[Any]]) -> list[logical_tensor]:
+        """Describe the inputs with the shapes that they have in fact."""
+        kinds = (logical_tensor.constant, logical_tensor.variable)
+        return [
+            logical_tensor(
+                number, logical_tensor.f32, array.shape, logical_tensor.strided, kinds[number == 0]
+            )
+            for number, array in arrays.items()
+        ]
+
+    def expected(self, arrays: Mapping[int, npt.NDArray[Any]]) -> Bounded:
+        """Compute the result in float64."""
+        # Channels last, which is what the reference convolution takes.
+        x = Bounded.exact(arrays[0]).moved(lambda a: a.transpose(0, 2, 3, 1))
+        for block, (_, stride) in enumerate(_BLOCKS):
+            weights = Bounded.exact(arrays[5 * block + 1]).moved(lambda w: w.transpose(2, 3, 1, 0))
+            x = x.convolved(weights, stride).stored()
+            x = (x + Bounded.exact(arrays[5 * block + 2])).stored().relu()
+        return x.moved(lambda a: a.transpose(0, 3, 1, 2))
+
+
+def _tensor(number: int, constant: bool = False) -> logical_tensor:
+    kind = logical_tensor.constant if constant else logical_tensor.variable
+    # -1: not even the rank is known while the graph is built.
+    return logical_tensor(number, logical_tensor.f32, -1, logical_tensor.lt_undef, kind)
+
+
+def _add_block(net: graph, source: logical_tensor, stride: int) -> logical_tensor:
+    """Add a block behind `source`; its tensors take the five ids that follow."""
+    first = source.get_id() + 1
+    weights, bias = _tensor(first, constant=True), _tensor(first + 1, constant=True)
+    convolved, biased, activated = (_tensor(first + i) for i in (2, 3, 4))
+
+    convolution = op(first, op.Convolution, [source, weights], [convolved], "convolution")
+    convolution.set_attr(op.strides, [stride, stride])
+    convolution.set_attr(op.pads_begin, [0, 0]).set_attr(op.pads_end, [0, 0])
+    convolution.set_attr(op.dilations, [1, 1]).set_attr(op.groups, 1)
+    convolution.set_attr(op.data_format, "NCX").set_attr(op.weights_format, "OIX")
+    add = op(first + 1, op.BiasAdd, [convolved, bias], [biased], "bias")
+    add.set_attr(op.data_format, "NCX")
+    relu = op(first + 2, op.ReLU, [biased], [activated], "relu")
+    for one in (convolution, add, relu):
+        net.add_op(one)
+    return activated

@@ -1,0 +1,51 @@
+"""Two blocks of convolution, bias and ReLU on a GPU, through OpenCL.
+
+The graph is built and partitioned for a GPU in any case. Running it takes a oneDNN with an OpenCL
+GPU runtime, and an Intel GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import engine, version
+from ._bounded import Comparison
+from ._convolutions import ConvolutionBlocks
+from ._device import only_partitioned, without_device
+from ._pipeline import Pipeline, fused_ops, median_milliseconds
+from ._report import Case, Skipped
+
+
+def _missing() -> str | None:
+    """Say what is missing to run on a GPU through OpenCL, or None if nothing is."""
+    linked = version()
+    if linked["gpu_runtime"] == "OpenCL":
+        return without_device("gpu")
+    reason = (
+        f"needs a oneDNN with an OpenCL GPU runtime, oneDNN {linked['major']}.{linked['minor']}."
+        f"{linked['patch']} here is built with {linked['gpu_runtime']}"
+    )
+    gpus = engine.get_count(engine.gpu)
+    return reason if gpus else f"{reason}; needs an Intel GPU, and there is none"
+
+
+def run() -> Iterator[Case | Skipped]:
+    """Run with oneDNN's own shapes."""
+    blocks = ConvolutionBlocks("gpu")
+    missing = _missing()
+    if missing is not None:
+        yield only_partitioned("f32", blocks.net, missing)
+        return
+    partitions = blocks.net.get_partitions()
+    arrays = blocks.draw()
+    pipeline = Pipeline(partitions, blocks.inputs(arrays), [blocks.output], engine(engine.gpu, 0))
+    execution = pipeline.bind(arrays)
+    execution()
+    comparison = Comparison.of(execution.output(blocks.output), blocks.expected(arrays))
+    yield Case(
+        name="f32",
+        expected_partitions=blocks.expected_partitions,
+        partitions=fused_ops(blocks.net.get_ops(), partitions),
+        comparisons={"all elements with a float64 convolution in NumPy": comparison},
+        milliseconds=median_milliseconds(execution),
+    )
