@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple, overload
@@ -103,6 +104,12 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str | Non
     return [named[i] if i < len(named) else None for i in range(count)]
 
 
+def _without_first(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a method, bound."""
+    signature = inspect.signature(function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
 class JitInfo(NamedTuple):
     """What became of calls: as `functools.lru_cache` counts, and evictions."""
 
@@ -114,7 +121,11 @@ class JitInfo(NamedTuple):
 
 
 class Jitted:
-    """A function that is traced and compiled at each new set of shapes and data types."""
+    """A function that is traced and compiled at each new set of shapes and data types.
+
+    On a method, every instance has models of its own. What the method reads from its instance is
+    constant in them: `cache_clear` after changing it.
+    """
 
     def __init__(
         self,
@@ -127,12 +138,43 @@ class Jitted:
             raise InvalidArgumentsError(f"jit: maxsize must be at least 1, got {maxsize}")
         functools.update_wrapper(self, function)
         self._function = function
+        self._attribute = _name_of(function)
         self._maxsize = maxsize
         self._graph_options = graph_options
         self._options = options
         self._lock = threading.RLock()
         self._models: OrderedDict[tuple[Any, ...], CompiledGraph] = OrderedDict()
         self._hits = self._misses = self._evictions = 0
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Jitted: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Jitted: ...
+    def __get__(self, instance: object | None, owner: type) -> Jitted:
+        """The method of one instance; Python finds it in the instance itself from then on."""
+        if instance is None:
+            return self
+        try:
+            attributes = vars(instance)
+            # Weak, or the instance and its models stay until Python's collector finds the circle.
+            weak = weakref.ref(instance)
+        except TypeError:
+            raise TypeError(
+                f"jit of {_name_of(self._function)}: instances of {owner.__name__} have no "
+                "__dict__ that could hold their models, or no __weakref__"
+            ) from None
+
+        @functools.wraps(self._function)
+        def method(*values: Any) -> Any:
+            return self._function(weak(), *values)
+
+        vars(method)["__signature__"] = _without_first(self._function)
+        made = Jitted(method, self._maxsize, self._graph_options, self._options)
+        kept: Jitted = attributes.setdefault(self._attribute, made)
+        return kept
 
     def __repr__(self) -> str:
         return f"<jit of {_name_of(self._function)}: {self.cache_info()}>"

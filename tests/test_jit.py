@@ -468,3 +468,72 @@ def test_threads_share_one_model():
 def test_a_function_may_call_another_that_is_traced_with_it():
     outer = jit(lambda x: relu(x) + relu(-x))
     np.testing.assert_array_equal(outer(X), abs(X))
+
+
+class Dense:
+    def __init__(self, weights):
+        self.weights = np.asarray(weights, np.float32)
+
+    @og.jit
+    def forward(self, x):
+        """Multiply."""
+        return (x @ self.weights).relu()
+
+
+def test_a_method_has_models_of_its_own_for_each_instance():
+    x = np.float32([[1, -2]])
+    one, two = Dense([[1], [0]]), Dense([[0], [-3]])
+    np.testing.assert_array_equal(one.forward(x), [[1]])
+    np.testing.assert_array_equal(two.forward(x), [[6]])
+    assert one.forward is one.forward
+    assert one.forward is not two.forward
+    one.forward(x)
+    assert one.forward.cache_info()[:2] == (1, 1)
+    assert two.forward.cache_info()[:2] == (0, 1)
+    assert Dense.forward.cache_info().currsize == 0
+    assert one.forward.__doc__ == "Multiply."
+    assert [v.name for v in one.forward.model(x).inputs] == ["x"]
+
+
+def test_what_a_method_reads_is_constant_until_its_cache_is_cleared():
+    x, layer = np.float32([[1, 2]]), Dense([[1], [1]])
+    assert layer.forward(x) == 3
+    layer.weights = np.float32([[10], [10]])
+    assert layer.forward(x) == 3
+    layer.forward.cache_clear()
+    assert layer.forward(x) == 30
+
+
+def test_an_instance_goes_with_its_models_at_once():
+    layer = Dense([[1], [1]])
+    layer.forward(np.float32([[1, 2]]))
+    gone = weakref.ref(layer)
+    gc.disable()
+    try:
+        del layer
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_method_of_an_instance_without_dict_is_refused_by_name():
+    class Slotted:
+        __slots__ = ()
+
+        @og.jit
+        def forward(self, x):
+            return x.relu()
+
+    with pytest.raises(TypeError, match="jit of forward: instances of Slotted have no __dict__"):
+        Slotted().forward(np.float32([1]))
+
+
+def test_static_and_class_methods_are_functions():
+    class Ops:
+        @staticmethod
+        @og.jit
+        def double(x):
+            return x + x
+
+    np.testing.assert_array_equal(Ops.double(np.float32([1])), [2])
+    np.testing.assert_array_equal(Ops().double(np.float32([1])), [2])
