@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import GraphBuilder, Value
 from ..dtypes import numpy_dtype
+from ..errors import InvalidArgumentsError
 from ._attention import (
     DATA_TYPES,
     Array,
@@ -82,24 +83,26 @@ def _backward(engine_kind: str, data_type: str, heads: GroupedHeads) -> GraphBui
         # MatMul takes operands of one type.
         return x if data_type == "f32" else b.type_cast(x, dtype=data_type)
 
-    def summed(x: Value, axis: int) -> Value:
-        # oneDNN does not compile a ReduceSum that has nothing to sum up.
-        whole = x.shape is not None and x.shape[axis] == 1
-        return x if whole else b.reduce_sum(x, axes=(axis,), keep_dims=True)
+    def of_group(x: Value) -> Value:
+        # The query heads of a group share the key head that the gradient is of. oneDNN does not
+        # compile a ReduceSum that has nothing to sum up.
+        if heads.q_heads == heads.kv_heads:
+            return x
+        return b.reduce_sum(x, axes=(2,), keep_dims=True)
 
     scores = b.matmul(query, key, transpose_b=True, dtype="f32") / scale + mask
     weights = b.exp(scores - stats)
-    # Query heads of a group share the key head that the gradient is of.
     by_head = b.matmul(narrowed(weights), gradient, transpose_a=True, dtype=data_type)
-    outputs = {"value gradient": summed(by_head, 2)}
+    outputs = {"value gradient": of_group(by_head)}
     # Backwards through SoftMax: weights * (d weights - sum(weights * d weights)), where the sum
     # equals that of result * gradient, which is shorter.
     of_weights = b.matmul(gradient, value, transpose_b=True, dtype="f32")
-    correction = summed(b.multiply(result, gradient, dtype="f32"), 4)
+    correction = b.multiply(result, gradient, dtype="f32")
+    correction = b.reduce_sum(correction, axes=(4,), keep_dims=True)
     of_scores = narrowed(weights * (of_weights - correction) / scale)
     outputs["query gradient"] = b.matmul(of_scores, key, dtype=data_type)
     by_head = b.matmul(of_scores, query, transpose_a=True, dtype=data_type)
-    outputs["key gradient"] = summed(by_head, 2)
+    outputs["key gradient"] = of_group(by_head)
     b.output(**outputs)
     return b
 
@@ -167,14 +170,17 @@ def run(
     Raises
     ------
     InvalidArgumentsError
-        A size is not positive, `kv_heads` does not divide `q_heads`, or there is no such kind of
-        engine.
+        A size is not positive, `head_size` is 1, `kv_heads` does not divide `q_heads`, or there is
+        no such kind of engine.
     """
     check_arguments(
         "gqa_training", engine_kind,
         mb=mb, seq=seq, q_heads=q_heads, kv_heads=kv_heads, head_size=head_size,
     )  # fmt: skip
     check_groups("gqa_training", q_heads, kv_heads)
+    if head_size == 1:
+        # The sum along the head would have nothing to sum up, see _backward.
+        raise InvalidArgumentsError("gqa_training: head_size must be at least 2, got 1")
     heads = GroupedHeads(mb, seq, q_heads, kv_heads, head_size)
     for data_type in DATA_TYPES:
         names = [f"{data_type}, {heads}, {way}" for way in ("forwards", "backwards")]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import engine, graph, logical_tensor, op
+from ..ops.check import linked_version
 from ._attention import (
     DATA_TYPES,
     check_arguments,
@@ -68,6 +69,16 @@ class _Attention:
         self.net.finalize()
 
 
+def _known_wrong(name: str, mb: int, seq: int) -> Skipped | None:
+    if linked_version() >= (3, 8) or mb == 1 or mb != seq:
+        return None
+    return Skipped(
+        name,
+        "oneDNN 3.7 computes attention on strided inputs wrong where the batch is as large as the"
+        " sequence and has few heads",
+    )
+
+
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:
@@ -84,7 +95,7 @@ def run(
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
         attention = _Attention(engine_kind, data_type, mb, seq, heads, head_size)
-        skipped = cannot_run(name, data_type, attention.net)
+        skipped = cannot_run(name, data_type, attention.net) or _known_wrong(name, mb, seq)
         if skipped is not None:
             yield skipped
             continue

@@ -1,0 +1,458 @@
+"""The attention examples: partitions by version, right numbers, and what makes them fail."""
+
+import re
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import numpy as np
+import pytest
+from graphs import LINKED, before, since
+
+from onednn_graph_py import InvalidArgumentsError, engine
+from onednn_graph_py.examples import __main__ as command
+from onednn_graph_py.examples import (
+    _attention,
+    _built,
+    _pipeline,
+    gqa,
+    gqa_training,
+    mqa,
+    sdpa_bottom_right_causal_mask,
+    sdpa_quantized,
+    sdpa_stacked_qkv,
+)
+from onednn_graph_py.examples._bounded import Bounded, Comparison
+from onednn_graph_py.examples._bounded_training import (
+    difference,
+    exponential,
+    log_sum_exp,
+    product,
+    total,
+)
+from onednn_graph_py.examples._grouped_heads import GroupedHeads
+from onednn_graph_py.examples._hardware import lacks
+from onednn_graph_py.examples._report import Case, Skipped
+
+CORE = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
+BATCH, SEQUENCE, HEADS, SIZE = 3, 24, 4, 16
+SIZES: dict[ModuleType, tuple[int, ...]] = {
+    gqa: (BATCH, SEQUENCE, HEADS, 2, SIZE),
+    gqa_training: (BATCH, SEQUENCE, HEADS, 2, SIZE),
+    mqa: (BATCH, SEQUENCE, HEADS, SIZE),
+    sdpa_bottom_right_causal_mask: (BATCH, SEQUENCE, HEADS, SIZE),
+    sdpa_quantized: (BATCH, SEQUENCE, HEADS, SIZE),
+    sdpa_stacked_qkv: (BATCH, SEQUENCE, HEADS, SIZE),
+}
+# The first oneDNN with what an example shows.
+SINCE = {sdpa_bottom_right_causal_mask: (3, 9), gqa_training: (3, 10)}
+FLOATS = ["f32", "bf16", "f16"]
+TYPES = {one: FLOATS for one in SIZES} | {sdpa_quantized: ["f8_e4m3", "f8_e5m2", "s8", "u8"]}
+HERE = [one for one in SIZES if SINCE.get(one, (0, 0)) <= LINKED]
+EXAMPLES = pytest.mark.parametrize("example", HERE, ids=lambda one: one.__name__.split(".")[-1])
+no_gpu = pytest.mark.skipif(engine.get_count("gpu") > 0, reason="there is a GPU")
+
+
+@pytest.fixture(autouse=True)
+def run_once(monkeypatch):
+    """No test looks at times."""
+    for module in (_built, sdpa_stacked_qkv):
+        monkeypatch.setattr(module, "median_milliseconds", lambda call: 0.0)
+
+
+def cases(example: ModuleType, *sizes: int, engine_kind: str = "cpu") -> list[Case | Skipped]:
+    return list(example.run(engine_kind, *(sizes or SIZES[example])))
+
+
+def ran(example: ModuleType, *sizes: int) -> Iterator[Case]:
+    return (case for case in cases(example, *sizes) if isinstance(case, Case))
+
+
+def runs_here(example: ModuleType, name: str) -> bool:
+    first = (3, 13) if name.startswith("f8") else SINCE.get(example, (0, 0))
+    return first <= LINKED and lacks(name) is None
+
+
+def data_type(case: Case | Skipped) -> str:
+    return case.name.split(",")[0]
+
+
+@EXAMPLES
+def test_all_results_are_right_in_every_type_that_runs_here(example):
+    faults = {case.name: case.all_faults() for case in ran(example)}
+    assert faults
+    assert not any(faults.values()), faults
+
+
+@EXAMPLES
+def test_each_data_type_is_run_or_skipped_for_the_cpu(example):
+    made = cases(example)
+    assert list(dict.fromkeys(data_type(case) for case in made)) == TYPES[example]
+    for case in made:
+        assert isinstance(case, Case) == runs_here(example, data_type(case))
+        if isinstance(case, Skipped):
+            assert re.search(r"on this CPU, and \w+ needs|needs oneDNN >= ", case.reason)
+
+
+@pytest.mark.parametrize(("example", "release"), SINCE.items())
+def test_what_an_older_onednn_lacks_is_skipped_with_the_version(example, release):
+    made = cases(example)
+    told = f"needs oneDNN >= {release[0]}.{release[1]}, linked is {LINKED[0]}.{LINKED[1]}"
+    expected = [told] * len(made) if release > LINKED else []
+    reasons = [case.reason for case in made if isinstance(case, Skipped)]
+    assert [reason for reason in reasons if "oneDNN >=" in reason] == expected
+
+
+@before(3, 13)
+def test_f8_attention_needs_a_newer_onednn():
+    skipped = [case for case in cases(sdpa_quantized) if isinstance(case, Skipped)]
+    assert [data_type(case) for case in skipped] == ["f8_e4m3", "f8_e5m2"]
+    assert all(case.reason.startswith("needs oneDNN >= 3.13") for case in skipped)
+
+
+# -- partitions
+
+
+@pytest.mark.parametrize("example", [gqa, mqa])
+def test_grouped_heads_are_one_partition_in_both_forms(example):
+    reshaped, grouped = [case.partitions for case in ran(example)][:2]
+    assert grouped == [CORE]
+    assert len(reshaped) == 1
+    assert sorted(reshaped[0]) == sorted([*CORE, *["StaticReshape"] * 5])
+
+
+def test_a_stacked_buffer_is_one_partition():
+    assert next(ran(sdpa_stacked_qkv)).partitions == [CORE]
+
+
+@since(3, 9)
+def test_a_causal_mask_from_indices_is_one_partition():
+    (ops,) = next(ran(sdpa_bottom_right_causal_mask)).partitions
+    mask = ["GenIndex", "Add", "Subtract", "GenIndex", "GreaterEqual", "Select"]
+    assert sorted(ops) == sorted(["MatMul", "Multiply", *mask, "SoftMax", "MatMul"])
+
+
+def test_integer_attention_is_one_partition():
+    around = ["Dequantize"] * 4 + ["Quantize"] * 2
+    older = [] if LINKED >= (3, 13) else ["StaticTranspose", "Reorder"]
+    for case in ran(sdpa_quantized):
+        (ops,) = case.partitions
+        assert sorted(ops) == sorted([*CORE, *around, *older])
+
+
+@since(3, 10)
+def test_training_is_a_partition_forwards_and_one_backwards():
+    forward, backward, *narrow = [case.partitions for case in ran(gqa_training)]
+    assert forward == [CORE]
+    assert [len(ops) for ops in backward] == [16]
+    if lacks("bf16") is None:
+        assert [len(ops) for ops in narrow[1]] == [18]
+        assert narrow[1][0].count("TypeCast") == 2
+
+
+# -- sizes
+
+
+ODD = {
+    gqa: [(1, 7, 6, 3, 5), (2, 33, 4, 4, 8)],
+    gqa_training: [(1, 7, 6, 3, 5), (2, 9, 4, 4, 8)],
+    mqa: [(1, 1, 1, 1), (2, 33, 7, 5)],
+    sdpa_bottom_right_causal_mask: [(2, 9, 3, 5, 14), (2, 9, 3, 5, 4), (1, 1, 1, 1)],
+    sdpa_quantized: [(1, 7, 3, 5), (2, 33, 5, 24)],
+    sdpa_stacked_qkv: [(1, 7, 3, 5), (2, 33, 5, 24)],
+}
+
+
+@EXAMPLES
+def test_odd_sizes_are_right_in_as_many_partitions(example):
+    for sizes in ODD[example]:
+        faults = {case.name: case.all_faults() for case in ran(example, *sizes)}
+        assert faults
+        assert not any(faults.values()), faults
+
+
+def test_sizes_are_those_of_upstream_unless_given():
+    def defaults(run: Callable[..., object]) -> tuple[object, ...]:
+        return run.__defaults__ or ()
+
+    assert defaults(gqa.run) == defaults(gqa_training.run) == ("cpu", 2, 128, 16, 2, 64)
+    assert defaults(mqa.run) == defaults(sdpa_stacked_qkv.run) == ("cpu", 2, 128, 16, 64)
+    assert defaults(sdpa_quantized.run) == ("cpu", 2, 128, 16, 64)
+    assert defaults(sdpa_bottom_right_causal_mask.run) == ("cpu", 2, 128, 16, 64, None)
+
+
+@pytest.mark.parametrize("example", SIZES)
+def test_a_size_of_zero_is_refused(example):
+    name = example.__name__.split(".")[-1]
+    for position, size in enumerate(SIZES[example]):
+        wrong = [*SIZES[example]]
+        wrong[position] = size - size
+        with pytest.raises(InvalidArgumentsError, match=rf"^{name}: \w+ must be at least 1, got 0"):
+            next(example.run("cpu", *wrong))
+
+
+def test_no_queries_are_refused():
+    with pytest.raises(InvalidArgumentsError, match="query_num must be at least 1, got 0"):
+        next(sdpa_bottom_right_causal_mask.run("cpu", 1, 4, 1, 4, 0))
+
+
+@pytest.mark.parametrize("example", [gqa, gqa_training])
+def test_key_heads_must_divide_query_heads(example):
+    with pytest.raises(InvalidArgumentsError, match="kv_heads must divide q_heads, 6, got 4"):
+        next(example.run("cpu", 1, 8, 6, 4, 8))
+
+
+def test_training_refuses_heads_of_one_element():
+    with pytest.raises(InvalidArgumentsError, match="head_size must be at least 2, got 1"):
+        next(gqa_training.run("cpu", 1, 8, 4, 2, 1))
+
+
+@pytest.mark.parametrize("example", SIZES)
+def test_an_unknown_kind_of_engine_is_refused(example):
+    with pytest.raises(InvalidArgumentsError, match="'xpu' is not a"):
+        next(example.run("xpu"))
+
+
+@before(3, 8)
+def test_strided_attention_that_is_known_to_be_wrong_is_skipped():
+    made = cases(sdpa_stacked_qkv, 2, 2, 1, 32)
+    assert all(isinstance(case, Skipped) for case in made)
+    assert "computes attention on strided inputs wrong" in made[0].reason
+
+
+# -- no GPU
+
+
+@no_gpu
+@EXAMPLES
+def test_without_a_gpu_graphs_are_partitioned_for_one(example):
+    made = cases(example, engine_kind="gpu")
+    for case in made:
+        assert isinstance(case, Skipped)
+        if "oneDNN >=" not in case.reason:
+            assert len(case.partitions) == 1, case
+            assert "GPU" in case.reason
+    assert any(case.partitions for case in made if isinstance(case, Skipped))
+
+
+# -- corrupted results
+
+
+def largest_is_zero(array: np.ndarray) -> np.ndarray:
+    magnitude = np.abs(array.astype(np.float32))
+    array.flat[magnitude.argmax()] = 0
+    return array
+
+
+def last_is_not_a_number(array: np.ndarray) -> np.ndarray:
+    array.flat[-1] = np.nan
+    return array
+
+
+def entries_swapped(array: np.ndarray) -> np.ndarray:
+    array[[0, 1]] = array[[1, 0]]
+    return array
+
+
+def rows_swapped(array: np.ndarray) -> np.ndarray:
+    array[..., [0, 1], :] = array[..., [1, 0], :]
+    return array
+
+
+def off_by_a_thousandth(array: np.ndarray) -> np.ndarray:
+    return (array * 1.001).astype(array.dtype)
+
+
+def one_step_off(array: np.ndarray) -> np.ndarray:
+    middle = 128 if array.dtype == np.uint8 else 0
+    array[..., 0] += np.where(array[..., 0] > middle, -1, 1).astype(array.dtype)
+    return array
+
+
+def corrupt(monkeypatch, wrong, only: str | None = None) -> None:
+    """Have oneDNN seem to compute something wrong; `only` one of several outputs."""
+    built, stacked = _built.BuiltRun.output, _pipeline.Execution.output
+
+    def output(self, name: str) -> np.ndarray:
+        right = built(self, name)
+        return right if only not in (None, name) else wrong(right.copy())
+
+    monkeypatch.setattr(_built.BuiltRun, "output", output)
+    monkeypatch.setattr(
+        _pipeline.Execution, "output", lambda self, lt: wrong(stacked(self, lt).copy())
+    )
+
+
+WRONGS = [largest_is_zero, last_is_not_a_number, entries_swapped, rows_swapped]
+
+
+# Integers are always numbers.
+PAIRS = [
+    (example, wrong)
+    for example in HERE
+    for wrong in WRONGS
+    if (example, wrong) != (sdpa_quantized, last_is_not_a_number)
+]
+
+
+@pytest.mark.parametrize(("example", "wrong"), PAIRS)
+def test_a_corrupted_result_is_found(example, wrong, monkeypatch):
+    corrupt(monkeypatch, wrong)
+    made = list(ran(example))
+    assert made
+    for case in made:
+        assert any("off by more than their tolerance" in fault for fault in case.all_faults())
+
+
+@pytest.mark.parametrize("example", [one for one in HERE if one is not sdpa_quantized])
+def test_f32_that_is_off_by_a_thousandth_is_found(example, monkeypatch):
+    corrupt(monkeypatch, off_by_a_thousandth)
+    for case in ran(example):
+        if data_type(case) == "f32":
+            assert case.all_faults()
+
+
+def test_integers_that_are_a_step_off_are_found(monkeypatch):
+    corrupt(monkeypatch, one_step_off)
+    for case in ran(sdpa_quantized):
+        assert case.all_faults()
+
+
+OUTPUTS = ["result", "stats", "query gradient", "key gradient", "value gradient"]
+
+
+@since(3, 10)
+@pytest.mark.parametrize("wrong", [largest_is_zero, entries_swapped])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_each_output_of_training_is_compared(name, wrong, monkeypatch):
+    forward, backward = list(ran(gqa_training))[:2]
+    compared = [*forward.comparisons, *backward.comparisons]
+    assert compared == [f"all elements of the {n} with NumPy in float64" for n in OUTPUTS]
+    corrupt(monkeypatch, wrong, only=name)
+    faults = [fault for case in list(ran(gqa_training))[:2] for fault in case.all_faults()]
+    assert any(f"all elements of the {name} with" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("name", ["gqa", "mqa", "sdpa_stacked_qkv", "sdpa_quantized"])
+def test_the_command_runs_them_by_name(name, capsys):
+    assert command.main([name, "cpu", "2", "16", "4", *(["2"] * (name == "gqa")), "16"]) == 0
+    assert any(line.endswith("  ok") for line in capsys.readouterr().out.splitlines())
+
+
+# -- what is expected of them
+
+
+def test_the_padding_mask_hides_the_last_quarter_of_the_keys():
+    mask = _attention.padding_mask((2, 1, 1, 8), "f32")
+    assert mask.shape == (2, 1, 1, 8)
+    assert np.isneginf(mask[..., 6:]).all()
+    assert np.isfinite(mask[..., :6]).all()
+    assert len(np.unique(mask)) == 7, "a mask that is not applied is noticed"
+    assert np.isfinite(_attention.padding_mask((1, 1), "bf16")[0, 0].astype(np.float32))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (4, 4)])
+def test_the_expected_causal_attention_sees_keys_up_to_the_query(queries, keys):
+    random = np.random.default_rng(1)
+    shapes = {"query": (2, queries, 4), "key": (2, keys, 4), "value": (2, keys, 4)}
+    arrays = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    got = sdpa_bottom_right_causal_mask._expected(arrays, np.float32(0.5), "f32").value
+    for head, query in np.ndindex(2, queries):
+        seen = max(query + keys - queries + 1, 0)
+        scores = arrays["key"][head, :seen] @ arrays["query"][head, query] / 2
+        weights = np.exp(scores) / np.exp(scores).sum() if seen else scores
+        expected = weights @ arrays["value"][head, :seen]
+        np.testing.assert_allclose(got[head, query], expected, rtol=1e-12, atol=1e-12)
+
+
+HEADS_OF_TRAINING = GroupedHeads(1, 5, 4, 2, 3)
+
+
+def loss(arrays: dict[str, np.ndarray]) -> float:
+    """Attention written down by loops, weighted with the gradient that comes from above."""
+    sum_of_all = 0.0
+    query, key, value = arrays["query"], arrays["key"], arrays["value"]
+    for group, head, position in np.ndindex(query.shape[:-1]):
+        scores = key[group, 0] @ query[group, head, position] / arrays["scale"][0]
+        weights = np.exp(scores + arrays["mask"][group, head, position])
+        result = weights @ value[group, 0] / weights.sum()
+        sum_of_all += float(result @ arrays["gradient"][group, head, position])
+    return sum_of_all
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+def test_the_expected_gradients_are_slopes_of_a_plain_attention(name):
+    given = _attention.entry_of(gqa_training._arrays("f32", HEADS_OF_TRAINING), 0)
+    arrays = {key: array.astype(np.float64) for key, array in given.items()}
+    expected = gqa_training._expected(arrays, "f32")[f"{name} gradient"].value
+    assert expected.shape == arrays[name].shape
+    step = 1e-5
+    for index in np.ndindex(expected.shape):
+        sides = []
+        for sign in (1, -1):
+            moved = {**arrays, name: arrays[name].copy()}
+            moved[name][index] += sign * step
+            sides.append(loss(moved))
+        slope = (sides[0] - sides[1]) / (2 * step)
+        assert slope == pytest.approx(expected[index], rel=1e-6, abs=1e-8)
+
+
+def test_the_expected_stats_are_logarithms_of_sums_of_exponentials():
+    arrays = _attention.entry_of(gqa_training._arrays("f32", HEADS_OF_TRAINING), 0)
+    got = gqa_training._expected(arrays, "f32")["stats"].value
+    scores = arrays["query"].astype(float) @ arrays["key"].astype(float).swapaxes(-1, -2)
+    scores = scores / arrays["scale"] + arrays["mask"]
+    expected = np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@since(3, 13)
+@pytest.mark.skipif(
+    lacks("f8_e4m3") is None, reason="this CPU may fuse f8, which the example itself checks"
+)
+@pytest.mark.parametrize("name", ["f8_e4m3", "f8_e5m2"])
+def test_f8_attention_is_right_op_by_op_where_the_cpu_does_not_fuse_it(name):
+    types, shape = sdpa_quantized._Types.of(name), (2, 3, 8, 16)
+    arrays = sdpa_quantized._arrays(types, shape)
+    done = _built.BuiltRun(sdpa_quantized._build("cpu", types, shape), arrays)
+    assert len(done.model.steps()) > 1
+    for number, got in enumerate(done.output("result")):
+        expected = sdpa_quantized._expected(types, _attention.entry_of(arrays, number))
+        assert Comparison.of(got, expected).wrong == 0
+        assert Comparison.of(largest_is_zero(got.copy()), expected).wrong == 1
+
+
+# -- bounds of what training adds
+
+
+def inexact(*shape: int) -> tuple[Bounded, np.ndarray]:
+    """Numbers with a bound of their error, and numbers that are nearly as far off."""
+    random = np.random.default_rng(2)
+    value, error = random.uniform(-2, 2, shape), random.uniform(0, 0.01, shape)
+    return Bounded(value, error), value + 0.999 * error * random.choice([-1, 1], shape)
+
+
+def test_operations_carry_the_errors_of_their_operands():
+    (a, far_a), (b, far_b) = inexact(6, 8), inexact(6, 8)
+    a, far_a = a.moved(np.flip), np.flip(far_a)
+    larger = Bounded(b.value + 4, b.error)
+    for bound, far in (
+        (difference(a, b), far_a - far_b),
+        (product(a, b), far_a * far_b),
+        (total(a, -1), far_a.sum(axis=-1, keepdims=True)),
+        (exponential(difference(a, larger)), np.exp(far_a - far_b - 4)),
+        (log_sum_exp(a), np.log(np.exp(far_a).sum(axis=-1, keepdims=True))),
+    ):
+        assert Comparison.of(far, bound).wrong == 0
+        assert Comparison.of(far, bound).max_share > 0.3, "the bound is not far away"
+        beyond = bound.value + 3 * (far - bound.value)
+        assert Comparison.of(beyond, bound).wrong > 0
+
+
+def test_what_is_masked_has_no_weight_and_no_error():
+    scores = Bounded(np.array([[0.0, 1.0, -np.inf]]), np.array([[0.0, 0.0, np.inf]]))
+    stats = log_sum_exp(scores)
+    assert stats.value[0, 0] == pytest.approx(np.log(1 + np.e))
+    assert np.isfinite(stats.error).all()
+    weights = exponential(difference(scores, stats))
+    assert weights.value[0, 2] == weights.error[0, 2] == 0
+    assert weights.value.sum() == pytest.approx(1)
