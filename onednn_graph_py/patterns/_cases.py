@@ -8,14 +8,14 @@ from typing import Any
 from ._epilogue import chain
 from .pattern import Case, Deviation
 
-__all__ = ["FLOATS", "TOO_LONG_FOR_3_7", "in_floats", "kernels_of", "with_epilogues"]
+__all__ = ["FLOATS", "LONG_EPILOGUES", "in_floats", "kernels_of", "with_epilogues"]
 
 FLOATS = ("f32", "bf16", "f16")
 """The data types of a floating-point pattern that mixes none."""
 
-# The first of 3.8 to 3.13 to document and fuse more than four was not tried; these are what
-# 3.7.2 and 3.13.2 do.
-TOO_LONG_FOR_3_7 = (3, 13)
+LONG_EPILOGUES = (3, 13)
+"""Where more than four post-ops are fused: 3.7.2 does not, 3.13.2 does, others were not tried."""
+
 _NOT_EVERY_CPU = ("bf16", "f16", "f8_e4m3", "f8_e5m2")
 
 
@@ -35,17 +35,13 @@ def in_floats(
     )
 
 
-def with_epilogues(
-    *, most_in_3_7: int = 4, most: int = 19, documented: int = 20, **arguments: Any
-) -> tuple[Case, ...]:
-    """Epilogues of 0 to 3 ops, as 3.7 documents them; the most that is fused, and one more.
+def with_epilogues(**arguments: Any) -> tuple[Case, ...]:
+    """Epilogues of 0 to 3 ops, as 3.7 documents them; up to what is fused, and one more.
+
+    3.13 documents 20 and fuses 19.
 
     Parameters
     ----------
-    most_in_3_7, most : int
-        The most that 3.7 and 3.13 fuse.
-    documented : int
-        The most that 3.13's documents say it fuses.
     **arguments
         Of the pattern.
     """
@@ -54,26 +50,19 @@ def with_epilogues(
         name = " + ".join(ops) if ops else "no post-op"
         return in_floats(name, post_ops=ops, **arguments)
 
-    def long(length: int) -> tuple[Case, ...]:
-        # What does not fit is a partition of its own, which again begins with an op that counts
-        # as the first and not as a post-op.
+    def long(length: int, in_3_7: int = 1, later: int = 1) -> tuple[Case, ...]:
         deviations = []
-        for limit, since, until in (
-            (most_in_3_7, (3, 0), TOO_LONG_FOR_3_7),
-            (most, TOO_LONG_FOR_3_7, (99, 0)),
-        ):
-            rest = length - limit
-            if rest > 0:
-                whole = -(-rest // (limit + 1))
-                why = f"it fuses {limit} post-ops"
-                deviations.append(Deviation(1 + whole, why, since, until))
-        return in_floats(
-            f"{length} post-ops",
-            post_ops=chain(length),
-            partitions=1 if length <= documented else 2,
-            deviations=tuple(deviations),
-            **arguments,
-        )
+        if in_3_7 != 1:
+            deviations.append(
+                Deviation(in_3_7, "it fuses 4 post-ops, and documents 3", until=LONG_EPILOGUES)
+            )
+        if later != 1:
+            deviations.append(
+                Deviation(later, "it fuses 19 post-ops, and documents 20", since=LONG_EPILOGUES)
+            )
+        name = f"{length} post-ops"
+        ops = chain(length)
+        return in_floats(name, post_ops=ops, deviations=tuple(deviations), **arguments)
 
     return (
         *short(),
@@ -81,8 +70,8 @@ def with_epilogues(
         *short("Add", "Sigmoid"),
         *short("Multiply", "Add", "ReLU"),
         *short("Add:residual", "ReLU"),
-        *long(most_in_3_7),
-        *long(most_in_3_7 + 1),
-        *long(most),
-        *long(most + 1),
+        *long(4),
+        *long(5, in_3_7=2),
+        *long(19, in_3_7=5),
+        *long(20, in_3_7=5, later=2),
     )

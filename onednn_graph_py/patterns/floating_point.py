@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ..builder import GraphBuilder, Value
+from ..builder import GraphBuilder
+from ..value import Value
 from ._cases import in_floats, kernels_of, with_epilogues
 from ._epilogue import UNARY, drawn, epilogue
 from .pattern import Case, Deviation, Pattern
@@ -27,17 +28,23 @@ _WINDOW: Mapping[str, Any] = {
 _POINT: Mapping[str, Any] = {**_WINDOW, "pads_begin": (0, 0), "pads_end": (0, 0)}
 
 
-def _source(b: GraphBuilder, dtype: str) -> Value:
-    return b.input((2, _CHANNELS, *_SPATIAL), dtype, name="src")
+def _source(b: GraphBuilder, dtype: str, data_format: str = "NCX") -> Value:
+    last = data_format == "NXC"
+    shape = (2, *_SPATIAL, _CHANNELS) if last else (2, _CHANNELS, *_SPATIAL)
+    return b.input(shape, dtype, name="src")
 
 
-def _batch_norm(x: Value, channels: int) -> Value:
+def _channel_axis(data_format: str) -> int:
+    return -1 if data_format == "NXC" else 1
+
+
+def _batch_norm(x: Value, data_format: str = "NCX") -> Value:
     b = x.builder
-    like_one = [b.constant(abs(drawn(i, (channels,))) + 0.5) for i in (11, 12)]
-    like_zero = [b.constant(drawn(i, (channels,), 0.1)) for i in (13, 14)]
+    like_one = [b.constant(abs(drawn(i, (_CHANNELS,))) + 0.5) for i in (11, 12)]
+    like_zero = [b.constant(drawn(i, (_CHANNELS,), 0.1)) for i in (13, 14)]
     made: Value = b.op(
         "BatchNormInference", x, like_one[0], like_zero[0], like_zero[1], like_one[1],
-        epsilon=1e-5, data_format="NCX",
+        epsilon=1e-5, data_format=data_format,
     )  # fmt: skip
     return made
 
@@ -49,6 +56,7 @@ def convolution(
     post_ops: Ops = (),
     depthwise: bool = False,
     dst: str | None = None,
+    data_format: str = "NCX",
 ) -> GraphBuilder:
     """Build Convolution + BiasAdd? + BatchNormInference? + [Unary | Binary]{0-n} + TypeCast?.
 
@@ -58,59 +66,67 @@ def convolution(
     b = GraphBuilder()
     kernel = (1, 1) if depthwise else (3, 3)
     weights = drawn(0, (_CHANNELS, _CHANNELS, *kernel), 0.1)
-    inputs = [_source(b, dtype), b.constant(weights, dtype)]
+    inputs = [_source(b, dtype, data_format), b.constant(weights, dtype)]
     added = b.constant(drawn(1, (_CHANNELS,)), dtype) if bias else None
     if added is not None and bias == "input":
         inputs.append(added)
     window = _POINT if depthwise else _WINDOW
-    y = b.op("Convolution", *inputs, **window, data_format="NCX", weights_format="OIX")
+    y = b.op("Convolution", *inputs, **window, data_format=data_format, weights_format="OIX")
     if added is not None and bias == "BiasAdd":
-        y = b.op("BiasAdd", y, added, data_format="NCX")
+        y = b.op("BiasAdd", y, added, data_format=data_format)
     if batch_norm:
-        y = _batch_norm(y, _CHANNELS)
-    y = epilogue(y, post_ops, axis=1)
+        y = _batch_norm(y, data_format)
+    y = epilogue(y, post_ops, axis=_channel_axis(data_format))
     if depthwise:
         each = b.constant(drawn(2, (_CHANNELS, 1, 3, 3), 0.3), dtype)
         y = b.op(
-            "Convolution", y, each, **_WINDOW, groups=_CHANNELS, data_format="NCX",
+            "Convolution", y, each, **_WINDOW, groups=_CHANNELS, data_format=data_format,
             weights_format="OIX",
         )  # fmt: skip
-        y = epilogue(y, post_ops, axis=1)
+        y = epilogue(y, post_ops, axis=_channel_axis(data_format))
     b.output(y if dst is None else b.op("TypeCast", y, outputs=[(None, dst)]))
     return b
 
 
 def conv_transpose(
-    dtype: str = "f32", bias: Bias = None, post_ops: Ops = (), groups: int = 1
+    dtype: str = "f32",
+    bias: Bias = None,
+    post_ops: Ops = (),
+    groups: int = 1,
+    data_format: str = "NCX",
 ) -> GraphBuilder:
     """Build ConvTranspose + BiasAdd? + [Unary | Binary]{0-n}."""
     b = GraphBuilder()
     weights = drawn(0, (_CHANNELS, _CHANNELS // groups, 3, 3), 0.1)
-    inputs = [_source(b, dtype), b.constant(weights, dtype)]
+    inputs = [_source(b, dtype, data_format), b.constant(weights, dtype)]
     added = b.constant(drawn(1, (_CHANNELS,)), dtype) if bias else None
     if added is not None and bias == "input":
         inputs.append(added)
     y = b.op(
         "ConvTranspose", *inputs, **{**_WINDOW, "strides": (2, 2)}, groups=groups,
-        data_format="NCX", weights_format="IOX",
+        data_format=data_format, weights_format="IOX",
     )  # fmt: skip
     if added is not None and bias == "BiasAdd":
-        y = b.op("BiasAdd", y, added, data_format="NCX")
-    b.output(epilogue(y, post_ops, axis=1))
+        y = b.op("BiasAdd", y, added, data_format=data_format)
+    b.output(epilogue(y, post_ops, axis=_channel_axis(data_format)))
     return b
 
 
 def interpolate(
-    dtype: str = "f32", mode: str = "nearest", by: str = "scales", post_ops: Ops = ()
+    dtype: str = "f32",
+    mode: str = "nearest",
+    by: str = "scales",
+    post_ops: Ops = (),
+    data_format: str = "NCX",
 ) -> GraphBuilder:
     """Build Interpolate + [Unary | Binary]{0-n}."""
     b = GraphBuilder()
     target = {"scales": (2.0, 2.0)} if by == "scales" else {"sizes": tuple(2 * n for n in _SPATIAL)}
     y = b.op(
-        "Interpolate", _source(b, dtype), mode=mode, data_format="NCX",
+        "Interpolate", _source(b, dtype, data_format), mode=mode, data_format=data_format,
         coordinate_transformation_mode="half_pixel", **target,
     )  # fmt: skip
-    b.output(epilogue(y, post_ops, axis=1))
+    b.output(epilogue(y, post_ops, axis=_channel_axis(data_format)))
     return b
 
 
@@ -181,20 +197,18 @@ def pool(
     """Build [AvgPool | MaxPool] + [Unary | Binary]{0-n}."""
     b = GraphBuilder()
     own = {"exclude_pad": False} if kind == "AvgPool" else {"dilations": (1, 1)}
-    last = data_format == "NXC"
-    shape = (2, *_SPATIAL, _CHANNELS) if last else (2, _CHANNELS, *_SPATIAL)
     y = b.op(
-        kind, b.input(shape, dtype, name="src"), kernel=(2, 2), strides=(2, 2), pads_begin=(0, 0),
+        kind, _source(b, dtype, data_format), kernel=(2, 2), strides=(2, 2), pads_begin=(0, 0),
         pads_end=(0, 0), data_format=data_format, **own,
     )  # fmt: skip
-    b.output(epilogue(y, post_ops, axis=-1 if last else 1))
+    b.output(epilogue(y, post_ops, axis=_channel_axis(data_format)))
     return b
 
 
 def batch_norm_relu(dtype: str = "f32", relu: bool = True) -> GraphBuilder:
     """Build BatchNormInference + ReLU?."""
     b = GraphBuilder()
-    y = _batch_norm(_source(b, dtype), _CHANNELS)
+    y = _batch_norm(_source(b, dtype))
     b.output(b.op("ReLU", y) if relu else y)
     return b
 
@@ -220,6 +234,7 @@ def reorder_add(dtype: str = "f32", auto_broadcast: str = "none") -> GraphBuilde
 
 
 _EPILOGUE = "then Unary and Binary ops in any order: up to 3 by 3.7's documents, up to 20 by 3.13's"
+_BINARY_FIRST = (Deviation(2, "two Binary ops are taken first, as a partition of their own"),)
 _ONE_TYPE = "All tensors have one data type, f32, bf16 or f16"
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -244,6 +259,7 @@ PATTERNS: tuple[Pattern, ...] = (
                 batch_norm=True,
                 post_ops=("Add:residual", "ReLU", "Multiply:scalar"),
             ),
+            *in_floats("Add + ReLU, NXC", post_ops=("Add", "ReLU"), data_format="NXC"),
             *in_floats("depthwise behind 1x1", depthwise=True),
             *in_floats("depthwise behind 1x1, ReLU", depthwise=True, post_ops=("ReLU",)),
             Case(
@@ -266,6 +282,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *with_epilogues(),
             *in_floats("bias input", bias="input"),
             *in_floats("BiasAdd", bias="BiasAdd"),
+            *in_floats("Add + ReLU, NXC", post_ops=("Add", "ReLU"), data_format="NXC"),
             *in_floats("BiasAdd + ReLU, 2 groups", bias="BiasAdd", post_ops=("ReLU",), groups=2),
         ),
     ),
@@ -281,6 +298,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *with_epilogues(),
             *in_floats("linear", mode="linear", post_ops=("ReLU",)),
             *in_floats("bilinear", mode="bilinear", post_ops=("ReLU",)),
+            *in_floats("Add + ReLU, NXC", post_ops=("Add", "ReLU"), data_format="NXC"),
             *in_floats("sizes", by="sizes", post_ops=("ReLU",)),
         ),
     ),
@@ -299,7 +317,15 @@ PATTERNS: tuple[Pattern, ...] = (
             *in_floats("BiasAdd", bias="BiasAdd", transpose_b=True),
             *in_floats("Select", select=2),
             *in_floats("BiasAdd + ReLU + Select", bias="BiasAdd", post_ops=("ReLU",), select=2),
-            *in_floats("Select of the result where true", select=1),
+            *in_floats(
+                "Select of the result where true",
+                select=1,
+                deviations=(
+                    Deviation(
+                        2, "Select is fused with the result as its last input only", until=(3, 13)
+                    ),
+                ),
+            ),
             *(
                 Case(
                     "BiasAdd + ReLU + TypeCast",
@@ -337,8 +363,10 @@ PATTERNS: tuple[Pattern, ...] = (
             *in_floats("no post-op"),
             *in_floats("Add", post_ops=("Add",)),
             *in_floats("Multiply:residual", post_ops=("Multiply:residual",)),
-            *in_floats("2 Binary", post_ops=("Multiply", "Add")),
-            *in_floats("3 Binary", post_ops=("Multiply", "Add", "Maximum")),
+            *in_floats("2 Binary", post_ops=("Multiply", "Add"), deviations=_BINARY_FIRST),
+            *in_floats(
+                "3 Binary", post_ops=("Multiply", "Add", "Maximum"), deviations=_BINARY_FIRST
+            ),
         ),
     ),
     Pattern(
@@ -373,6 +401,7 @@ PATTERNS: tuple[Pattern, ...] = (
         (
             *with_epilogues(),
             *in_floats("AvgPool", kind="AvgPool"),
+            *in_floats("ReLU, NXC", post_ops=("ReLU",), data_format="NXC"),
             *in_floats("AvgPool + Add + Multiply", kind="AvgPool", post_ops=("Add", "Multiply")),
             *in_floats("AvgPool + Add, NXC", kind="AvgPool", post_ops=("Add",), data_format="NXC"),
         ),
