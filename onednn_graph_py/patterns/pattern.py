@@ -48,8 +48,9 @@ class Case:
         Of sources and destination, such as ``u8 s8 -> s8``, or just ``bf16``.
     arguments : mapping of str to value
         Of the pattern's function.
-    partitions : int
-        How many the documents say it becomes.
+    partitions : int, optional
+        How many the documents say it becomes; None for what they say must be refused, when it is
+        built, partitioned or compiled.
     kernels : tuple of str
         Data types that its kernels compute with or store, of those that not every CPU has: it is
         counted apart where this CPU lacks one.
@@ -62,7 +63,7 @@ class Case:
     name: str
     dtypes: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    partitions: int = 1
+    partitions: int | None = 1
     kernels: tuple[str, ...] = ()
     needs: Version = (3, 7)
     deviations: tuple[Deviation, ...] = ()

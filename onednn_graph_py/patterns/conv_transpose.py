@@ -1,0 +1,310 @@
+"""ConvTranspose by itself, in all its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ._cases import in_floats
+from .pattern import Case, Deviation, Pattern
+
+__all__ = [
+    "AUTO_PADS",
+    "CHANNELS",
+    "FORMATS",
+    "OTHER_SHAPE",
+    "PATTERNS",
+    "attributes_of",
+    "layout",
+    "weights_shape",
+]
+
+CHANNELS = (16, 24)
+_PAGE = "graph/operations/ConvTranspose"
+
+
+def layout(first: Sequence[int], spatial: Sequence[int], format: str) -> tuple[int, ...]:
+    """Dims of data or weights: the spatial ones last, or first resp. between batch and channels."""
+    if format == "NXC":
+        return (first[0], *spatial, first[1])
+    if format == "XOI":
+        return (*spatial, first[1], first[0])
+    return (*first, *spatial)
+
+
+def weights_shape(
+    channels: Sequence[int],
+    kernel: Sequence[int],
+    groups: int,
+    weights_format: str,
+    *,
+    documented: bool = False,
+) -> tuple[int, ...]:
+    """(IC, OC / groups, spatial) as oneDNN has it, or (IC / groups, OC, spatial) as documented."""
+    inputs, outputs = channels
+    first = (inputs // groups, outputs) if documented else (inputs, outputs // groups)
+    return layout(first, kernel, "XOI" if weights_format in ("XOI", "XIO") else "IOX")
+
+
+def attributes_of(
+    rank: int,
+    *,
+    strides: int = 2,
+    pads: tuple[int, int] = (1, 1),
+    dilations: int = 1,
+    groups: int = 1,
+    data_format: str = "NXC",
+    weights_format: str = "XOI",
+    **more: Any,
+) -> dict[str, Any]:
+    """Attributes of the op, of what is the same for all spatial dims and `more`."""
+    return {
+        "strides": (strides,) * rank,
+        "pads_begin": (pads[0],) * rank,
+        "pads_end": (pads[1],) * rank,
+        "dilations": (dilations,) * rank,
+        "groups": groups,
+        "data_format": data_format,
+        "weights_format": weights_format,
+        **more,
+    }
+
+
+def conv_transpose_op(
+    dtype: str = "f32",
+    *,
+    spatial: tuple[int, ...] = (9, 8),
+    channels: tuple[int, int] = CHANNELS,
+    bias: bool = False,
+    documented_weights: bool = False,
+    **attributes: Any,
+) -> GraphBuilder:
+    """One ConvTranspose, with constant weights.
+
+    Parameters
+    ----------
+    dtype : str
+    spatial : tuple of int
+        Dims of the source.
+    channels : tuple of int
+        Of source and result.
+    bias : bool
+    documented_weights : bool
+        With groups: weights of the shape that the documents give, not of oneDNN's.
+    **attributes
+        ``strides``, ``dilations``: for all dims. ``pads``: before and after. All others as the op
+        has them.
+    """
+    b = GraphBuilder()
+    attrs = attributes_of(len(spatial), **attributes)
+    shape = weights_shape(
+        channels,
+        (3,) * len(spatial),
+        attrs["groups"],
+        attrs["weights_format"],
+        documented=documented_weights,
+    )
+    random = np.random.default_rng(len(spatial))
+    weights = random.normal(0.0, 0.1, shape)
+    inputs = [
+        b.input(layout((2, channels[0]), spatial, attrs["data_format"]), dtype, name="x"),
+        b.constant(weights, dtype),
+    ]
+    if bias:
+        inputs.append(b.constant(random.normal(0.0, 1.0, channels[1]), dtype))
+    b.output(b.op("ConvTranspose", *inputs, **attrs))
+    return b
+
+
+def conv_transpose_ranks(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """1, 2 and 3 spatial dims, in each order of the dims of data and weights."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_weights_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """The names of the orders of the weights' dims."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """Channels in groups, with the weights' shape as oneDNN has it and as documented."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_bias(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """With and without the third input."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_output_padding(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """More of the result at its end."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_auto_pad(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """Paddings found by oneDNN, in the spelling of the documents and in the library's."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_dilations(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """Windows with gaps."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+def conv_transpose_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """The documented data types."""
+    return conv_transpose_op(dtype, **arguments)
+
+
+FORMATS = tuple(
+    case
+    for rank in (1, 2, 3)
+    for data in ("NCX", "NXC")
+    for weights in ("IOX", "XOI")
+    for case in in_floats(
+        f"{rank}-D, {data}, {weights}",
+        spatial=(9, 8, 6)[:rank],
+        data_format=data,
+        weights_format=weights,
+    )
+)
+OTHER_SHAPE = (
+    Deviation(
+        None,
+        "oneDNN wants (IC, OC / groups, spatial), not the documented (IC / groups, OC, spatial)",
+    ),
+)
+# The documents' spelling, which the package takes, and the library's.
+AUTO_PADS = (
+    *("none", "None", "valid", "VALID"),
+    *("same_upper", "SAME_UPPER", "same_lower", "SAME_LOWER"),
+)
+
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "CT-shape",
+        "ConvTranspose: 1, 2 and 3 spatial dims",
+        "operation",
+        "strides, pads_begin, pads_end and dilations have an entry for each spatial dim. The "
+        "channels of data stand behind the batch (NCX) or last (NXC, the default).",
+        _PAGE,
+        conv_transpose_ranks,
+        FORMATS,
+    ),
+    Pattern(
+        "CT-wf",
+        "ConvTranspose: the order of the weights' dims",
+        "operation",
+        "Input channels, output channels, spatial: IOX; the reverse: XOI, the default. Newer "
+        "documents call these OIX and XIO; the library refuses that, the package takes it.",
+        _PAGE,
+        conv_transpose_weights_format,
+        (
+            *in_floats("IOX", weights_format="IOX"),
+            *in_floats("XOI", weights_format="XOI"),
+            *in_floats("OIX", weights_format="OIX"),
+            *in_floats("XIO", weights_format="XIO"),
+        ),
+    ),
+    Pattern(
+        "CT-groups",
+        "ConvTranspose: groups",
+        "operation",
+        "groups divides the number of input and of output channels.",
+        _PAGE,
+        conv_transpose_groups,
+        (
+            *in_floats("2, IOX", groups=2, weights_format="IOX"),
+            *in_floats("2, XOI", groups=2, weights_format="XOI"),
+            *in_floats("4, NCX", groups=4, data_format="NCX", weights_format="IOX"),
+            *in_floats("a channel each", groups=16, channels=(16, 16), weights_format="IOX"),
+            *in_floats(
+                "2, IOX, documented shape",
+                deviations=OTHER_SHAPE,
+                groups=2,
+                weights_format="IOX",
+                documented_weights=True,
+            ),
+            *in_floats(
+                "2, XOI, documented shape",
+                deviations=OTHER_SHAPE,
+                groups=2,
+                weights_format="XOI",
+                documented_weights=True,
+            ),
+        ),
+    ),
+    Pattern(
+        "CT-bias",
+        "ConvTranspose: bias",
+        "operation",
+        "Input 2, which may be left out, has an element for each output channel.",
+        _PAGE,
+        conv_transpose_bias,
+        (
+            *in_floats("without"),
+            *in_floats("NXC", bias=True),
+            *in_floats("NCX", bias=True, data_format="NCX", weights_format="IOX"),
+            *in_floats("2 groups", bias=True, groups=2),
+        ),
+    ),
+    Pattern(
+        "CT-outpad",
+        "ConvTranspose: output_padding",
+        "operation",
+        "No negative entry, one for each spatial dim, all 0 unless given; the result is so much "
+        "longer at its end.",
+        _PAGE,
+        conv_transpose_output_padding,
+        (
+            *in_floats("zeros", output_padding=(0, 0)),
+            *in_floats("1 each", output_padding=(1, 1)),
+            *in_floats("0 and 1", output_padding=(0, 1)),
+            *in_floats("stride 3, 2 each", output_padding=(2, 2), strides=3),
+            Case("too few", "f32", {"output_padding": (1,)}, partitions=None),
+            Case("negative", "f32", {"output_padding": (-1, 0)}, partitions=None),
+        ),
+    ),
+    Pattern(
+        "CT-autopad",
+        "ConvTranspose: auto_pad",
+        "operation",
+        "none takes the paddings given, valid takes 0, same_upper and same_lower make the result "
+        "as large as the source times the stride. The library spells these in capitals, none as "
+        "None; the package takes both.",
+        _PAGE,
+        conv_transpose_auto_pad,
+        (
+            *(case for name in AUTO_PADS for case in in_floats(name, auto_pad=name)),
+            Case("explicit", "f32", {"auto_pad": "explicit"}, partitions=None),
+        ),
+    ),
+    Pattern(
+        "CT-dil",
+        "ConvTranspose: dilations",
+        "operation",
+        "Positive; above 1 the window has gaps.",
+        _PAGE,
+        conv_transpose_dilations,
+        (
+            *in_floats("2", dilations=2),
+            *in_floats("3, stride 1", dilations=3, strides=1),
+            *in_floats("2, NCX", dilations=2, data_format="NCX", weights_format="IOX"),
+            *in_floats("2, 2 groups", dilations=2, groups=2),
+            Case("0", "f32", {"dilations": 0}, partitions=None),
+        ),
+    ),
+    Pattern(
+        "CT-dt",
+        "ConvTranspose: data types",
+        "operation",
+        "Source, weights, bias and result are all f32, all bf16 or all f16.",
+        _PAGE,
+        conv_transpose_types,
+        in_floats("with bias", bias=True),
+    ),
+)
+"""The family's rows."""

@@ -1,0 +1,207 @@
+"""ConvTransposeBackwardWeights by itself, in all its forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..builder import GraphBuilder
+from ._cases import in_floats
+from .conv_transpose import (
+    AUTO_PADS,
+    CHANNELS,
+    FORMATS,
+    OTHER_SHAPE,
+    attributes_of,
+    layout,
+    weights_shape,
+)
+from .pattern import Case, Deviation, Pattern
+
+__all__ = ["PATTERNS"]
+
+_PAGE = "graph/operations/ConvTransposeBackwardWeights"
+
+
+def conv_transpose_weights_gradient(
+    dtype: str = "f32",
+    *,
+    spatial: tuple[int, ...] = (9, 8),
+    channels: tuple[int, int] = CHANNELS,
+    shape_from: str = "attribute",
+    documented_weights: bool = False,
+    **attributes: Any,
+) -> GraphBuilder:
+    """One ConvTransposeBackwardWeights.
+
+    Parameters
+    ----------
+    shape_from : str
+        What says the result's shape: ``attribute`` or ``input`` weights_shape, ``both``, or the
+        ``output`` itself.
+    documented_weights : bool
+        With groups: a result of the shape that the documents give, not of oneDNN's.
+    dtype, spatial, channels, **attributes
+        As in `conv_transpose_op`.
+    """
+    b = GraphBuilder()
+    attrs = attributes_of(len(spatial), **attributes)
+    shape = weights_shape(
+        channels,
+        (3,) * len(spatial),
+        attrs["groups"],
+        attrs["weights_format"],
+        documented=documented_weights,
+    )
+    forward = _padded(attrs, spatial)
+    src = b.input(layout((2, channels[0]), spatial, attrs["data_format"]), dtype, name="src")
+    diff = b.input(layout((2, channels[1]), forward, attrs["data_format"]), dtype, name="diff_dst")
+    inputs = [src, diff]
+    if shape_from in ("attribute", "both"):
+        attrs["weights_shape"] = shape
+    if shape_from in ("input", "both"):
+        inputs.append(b.constant(shape, "s32"))
+    made = b.op("ConvTransposeBackwardWeights", *inputs, outputs=[(shape, dtype)], **attrs)
+    b.output(made)
+    return b
+
+
+def _padded(attrs: Mapping[str, Any], spatial: Sequence[int]) -> list[int]:
+    """The spatial dims of the forward op's result, with windows of 3."""
+    made = []
+    auto = str(attrs.get("auto_pad", "none")).lower()
+    for i, size in enumerate(spatial):
+        stride, window = attrs["strides"][i], 2 * attrs["dilations"][i] + 1
+        pads = attrs["pads_begin"][i] + attrs["pads_end"][i]
+        if auto.startswith("same"):
+            made.append(size * stride)
+        else:
+            made.append((size - 1) * stride + window - (0 if auto == "valid" else pads))
+    return made
+
+
+def conv_transpose_weights_gradient_shape(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """The ways to say the result's shape."""
+    return conv_transpose_weights_gradient(dtype, **arguments)
+
+
+def conv_transpose_weights_gradient_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """Channels in groups, with the result's shape as oneDNN has it and as documented."""
+    return conv_transpose_weights_gradient(dtype, **arguments)
+
+
+def conv_transpose_weights_gradient_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """Each order of the dims of data and weights."""
+    return conv_transpose_weights_gradient(dtype, **arguments)
+
+
+def conv_transpose_weights_gradient_attributes(
+    dtype: str = "f32", **arguments: Any
+) -> GraphBuilder:
+    """Strides, paddings, dilations, and what else the documents list."""
+    return conv_transpose_weights_gradient(dtype, **arguments)
+
+
+def conv_transpose_weights_gradient_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
+    """The documented data types."""
+    return conv_transpose_weights_gradient(dtype, **arguments)
+
+
+_SHAPE_AS_INPUT = (Deviation(None, "a partition with the shape as an input is not supported"),)
+
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "CTBW-form",
+        "ConvTransposeBackwardWeights: the result's shape",
+        "operation",
+        "weights_shape is given as the attribute or as input 2 (s32); where both are, the input "
+        "counts.",
+        _PAGE,
+        conv_transpose_weights_gradient_shape,
+        (
+            *in_floats("attribute", shape_from="attribute"),
+            *in_floats("output's own shape", shape_from="output"),
+            *(
+                case
+                for name in ("input", "both")
+                for case in in_floats(
+                    name,
+                    deviations=_SHAPE_AS_INPUT,
+                    shape_from=name,
+                )
+            ),
+        ),
+    ),
+    Pattern(
+        "CTBW-groups",
+        "ConvTransposeBackwardWeights: groups",
+        "operation",
+        "groups divides the number of input and of output channels.",
+        _PAGE,
+        conv_transpose_weights_gradient_groups,
+        (
+            *in_floats("2, IOX", groups=2, weights_format="IOX"),
+            *in_floats("2, XOI", groups=2, weights_format="XOI"),
+            *in_floats("a channel each", groups=16, channels=(16, 16), weights_format="IOX"),
+            *in_floats(
+                "2, IOX, documented shape",
+                deviations=OTHER_SHAPE,
+                groups=2,
+                weights_format="IOX",
+                documented_weights=True,
+            ),
+            *in_floats(
+                "2, XOI, documented shape",
+                deviations=OTHER_SHAPE,
+                groups=2,
+                weights_format="XOI",
+                documented_weights=True,
+            ),
+        ),
+    ),
+    Pattern(
+        "CTBW-fmt",
+        "ConvTransposeBackwardWeights: 1, 2 and 3 spatial dims",
+        "operation",
+        "Data as NCX or NXC (the default), weights as IOX or XOI (the default).",
+        _PAGE,
+        conv_transpose_weights_gradient_format,
+        FORMATS,
+    ),
+    Pattern(
+        "CTBW-attrs",
+        "ConvTransposeBackwardWeights: attributes",
+        "operation",
+        "As ConvTranspose has them: strides, paddings, dilations, auto_pad, output_padding.",
+        _PAGE,
+        conv_transpose_weights_gradient_attributes,
+        (
+            *in_floats("stride 1, no padding", strides=1, pads=(0, 0)),
+            *in_floats("stride 3", strides=3),
+            *in_floats("uneven padding", pads=(0, 1)),
+            *in_floats("dilated", dilations=2),
+            *(
+                case
+                for name in AUTO_PADS
+                for case in in_floats(name, auto_pad=name, spatial=(8, 8))
+            ),
+            *in_floats("same_upper, 9 by stride 2", auto_pad="same_upper", spatial=(9, 8)),
+            Case(
+                "output_padding",
+                "f32",
+                {"output_padding": (0, 0)},
+                deviations=(Deviation(None, "the op has no such attribute"),),
+            ),
+        ),
+    ),
+    Pattern(
+        "CTBW-dt",
+        "ConvTransposeBackwardWeights: data types",
+        "operation",
+        "src, diff_dst and diff_weights are all f32, all bf16 or all f16.",
+        _PAGE,
+        conv_transpose_weights_gradient_types,
+        in_floats("with padding"),
+    ),
+)
+"""The family's rows."""
