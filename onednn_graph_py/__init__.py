@@ -78,13 +78,14 @@ from .errors import (
 __version__: str = vars(_core)["__version__"]
 
 from . import blocks, ops, reference, serialization
-from .builder import GraphBuilder, Value
+from .builder import GraphBuilder
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 from .serialization import load
+from .value import Value
 from .verify import OutputCheck, Verification
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)

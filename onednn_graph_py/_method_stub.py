@@ -16,8 +16,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .builder import Value
 from .ops.schema import OpSchema
+from .value import Value
 
 ValueLike = Any
 """A `Value`, an array (it becomes a constant), or beside a `Value` a number."""

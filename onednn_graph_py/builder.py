@@ -1,14 +1,12 @@
-"""Graphs written in Python: `GraphBuilder` and its `Value`."""
+"""Graphs written in Python: `GraphBuilder`."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import numbers
 import operator
 import os
-import sys
 import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,262 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .dtypes import data_type_of, pack_int4
+from .constant_arrays import aligned_copy, converted, owned
+from .dtypes import data_type_of
 from .errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
     InvalidShapeError,
     OneDNNError,
 )
-from .op_methods import BuilderMethods, ValueMethods
+from .op_methods import BuilderMethods
 from .ops.call import shape_text
 from .ops.check import TensorSpec, check, label_of, make_call, row
-from .reference.rounding import NUMPY_DTYPES, round_to
+from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
 if TYPE_CHECKING:
     from .compiler import Fallback, Layout, Policy
     from .executor import CompiledGraph
     from .serialization.origin import Origin
 
-__all__ = ["GraphBuilder", "Node", "Value"]
-
-# oneDNN shares compiled partitions and cached constants between all graphs of the process whose
-# ids are equal. So no two builders share one; and none with who counts from 0.
-_unique_ids = itertools.count(1 << 32)
-
-_PACKED = ("s4", "u4")
-_FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-
-
-def new_id() -> int:
-    """An id that no other op or tensor of this process has."""
-    return next(_unique_ids)
-
-
-def caller() -> str:
-    """``model.py:12``: the line outside of this package that is being executed."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def is_whole(shape: Sequence[int]) -> bool:
-    """Whether all dims are known."""
-    return all(d >= 0 for d in shape)
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a contiguous array."""
-    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-
-
-@dataclass(frozen=True)
-class Node:
-    """One op of a graph.
-
-    Parameters
-    ----------
-    id : int
-        Of the op, in this process.
-    kind, name : str
-    inputs, outputs : tuple of Value
-    attrs : mapping of str to value
-        In the library's spelling.
-    where : str
-        The caller's line that made it.
-    """
-
-    id: int
-    kind: str
-    name: str
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    attrs: Mapping[str, Any]
-    where: str
-
-    @property
-    def label(self) -> str:
-        """Names the op in messages."""
-        return label_of(self.kind, self.name)
-
-
-class Value(ValueMethods):
-    """A tensor of a graph that is being built.
-
-    ``+ - * / @ ** abs() -x >=`` make ops, with NumPy's broadcasting; the other operand may be a
-    Python number or an array. Every op is a method too, with this value as its first input:
-    ``x.relu()``. Values come from a `GraphBuilder`.
-
-    Attributes
-    ----------
-    shape : tuple of int or None
-        -1 for a dim that is not known yet, None where even the rank is unknown.
-    dtype : str
-    name : str
-    strides : tuple of int or None
-        In elements, of an input that has others than row-major ones.
-    data : numpy.ndarray or None
-        A constant's, read-only.
-    """
-
-    # Weak, or a graph with its constants would stay until Python's collector finds the circle.
-    __slots__ = ("_builder", "_producer", "data", "dtype", "id", "name", "shape", "strides")
-
-    # NumPy leaves ``array + value`` to this class.
-    __array_ufunc__ = None
-
-    def __init__(
-        self, builder: GraphBuilder, shape: tuple[int, ...] | None, dtype: str, name: str = ""
-    ) -> None:
-        self._builder = weakref.ref(builder)
-        self.shape = shape
-        self.dtype = dtype
-        self.name = name
-        self.id = new_id()
-        self.strides: tuple[int, ...] | None = None
-        self.data: npt.NDArray[Any] | None = None
-        self._producer: weakref.ref[Node] | None = None
-
-    def __repr__(self) -> str:
-        what = "constant " if self.data is not None else ""
-        name = f"{self.name!r} " if self.name else ""
-        return f"<Value {name}{what}{TensorSpec(self.shape, self.dtype)}>"
-
-    @property
-    def builder(self) -> GraphBuilder:
-        """The builder that made it.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            It is gone: keep the builder as long as its values are used.
-        """
-        builder = self._builder()
-        if builder is None:
-            raise InvalidArgumentsError(f"{self!r}: its GraphBuilder is gone")
-        return builder
-
-    @property
-    def producer(self) -> Node | None:
-        """The op that makes it; None for inputs and constants."""
-        return None if self._producer is None else self._producer()
-
-    @property
-    def logical_tensor(self) -> _core.logical_tensor:
-        """As the mirror has it; the layout is what the built graph says, not what was compiled."""
-        return self._described(self.shape)
-
-    def _described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
-        kind = _core.logical_tensor.property_type
-        of = kind.constant if self.data is not None else kind.variable
-        layout = _core.logical_tensor.layout_type.strided
-        if shape is None:
-            return _core.logical_tensor(self.id, self.dtype, -1, layout, of)
-        if self.strides is not None and is_whole(shape):
-            return _core.logical_tensor(self.id, self.dtype, shape, self.strides, of)
-        return _core.logical_tensor(
-            self.id, self.dtype, [_core.UNKNOWN_DIM if d < 0 else d for d in shape], layout, of
-        )
-
-    @property
-    def ndim(self) -> int:
-        """The number of dims.
-
-        Raises
-        ------
-        InvalidShapeError
-            It is not known yet.
-        """
-        if self.shape is None:
-            raise InvalidShapeError(f"{self!r}: the number of dims is not known")
-        return len(self.shape)
-
-    # -- as OpMethods asks
-
-    def _add(
-        self,
-        kind: str,
-        inputs: Sequence[Any],
-        attrs: dict[str, Any],
-        *,
-        dtype: str | None,
-        name: str | None,
-    ) -> Any:
-        return self.builder._add(kind, [self, *inputs], attrs, dtype=dtype, name=name)
-
-    # -- operators
-
-    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Value:
-        if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
-            return NotImplemented  # type: ignore[no-any-return]
-        pair = (other, self) if swapped else (self, other)
-        made: Value = self.builder._add(kind, pair, {})
-        return made
-
-    def __add__(self, other: Any) -> Value:
-        return self._binary("Add", other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self._binary("Add", other)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._binary("Subtract", other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self._binary("Subtract", other, swapped=True)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._binary("Multiply", other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self._binary("Multiply", other)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self._binary("Divide", other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self._binary("Divide", other, swapped=True)
-
-    def __matmul__(self, other: Any) -> Value:
-        return self._binary("MatMul", other)
-
-    def __rmatmul__(self, other: Any) -> Value:
-        return self._binary("MatMul", other, swapped=True)
-
-    def __ge__(self, other: Any) -> Value:
-        return self._binary("GreaterEqual", other)
-
-    def __le__(self, other: Any) -> Value:
-        return self._binary("GreaterEqual", other, swapped=True)
-
-    def __neg__(self) -> Value:
-        return self._binary("Multiply", -1.0)
-
-    def __abs__(self) -> Value:
-        made: Value = self.builder._add("Abs", [self], {})
-        return made
-
-    def __pow__(self, exponent: Any) -> Value:
-        if not isinstance(exponent, numbers.Real):
-            return NotImplemented
-        if exponent in (2, 0.5):
-            kind, attrs = ("Square" if exponent == 2 else "Sqrt"), {}
-        else:
-            kind, attrs = "Pow", {"beta": float(exponent)}
-        made: Value = self.builder._add(kind, [self], attrs)
-        return made
-
-    def __bool__(self) -> bool:
-        raise TypeError(f"{self!r} has no truth value: it has no elements before the graph runs")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
-        raise TypeError(f"{self!r} is no array: it has no elements before the graph runs")
-
-
-ValueLike = Any
-"""A `Value` of the same builder, an array (it becomes a constant), or a Python number."""
+__all__ = ["GraphBuilder", "graph_of"]
 
 
 @dataclass
@@ -462,9 +223,9 @@ class GraphBuilder(BuilderMethods):
             dtype = data_type_of(values.dtype).name
         else:
             dtype = _dtype_name(dtype)
-            values = _converted(values, dtype, made)
+            values = converted(values, dtype, made)
         value = Value(self, values.shape, dtype, made)
-        value.data = _owned(values, dtype)
+        value.data = owned(values, dtype)
         value._described(value.shape)
         self._contents.constants.append(value)
         return value
@@ -691,7 +452,7 @@ def _restored(
         value = Value(builder, shape, dtype, name)
         value.strides = strides
         if data is not None:
-            value.data = _aligned_copy(data)
+            value.data = aligned_copy(data)
         values.append(value)
     made = []
     for kind, name, taken, given, attrs, where in nodes:
@@ -722,24 +483,6 @@ def _dtype_name(dtype: Any) -> str:
     return name
 
 
-def _converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
-    target = np.dtype(NUMPY_DTYPES[dtype])
-    if values.dtype == target:
-        return values
-    if values.dtype.kind not in "biufV":
-        raise InvalidDataTypeError(
-            f"constant {name!r}: {dtype} can't hold values of NumPy's {values.dtype}"
-        )
-    if dtype in _FLOATS:
-        return round_to(values, dtype)
-    with np.errstate(all="ignore"):
-        made = values.astype(target)
-    exact = np.asarray(values, np.float64)
-    if not np.array_equal(np.asarray(made.astype(np.int64), np.float64), exact):
-        raise InvalidDataTypeError(f"constant {name!r}: {dtype} can't hold all of its values")
-    return made
-
-
 def _free_name(stem: str, first: int, taken: Container[str]) -> str:
     """``stem`` with the first number that makes it a name nobody has."""
     return next(n for i in itertools.count(first) if (n := f"{stem}{i}") not in taken)
@@ -752,19 +495,6 @@ def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
         return tuple(operator.index(v) for v in values)
     except TypeError:
         raise TypeError(f"{what} must be a sequence of ints, got {values!r}") from None
-
-
-def _owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """A read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
-    return _aligned_copy(pack_int4(values, dtype) if dtype in _PACKED else values)
-
-
-def _aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    memory = _core._constant_memory(stored.nbytes)
-    owned = memory.view(stored.dtype).reshape(stored.shape)
-    owned[...] = stored
-    owned.flags.writeable = False
-    return owned
 
 
 def graph_of(

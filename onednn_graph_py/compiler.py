@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .builder import GraphBuilder, Node, Value, graph_of, is_whole, new_id
+from .builder import GraphBuilder, graph_of
 from .constants import Registration
 from .defects import partitioned_apart, wrong_result
 from .errors import (
@@ -24,6 +24,7 @@ from .errors import (
 from .fallback import reference_function, view_of
 from .ops.check import check
 from .partition_ids import partition_of
+from .value import Node, Value, is_whole, new_id
 
 __all__ = ["Plan", "PlannedStep", "make_plan"]
 

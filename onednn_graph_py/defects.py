@@ -14,7 +14,7 @@ from .ops.check import linked_version
 from .ops.schema import Version
 
 if TYPE_CHECKING:
-    from .builder import Node
+    from .value import Node
 
 __all__ = ["DEFECTS", "Defect", "partitioned_apart", "wrong_result"]
 

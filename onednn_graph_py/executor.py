@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .builder import GraphBuilder, Value, is_whole
+from .builder import GraphBuilder
 from .compiler import Fallback, Layout, Plan, Policy, make_plan
 from .constants import Registration
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from .ops.call import shape_text
+from .value import Value, is_whole
 
 if TYPE_CHECKING:
     from .verify import Verification

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .builder import Node, Value, row_major
 from .dtypes import pack_int4, unpack_int4
 from .reference import round_to, run
+from .value import Node, Value, row_major
 
 __all__ = ["reference_function", "view_of"]
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .builder import GraphBuilder, Node, Value, is_whole
+from .builder import GraphBuilder
 from .errors import InvalidShapeError
 from .ops.call import shape_text
 from .ops.check import row
 from .reference import round_to
+from .value import Node, Value, is_whole
 
 __all__ = ["fill_inputs"]
 

@@ -10,10 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
-from .builder import GraphBuilder, Value, row_major
+from .builder import GraphBuilder
 from .errors import InvalidArgumentsError
 from .executor import CompiledGraph
 from .ops.check import spec_of
+from .value import Value, row_major
 
 __all__ = ["JitInfo", "Jitted", "jit", "trace"]
 

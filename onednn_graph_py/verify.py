@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .builder import GraphBuilder, Node
+from .builder import GraphBuilder
 from .dtypes import unpack_int4
 from .filling import fill_inputs
 from .reference import round_to
 from .reference.rounding import dtype_name, float_info, is_integer
 from .reference.run import call_of, evaluate
 from .reference.tolerance import slack
+from .value import Node
 
 if TYPE_CHECKING:
     from .executor import CompiledGraph

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder, Value
+from ..builder import GraphBuilder
+from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,

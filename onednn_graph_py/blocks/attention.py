@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder, Value
+from ..builder import GraphBuilder
+from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidShapeError,

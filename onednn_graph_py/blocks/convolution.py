@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..builder import Value
+from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..builder import Value
+from ..value import Value
 from .arguments import (
     FLOATS,
     need_choice,

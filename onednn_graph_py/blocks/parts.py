@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..builder import GraphBuilder, Value
+from ..builder import GraphBuilder
+from ..value import Value
 
 ACTIVATIONS = {
     "elu": "Elu",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import Value
+from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,

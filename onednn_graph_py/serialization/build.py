@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._core import UNKNOWN_DIM
-from ..builder import GraphBuilder, Node, Value, is_whole, row_major
+from ..builder import GraphBuilder
 from ..errors import GraphFormatError, OneDNNError
 from ..ops.check import check
 from ..ops.table import OPS
+from ..value import Node, Value, is_whole, row_major
 from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
 from .origin import Origin
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "to_builder", "to_graph"]
 
+_LONGEST_MESSAGE = 1500
+
 # An attribute's name tells its type, whatever op has it.
 _TYPES: dict[str, AttributeType] = {a.name: a.type for op in OPS.values() for a in op.attributes}
 
@@ -32,10 +35,13 @@ def _at(place: object) -> Iterator[None]:
     """Put the place in the file before the message of an error."""
     try:
         yield
-    except OneDNNError as e:
-        raise type(e)(f"{place}: {e}") from None
-    except TypeError as e:  # an attribute or argument is something else than the op needs
-        raise GraphFormatError(f"{place}: {e}") from None
+    except (OneDNNError, TypeError) as e:
+        text = str(e)  # names from the file may be of any length
+        if len(text) > _LONGEST_MESSAGE:
+            text = f"{text[: _LONGEST_MESSAGE - 3]}..."
+        # A TypeError says that an attribute is something else than the op needs.
+        made = type(e) if isinstance(e, OneDNNError) else GraphFormatError
+        raise made(f"{place}: {text}") from None
 
 
 def _check_types(op: OpRecord) -> None:

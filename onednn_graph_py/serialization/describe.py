@@ -9,9 +9,10 @@ from typing import Any
 
 from .. import _core
 from .._core import UNKNOWN_DIM
-from ..builder import GraphBuilder, Node, Value, is_whole, row_major
+from ..builder import GraphBuilder
 from ..errors import InvalidGraphError
 from ..ops.check import row
+from ..value import Node, Value, is_whole, row_major
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin
 
