@@ -3,10 +3,10 @@
 ``python -m onednn_graph_py patterns`` builds and runs them here, and tells what becomes of each.
 """
 
-from . import categories, floating_point
+from . import attention, categories, floating_point
 from .pattern import Case, Deviation, Pattern, patterns
 
 __all__ = ["PATTERNS", "Case", "Deviation", "Pattern"]
 
-PATTERNS = patterns(categories.PATTERNS, floating_point.PATTERNS)
+PATTERNS = patterns(categories.PATTERNS, attention.PATTERNS, floating_point.PATTERNS)
 """All patterns by id."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import Value
 from ..errors import InvalidArgumentsError
+from ..value import Value
 
 __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]
 
