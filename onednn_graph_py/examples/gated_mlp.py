@@ -13,6 +13,7 @@ import numpy as np
 from .. import blocks
 from ..builder import GraphBuilder
 from ..dtypes import numpy_dtype
+from ._attention import check_arguments
 from ._bounded import Comparison
 from ._built import BuiltRun
 from ._gated_mlp import (
@@ -40,18 +41,17 @@ def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int) -> Graph
     return b
 
 
-def _case(name: str, builder: GraphBuilder) -> Case:
+def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int) -> Case:
     random = np.random.default_rng(0)
-    x, gate, up, down = builder.inputs
-    dtype = numpy_dtype(x.dtype)
-    arrays = {v.name: np.empty(v.shape or (), dtype) for v in (gate, up, down)}
-    mb, ic = x.shape or ()
+    dtype = numpy_dtype(builder.inputs[0].dtype)
+    shapes = {"gate": (ic, oc), "up": (ic, oc), "down": (oc, ic)}
+    arrays = {key: np.empty(shape, dtype) for key, shape in shapes.items()}
     arrays["x"] = source(random, mb, ic, dtype)
     signs = fill_gate_and_up(random, arrays["gate"], arrays["up"])
     fill_down(random, arrays["down"], signs)
 
     done = BuiltRun(builder, arrays)
-    weights = (Weights.of(arrays[v.name]) for v in (gate, up, down))
+    weights = (Weights.of(arrays[key]) for key in shapes)
     compared = Comparison.of(done.output("y"), expected(arrays["x"], dtype, *weights))
     return done.case(
         name,
@@ -62,8 +62,15 @@ def _case(name: str, builder: GraphBuilder) -> Case:
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; each takes the memory of its three matrices, in turn."""
+    """Run in each data type; each takes the memory of its three matrices, in turn.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, or there is no such kind of engine.
+    """
+    check_arguments("gated_mlp", engine_kind, mb=mb, ic=ic, oc=oc)
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
         builder = _build(engine_kind, data_type, mb, ic, oc)
-        yield cannot_run(name, data_type, builder.graph) or _case(name, builder)
+        yield cannot_run(name, data_type, builder.graph) or _case(name, builder, mb, ic, oc)

@@ -17,13 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import blocks
-from ..builder import GraphBuilder, Value
+from ..builder import GraphBuilder
 from ..dtypes import numpy_dtype
+from ..errors import InvalidArgumentsError
+from ..value import Value
 from . import _gated_mlp
+from ._attention import check_arguments
 from ._bounded import Bounded, Comparison
 from ._built import BuiltRun
 from ._gated_mlp import DATA_TYPES, Random, Weights, expected, source
-from ._report import Case, ExampleError, Skipped
+from ._report import Case, Skipped
 from ._skips import cannot_run
 
 # At oneDNN's sizes a run takes seconds: it has only its reference kernel for this on CPU.
@@ -118,11 +121,9 @@ def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int, group: i
     return b
 
 
-def _case(name: str, builder: GraphBuilder, group: int) -> Case:
+def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int, group: int) -> Case:
     random = np.random.default_rng(0)
-    x, down = builder.inputs[0], builder.inputs[-3]
-    (mb, ic), (oc, _) = x.shape or (), down.shape or ()
-    dtype = numpy_dtype(x.dtype)
+    dtype = numpy_dtype(builder.inputs[0].dtype)
     drawn = _draw(random, ic, oc, group, dtype)
     # Smaller than for weights of floating point, so that the scales are larger.
     rows = source(random, mb, ic, np.float32) / 4
@@ -148,10 +149,20 @@ def _case(name: str, builder: GraphBuilder, group: int) -> Case:
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336, group: int = 128
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type, of x and of what is computed."""
+    """Run in each data type, of x and of what is computed.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, `group` does not divide `ic` and `oc`, or there is no such kind of
+        engine.
+    """
+    check_arguments("gated_mlp_int4", engine_kind, mb=mb, ic=ic, oc=oc, group=group)
     if ic % group or oc % group:
-        raise ExampleError(f"ic and oc must be multiples of the group, got {ic}, {oc} and {group}")
+        raise InvalidArgumentsError(
+            f"gated_mlp_int4: group must divide ic and oc, {ic} and {oc}, got {group}"
+        )
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}, group {group}"
         builder = _build(engine_kind, data_type, mb, ic, oc, group)
-        yield cannot_run(name, data_type, builder.graph) or _case(name, builder, group)
+        yield cannot_run(name, data_type, builder.graph) or _case(name, builder, mb, ic, oc, group)

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import engine, graph, logical_tensor, op, version
 from ..dtypes import numpy_dtype
+from ._attention import check_arguments
 from ._bounded import Comparison
 from ._gated_mlp import (
     DATA_TYPES,
@@ -109,7 +110,14 @@ def _case(name: str, mlp: _GatedMLP) -> Case:
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; each takes the memory of its three matrices, in turn."""
+    """Run in each data type; each takes the memory of its three matrices, in turn.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, or there is no such kind of engine.
+    """
+    check_arguments("gated_mlp_wei_combined", engine_kind, mb=mb, ic=ic, oc=oc)
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
         mlp = _GatedMLP(engine_kind, data_type, mb, ic, oc)
