@@ -10,20 +10,42 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onednn_graph_py import cpu_isa, engine, graph, logical_tensor, op
+from onednn_graph_py import (
+    InvalidArgumentsError,
+    cpu_isa,
+    engine,
+    graph,
+    logical_tensor,
+    op,
+    version,
+)
 from onednn_graph_py.examples import __main__ as command
-from onednn_graph_py.examples import _hardware, _pipeline
+from onednn_graph_py.examples import _device, _hardware, _pipeline, gpu_opencl_getting_started
 from onednn_graph_py.examples._bounded import Bounded, Comparison
 from onednn_graph_py.examples._classifier import Classifier, Layer
 from onednn_graph_py.examples._report import Case
 
-NAMES = [
+# All that oneDNN 3.13.1 has.
+UPSTREAM = [
     "cpu_getting_started",
     "cpu_inference_int8",
     "cpu_single_op_partition",
-    "digits",
+    "gated_mlp",
+    "gated_mlp_int4",
+    "gated_mlp_wei_combined",
+    "gpu_opencl_getting_started",
+    "gqa",
+    "gqa_training",
+    "mqa",
     "sdpa",
+    "sdpa_bottom_right_causal_mask",
+    "sdpa_quantized",
+    "sdpa_stacked_qkv",
+    "sycl_getting_started",
+    "sycl_single_op_partition",
 ]
+# Those that have no kind of engine to choose.
+OF_ONE_KIND = ("cpu_", "gpu_", "sycl_single", "digits")
 SMALL_SDPA = ["sdpa", "2", "64", "4", "16"]
 ERROR = re.compile(r"maximum error: (\S+) of values up to \S+ \(tolerance there: (\S+)\)")
 
@@ -56,14 +78,17 @@ def check_passed(done: subprocess.CompletedProcess[str], partitions: list[list[s
     errors = ERROR.findall(done.stdout)
     assert errors
     assert all(float(error) <= float(tolerance) for error, tolerance in errors)
-    assert len(re.findall(r"^ +time: [\d.]+ ms \(median\)$", done.stdout, re.MULTILINE)) == len(
-        verdicts(done.stdout)
-    )
-    assert set(verdicts(done.stdout)) == {"ok"}
-    assert done.stdout.splitlines()[-1].startswith("all passed")
+    told = verdicts(done.stdout)
+    times = re.findall(r"^ +time: [\d.]+ ms \(median\)$", done.stdout, re.MULTILINE)
+    assert len(times) == told.count("ok")
+    assert set(told) <= {"ok", "skipped"}
+    assert told.count("skipped") == done.stdout.count("\n    skipped: ")
+    assert done.stdout.splitlines()[-1].startswith("nothing failed; ")
 
 
 ATTENTION = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
+# Types in which attention runs on this CPU.
+TYPES = [name for name in ("f32", "bf16", "f16") if _hardware.lacks(name) is None]
 needs_bf16 = pytest.mark.skipif(_hardware.lacks_bf16() is not None, reason="no bf16 on this CPU")
 
 
@@ -87,20 +112,45 @@ def test_int8_inference_runs_in_one_partition(tmp_path):
     assert differing <= undecided < 1605632 // 50
 
 
-@needs_bf16
-def test_attention_is_one_partition_in_both_types(tmp_path):
-    done = run(tmp_path, *SMALL_SDPA)
-    check_passed(done, [ATTENTION] * 2)
-    assert "f32, 2x64, 4 heads of 16" in done.stdout
-    assert "bf16, 2x64, 4 heads of 16" in done.stdout
+def test_attention_is_one_partition_in_all_types(tmp_path):
+    done = run(tmp_path, *SMALL_SDPA, *SMALL_SDPA, "17")
+    check_passed(done, [ATTENTION] * 2 * len(TYPES))
+    for name in ("f32", "bf16", "f16"):
+        assert f"\n  {name}, 2x64, 4 heads of 16\n" in done.stdout
+        assert f"\n  {name}, 2x64, 4 heads of 16, 17 queries\n" in done.stdout
 
 
 @pytest.mark.slow
-@needs_bf16
 def test_attention_of_upstreams_size_is_one_partition(tmp_path):
-    done = run(tmp_path, "sdpa")
-    check_passed(done, [ATTENTION] * 2)
-    assert "bf16, 32x384, 16 heads of 64" in done.stdout
+    done = run(tmp_path, "sdpa", "cpu")
+    check_passed(done, [ATTENTION] * len(TYPES))
+    assert "f32, 32x384, 16 heads of 64" in done.stdout
+
+
+@pytest.mark.slow
+def test_gated_mlps_of_upstreams_size_are_one_partition(tmp_path):
+    done = run(tmp_path, "gated_mlp", "gated_mlp_wei_combined", "gated_mlp_int4")
+    assert done.returncode == 0, done.stdout
+    told = verdicts(done.stdout)
+    assert (told.count("ok"), len(told)) == (3 * len(TYPES), 9)
+    assert "f32, mb 1, ic 4096, oc 14336, group 128" in done.stdout
+
+
+@pytest.mark.slow
+def test_all_examples_run_or_are_skipped_with_a_reason(tmp_path):
+    pytest.importorskip("sklearn")
+    done = run(tmp_path, "--all")
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
+    told = [line.split() for line in done.stdout[done.stdout.index("example  ") :].splitlines()]
+    rows = told[1 : told.index([])]
+    assert {row[0] for row in rows} == {*UPSTREAM, "digits"}
+    skipped = [row[0] for row in rows if row[-1] == "skipped"]
+    assert {row[-1] for row in rows} == {"ok", "skipped"}
+    below = done.stdout[done.stdout.rindex("ok\n" if rows[-1][-1] == "ok" else "skipped\n") :]
+    assert all(f"{name} (" in below for name in skipped)
+    assert f"; {len(rows) - len(skipped)} passed, {len(skipped)} skipped, 0 failed" in below
+    assert "ic 1024, oc 3584" in done.stdout
 
 
 @needs_bf16
@@ -129,23 +179,40 @@ def test_a_cpu_without_bf16_and_vnni_runs_the_rest(tmp_path):
     names = ["cpu_inference_int8", "digits", *SMALL_SDPA]
     done = run(tmp_path, *names, ONEDNN_MAX_CPU_ISA="AVX2")
     assert done.returncode == 0, done.stdout
-    assert sorted(verdicts(done.stdout)) == ["ok", "ok", "ok", "ok", "skipped", "skipped"]
-    assert "skipped: oneDNN uses avx2 on this CPU" in done.stdout
+    assert sorted(verdicts(done.stdout)) == ["ok"] * 4 + ["skipped"] * 3
+    assert "skipped: oneDNN uses avx2 on this CPU, and bf16 needs" in done.stdout
+    assert "skipped: oneDNN uses avx2 on this CPU, and f16 needs" in done.stdout
 
 
 def test_without_a_name_all_examples_are_listed(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 0
     listed = [line.split()[0] for line in done.stdout.splitlines() if line[0] != " "]
-    assert listed == NAMES == command.names()
-    assert "sizes: sdpa [mb=32] [seq=384] [heads=16] [head_size=64]" in done.stdout
+    assert listed == command.names()
+    assert (
+        "takes: sdpa [cpu|gpu] [mb=32] [seq=384] [heads=16] [head_size=64] [query_num]"
+        in done.stdout
+    )
+    assert "with --all: ic=1024 oc=3584" in done.stdout
+
+
+def test_every_example_of_upstream_is_there():
+    assert sorted({*UPSTREAM, "digits"}) == command.names()
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_an_example_takes_a_kind_of_engine_where_upstreams_does(name):
+    if name not in command.names():
+        pytest.fail(f"there is no example {name}")
+    takes = command.Example.load(name).takes_engine_kind()
+    assert takes == (not name.startswith(OF_ONE_KIND))
 
 
 def test_an_unknown_name_gets_the_nearest_one(capsys):
     assert command.main(["spda"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("examples: there is no example 'spda'; did you mean 'sdpa'?")
-    assert all(name in error for name in NAMES)
+    assert all(name in error for name in command.names())
 
 
 @pytest.mark.parametrize(
@@ -154,7 +221,12 @@ def test_an_unknown_name_gets_the_nearest_one(capsys):
         (["32", "sdpa"], "a size goes behind an example's name"),
         (["sdpa", "0"], "a size must be at least 1"),
         (["sdpa", "-4"], "a size must be at least 1"),
-        (["sdpa", "1", "2", "3", "4", "5"], "too many sizes: sdpa"),
+        (["sdpa", "1", "2", "3", "4", "5", "6"], "too many sizes: sdpa [cpu|gpu] [mb=32]"),
+        (["sdpa", "tpu"], "no example 'tpu', and the kinds of engine are cpu and gpu."),
+        (["gpu", "sdpa"], "gpu: a kind of engine goes right behind an example's name"),
+        (["sdpa", "2", "gpu"], "gpu: a kind of engine goes right behind an example's name"),
+        (["sdpa", "cpu", "gpu"], "gpu: a kind of engine goes right behind an example's name"),
+        (["digits", "gpu"], "digits takes no kind of engine, got 'gpu'"),
         (["digits", "1"], "too many sizes: digits"),
         (["--everything"], "there is no example '--everything'"),
         (["--all", "sdpa"], "there is no example '--all'"),
@@ -172,6 +244,82 @@ def test_help_is_the_commands_description(capsys):
     assert "--all" in capsys.readouterr().out
 
 
+no_gpu = pytest.mark.skipif(engine.get_count("gpu") > 0, reason="there is a GPU")
+
+
+@no_gpu
+def test_without_a_gpu_a_graph_is_only_partitioned_for_it(tmp_path):
+    done = run(tmp_path, "sdpa", "gpu", *SMALL_SDPA[1:])
+    assert done.returncode == 0, done.stdout
+    assert verdicts(done.stdout) == ["skipped"] * 3
+    assert done.stdout.count("1. 5 ops: MatMul + Divide + Add + SoftMax + MatMul") == 3
+    assert "GPU" in _device.without_device("gpu")
+    reason = f"{_device.without_device('gpu')}; partitioned for gpu: 1 partition"
+    assert done.stdout.count(f"    skipped: {reason}\n") == 3
+    *_, which, why, blank, last = done.stdout.splitlines()
+    assert which.startswith("skipped: sdpa (f32, 2x64, 4 heads of 16); sdpa (bf16,")
+    assert (why, blank) == (f"  {reason}", "")
+    assert last.startswith("nothing failed; 0 passed, 3 skipped, 0 failed, in ")
+
+
+def test_a_device_is_missing_where_the_library_says_so(monkeypatch):
+    assert _device.without_device("cpu") is None
+    with pytest.raises(InvalidArgumentsError):
+        _device.without_device("tpu")
+    linked = {"major": 3, "minor": 7, "patch": 2, "gpu_runtime": "none"}
+    monkeypatch.setattr(_device, "version", lambda: linked)
+    monkeypatch.setattr(_device.engine, "get_count", lambda kind: 0, raising=False)
+    assert _device.without_device("gpu") == "oneDNN 3.7.2 is built without a GPU runtime"
+    linked["gpu_runtime"] = "SYCL"
+    assert _device.without_device("gpu") == "oneDNN 3.7.2 (SYCL runtime) finds no GPU device"
+
+
+@no_gpu
+def test_the_opencl_example_is_partitioned_and_says_what_is_missing(tmp_path, monkeypatch):
+    done = run(tmp_path, "gpu_opencl_getting_started")
+    assert done.returncode == 0, done.stdout
+    assert verdicts(done.stdout) == ["skipped"]
+    assert done.stdout.count("ops: Convolution + BiasAdd + ReLU\n") == 2
+    assert "needs an Intel GPU, and there is none; partitioned for gpu: 2 partitions" in done.stdout
+    runtime = version()["gpu_runtime"]
+    assert runtime != "OpenCL"
+    assert f"here is built with {runtime}; needs" in done.stdout
+    opencl = {**version(), "gpu_runtime": "OpenCL"}
+    for module in (gpu_opencl_getting_started, _device):
+        monkeypatch.setattr(module, "version", lambda: opencl)
+    (skipped,) = gpu_opencl_getting_started.run()
+    assert "(OpenCL runtime) finds no GPU device; partitioned for gpu" in skipped.reason
+
+
+def test_sizes_of_all_are_arguments_of_the_example():
+    smaller = [example for example in map(command.Example.load, command.names())
+               if example.sizes_in_all]  # fmt: skip
+    assert smaller
+    for example in smaller:
+        defaults = {one.name: one.default for one in example.sizes()}
+        for name, size in example.sizes_in_all.items():
+            assert 1 <= size < defaults[name]
+
+
+def test_sizes_and_kind_of_engine_reach_the_example():
+    given = []
+
+    def example(engine_kind: str = "cpu", first: int = 1, second: int = 2):
+        given.append((engine_kind, first, second))
+        yield from ()
+
+    loaded = command.Example("example", "", example, {"second": 9})
+    requests = [
+        command.Request(loaded),
+        command.Request(loaded, "gpu", [3]),
+        command.Request(loaded, None, [3, 4]),
+        command.Request(loaded, in_all=True),
+    ]
+    for request in requests:
+        list(request.cases())
+    assert given == [("cpu", 1, 2), ("gpu", 3, 2), ("cpu", 3, 4), ("cpu", 1, 9)]
+
+
 def test_without_scikit_learn_digits_fails_in_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert command.main(["digits"]) == 1
@@ -186,7 +334,7 @@ def test_examples_after_a_failed_one_still_run(monkeypatch, capsys):
     assert command.main(["digits", "cpu_single_op_partition", "2", "3", "4"]) == 1
     output = capsys.readouterr().out
     assert verdicts(output) == ["FAILED", "ok"]
-    assert output.splitlines()[-1].startswith("failed: digits, in")
+    assert output.splitlines()[-1].startswith("failed: digits; 1 passed, 0 skipped, 1 failed, in")
 
 
 def off_by_a_thousandth(array: np.ndarray) -> np.ndarray:
@@ -227,11 +375,11 @@ def test_a_wrong_kernel_makes_an_example_fail(wrong, words, monkeypatch, capsys)
     corrupt(monkeypatch, wrong)
     assert command.main(words) == 1
     output = capsys.readouterr().out
-    f32_and_perhaps_bf16 = verdicts(output)
-    assert f32_and_perhaps_bf16[0] == "FAILED"
+    f32_and_perhaps_others = verdicts(output)
+    assert f32_and_perhaps_others[0] == "FAILED"
     # A thousandth is less than a rounding in bf16.
     if wrong is not off_by_a_thousandth:
-        assert set(f32_and_perhaps_bf16) <= {"FAILED", "skipped"}
+        assert set(f32_and_perhaps_others) <= {"FAILED", "skipped"}
     assert "WRONG: " in output
 
 
@@ -308,14 +456,33 @@ def test_a_pipeline_asks_for_what_it_lacks():
         pipeline.bind({})
 
 
-def test_bf16_and_large_int8_weights_depend_on_the_instruction_set(monkeypatch):
+def test_small_types_and_large_int8_weights_depend_on_the_instruction_set(monkeypatch):
     facts = {}
-    for isa in (cpu_isa.avx2, cpu_isa.avx2_vnni, cpu_isa.avx512_core, cpu_isa.avx512_core_vnni):
+    for isa in (
+        cpu_isa.avx2,
+        cpu_isa.avx2_vnni,
+        cpu_isa.avx2_vnni_2,
+        cpu_isa.avx512_core,
+        cpu_isa.avx512_core_vnni,
+        cpu_isa.avx512_core_bf16,
+        cpu_isa.avx512_core_fp16,
+        cpu_isa.avx512_core_amx,
+    ):
         monkeypatch.setattr(_hardware, "get_effective_cpu_isa", lambda isa=isa: isa)
-        facts[isa.name] = (_hardware.lacks_bf16() is None, _hardware.largest_int8_weight())
+        types = [name for name in ("bf16", "f16", "f8_e4m3") if _hardware.lacks(name) is None]
+        facts[isa] = (types, _hardware.largest_int8_weight())
+    every = ["bf16", "f16", "f8_e4m3"]
     assert facts == {
-        "avx2": (False, 64),
-        "avx2_vnni": (False, 127),
-        "avx512_core": (True, 64),
-        "avx512_core_vnni": (True, 127),
+        cpu_isa.avx2: ([], 64),
+        cpu_isa.avx2_vnni: ([], 127),
+        cpu_isa.avx2_vnni_2: (["bf16", "f16"], 127),
+        cpu_isa.avx512_core: (["bf16"], 64),
+        cpu_isa.avx512_core_vnni: (["bf16"], 127),
+        cpu_isa.avx512_core_bf16: (["bf16"], 127),
+        cpu_isa.avx512_core_fp16: (every, 127),
+        cpu_isa.avx512_core_amx: (every, 127),
     }
+
+
+def test_types_that_every_cpu_computes_in_lack_nothing():
+    assert [_hardware.lacks(name) for name in ("f32", "s8", "u8")] == [None] * 3
