@@ -1,15 +1,19 @@
 """Arrays for a graph's inputs that make its results mean something.
 
-Noise everywhere would not do: a variance must be positive, scales are small, what masks an
+Random numbers everywhere would not do: a variance must be positive, scales are small, what masks an
 attention score is 0 or far below it, what a backward op takes as the forward op's result must be
 one that it can have. The rules go by what the op that reads a tensor calls the port.
+
+The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014), so that an
+exported C++ program makes the same ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,88 +25,75 @@ from .ops.check import row
 from .reference import round_to
 from .value import Node, Value, is_whole
 
-__all__ = ["fill_inputs"]
+__all__ = ["Fill", "fill_inputs", "fill_of", "filled"]
 
 Array = npt.NDArray[Any]
-Rule = Callable[[np.random.Generator, tuple[int, ...]], Array]
+Readers = Mapping[int, list[tuple[Node, int]]]
 
 # They hand on what they are given, so that the next reader decides.
-_MOVES = ("Reorder", "StaticReshape", "StaticTranspose", "TypeCast", "End", "Concat")
-# What keeps an attention's mask on its way to SoftMax.
+_MOVES = ("Concat", "End", "Reorder", "StaticReshape", "StaticTranspose", "TypeCast")
 _MASKED = -1e4
+"""What keeps a score from SoftMax; less would not fit f16."""
 
 
-def _uniform(low: float, high: float) -> Rule:
-    return lambda random, shape: random.uniform(low, high, shape)
+@dataclass(frozen=True)
+class Fill:
+    """Which numbers a tensor is filled with.
+
+    Parameters
+    ----------
+    kind : str
+        ``uniform`` between two numbers; ``whole`` numbers from the one to the other;
+        ``power of two`` of such whole numbers; ``mostly true`` (three of four, and the first of
+        each row); ``mask`` of attention scores, 0 or -1e4: causal to the bottom right, and for one
+        query the last quarter of the keys.
+    low, high : float
+    """
+
+    kind: Literal["uniform", "whole", "power of two", "mostly true", "mask"]
+    low: float = 0.0
+    high: float = 0.0
 
 
-def _noise(scale: float = 1.0) -> Rule:
-    return lambda random, shape: scale * random.standard_normal(shape)
+_MASK = Fill("mask")
+_TRUTH = Fill("mostly true")
 
-
-def _powers_of_two(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.asarray(2.0 ** random.integers(-6, -3, shape))
-
-
-def _whole(low: int, high: int) -> Rule:
-    return lambda random, shape: random.integers(low, high, shape, endpoint=True)
-
-
-def _mostly_true(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    made = random.random(shape) < 0.75
-    if made.ndim and made.shape[-1]:
-        made[..., 0] = True  # a row of a mask that lets nothing through has no softmax
-    return made
-
-
-def _causal_mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    del random
-    made = np.zeros(shape)
-    if len(shape) < 2:
-        return made
-    rows, columns = shape[-2:]
-    if rows == 1:  # padding: the last quarter of the keys does not count
-        made[..., max(columns - columns // 4, 1) :] = _MASKED
-        return made
-    made[..., np.arange(columns)[None] > np.arange(rows)[:, None] + max(columns - rows, 0)] = (
-        _MASKED
-    )
-    return made
-
-
-# By kind and port name; a kind of "" stands for all others.
-_RULES: Mapping[tuple[str, str], Rule] = {
-    ("", "variance"): _uniform(0.5, 1.5),
-    ("", "gamma"): _uniform(0.8, 1.2),
-    ("", "beta"): _noise(0.1),
-    ("", "mean"): _noise(0.1),
-    ("", "scales"): _powers_of_two,
-    ("", "zps"): _whole(0, 3),
-    ("", "src/dst"): _uniform(0.1, 0.9),
-    ("", "seed"): _whole(7, 7),
-    ("", "offset"): _whole(3, 3),
-    ("", "probability"): _uniform(0.5, 0.5),
-    ("", "cond"): _mostly_true,
-    ("Divide", "src_1"): _uniform(0.5, 2.0),
-    ("Log", "src"): _uniform(0.5, 2.0),
-    ("Pow", "src"): _uniform(0.5, 2.0),
-    ("Reciprocal", "src"): _uniform(0.5, 2.0),
-    ("ReduceProd", "src"): _uniform(0.5, 1.5),
-    ("SoftMaxBackward", "dst"): _uniform(0.0, 1.0),
-    ("LogSoftmaxBackward", "dst"): _uniform(-4.0, -0.5),
-    ("Sqrt", "src"): _uniform(0.1, 2.0),
+# By kind of op and name of port; a kind of "" stands for all others.
+_RULES: Mapping[tuple[str, str], Fill] = {
+    ("", "variance"): Fill("uniform", 0.5, 1.5),
+    ("", "gamma"): Fill("uniform", 0.75, 1.25),
+    ("", "beta"): Fill("uniform", -0.25, 0.25),
+    ("", "mean"): Fill("uniform", -0.25, 0.25),
+    ("", "scales"): Fill("power of two", -6, -4),
+    ("", "zps"): Fill("whole", 0, 3),
+    ("", "src/dst"): Fill("uniform", 0.125, 0.875),
+    ("", "seed"): Fill("whole", 7, 7),
+    ("", "offset"): Fill("whole", 3, 3),
+    ("", "probability"): Fill("uniform", 0.5, 0.5),
+    ("", "cond"): _TRUTH,
+    ("Divide", "src_1"): Fill("uniform", 0.5, 2.0),
+    ("Log", "src"): Fill("uniform", 0.5, 2.0),
+    ("Pow", "src"): Fill("uniform", 0.5, 2.0),
+    ("Reciprocal", "src"): Fill("uniform", 0.5, 2.0),
+    ("ReduceProd", "src"): Fill("uniform", 0.5, 1.5),
+    ("SoftMaxBackward", "dst"): Fill("uniform", 0.0, 1.0),
+    ("LogSoftmaxBackward", "dst"): Fill("uniform", -4.0, -0.5),
+    ("Sqrt", "src"): Fill("uniform", 0.125, 2.0),
 }
-_WHOLE_NUMBERS: Mapping[str, tuple[int, int]] = {
-    "s8": (-16, 16),
-    "u8": (0, 32),
-    "s4": (-8, 7),
-    "u4": (0, 15),
-    "s32": (0, 0),
-    "s64": (0, 0),
+_INTEGERS: Mapping[str, Fill] = {
+    "s8": Fill("whole", -16, 16),
+    "u8": Fill("whole", 0, 32),
+    "s4": Fill("whole", -8, 7),
+    "u4": Fill("whole", 0, 15),
+    "s32": Fill("whole", 0, 0),  # positions and the like
+    "s64": Fill("whole", 0, 0),
 }
 
 
-def _readers(builder: GraphBuilder) -> dict[int, list[tuple[Node, int]]]:
+# -- which numbers
+
+
+def _readers(builder: GraphBuilder) -> Readers:
     found: dict[int, list[tuple[Node, int]]] = {}
     for node in builder.nodes:
         for i, value in enumerate(node.inputs):
@@ -110,9 +101,7 @@ def _readers(builder: GraphBuilder) -> dict[int, list[tuple[Node, int]]]:
     return found
 
 
-def _final_readers(
-    value: Value, readers: Mapping[int, list[tuple[Node, int]]]
-) -> Iterator[tuple[Node, int]]:
+def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]:
     for node, i in readers.get(value.id, ()):
         if node.kind in _MOVES:
             for made in node.outputs:
@@ -121,39 +110,113 @@ def _final_readers(
             yield node, i
 
 
-def _masks_softmax(node: Node, i: int, readers: Mapping[int, list[tuple[Node, int]]]) -> bool:
+def _masks_scores(node: Node, i: int, readers: Readers) -> bool:
     """Whether it is added to attention scores."""
     other = node.inputs[1 - i].producer if node.kind == "Add" else None
     behind = {n.kind for n, _ in _final_readers(node.outputs[0], readers)}
     return other is not None and bool(behind & {"SoftMax", "Select"})
 
 
-def _weights_scale(node: Node, i: int, shape: tuple[int, ...]) -> float:
+def _weights(node: Node, shape: tuple[int, ...]) -> Fill:
     """So that a sum of products is about as large as one input."""
     if node.kind == "MatMul" and len(shape) > 1:
         terms = shape[-1] if node.attrs.get("transpose_b", False) else shape[-2]
     else:
-        terms = int(np.prod(shape)) // max(max(shape, default=1), 1)
-    return 1 / math.sqrt(max(terms, 1))
+        terms = math.prod(shape) // max(max(shape, default=1), 1)
+    size = 2.0 ** round(math.log2(2 / math.sqrt(max(terms, 1))))
+    return Fill("uniform", -size, size)
 
 
-def _rule(value: Value, shape: tuple[int, ...], readers: Mapping[int, Any]) -> Rule:
-    rule = _noise()
+def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill:
+    chosen = Fill("uniform", -2.0, 2.0)
     for node, i in _final_readers(value, readers):
         port = row(node.kind).port("inputs", i)
         name = port.name if port is not None else ""
         found = _RULES.get((node.kind, name)) or _RULES.get(("", name))
         if found is not None:
             return found
-        if _masks_softmax(node, i, readers):
-            return _causal_mask
+        if _masks_scores(node, i, readers):
+            return _MASK
         if name == "weights":
-            rule = _noise(_weights_scale(node, i, shape))
-    if value.dtype in _WHOLE_NUMBERS:
-        return _whole(*_WHOLE_NUMBERS[value.dtype])
+            chosen = _weights(node, shape)
     if value.dtype == "boolean":
-        return _mostly_true
-    return rule
+        return _TRUTH
+    return _INTEGERS.get(value.dtype, chosen)
+
+
+def fill_of(builder: GraphBuilder, value: Value, shape: tuple[int, ...] | None = None) -> Fill:
+    """Which numbers suit a tensor that no op makes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    value : Value
+        Of that builder.
+    shape : tuple of int, optional
+        Where not all of its dims are known.
+    """
+    return _fill(value, shape if shape is not None else value.shape or (), _readers(builder))
+
+
+# -- the numbers
+
+
+def _random(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
+    """SplitMix64: 64 random bits for each element."""
+    with np.errstate(over="ignore"):
+        step = np.uint64(0x9E3779B97F4A7C15)
+        start = np.uint64((seed << 32 ^ number) & 0xFFFFFFFFFFFFFFFF) * np.uint64(
+            0xD1342543DE82EF95
+        )
+        z = start + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * step
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+        return mixed
+
+
+def _mask(shape: tuple[int, ...]) -> Array:
+    made = np.zeros(shape, np.float32)
+    if len(shape) < 2:
+        return made
+    rows, columns = shape[-2:]
+    if rows == 1:
+        made[..., max(columns - columns // 4, 1) :] = _MASKED
+    else:
+        after = np.arange(columns) > np.arange(rows)[:, None] + max(columns - rows, 0)
+        made[..., after] = _MASKED
+    return made
+
+
+def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number: int) -> Array:
+    """An array of such numbers.
+
+    Parameters
+    ----------
+    fill : Fill
+    shape : tuple of int
+    dtype : str
+        oneDNN's name; bf16, 8-bit floats and 4-bit integers as ml_dtypes has them, the latter one
+        to an element.
+    seed, number : int
+        The same two give the same array; number the tensors of a graph.
+    """
+    if fill.kind == "mask":
+        return round_to(_mask(shape), dtype)
+    bits = _random(seed, number, math.prod(shape)).reshape(shape)
+    if fill.kind == "uniform":
+        share = (bits >> np.uint64(40)).astype(np.float64) / 2.0**24
+        made: Array = (fill.low + (fill.high - fill.low) * share).astype(np.float32)
+    elif fill.kind == "mostly true":
+        made = np.asarray((bits >> np.uint64(33)) % np.uint64(4) != 0)
+        if shape and shape[-1]:
+            made[..., 0] = True  # a row of a mask that lets nothing through has no softmax
+    else:
+        many = np.uint64(int(fill.high) - int(fill.low) + 1)
+        made = ((bits >> np.uint64(33)) % many).astype(np.int64) + int(fill.low)
+        if fill.kind == "power of two":
+            made = (2.0**made).astype(np.float32)
+    return round_to(made, dtype)
 
 
 def fill_inputs(
@@ -174,7 +237,7 @@ def fill_inputs(
     Returns
     -------
     list of numpy.ndarray
-        In the inputs' data types; 4-bit integers as int8 or uint8, one to an element.
+        In the inputs' data types; 4-bit integers as ml_dtypes has them, one to an element.
 
     Raises
     ------
@@ -189,7 +252,6 @@ def fill_inputs(
             raise InvalidShapeError(
                 f"input {value.name!r}: its shape must be given, it is {shape_text(value.shape)}"
             )
-        random = np.random.default_rng((seed, i))
-        drawn = _rule(value, tuple(shape), readers)(random, tuple(shape))
-        made.append(round_to(drawn, value.dtype))
+        fill = _fill(value, tuple(shape), readers)
+        made.append(filled(fill, tuple(shape), value.dtype, seed=seed, number=i))
     return made
