@@ -44,6 +44,34 @@ def _capabilities(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _patterns(arguments: argparse.Namespace) -> int:
+    from .patterns import PATTERNS
+    from .patterns.measure import measure
+    from .patterns.report import FORMS
+
+    chosen, status = [], 0
+    for name in arguments.name or PATTERNS:
+        found = [p for p in PATTERNS.values() if name.lower() in (p.id.lower(), p.name.lower())]
+        if not found:
+            known = [n for p in PATTERNS.values() for n in (p.id, p.name)]
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            print(f"patterns: there is no pattern {name!r}{hint}", file=sys.stderr)
+            return 2
+        chosen += found
+    of = sum(len(p.cases) for p in chosen)
+    results = []
+    for pattern in chosen:
+        for case in pattern.cases:
+            results.append(measure(pattern, case, timed=not arguments.no_time))
+            status |= results[-1].failed
+            if sys.stderr.isatty():
+                end = "\n" if len(results) == of else ""
+                print(f"\rmeasuring: {len(results)} of {of}", end=end, file=sys.stderr)
+    print(FORMS[arguments.form or "text"](results, PATTERNS))
+    return int(status)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m onednn_graph_py", description="oneDNN's Graph API from the command line."
@@ -58,6 +86,18 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--refresh", action="store_true", help="probe again")
     found.add_argument("--html", action="store_true", help="as a heat map for a browser")
     found.set_defaults(run=_capabilities)
+    gallery = commands.add_parser(
+        "patterns",
+        help="build and run the documented fusion patterns, and tell what becomes of each",
+    )
+    gallery.add_argument("name", nargs="*", help="such as FP-08 or matmul; without one all run")
+    form = gallery.add_mutually_exclusive_group()
+    for option in ("json", "html", "markdown"):
+        form.add_argument(
+            f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
+        )
+    gallery.add_argument("--no-time", action="store_true", help="don't time calls")
+    gallery.set_defaults(run=_patterns)
     return parser
 
 

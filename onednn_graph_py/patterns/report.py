@@ -1,0 +1,258 @@
+"""Results of the gallery as a table: text, JSON, HTML, Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+
+from .. import get_effective_cpu_isa, version
+from ..probing.store import _processor
+from .measure import VERDICTS, Result
+from .pattern import Pattern
+
+__all__ = ["FORMS", "as_html", "as_json", "as_markdown", "as_text", "machine", "summary"]
+
+Patterns = Mapping[str, Pattern]
+
+_HEADINGS = (
+    "pattern",
+    "dtypes",
+    "case",
+    "partitions",
+    "fused ops",
+    "max error",
+    "ms fused / unfused",
+    "CPU / GPU",
+    "verdict",
+)
+_SHOWN_OPS = 4
+_SHOWN_PARTITIONS = 3
+_LIMITED = ("lacks hardware", "needs newer oneDNN")
+
+
+def machine() -> str:
+    """What the results hold for: oneDNN, its runtimes, the instructions it uses, the CPU."""
+    linked = version()
+    release = f"{linked['major']}.{linked['minor']}.{linked['patch']}"
+    gpu = str(linked["gpu_runtime"])
+    gpu = "no GPU runtime" if gpu.lower() == "none" else f"{gpu} for GPUs"
+    isa = get_effective_cpu_isa().name
+    return f"oneDNN {release} ({linked['cpu_runtime']} for CPUs, {gpu}), {isa}, {_processor()}"
+
+
+# -- cells
+
+
+def _kinds(kinds: Sequence[str]) -> str:
+    """The ops of a partition; of a long one the first and how many more."""
+    if len(kinds) <= _SHOWN_OPS:
+        return " + ".join(kinds)
+    shown = _SHOWN_OPS - 1
+    return f"{' + '.join(kinds[:shown])} + {len(kinds) - shown} more"
+
+
+def _fused(result: Result) -> str:
+    """Each partition, equal ones that follow each other once."""
+    made: list[tuple[str, int]] = []
+    for kinds in result.fused:
+        shown = _kinds(kinds)
+        if made and made[-1][0] == shown:
+            made[-1] = (shown, made[-1][1] + 1)
+        else:
+            made.append((shown, 1))
+    cells = [name if n == 1 else f"{n} x ({name})" for name, n in made]
+    if len(cells) > _SHOWN_PARTITIONS:
+        cells = [*cells[: _SHOWN_PARTITIONS - 1], f"{len(cells) - _SHOWN_PARTITIONS + 1} more"]
+    return ", ".join(cells)
+
+
+def _count(count: int | None) -> str:
+    return "-" if count is None else str(count)
+
+
+def _partitions(result: Result) -> str:
+    if not result.fused or result.verdict in _LIMITED:
+        return "-"
+    made = "refused" if result.partitions is None else str(result.partitions)
+    if result.partitions == result.documented:
+        return made
+    return f"{made} ({result.documented} documented)"
+
+
+def _times(result: Result) -> str:
+    if result.fused_ms is None:
+        return "-"
+    unfused = "-" if result.unfused_ms is None else f"{result.unfused_ms:.3g}"
+    return f"{result.fused_ms:.3g} / {unfused}"
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    # Why hardware lacks something is the same for all, and is in the footer.
+    noted = result.note and result.verdict not in _LIMITED
+    told = f"{result.verdict}: {result.note}" if noted else result.verdict
+    return (
+        f"{result.pattern} {result.name}",
+        result.dtypes,
+        result.case,
+        _partitions(result),
+        _fused(result) or "-",
+        "-" if result.max_error is None else f"{result.max_error:.2g}",
+        _times(result),
+        f"{_count(result.partitions)} / {_count(result.gpu_partitions)}",
+        told,
+    )
+
+
+# -- what it comes to
+
+
+def _worst(results: Iterable[Result]) -> Iterator[str]:
+    """For each data type of a destination the largest error, and how much is allowed there."""
+    by_type: dict[str, list[Result]] = {}
+    for result in results:
+        if result.max_error is not None:
+            by_type.setdefault(result.destination, []).append(result)
+    for dtype, found in sorted(by_type.items()):
+        worst = max(found, key=lambda r: r.max_error or 0.0)
+        share = max(r.share or 0.0 for r in found)
+        yield (
+            f"{dtype}: {worst.max_error:.2g} ({worst.pattern} {worst.dtypes}, {worst.case}); at "
+            f"most {share:.0%} of what is allowed"
+        )
+
+
+def summary(results: Sequence[Result]) -> tuple[str, ...]:
+    """The footer: cases by verdict, those that hardware limits apart, and the worst errors."""
+    counts = Counter(r.verdict for r in results)
+    ran = sum(n for v, n in counts.items() if v not in _LIMITED)
+    of_verdict = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v] and v not in _LIMITED)
+    lines = [f"{ran} cases ran: {of_verdict}" if ran else "no case ran"]
+    for verdict in (v for v in _LIMITED if counts[v]):
+        why = dict.fromkeys(r.note for r in results if r.verdict == verdict)
+        lines.append(f"{counts[verdict]} more, {verdict}: {'; '.join(why)}")
+    worst = list(_worst(results))
+    if worst:
+        lines.append("largest error by the destination's data type:")
+        lines += [f"  {line}" for line in worst]
+    return tuple(lines)
+
+
+# -- forms
+
+
+def as_text(results: Sequence[Result], patterns: Patterns) -> str:
+    """A table for a terminal."""
+    del patterns
+    rows = [_HEADINGS, *(_cells(r) for r in results)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
+    widths[-1] = 0
+    lines = [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([machine(), "", *lines, "", *summary(results)])
+
+
+def as_json(results: Sequence[Result], patterns: Patterns) -> str:
+    """All that was measured; null for what was not, and for what is no finite number."""
+
+    def plain(value: object) -> object:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    cases = [{k: plain(v) for k, v in asdict(r).items()} for r in results]
+    used = dict.fromkeys(r.pattern for r in results)
+    about = {
+        i: {"name": p.name, "title": p.title, "category": p.category, "rule": p.rule}
+        for i in used
+        if (p := patterns.get(i)) is not None
+    }
+    counts = Counter(r.verdict for r in results)
+    document = {
+        "machine": machine(),
+        "verdicts": {v: counts[v] for v in VERDICTS},
+        "patterns": about,
+        "cases": cases,
+    }
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+_COLOURS = {
+    "fused": "#2e7d32",
+    "runs in parts": "#8d6e00",
+    "deviates": "#8d6e00",
+    "lacks hardware": "#757575",
+    "needs newer oneDNN": "#757575",
+}
+
+
+def as_html(results: Sequence[Result], patterns: Patterns) -> str:
+    """A table for a browser; a pattern's rule shows over its name."""
+    head = "".join(f"<th>{escape(h)}</th>" for h in _HEADINGS)
+    rows = []
+    for result in results:
+        pattern = patterns.get(result.pattern)
+        rule = escape(f"{pattern.title}. {pattern.rule}" if pattern else "", quote=True)
+        first, *others, verdict = _cells(result)
+        colour = _COLOURS.get(result.verdict, "#c62828")
+        rows.append(
+            f'<tr><td title="{rule}">{escape(first)}</td>'
+            + "".join(f"<td>{escape(cell)}</td>" for cell in others)
+            + f'<td style="color:{colour}">{escape(verdict)}</td></tr>'
+        )
+    footer = "<br>".join(escape(line) for line in summary(results))
+    style = "text-align:left;border-spacing:8px 1px;font-size:85%"
+    return (
+        '<!doctype html><meta charset="utf-8"><title>Fusion patterns</title>'
+        f"<p>{escape(machine())}</p>"
+        f'<table style="{style}"><tr>{head}</tr>{"".join(rows)}</table><p>{footer}</p>'
+    )
+
+
+def _in_markdown(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def as_markdown(results: Sequence[Result], patterns: Patterns) -> str:
+    """A page: a section for each pattern, with its rule and a table of its cases."""
+    lines = [
+        "# Fusion patterns",
+        "",
+        "What oneDNN makes of its documented fusion patterns, written by",
+        "`python -m onednn_graph_py patterns --markdown` on:",
+        "",
+        machine(),
+        "",
+        "CPU / GPU are numbers of partitions. Times are of one call: as compiled by default, and",
+        "with one op a partition. Verdicts:",
+        "",
+        *(f"- {verdict}: {meaning}" for verdict, meaning in VERDICTS.items()),
+        "",
+        *(f"{line}  " if not line.startswith("  ") else f"- {line.strip()}"
+          for line in summary(results)),
+    ]  # fmt: skip
+    headings = _HEADINGS[1:]
+    for number in dict.fromkeys(r.pattern for r in results):
+        pattern = patterns.get(number)
+        if pattern is not None:
+            lines += ["", f"## {number} {pattern.name}", "", f"`{pattern.title}`", ""]
+            lines += [f"{pattern.rule} (oneDNN: {pattern.page})", ""]
+        lines += ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
+        lines += [
+            "| " + " | ".join(_in_markdown(cell) for cell in _cells(r)[1:]) + " |"
+            for r in results
+            if r.pattern == number
+        ]
+    return "\n".join(lines)
+
+
+FORMS: Mapping[str, Callable[[Sequence[Result], Patterns], str]] = {
+    "text": as_text,
+    "json": as_json,
+    "html": as_html,
+    "markdown": as_markdown,
+}
+"""By the name of the command line's option."""
