@@ -7,14 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..builder import GraphBuilder, Value
+from ..builder import GraphBuilder
+from ..value import Value
+from ._cases import FLOATS, kernels_of
 from .pattern import Case, Deviation, Pattern
 
 __all__ = ["PATTERNS"]
-
-
-def _kernels(dtype: str) -> tuple[str, ...]:
-    return () if dtype == "f32" else (dtype,)
 
 
 def conv_backward_weights_bias(
@@ -57,10 +55,10 @@ _CONV_BIAS = Pattern(
             data_format,
             dtype,
             {"dtype": dtype, "data_format": data_format},
-            kernels=_kernels(dtype),
+            kernels=kernels_of(dtype),
             deviations=_NO_BIAS_GRADIENT,
         )
-        for dtype in ("f32", "bf16", "f16")
+        for dtype in FLOATS
         for data_format in ("NXC", "NCX")
     ),
 )
@@ -123,9 +121,9 @@ _RELU_BATCH_NORM = Pattern(
             dtype,
             {"dtype": dtype, **arguments},
             partitions=partitions,
-            kernels=_kernels(dtype),
+            kernels=kernels_of(dtype),
         )
-        for dtype in ("f32", "bf16", "f16")
+        for dtype in FLOATS
         for name, arguments, partitions in (
             ("NCX", {}, 1),
             ("NXC", {"data_format": "NXC"}, 1),
@@ -301,15 +299,15 @@ _FORWARD = Pattern(
     "graph/fusion_patterns/sdpa",
     attention_training_forward,
     tuple(
-        Case(name, dtype, {"dtype": dtype, **arguments}, kernels=_kernels(dtype), needs=(3, 9))
-        for dtype in ("f32", "bf16", "f16")
+        Case(name, dtype, {"dtype": dtype, **arguments}, kernels=kernels_of(dtype), needs=(3, 9))
+        for dtype in FLOATS
         for name, arguments in _FORMS
     ),
 )
 
 
 def _backward_cases(dtype: str) -> list[Case]:
-    kernels = _kernels(dtype)
+    kernels = kernels_of(dtype)
     # TypeCast is a partition too.
     casts = 0 if dtype == "f32" else 1
     cases = []
@@ -354,7 +352,7 @@ _BACKWARD = Pattern(
     "what was computed in f32.",
     "graph/fusion_patterns/sdpa",
     attention_training_backward,
-    tuple(case for dtype in ("f32", "bf16", "f16") for case in _backward_cases(dtype)),
+    tuple(case for dtype in FLOATS for case in _backward_cases(dtype)),
 )
 
 PATTERNS: tuple[Pattern, ...] = (_CONV_BIAS, _RELU_BATCH_NORM, _FORWARD, _BACKWARD)
