@@ -40,6 +40,13 @@ def _weights_of(call: Call, operand: Operand) -> _Weights | None:
     return _Weights(*((first, second) if out_first else (second, first)), spatial)
 
 
+def _groups(call: Call) -> int:
+    groups: int = call.attr("groups")
+    if groups < 1:
+        call.refuse(f"attribute groups must be at least 1, got {groups}")
+    return groups
+
+
 def _times(channels: int, groups: int) -> int:
     return UNKNOWN if channels < 0 else channels * groups
 
@@ -75,7 +82,7 @@ def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed
         rank = known[0].rank or 0
         other.need_rank(rank, rank)
     s, w, d = data_of(call, src), _weights_of(call, weights), data_of(call, dst)
-    groups: int = call.attr("groups")
+    groups = _groups(call)
     out_channels = UNKNOWN
     if w is not None:
         out_channels = _times(w.out, groups) if transposed else w.out
@@ -158,7 +165,7 @@ def convolution_backward_data(call: Call) -> list[Shape]:
     _check_slide(call, p, transposed=False)
     if p.src is None and p.window is not None:
         batch = p.dst.batch if p.dst is not None else UNKNOWN
-        groups: int = call.attr("groups")
+        groups = _groups(call)
         channels = _times(p.weights.into, groups) if p.weights is not None else UNKNOWN
         return [Data(batch, channels, (UNKNOWN,) * len(p.window.kernel)).shape(call)]
     return [made.shape]

@@ -118,6 +118,8 @@ def group_norm(call: Call) -> list[Shape]:
     src = call.input(0)
     channels = _per_channel(call, 1)
     groups = call.attr("groups")
+    if groups is not None and groups < 1:
+        call.refuse(f"attribute groups must be at least 1, got {groups}")
     if groups and channels >= 0 and channels % groups:
         src.refuse(f"channels that {groups} groups divide")
     statistics = (src.dim(0), groups or UNKNOWN)

@@ -43,6 +43,8 @@ def _check_groups(call: Call, src: Operand, parameters: Operand, may_be_one: boo
             f"attribute group_shape {list(group)} must have one entry for each dim of input 0, "
             f"{shape_text(src.shape)}"
         )
+    if any(g < 1 for g in group):
+        call.refuse(f"attribute group_shape must have no entry below 1, got {list(group)}")
     if may_be_one and parameters.count() == 1:
         return
     parameters.need_rank(len(src.shape), len(src.shape))

@@ -121,7 +121,7 @@ class Window:
 def window_of(call: Call, kernel: Dims) -> Window:
     """The window that an op's attributes describe."""
     n = len(kernel)
-    return Window(
+    made = Window(
         call,
         kernel,
         entries(call, "strides", n, 1),
@@ -130,3 +130,7 @@ def window_of(call: Call, kernel: Dims) -> Window:
         entries(call, "dilations", n, 1),
         call.attr("auto_pad"),
     )
+    for name, steps in (("strides", made.strides), ("dilations", made.dilations)):
+        if any(step < 1 for step in steps):
+            call.refuse(f"attribute {name} must have no entry below 1, got {list(steps)}")
+    return made
