@@ -143,6 +143,40 @@ def _attention_mask_of_other_rank(nodes: Sequence[Node]) -> bool:
     return False
 
 
+def _attention_on_strided_inputs(nodes: Sequence[Node]) -> bool:
+    """The batch is as large as the sequence; with more heads than threads it is right again."""
+    if not any(n.kind == "SoftMax" for n in nodes):
+        return False
+    for node in (n for n in nodes if n.kind == "MatMul"):
+        for value in node.inputs:
+            dims = value.shape or ()
+            if value.strides is not None and len(dims) > 2 and dims[0] == dims[-2] > 1:
+                return True
+    return False
+
+
+def _int8_attention_of_mixed_types(nodes: Sequence[Node]) -> bool:
+    """Right are s8 keys and values, if the result is of the query's type, and what fits it between.
+
+    With few heads other types are right too.
+    """
+    products = [n for n in nodes if n.kind == "MatMul"]
+    if len(products) != 2 or not any(n.kind == "SoftMax" for n in nodes):
+        return False
+    made = {v.id: n for n in nodes for v in n.outputs}
+    types = []
+    for product in products:
+        for value in product.inputs:
+            source = made.get(value.id)
+            if source is None or source.kind != "Dequantize":
+                return False
+            types.append(source.inputs[0].dtype)
+    query, key, probabilities, values = types
+    result = nodes[-1].outputs[0].dtype
+    fits = query == "u8" or probabilities == "s8"
+    return (key, values) != ("s8", "s8") or result != query or not fits
+
+
 def _four_bit_weights(nodes: Sequence[Node]) -> bool:
     return any(n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes)
 
@@ -160,6 +194,18 @@ DEFECTS = (
         (3, 13),
         _four_bit_weights,
         unless_apply_to_int=True,
+    ),
+    Defect(
+        "oneDNN 3.7 computes attention on strided inputs wrongly where batch equals sequence",
+        (3, 7),
+        (3, 8),
+        _attention_on_strided_inputs,
+    ),
+    Defect(
+        "oneDNN 3.7 computes attention in other integers than s8 wrongly",
+        (3, 7),
+        (3, 13),
+        _int8_attention_of_mixed_types,
     ),
     Defect(
         "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
