@@ -3,10 +3,26 @@
 ``python -m onednn_graph_py patterns`` builds and runs them here, and tells what becomes of each.
 """
 
-from . import attention, categories, floating_point
+from . import (
+    attention,
+    categories,
+    conv_transpose,
+    conv_transpose_weights,
+    data_model,
+    floating_point,
+    training,
+)
 from .pattern import Case, Deviation, Pattern, patterns
 
 __all__ = ["PATTERNS", "Case", "Deviation", "Pattern"]
 
-PATTERNS = patterns(categories.PATTERNS, attention.PATTERNS, floating_point.PATTERNS)
+PATTERNS = patterns(
+    categories.PATTERNS,
+    attention.PATTERNS,
+    floating_point.PATTERNS,
+    training.PATTERNS,
+    conv_transpose.PATTERNS,
+    conv_transpose_weights.PATTERNS,
+    data_model.PATTERNS,
+)
 """All patterns by id."""

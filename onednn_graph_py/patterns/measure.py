@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..examples._hardware import lacks
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..ops.check import linked_version
+from ..ops.schema import Version
 from .pattern import Case, Pattern
 
 __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]
@@ -26,6 +28,7 @@ __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]
 VERDICTS = {
     "fused": "one call of oneDNN for what the documents say is one",
     "runs in parts": "oneDNN fuses it and computes it wrongly, so models run it in parts",
+    "refused": "the documents say it must be refused, and it is",
     "deviates": "oneDNN does something else, known and told",
     "lacks hardware": "this CPU has no instructions for a data type",
     "needs newer oneDNN": "the linked oneDNN does not have all it is built of",
@@ -54,8 +57,8 @@ class Result:
         The data types of the graph's outputs.
     partitions : int or None
         How many oneDNN makes of it; None if it refuses one.
-    documented : int
-        How many the documents say.
+    documented : int or None
+        How many the documents say; None for what must be refused.
     fused : tuple of tuple of str
         The kinds of ops in each partition.
     gpu_partitions : int or None
@@ -78,7 +81,7 @@ class Result:
     dtypes: str
     destination: str = ""
     partitions: int | None = None
-    documented: int = 1
+    documented: int | None = 1
     fused: tuple[tuple[str, ...], ...] = ()
     gpu_partitions: int | None = None
     max_error: float | None = None
@@ -234,15 +237,30 @@ def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
                 f"{found.refusal or found.count}",
             )
         checked = _run(builder, timed=timed, told=told, refused=found.count is None)
+    except OneDNNError as e:
+        if case.expected(linked) is None and "partitions" not in told:
+            # It did not come so far as to have partitions.
+            return _refused(case, linked, result, str(e))
+        return result("error", f"{type(e).__name__}: {e}")
     except Exception as e:
         return result("error", f"{type(e).__name__}: {e}")
     if checked is not None:
         return result("wrong", checked)
     if found.defect:
         return result("runs in parts", found.defect)
+    if found.count is None:
+        return _refused(case, linked, result, found.refusal)
     if deviation is not None:
         return result("deviates", deviation.why)
     return result("fused")
+
+
+def _refused(
+    case: Case, linked: Version, result: Callable[[str, str], Result], refusal: str
+) -> Result:
+    """The verdict on what was refused, as was expected."""
+    deviation = case.deviation(linked)
+    return result("refused", refusal) if deviation is None else result("deviates", deviation.why)
 
 
 def _run(builder: GraphBuilder, *, timed: bool, told: dict[str, Any], refused: bool) -> str | None:

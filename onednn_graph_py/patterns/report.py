@@ -182,6 +182,7 @@ def as_json(results: Sequence[Result], patterns: Patterns) -> str:
 
 _COLOURS = {
     "fused": "#2e7d32",
+    "refused": "#2e7d32",
     "runs in parts": "#8d6e00",
     "deviates": "#8d6e00",
     "lacks hardware": "#757575",

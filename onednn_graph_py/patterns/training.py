@@ -48,7 +48,7 @@ _CONV_BIAS = Pattern(
     "training",
     "The gradients of a convolution's weights and of its bias, of one tensor diff_dst; one data "
     "type throughout, f32, bf16 or f16.",
-    "dev_guide_graph_fusion_patterns",
+    "graph/fusion_patterns/fusion_patterns",
     conv_backward_weights_bias,
     tuple(
         Case(
@@ -113,7 +113,7 @@ _RELU_BATCH_NORM = Pattern(
     "training",
     "ReLUBackward's result is input 0 of BatchNormTrainingBackward. f32, bf16 or f16, with mean, "
     "variance, gamma and their gradients in f32.",
-    "dev_guide_graph_fusion_patterns",
+    "graph/fusion_patterns/fusion_patterns",
     relu_backward_batch_norm,
     tuple(
         Case(
