@@ -22,6 +22,7 @@ import sys
 import textwrap
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -218,11 +219,27 @@ def table(rows: Iterable[Row]) -> str:
 
 def reasons(rows: Iterable[Row]) -> str:
     """Say why what was skipped was skipped, each reason once."""
-    skipped: dict[str, list[str]] = {}
+    skipped: dict[str, Counter[str]] = {}
     for row in rows:
         if row.verdict == "skipped":
-            skipped.setdefault(row.reason, []).append(f"{row.example} ({row.case})")
-    return "\n".join(f"skipped: {'; '.join(which)}\n  {why}" for why, which in skipped.items())
+            skipped.setdefault(row.reason, Counter())[row.example] += 1
+    lines = []
+    for reason, examples in skipped.items():
+        counts = (f"{name} ({n} case{'s' * (n > 1)})" for name, n in examples.items())
+        lines.append(f"skipped: {', '.join(counts)}\n  {reason}")
+    return "\n".join(lines)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Count what passed, what was skipped and what failed."""
+    count = Counter(row.verdict for row in rows)
+    examples = {row.example for row in rows}
+    failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
+    told = f"failed: {', '.join(failed)}" if failed else "nothing failed"
+    return (
+        f"{told}; {len(examples)} example{'s' * (len(examples) > 1)}, {count['ok']} passed,"
+        f" {count['skipped']} skipped, {count['FAILED']} failed"
+    )
 
 
 def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
@@ -265,18 +282,11 @@ def main(words: Sequence[str]) -> int:
     with _one_blas_thread():
         rows = [row for request in chosen for row in run(request)]
     print(f"\n{table(rows)}")
-    count = {verdict: 0 for verdict in ("ok", "skipped", "FAILED")}
-    for row in rows:
-        count[row.verdict] += 1
-    if count["skipped"]:
-        print(f"\n{reasons(rows)}")
-    failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
-    told = f"failed: {', '.join(failed)}" if failed else "nothing failed"
-    print(
-        f"\n{told}; {count['ok']} passed, {count['skipped']} skipped, {count['FAILED']} failed,"
-        f" in {time.perf_counter() - start:.1f} s"
-    )
-    return 1 if failed else 0
+    below = reasons(rows)
+    if below:
+        print(f"\n{below}")
+    print(f"\n{summary(rows)}, in {time.perf_counter() - start:.1f} s")
+    return int(any(row.verdict == "FAILED" for row in rows))
 
 
 if __name__ == "__main__":

@@ -130,10 +130,13 @@ class Execution:
 
 
 def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: float = 1.5) -> float:
-    """Time a call that has run before, up to `runs` times and about `seconds` in all."""
+    """Time a call that has run before, up to `runs` times and about `seconds` in all.
+
+    What takes longer than that is timed once.
+    """
     times: list[float] = []
     end = time.perf_counter() + seconds
-    while len(times) < 3 or (len(times) < runs and time.perf_counter() < end):
+    while not times or (len(times) < runs and time.perf_counter() < end):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
