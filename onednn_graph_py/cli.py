@@ -11,6 +11,7 @@ from .ops import OPS, overview
 from .ops.check import linked_version
 from .ops.describe import signature, text
 from .probing import capabilities
+from .replay.command import add_run
 
 __all__ = ["main"]
 
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     gallery.add_argument("--no-time", action="store_true", help="don't time calls")
     gallery.set_defaults(run=_patterns)
+    add_run(commands)
     return parser
 
 

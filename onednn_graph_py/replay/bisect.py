@@ -1,0 +1,116 @@
+"""Where a model's results begin to be wrong."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from ..builder import GraphBuilder
+from ..compiler import Policy
+from ..errors import OneDNNError
+from ..value import Node, Value
+from ..verify import OutputCheck, Verification, compare_values
+
+__all__ = ["Divergence", "first_divergence"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first op whose result is wrong.
+
+    Parameters
+    ----------
+    op : str
+        Names it.
+    check : OutputCheck
+        Its result beside the reference.
+    fused : tuple of str
+        The op kinds that run together with it.
+    alone : OutputCheck or None
+        The same result when every op runs by itself; None where that can't be compiled.
+    """
+
+    op: str
+    check: OutputCheck
+    fused: tuple[str, ...]
+    alone: OutputCheck | None
+
+    def __str__(self) -> str:
+        together = " + ".join(self.fused)
+        text = f"first wrong op: {self.op}, run as {together}\n  {self.check}"
+        if self.alone is None:
+            return text
+        found = "right" if self.alone.ok else "wrong too"
+        return f"{text}\n  with every op by itself it is {found}: {self.alone}"
+
+
+def _ending_at(builder: GraphBuilder, value: Value) -> GraphBuilder:
+    """The graph with this value as its only output: what depends on it falls away."""
+    made = builder._snapshot()
+    made._contents.outputs = {value.name or "result": value}
+    return made
+
+
+def _computed(
+    builder: GraphBuilder, value: Value, inputs: Sequence[Array], policy: Policy
+) -> tuple[Array, tuple[str, ...]] | None:
+    """A value, and the ops that run with the one that makes it; None if it can't be compiled."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what runs in parts said so when it was compiled
+            model = _ending_at(builder, value).compile(policy=policy)
+    except OneDNNError:
+        return None
+    given: list[Any] = list(inputs)
+    made: Array = model(*given)
+    return made, model.steps()[-1].ops
+
+
+def first_divergence(
+    builder: GraphBuilder, inputs: Sequence[Array], seed: int = 0
+) -> Divergence | None:
+    """Name the first op whose result is wrong when it is run as the end of the graph.
+
+    oneDNN hands out what it computes inside of a partition only by not fusing it. So the graph is
+    compiled once for each op, cut off behind it: what comes before is fused as in the whole.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : sequence of numpy.ndarray
+        In the order of a call.
+    seed : int
+        Of the disturbances that tell what rounding may do.
+
+    Returns
+    -------
+    Divergence or None
+        None if every op's result is right when the graph ends there.
+    """
+    made: dict[int, tuple[Array, tuple[str, ...]]] = {}
+    makers: dict[int, tuple[Node, Value]] = {}
+    for node in builder.nodes:
+        for value in node.outputs:
+            found = _computed(builder, value, inputs, "fusion")
+            if found is not None:
+                made[value.id] = found
+                makers[value.id] = node, value
+    checked = compare_values(builder, inputs, {i: a for i, (a, _) in made.items()}, None, seed)
+    for id, check in zip(made, checked.outputs, strict=True):
+        if check.ok:
+            continue
+        node, value = makers[id]
+        unfused = _computed(builder, value, inputs, "debug")
+        alone: Verification | None = None
+        if unfused is not None:
+            alone = compare_values(builder, inputs, {id: unfused[0]}, None, seed)
+        return Divergence(
+            node.label, check, made[id][1], alone.outputs[0] if alone is not None else None
+        )
+    return None

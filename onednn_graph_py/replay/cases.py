@@ -1,0 +1,118 @@
+"""Which graphs are to be run: files, folders, patterns, and benchdnn's batch files."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import InvalidArgumentsError
+from ..serialization.options import Rewriting, parse_rewritings
+
+__all__ = ["Case", "cases_of"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One graph to run.
+
+    Parameters
+    ----------
+    path : str
+        A file.
+    rewriting : Rewriting, optional
+        What to change first; None to take the file exactly as it is.
+    """
+
+    path: str
+    rewriting: Rewriting | None = None
+
+    def __str__(self) -> str:
+        words = str(self.rewriting) if self.rewriting is not None else ""
+        return f"{words} {self.path}" if words else self.path
+
+
+def _files(where: str) -> list[str]:
+    if os.path.isdir(where):
+        return sorted(str(p) for p in Path(where).rglob("*.json"))
+    if not os.path.exists(where) and glob.has_magic(where):
+        found = sorted(glob.glob(where, recursive=True))
+        return [f for name in found for f in (_files(name) if os.path.isdir(name) else [name])]
+    return [where]
+
+
+def cases_of(
+    places: Iterable[str],
+    options: Sequence[str] | None = None,
+    batches: Iterable[str] = (),
+) -> list[Case]:
+    """All cases, in order.
+
+    Parameters
+    ----------
+    places : iterable of str
+        Files, folders (searched for ``*.json``, with all below) and patterns such as
+        ``dumps/**/*.json``.
+    options : sequence of str, optional
+        As `parse_rewritings` takes them: each file is run with each combination.
+    batches : iterable of str
+        Files of benchdnn's command lines, with their own options; `options` do not apply to them.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A folder or pattern has no file, or options are wrong.
+    OSError
+        A batch file can't be read.
+    """
+    rewritings: list[Rewriting] | list[None] = parse_rewritings(options) if options else [None]
+    made = []
+    for place in places:
+        files = _files(place)
+        if not files:
+            raise InvalidArgumentsError(f"{place}: there is no JSON file")
+        made += [Case(file, rewriting) for file in files for rewriting in rewritings]
+    for batch in batches:
+        made += list(_batch(Path(batch), []))
+    return made
+
+
+def _found(name: str, batch: Path) -> Path:
+    """A file that a batch names: from here, from the batch's folder, or from one above that."""
+    near = [Path(), *batch.resolve().parents[:4]]
+    return next((folder / name for folder in near if (folder / name).is_file()), Path(name))
+
+
+def _batch(batch: Path, above: list[Path]) -> Iterator[Case]:
+    if batch.resolve() in above:
+        raise InvalidArgumentsError(f"{batch}: this batch file reads itself")
+    options: dict[str, str] = {}
+    for number, line in enumerate(batch.read_text(encoding="utf-8").splitlines(), 1):
+        for word in shlex.split(line, comments=True):
+            name, _, value = word.partition("=")
+            if name == "--reset":
+                options.clear()
+            elif name == "--batch":
+                yield from _batch(_found(value, batch), [*above, batch.resolve()])
+            elif name == "--case":
+                # Unless told otherwise benchdnn expects a single partition.
+                words = ["--expected-n-partitions=1", *options.values()]
+                try:
+                    rewritings = parse_rewritings(words)
+                except InvalidArgumentsError as e:
+                    raise InvalidArgumentsError(f"{batch}:{number}: {e}") from None
+                path = str(_found(value, batch))
+                for rewriting in rewritings:
+                    yield Case(path, _shown_as_given(rewriting, options))
+            else:
+                options[name] = word
+
+
+def _shown_as_given(rewriting: Rewriting, options: dict[str, str]) -> Rewriting:
+    if "--expected-n-partitions" in options:
+        return rewriting
+    kept = tuple(w for w in rewriting.words if not w.startswith("--expected-n-partitions"))
+    return replace(rewriting, words=kept)

@@ -1,0 +1,89 @@
+"""``python -m onednn_graph_py run``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from ..errors import OneDNNError
+from .cases import cases_of
+from .pool import replay
+from .report import Progress, exit_status, json_line, line, summary
+from .run_case import Options
+from .verdicts import Result
+
+__all__ = ["add_run"]
+
+_DESCRIPTION = """\
+Read graphs that oneDNN dumped, partition, compile and run them, each in a process of its own, and
+print a line for each: verdict, partitions (with a kernel/all), largest error, time. Exit status: 0
+if nothing failed, 1 if something did, 2 if files or options can't be read.
+"""
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return number
+
+
+def add_run(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    run = commands.add_parser(
+        "run", help="run graphs from JSON files again", description=_DESCRIPTION
+    )
+    run.add_argument("place", nargs="*", help="a file, a folder, or a pattern such as '*.json'")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="rewrite as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, dt=bf16, "
+        "dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
+        "expected-n-partitions=1; several values with commas between",
+    )
+    run.add_argument(
+        "--batch", action="append", default=[], metavar="FILE", help="benchdnn's command lines"
+    )
+    run.add_argument("--verify", action="store_true", help="compare with the reference in NumPy")
+    run.add_argument(
+        "--bisect", action="store_true", help="name the first op that is wrong; verifies too"
+    )
+    run.add_argument("--bench", action="store_true", help="time a call")
+    run.add_argument("--threads", type=_positive, help="of a call")
+    run.add_argument("--jobs", type=_positive, default=1, help="how many run at a time")
+    run.add_argument("--seed", type=int, default=0, help="of the inputs")
+    run.add_argument("--timeout", type=float, default=600.0, help="seconds for one; 600")
+    run.add_argument("--json", action="store_true", help="print JSON, an object a line")
+    run.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    options = Options(
+        verify=arguments.verify or arguments.bisect,
+        bisect=arguments.bisect,
+        bench=arguments.bench,
+        threads=arguments.threads,
+        seed=arguments.seed,
+    )
+    try:
+        given = [o if o.startswith("--") else f"--{o}" for o in arguments.set]
+        cases = cases_of(arguments.place, given, arguments.batch)
+    except (OneDNNError, OSError) as e:
+        print(f"run: {e}", file=sys.stderr)
+        return 2
+    if not cases:
+        print("run: no file is given", file=sys.stderr)
+        return 2
+    progress = Progress(len(cases))
+    results: list[Result] = []
+    for _, result in replay(cases, options, jobs=arguments.jobs, timeout=arguments.timeout):
+        results.append(result)
+        progress.clear()
+        print(json_line(result) if arguments.json else line(result), flush=True)
+        progress.add(result)
+    if not arguments.json and len(results) > 1:
+        print(summary(results))
+    return exit_status(results)

@@ -1,0 +1,41 @@
+"""Whether there is memory for a graph, asked before it is taken."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ..reference.rounding import NUMPY_DTYPES
+from ..value import is_whole
+
+__all__ = ["bytes_needed", "free_bytes"]
+
+# The reference computes an op in float64, with its inputs and what they are disturbed by.
+_WIDE = 8 * 6
+# Tensors are kept three times: as oneDNN has them, exact, and disturbed.
+_KEPT = 3
+
+
+def bytes_needed(builder: GraphBuilder, *, verify: bool) -> int:
+    """About how much memory a run takes; unknown dims count as 1."""
+    total = largest = 0
+    for value in (*builder.inputs, *(v for n in builder.nodes for v in n.outputs)):
+        shape = value.shape if value.shape is not None and is_whole(value.shape) else ()
+        count = math.prod(shape)
+        total += count * np.dtype(NUMPY_DTYPES[value.dtype]).itemsize
+        largest = max(largest, count)
+    return _KEPT * total + _WIDE * largest if verify else total + 8 * largest
+
+
+def free_bytes() -> int | None:
+    """How much memory the system could give; None where it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None

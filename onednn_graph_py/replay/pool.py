@@ -1,0 +1,146 @@
+"""Cases run side by side in processes that a crash or a hang of oneDNN can't leave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+
+from .cases import Case
+from .run_case import DEFAULTS, Options
+from .verdicts import Result, Verdict
+
+__all__ = ["replay"]
+
+
+class _Worker:
+    """One process, and the case that it has in hand."""
+
+    def __init__(self) -> None:
+        mine, its = Pipe()
+        self.connection: Connection = mine
+        # Not multiprocessing's own processes: they would import the caller's script again.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.worker", str(its.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
+        )
+        its.close()
+        self.number = -1
+        self.case: Case | None = None
+        self.began = 0.0
+
+    def start(self, number: int, case: Case, options: Options) -> None:
+        self.number, self.case, self.began = number, case, time.monotonic()
+        with contextlib.suppress(OSError):  # it is gone, which `answer` will find
+            self.connection.send((case, options))
+
+    def answer(self) -> Result:
+        """What it sent, or how it ended."""
+        try:
+            result: Result = self.connection.recv()
+        except (EOFError, OSError):
+            return self.ended(Verdict.CRASHED, _ending(self.process.wait()))
+        self.case = None
+        return result
+
+    def ended(self, verdict: Verdict, reason: str) -> Result:
+        """The result of a case that it will not answer."""
+        seconds = time.monotonic() - self.began
+        return Result(str(self.case), verdict, reason, seconds=seconds)
+
+    def stop(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"the process ended with exit status {status}"
+    try:
+        return f"the process was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"the process was ended by signal {-status}"
+
+
+def replay(
+    cases: Sequence[Case],
+    options: Options = DEFAULTS,
+    *,
+    jobs: int = 1,
+    timeout: float | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """Run cases, each in a worker process.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    options : Options
+        Unless it says otherwise, the CPU's cores are divided among the jobs.
+    jobs : int
+        How many run at a time.
+    timeout : float, optional
+        Seconds that one may take.
+
+    Yields
+    ------
+    number : int
+        Of the case.
+    result : Result
+        As they come, which need not be in order.
+    """
+    cores = len(os.sched_getaffinity(0))
+    jobs = max(1, min(jobs, len(cases)))
+    options = replace(
+        options,
+        threads=options.threads or max(1, cores // jobs),
+        memory_share=options.memory_share / jobs,
+    )
+    workers: list[_Worker] = []
+    left = iter(enumerate(cases))
+    try:
+        for number, case in left:
+            workers.append(_Worker())
+            workers[-1].start(number, case, options)
+            if len(workers) == jobs:
+                break
+        while workers:
+            for worker, result in _finished(workers, timeout):
+                number = worker.number
+                following = next(left, None)
+                if following is None or result.verdict in (Verdict.CRASHED, Verdict.TIMED_OUT):
+                    worker.stop()
+                    workers.remove(worker)
+                    if following is not None:
+                        workers.append(_Worker())
+                        workers[-1].start(*following, options)
+                else:
+                    worker.start(*following, options)
+                yield number, result
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _finished(workers: Sequence[_Worker], timeout: float | None) -> list[tuple[_Worker, Result]]:
+    """Wait for the next answers, or for the next one that takes too long."""
+    by_connection = {w.connection: w for w in workers}
+    remaining = None
+    if timeout is not None:
+        remaining = max(0.0, min(w.began for w in workers) + timeout - time.monotonic())
+    ready = wait(list(by_connection), remaining)
+    if ready:
+        answering = [by_connection[c] for c in ready if isinstance(c, Connection)]
+        return [(w, w.answer()) for w in answering]
+    assert timeout is not None
+    late = [w for w in workers if time.monotonic() - w.began >= timeout]
+    return [(w, w.ended(Verdict.TIMED_OUT, f"it took longer than {timeout:g} s")) for w in late]

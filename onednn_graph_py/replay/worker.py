@@ -1,0 +1,25 @@
+"""The process that runs cases one after the other, and may crash: ``python -m ...worker FD``."""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing.connection import Connection
+
+from .run_case import run_case
+
+__all__ = ["serve"]
+
+
+def serve(descriptor: int) -> None:
+    """Take cases with their options from a connection, and answer with results, until it ends."""
+    connection = Connection(descriptor)
+    while True:
+        try:
+            case, options = connection.recv()
+        except EOFError:
+            return
+        connection.send(run_case(case, options))
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

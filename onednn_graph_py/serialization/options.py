@@ -1,0 +1,258 @@
+"""Rewriting as benchdnn's command line says it: ``--in-shapes=0:8x3*ba --dt=bf16``."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..ops.schema import AttributeType, AttributeValue
+from .document import GraphDocument
+from .rewrite import attribute_type, rewrite
+
+__all__ = ["Rewriting", "parse_rewritings"]
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """One way to rewrite a graph.
+
+    Parameters
+    ----------
+    shapes : mapping of int to tuple of int
+    tags : mapping of int to str
+        Of the inputs, by tensor id.
+    attrs : mapping of int to mapping of str to str
+        By op id, as text: their types are known when the graph is.
+    dtypes : str or mapping of int to str, optional
+    kinds, properties : mapping of int to str
+    mb : int, optional
+    fpmath_mode : str, optional
+    apply_to_int : bool, optional
+    expected_partitions : int, optional
+        How many partitions oneDNN is to make of it.
+    words : tuple of str
+        The options as they were given.
+    """
+
+    shapes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    tags: Mapping[int, str] = field(default_factory=dict)
+    attrs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    dtypes: str | Mapping[int, str] | None = None
+    kinds: Mapping[int, str] = field(default_factory=dict)
+    properties: Mapping[int, str] = field(default_factory=dict)
+    mb: int | None = None
+    fpmath_mode: str | None = None
+    apply_to_int: bool | None = None
+    expected_partitions: int | None = None
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(self.words)
+
+    def apply(self, document: GraphDocument) -> GraphDocument:
+        """The graph, rewritten as benchdnn does; see `rewrite`.
+
+        Raises
+        ------
+        OneDNNError
+            As `rewrite`, or an attribute's text is not of its type.
+        """
+        ops = {op.id: op for op in document.graph}
+        attrs: dict[int, dict[str, Any]] = {}
+        for id, given in self.attrs.items():
+            op = ops.get(id)
+            if op is not None and id in self.kinds:
+                op = replace(op, kind=self.kinds[id])
+            attrs[id] = {}
+            for name, text in given.items():
+                try:
+                    value = text if op is None else _value(text, attribute_type(op, name))
+                except OneDNNError as e:
+                    raise InvalidArgumentsError(f"op {id}: attribute {name}: {e}") from None
+                attrs[id][name] = value
+        return rewrite(
+            document,
+            shapes=self.shapes,
+            strides=self.tags,
+            dtypes=self.dtypes,
+            attrs=attrs,
+            kinds=self.kinds,
+            properties=self.properties,
+            mb=self.mb,
+            fpmath_mode=self.fpmath_mode,
+            apply_to_int=self.apply_to_int,
+            infer_all=True,
+        )
+
+
+def _value(text: str, type: AttributeType) -> AttributeValue:
+    """An attribute's value: ``3``, ``2x2``, ``SAME_UPPER``."""
+    if type == "string":
+        return text
+    if type == "bool":
+        known = {"0": False, "false": False, "1": True, "true": True}
+        if text.lower() not in known:
+            raise InvalidArgumentsError(f"expected 0, 1, false or true, got {text!r}")
+        return known[text.lower()]
+    number = int if type.startswith("s64") else float
+    words = text.split("x") if type.endswith("[]") else [text]
+    try:
+        made = tuple(number(w) for w in words)
+    except ValueError:
+        wanted = "integers" if number is int else "numbers"
+        raise InvalidArgumentsError(f"expected {wanted} such as 2x2, got {text!r}") from None
+    return made if type.endswith("[]") else made[0]
+
+
+# -- from text
+
+
+def _whole(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidArgumentsError(f"{what}: expected an integer from 0 on, got {text!r}")
+    return int(text)
+
+
+def _pairs(text: str, what: str) -> dict[int, str]:
+    """``0:a+3:b``."""
+    made: dict[int, str] = {}
+    for pair in filter(None, text.split("+")):
+        id, colon, value = pair.partition(":")
+        if not colon or not value:
+            raise InvalidArgumentsError(f"{what}: expected ID:VALUE, got {pair!r}")
+        number = _whole(id, what)
+        if number in made:
+            raise InvalidArgumentsError(f"{what}: {number} is there twice")
+        made[number] = value
+    return made
+
+
+def _shapes(text: str, what: str) -> dict[str, Any]:
+    shapes: dict[int, tuple[int, ...]] = {}
+    tags: dict[int, str] = {}
+    for id, value in _pairs(text, what).items():
+        dims, star, tag = value.partition("*")
+        if not star and value.isalpha():
+            dims, tag = "", value
+        elif star and (not dims or not tag.isalpha()):
+            raise InvalidArgumentsError(
+                f"{what}: expected SHAPE, TAG or SHAPE*TAG, such as 2x3*ba, got {value!r}"
+            )
+        if dims == "-":
+            shapes[id] = ()
+        elif dims:
+            shapes[id] = tuple(_whole(d, f"{what}: tensor {id}") for d in dims.split("x"))
+        if tag:
+            tags[id] = tag
+    return {"shapes": shapes, "tags": tags}
+
+
+def _attrs(text: str, what: str) -> dict[str, Any]:
+    made: dict[int, dict[str, str]] = {}
+    for id, values in _pairs(text, what).items():
+        made[id] = {}
+        for pair in values.split("*"):
+            name, colon, value = pair.partition(":")
+            if not colon or not name or not value:
+                raise InvalidArgumentsError(
+                    f"{what}: op {id}: expected NAME:VALUE, such as strides:2x2, got {pair!r}"
+                )
+            made[id][name] = value
+    return {"attrs": made}
+
+
+def _dtypes(text: str, what: str) -> dict[str, Any]:
+    if ":" in text:
+        return {"dtypes": _pairs(text, what)}
+    return {"dtypes": None if text == "undef" else text}
+
+
+def _named(field: str) -> Callable[[str, str], dict[str, Any]]:
+    return lambda text, what: {field: _pairs(text, what)}
+
+
+def _mb(text: str, what: str) -> dict[str, Any]:
+    return {"mb": _whole(text, what) or None}
+
+
+def _fpmath(text: str, what: str) -> dict[str, Any]:
+    mode, colon, integers = text.partition(":")
+    if colon and integers not in ("true", "false"):
+        raise InvalidArgumentsError(f"{what}: expected MODE[:true|false], got {text!r}")
+    return {"fpmath_mode": mode, "apply_to_int": integers == "true"}
+
+
+def _expected(text: str, what: str) -> dict[str, Any]:
+    return {"expected_partitions": _whole(text, what) or None}
+
+
+_OPTIONS: Mapping[str, Callable[[str, str], dict[str, Any]]] = {
+    "in-shapes": _shapes,
+    "op-attrs": _attrs,
+    "op-kind": _named("kinds"),
+    "property": _named("properties"),
+    "dt": _dtypes,
+    "mb": _mb,
+    "attr-fpmath": _fpmath,
+    "expected-n-partitions": _expected,
+}
+# benchdnn's own, which goes through many before the next one changes.
+_ORDER = tuple(_OPTIONS)
+
+
+def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
+    """All combinations of what options say; each may list several values, with commas between.
+
+    Parameters
+    ----------
+    words : iterable of str
+        benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
+        ``--attr-fpmath``, ``--expected-n-partitions``, and ``--property=ID:PROPERTY+...`` of a
+        tensor. Of an option that is given again the last counts. An empty value between commas
+        leaves the file as it is.
+
+    Returns
+    -------
+    list of Rewriting
+        One that changes nothing, where there are no options.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        An option is not known, or its value is wrong.
+
+    Examples
+    --------
+    >>> [str(r) for r in parse_rewritings(["--dt=f32,bf16", "--mb=4"])]
+    ['--dt=f32 --mb=4', '--dt=bf16 --mb=4']
+    """
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        option = name.removeprefix("--")
+        if not name.startswith("--") or option not in _OPTIONS:
+            near = difflib.get_close_matches(option, _OPTIONS, n=1)
+            hint = f", did you mean --{near[0]}?" if near else ""
+            raise InvalidArgumentsError(f"there is no option {name!r}{hint}")
+        if not equals:
+            raise InvalidArgumentsError(f"{name}: expected {name}=VALUE")
+        given[option] = value
+    choices: list[Sequence[tuple[str, dict[str, Any]]]] = []
+    for option in sorted(given, key=_ORDER.index):
+        what = f"--{option}"
+        choices.append(
+            [
+                (f"{what}={text}", _OPTIONS[option](text, what)) if text else ("", {})
+                for text in given[option].split(",")
+            ]
+        )
+    made = []
+    for combination in itertools.product(*choices):
+        fields = {name: value for _, part in combination for name, value in part.items()}
+        words = tuple(word for word, _ in combination if word)
+        made.append(Rewriting(**fields, words=words))
+    return made
