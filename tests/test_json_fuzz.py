@@ -1,6 +1,7 @@
 """Graph JSON that was made wrong at random raises one clear error, or is read and comes back."""
 
 import collections
+import itertools
 import json
 import os
 import select
@@ -50,7 +51,7 @@ def check(first: int, count: int, workers: int) -> collections.Counter[str]:
     cuts = [first + count * i // workers for i in range(workers + 1)]
     commands = [
         [sys.executable, str(WORKER), str(start), str(end)]
-        for start, end in zip(cuts, cuts[1:], strict=False)
+        for start, end in itertools.pairwise(cuts)
     ]
     with ThreadPoolExecutor(workers) as pool:
         results = list(pool.map(lambda command: run_worker(command, BOUND), commands))

@@ -23,9 +23,9 @@ __all__ = [
 ]
 
 MAX_BYTES = 64 << 20
-"""The largest file; about 25,000 ops as oneDNN writes them."""
+"""The largest file, of about 20,000 ops as oneDNN writes them."""
 
-MAX_MARKS = 8_000_000
+MAX_MARKS = 4_000_000
 """The most quotes, commas and opening brackets: they bound the memory that the values take."""
 
 JSONSource = str | bytes | bytearray | memoryview | os.PathLike[str] | Mapping[str, Any]
@@ -89,13 +89,16 @@ def _contents(path: str) -> bytes:
         raise GraphFormatError(f"{path!r}: a path has no NUL")
     # Opening a pipe would wait for who writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = next((what for test, what in _KINDS if test(status.st_mode)), "something else")
             raise GraphFormatError(f"expected a file, got {kind}")
         _check_size(status.st_size)
-        data = file.read(MAX_BYTES + 1)  # the file may have grown
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)  # the file may have grown
+    finally:
+        os.close(descriptor)
     _check_size(len(data))
     return data
 
@@ -139,6 +142,11 @@ def _with_infinities(text: str) -> str:
     return re.sub(r'\\.|"|-?\b(?:inf|nan)\b', spelt, text, flags=re.DOTALL)
 
 
+def _no_json(error: json.JSONDecodeError, column: str) -> GraphFormatError:
+    why = f"{error.msg[:1].lower()}{error.msg[1:]}"
+    return GraphFormatError(f"not JSON: line {error.lineno}{column}: {why}")
+
+
 def _parsed(text: str) -> Any:
     marks = sum(text.count(mark) for mark in '[{",')
     if marks > MAX_MARKS:
@@ -150,12 +158,11 @@ def _parsed(text: str) -> Any:
             return _loads(text)
         except json.JSONDecodeError as e:
             if not re.match(r"-?(inf|nan)\b", text[e.pos : e.pos + 5]):
-                raise
+                raise _no_json(e, f", column {e.colno}") from None
+        try:
             return _loads(_with_infinities(text))
-    except json.JSONDecodeError as e:
-        raise GraphFormatError(
-            f"not JSON: line {e.lineno}, column {e.colno}: {e.msg[:1].lower()}{e.msg[1:]}"
-        ) from None
+        except json.JSONDecodeError as e:  # columns are not those of the file any more
+            raise _no_json(e, "") from None
     except RecursionError:
         raise GraphFormatError("nested too deeply for a graph") from None
 
