@@ -1,0 +1,161 @@
+"""What the quantized patterns are made of: dequantized operands, biases, quantized results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ..value import Value
+from ._epilogue import drawn, epilogue
+
+__all__ = [
+    "DST_SCALE",
+    "SRC_SCALE",
+    "bias_of",
+    "converted",
+    "dequantized",
+    "dequantized_weights",
+    "finished",
+    "post_ops",
+]
+
+# With the integers that `fill_inputs` draws, sources are about 1 in size, and so are results; no
+# powers of two, so that scaling rounds.
+SRC_SCALE = 0.06
+DST_SCALE = 0.04
+_WEIGHTS_STEPS = 90  # from 0 to the weights' largest magnitudes
+
+
+def _parameters(scale: float, zero_point: int, channels: int | None, axis: int) -> dict[str, Any]:
+    if channels is None:
+        return {"qtype": "per_tensor", "scales": [scale], "zps": [zero_point]}
+    scales = [float(s) for s in np.linspace(0.7 * scale, 1.3 * scale, channels)]
+    zps = [zero_point] * channels
+    return {"qtype": "per_channel", "axis": axis, "scales": scales, "zps": zps}
+
+
+def converted(value: Value, dtype: str) -> Value:
+    """In another float type, with TypeCasts only where it needs one; each is from or to f32."""
+    if value.dtype != dtype and "f32" not in (value.dtype, dtype):
+        value = value.type_cast(dtype="f32")
+    made: Value = value if value.dtype == dtype else value.type_cast(dtype=dtype)
+    return made
+
+
+def dequantized(
+    value: Value, compute: str = "f32", *, scale: float = SRC_SCALE, zero_point: int = 0
+) -> Value:
+    """Dequantize per tensor, then TypeCast unless `compute` is f32."""
+    parameters = _parameters(scale, zero_point, None, 0)
+    return converted(value.dequantize(**parameters), compute)
+
+
+def dequantized_weights(
+    b: GraphBuilder,
+    shape: Sequence[int],
+    dtype: str,
+    compute: str,
+    *,
+    axis: int,
+    per_channel: bool,
+    zero_point: int = 0,
+    stored: str = "s8",
+) -> Value:
+    """Constant weights through Dequantize; weights in f32 through Quantize before.
+
+    Parameters
+    ----------
+    b : GraphBuilder
+    shape : sequence of int
+    dtype : str
+        ``s8`` or ``u8``, or ``f32`` for weights that the graph quantizes to `stored` itself.
+    compute : str
+        The float type that they are handed on in.
+    axis : int
+        Of the output channels.
+    per_channel : bool
+        A scale for each output channel.
+    zero_point : int
+    stored : str
+    """
+    channels = shape[axis]
+    terms = int(np.prod(shape)) // channels
+    exact = drawn(len(b.nodes) + 1, shape, 1 / terms**0.5)
+    scale = 2 / (terms**0.5 * _WEIGHTS_STEPS)
+    parameters = _parameters(scale, zero_point, channels if per_channel else None, axis)
+    if dtype == "f32":
+        made = b.constant(exact, name="weights").quantize(dtype=stored, **parameters)
+    else:
+        low, high = (0, 255) if dtype == "u8" else (-127, 127)
+        steps = np.clip(np.rint(exact / scale) + zero_point, low, high)
+        made = b.constant(steps, dtype, name="weights")
+    return converted(made.dequantize(**parameters), compute)
+
+
+def bias_of(b: GraphBuilder, channels: int, dtype: str, compute: str) -> Value:
+    """A constant bias, through TypeCast where it is of another type than what is computed."""
+    made = b.constant(drawn(len(b.nodes) + 2, (channels,), 0.3), dtype, name="bias")
+    return converted(made, compute)
+
+
+def post_ops(
+    value: Value,
+    ops: Sequence[str] = (),
+    *,
+    residual: str | None = None,
+    residual_zero_point: int = 0,
+) -> Value:
+    """Add a quantized residual, an input, if there is one; then apply Unary and Binary ops.
+
+    Parameters
+    ----------
+    value : Value
+    ops : sequence of str
+        As `epilogue` takes them.
+    residual : str, optional
+        Its data type.
+    residual_zero_point : int
+    """
+    if residual is not None:
+        assert value.shape is not None
+        other = value.builder.input(value.shape, residual, name="residual")
+        added = dequantized(other, value.dtype, zero_point=residual_zero_point)
+        value = value.builder.add(value, added)
+    return epilogue(value, ops)
+
+
+def finished(
+    value: Value,
+    dst: str,
+    *,
+    scale: float = DST_SCALE,
+    zero_point: int = 0,
+    per_channel: bool = False,
+    axis: int = -1,
+) -> Value:
+    """The result in another data type.
+
+    Parameters
+    ----------
+    value : Value
+    dst : str
+        For u8 and s8 a Quantize makes it, with a TypeCast before unless `value` is f32; for floats
+        a TypeCast where `value` is of another type.
+    scale : float
+    zero_point : int
+    per_channel : bool
+        A scale for each channel.
+    axis : int
+        Of the channels.
+    """
+    if dst not in ("u8", "s8"):
+        return converted(value, dst)
+    assert value.shape is not None
+    axis %= len(value.shape)
+    channels = value.shape[axis] if per_channel else None
+    parameters = _parameters(scale, zero_point, channels, axis)
+    made: Value = converted(value, "f32").quantize(dtype=dst, **parameters)
+    return made

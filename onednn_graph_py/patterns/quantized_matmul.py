@@ -1,0 +1,141 @@
+"""MatMul of quantized tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ..builder import GraphBuilder
+from ._cases import LONG_EPILOGUES
+from ._epilogue import chain
+from ._quantization import bias_of, dequantized, dequantized_weights, finished, post_ops
+from ._quantized_cases import (
+    conversions_apart,
+    long_epilogue_deviations,
+    ops_apart,
+    weighted_cases,
+)
+from .pattern import Deviation, Pattern
+
+__all__ = ["PATTERNS", "quantized_matmul"]
+
+_SRC = (4, 24, 32)
+_WEIGHTS = (32, 48)
+
+
+def quantized_matmul(
+    src: str = "u8",
+    weights: str = "s8",
+    dst: str = "s8",
+    *,
+    compute: str = "f32",
+    bias: str | None = None,
+    bias_add: bool = False,
+    epilogue: Sequence[str] = (),
+    residual: str | None = None,
+    select: Literal["src_0", "src_1"] | None = None,
+    transpose_b: bool = False,
+    per_channel: bool = False,
+    dst_per_channel: bool = False,
+    src_zero_point: int = 0,
+    weights_zero_point: int = 0,
+    dst_zero_point: int = 0,
+    residual_zero_point: int = 0,
+) -> GraphBuilder:
+    """Dequantize source and weights, multiply, bias, post-ops, Select, quantize.
+
+    Parameters
+    ----------
+    src, weights, dst : str
+        Data types; weights in f32 are quantized by the graph, a float destination has no Quantize.
+    compute : str
+        What MatMul computes in; others than f32 come from and go through TypeCast.
+    bias : str, optional
+        Its data type.
+    bias_add : bool
+        A BiasAdd instead of MatMul's third input.
+    epilogue : sequence of str
+        Unary and Binary ops.
+    residual : str, optional
+        Data type of a quantized tensor that is added before the epilogue.
+    select : str, optional
+        As which of its two inputs a Select takes the result; the other is a constant.
+    transpose_b : bool
+        Weights are (N, K).
+    per_channel, dst_per_channel : bool
+        Weights and destination have a scale for each output channel.
+    src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
+    """
+    b = GraphBuilder()
+    x = dequantized(b.input(_SRC, src, name="src"), compute, zero_point=src_zero_point)
+    w = dequantized_weights(
+        b,
+        _WEIGHTS[::-1] if transpose_b else _WEIGHTS,
+        weights,
+        compute,
+        axis=0 if transpose_b else 1,
+        per_channel=per_channel,
+        zero_point=weights_zero_point,
+    )
+    offset = None if bias is None else bias_of(b, _WEIGHTS[1], bias, compute)
+    third = [] if offset is None or bias_add else [offset]
+    y = b.matmul(x, w, *third, transpose_b=transpose_b)
+    if offset is not None and bias_add:
+        y = y.bias_add(offset)
+    y = post_ops(y, epilogue, residual=residual, residual_zero_point=residual_zero_point)
+    if select is not None:
+        cond = b.input((*_SRC[:-1], _WEIGHTS[1]), "boolean", name="cond")
+        other = b.constant([-1.0], y.dtype)
+        y = b.select(cond, *((y, other) if select == "src_0" else (other, y)))
+    b.output(finished(y, dst, zero_point=dst_zero_point, per_channel=dst_per_channel))
+    return b
+
+
+def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
+    long = long_epilogue_deviations(arguments)
+    if long:
+        return long
+    compute = arguments.get("compute", "f32")
+    if compute == "f16":
+        # No CPU with f16 was at hand; its sources let a TypeCast be to bf16 only.
+        return (Deviation(ops_apart(arguments), "it fuses with TypeCasts to bf16, not to f16"),)
+    if arguments.get("residual") and arguments["dst"] == "f32":
+        return (Deviation(2, "a quantized residual is fused only where a Quantize ends it"),)
+    if arguments.get("select") == "src_0":
+        parts = 2 + (arguments["dst"] in ("u8", "s8"))
+        return (Deviation(parts, "a result is fused only as Select's src_1", until=LONG_EPILOGUES),)
+    apart = conversions_apart(arguments)
+    if apart and compute == "f32":
+        return (Deviation(1 + apart, "TypeCasts are fused only with a MatMul in bf16"),)
+    return ()
+
+
+PATTERNS = (
+    Pattern(
+        "Q-03",
+        "Dequantize, Quantize? + Dequantize, Dequantize{0-3} + MatMul + BiasAdd? + "
+        "[Unary | Binary]{0-3} + Select? + Quantize?",
+        "quantized",
+        "Source and weights each come from a Dequantize, to the weights' a Quantize may lead. The "
+        "bias comes first and once, at most three Unary and Binary ops follow (3.13 says twenty), "
+        "whose operands may be dequantized too, then a Select may come, and a Quantize may end it. "
+        "Beside each Dequantize and before the Quantize may be a TypeCast, so that MatMul computes "
+        "in bf16.",
+        "graph/fusion_patterns/quantized_matmul_fusion_patterns",
+        quantized_matmul,
+        weighted_cases(
+            _deviations,
+            ("Select", {"select": "src_1"}),
+            ("Select, no Quantize", {"select": "src_1", "dst": "f32"}),
+            ("Select, bias, 3 post-ops", {"select": "src_1", "bias": "f32", "epilogue": chain(3)}),
+            ("Select in bf16", {"select": "src_1", "compute": "bf16"}),
+            ("Select of src_0", {"select": "src_0"}),
+            ("Select of src_0, no Quantize", {"select": "src_0", "dst": "f32"}),
+            ("transposed weights", {"transpose_b": True, "bias": "f32"}),
+            ("transposed weights per channel", {"transpose_b": True, "per_channel": True}),
+            ("no bias", {"weights": "u8"}),
+            ("bias f32", {"weights": "u8", "src": "s8", "bias": "f32"}),
+            ("weights per channel", {"weights": "u8", "per_channel": True}),
+        ),
+    ),
+)
