@@ -20,7 +20,7 @@ from onednn_graph_py import (
     version,
 )
 from onednn_graph_py.examples import __main__ as command
-from onednn_graph_py.examples import _device, _hardware, _pipeline, gpu_opencl_getting_started
+from onednn_graph_py.examples import _device, _hardware, _pipeline, gpu_opencl_getting_started, sdpa
 from onednn_graph_py.examples._bounded import Bounded, Comparison
 from onednn_graph_py.examples._classifier import Classifier, Layer
 from onednn_graph_py.examples._report import Case
@@ -317,6 +317,14 @@ def test_sizes_and_kind_of_engine_reach_the_example():
     for request in requests:
         list(request.cases())
     assert given == [("cpu", 1, 2), ("gpu", 3, 2), ("cpu", 3, 4), ("cpu", 1, 9)]
+
+
+def test_attention_refuses_sizes_that_are_not_positive():
+    for position in range(5):
+        sizes = [2, 8, 2, 16, 8]
+        sizes[position] = 0
+        with pytest.raises(InvalidArgumentsError, match=r"^sdpa: \w+ must be at least 1, got 0"):
+            next(sdpa.run("cpu", *sizes))
 
 
 def test_without_scikit_learn_digits_fails_in_one_line(monkeypatch, capsys):

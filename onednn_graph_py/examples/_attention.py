@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import graph
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
 from ..ops.check import linked_version
@@ -17,16 +16,6 @@ from ._bounded import Bounded, Comparison
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
-
-DATA_TYPES = ("f32", "bf16", "f16")
-
-
-def check_arguments(example: str, engine_kind: str, **sizes: int) -> None:
-    """Raise InvalidArgumentsError for an unknown kind of engine or a size that is not positive."""
-    graph(engine_kind)  # names the kinds there are
-    for name, size in sizes.items():
-        if size < 1:
-            raise InvalidArgumentsError(f"{example}: {name} must be at least 1, got {size}")
 
 
 def check_groups(example: str, q_heads: int, kv_heads: int) -> None:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from ._bounded import Bounded
 
-DATA_TYPES = ("f32", "bf16", "f16")
 # What --all runs instead of oneDNN's 4096 and 14336: a sixteenth of the weights.
 SIZES_IN_ALL = {"ic": 1024, "oc": 3584}
 

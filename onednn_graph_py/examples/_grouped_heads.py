@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import GraphBuilder
+from ._arguments import DATA_TYPES
 from ._attention import (
-    DATA_TYPES,
     Array,
     compare_attention,
     padding_mask,

@@ -13,18 +13,10 @@ import numpy as np
 from .. import blocks
 from ..builder import GraphBuilder
 from ..dtypes import numpy_dtype
-from ._attention import check_arguments
+from ._arguments import DATA_TYPES, check_arguments
 from ._bounded import Comparison
 from ._built import BuiltRun
-from ._gated_mlp import (
-    DATA_TYPES,
-    SIZES_IN_ALL,
-    Weights,
-    expected,
-    fill_down,
-    fill_gate_and_up,
-    source,
-)
+from ._gated_mlp import SIZES_IN_ALL, Weights, expected, fill_down, fill_gate_and_up, source
 from ._report import Case, Skipped
 from ._skips import cannot_run
 

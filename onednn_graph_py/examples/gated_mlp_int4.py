@@ -22,10 +22,10 @@ from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
 from ..value import Value
 from . import _gated_mlp
-from ._attention import check_arguments
+from ._arguments import DATA_TYPES, check_arguments
 from ._bounded import Bounded, Comparison
 from ._built import BuiltRun
-from ._gated_mlp import DATA_TYPES, Random, Weights, expected, source
+from ._gated_mlp import Random, Weights, expected, source
 from ._report import Case, Skipped
 from ._skips import cannot_run
 

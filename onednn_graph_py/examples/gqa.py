@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ._attention import check_arguments, check_groups
+from ._arguments import check_arguments
+from ._attention import check_groups
 from ._grouped_heads import GroupedHeads, cases
 from ._report import Case, Skipped
 

@@ -14,11 +14,10 @@ import numpy as np
 from .. import GraphBuilder, Value
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
+from ._arguments import DATA_TYPES, check_arguments
 from ._attention import (
-    DATA_TYPES,
     Array,
     Arrays,
-    check_arguments,
     check_groups,
     entry_of,
     expected_scores,

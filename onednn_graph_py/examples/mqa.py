@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ._attention import check_arguments
+from ._arguments import check_arguments
 from ._grouped_heads import GroupedHeads, cases
 from ._report import Case, Skipped
 

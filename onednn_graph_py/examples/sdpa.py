@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from .. import engine, graph, logical_tensor, op, version
 from ..dtypes import numpy_dtype
+from ._arguments import check_arguments
 from ._bounded import Bounded, Comparison
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
@@ -142,8 +143,17 @@ def run(
     head_size: int = 64,
     query_num: int | None = None,
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; `query_num` queries, as many as keys by default."""
-    queries = query_num or seq
+    """Run in each data type; `query_num` queries, as many as keys by default.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A size is not positive, or there is no such kind of engine.
+    """
+    queries = seq if query_num is None else query_num
+    check_arguments(
+        "sdpa", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size, query_num=queries
+    )
     for data_type in (logical_tensor.f32, logical_tensor.bf16, logical_tensor.f16):
         name = f"{data_type.name}, {mb}x{seq}, {heads} heads of {head_size}"
         if queries != seq:

@@ -15,7 +15,8 @@ import numpy as np
 
 from .. import GraphBuilder
 from ..dtypes import numpy_dtype
-from ._attention import DATA_TYPES, Array, Arrays, check_arguments, entry_of, random_array, swapped
+from ._arguments import DATA_TYPES, check_arguments
+from ._attention import Array, Arrays, entry_of, random_array, swapped
 from ._bounded import Bounded, Comparison
 from ._built import BuiltRun
 from ._report import Case, Skipped

@@ -18,15 +18,8 @@ import numpy as np
 from .. import GraphBuilder, Value
 from ..dtypes import numpy_dtype
 from ..ops.check import linked_version
-from ._attention import (
-    Array,
-    Arrays,
-    check_arguments,
-    entry_of,
-    padding_mask,
-    root_scale,
-    swapped,
-)
+from ._arguments import check_arguments
+from ._attention import Array, Arrays, entry_of, padding_mask, root_scale, swapped
 from ._bounded import Bounded, Comparison
 from ._built import BuiltRun
 from ._hardware import largest_int8_weight

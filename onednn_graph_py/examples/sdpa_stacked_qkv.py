@@ -14,15 +14,8 @@ import numpy as np
 
 from .. import engine, graph, logical_tensor, op
 from ..ops.check import linked_version
-from ._attention import (
-    DATA_TYPES,
-    check_arguments,
-    compare_attention,
-    padding_mask,
-    random_array,
-    root_scale,
-    scores_type,
-)
+from ._arguments import DATA_TYPES, check_arguments
+from ._attention import compare_attention, padding_mask, random_array, root_scale, scores_type
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
 from ._skips import cannot_run
