@@ -5,6 +5,7 @@
 
 from . import (
     attention,
+    attention_training,
     categories,
     conv_transpose,
     conv_transpose_weights,
@@ -21,6 +22,7 @@ PATTERNS = patterns(
     attention.PATTERNS,
     floating_point.PATTERNS,
     training.PATTERNS,
+    attention_training.PATTERNS,
     conv_transpose.PATTERNS,
     conv_transpose_weights.PATTERNS,
     data_model.PATTERNS,
