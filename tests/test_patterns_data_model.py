@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from graphs import since
 
 import onednn_graph_py as og
 from onednn_graph_py.builder import GraphBuilder
@@ -11,6 +12,7 @@ from onednn_graph_py.patterns import PATTERNS
 LT = og.logical_tensor
 
 ROWS = [
+    *("T-01", "T-02"),
     *(f"CT-{x}" for x in ("shape", "wf", "groups", "bias", "outpad", "autopad", "dil", "dt")),
     *(f"CTBW-{x}" for x in ("form", "groups", "fmt", "attrs", "dt")),
     *(f"DT-{x}" for x in ("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean")),
@@ -21,7 +23,7 @@ ROWS = [
 ]
 
 
-def test_no_row_of_the_data_model_and_of_transposed_convolution_is_missing():
+def test_no_row_is_missing():
     assert set(ROWS) <= set(PATTERNS)
 
 
@@ -299,27 +301,41 @@ def test_the_gradient_of_a_bias_runs_beside_the_convolution_in_the_reference():
     assert model.verify()
 
 
-def attention(query, key, value):
+def attention(query, key, value, kept=1.0):
     """In f64: the result, and what SoftMax's second output holds."""
     scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
     stats = np.log(np.exp(scores).sum(-1, keepdims=True))
-    return np.exp(scores - stats) @ value, stats
+    return (np.exp(scores - stats) * kept) @ value, stats
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("softmax_backward", [False, True])
-def test_the_backward_graph_of_attention_is_its_gradient(groups, softmax_backward):
-    build = PATTERNS["T-04"].build
-    graph = build("f32", groups=groups, softmax_backward=softmax_backward)
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"softmax_backward": True},
+        {"groups": 2},
+        {"groups": 2, "softmax_backward": True},
+        pytest.param({"dropout": True}, marks=since(3, 13)),
+        pytest.param({"groups": 2, "dropout": True}, marks=since(3, 13)),
+    ],
+)
+def test_the_backward_graph_of_attention_is_its_gradient(form):
+    graph = PATTERNS["T-04"].build("f32", **form)
     random = np.random.default_rng(0)
     shapes = {v.name: v.shape for v in graph.inputs}
     qkv = {n: random.standard_normal(shapes[n]) for n in ("query", "key", "value")}
-    result, stats = attention(**qkv)
+    kept = 1.0
+    if "dropout" in form:
+        ones = np.ones((*shapes["stats"][:-1], shapes["key"][-2]), np.float32)
+        drawn = [v.data for v in graph.constants if v.dtype == "s64"]
+        kept = og.reference.run("Dropout", [ones, *drawn, np.float32([0.5])])[0]
+        assert set(np.unique(kept)) == {0.0, 2.0}
+    result, stats = attention(**qkv, kept=kept)
     diff = random.standard_normal(result.shape)
     known = {**qkv, "stats": stats, "diff_result": diff, "result": result}
     made = graph.compile()(**{n: known[n].astype(np.float32) for n in shapes})
     for (name, x), gradient in zip(qkv.items(), made, strict=True):
         step = 1e-5 * random.standard_normal(x.shape)
-        ahead, behind = (attention(**{**qkv, name: x + s})[0] for s in (step, -step))
+        ahead, behind = (attention(**{**qkv, name: x + s}, kept=kept)[0] for s in (step, -step))
         numeric = ((ahead - behind) / 2 * diff).sum()
         np.testing.assert_allclose((gradient * step).sum(), numeric, rtol=1e-4)
