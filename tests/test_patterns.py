@@ -14,8 +14,21 @@ from onednn_graph_py.patterns._epilogue import BINARY, UNARY, chain, epilogue
 from onednn_graph_py.patterns.measure import VERDICTS, Result
 from onednn_graph_py.patterns.pattern import Case, Deviation, Pattern, patterns
 
-# What the project's inventory of the documents numbers; families add theirs.
-FLOATING_POINT = ["CAT-U", "CAT-B", "CAT-R", *(f"FP-{i:02}" for i in range(1, 16))]
+# What the project's inventory of the documents numbers.
+INVENTORY = [
+    "CAT-U", "CAT-B", "CAT-R", "FP-01", "FP-02", "FP-03", "FP-04", "FP-05", "FP-06", "FP-07",
+    "FP-08", "FP-09", "FP-10", "FP-11", "FP-12", "FP-13", "FP-14", "FP-15", "Q-01", "Q-02",
+    "Q-03", "Q-04", "Q-05", "Q-06", "Q-07", "Q-08", "Q-09", "Q-10", "T-01", "T-02", "Q-2A-u8-s8",
+    "Q-2A-u8-f32", "Q-2A-s8-s8", "Q-2A-s8-f32", "Q-2B-f32", "Q-2B-bf16", "Q-2B-f16", "Q-2C-u8",
+    "Q-2C-s8", "Q-2C-f32", "Q-2C-bf16", "Q-2C-f16", "Q-2D-bias", "Q-2E-0", "Q-2E-1", "Q-2E-2",
+    "Q-2E-3", "Q-2E-4", "Q-2E-5", "Q-2F", "Q-2Z-per_channel", "Q-2Z-src/dst", "Q-2Z-weights-w",
+    "Q-2G", "CT-shape", "CT-wf", "CT-groups", "CT-bias", "CT-outpad", "CT-autopad", "CT-dil",
+    "CT-dt", "CTBW-form", "CTBW-groups", "CTBW-fmt", "CTBW-attrs", "CTBW-dt", "DT-undef",
+    "DT-f16", "DT-bf16", "DT-f32", "DT-s32", "DT-s8", "DT-u8", "DT-boolean", "DT-f8_e5m2",
+    "DT-f8_e4m3", "DT-s4", "DT-u4", "DT-s64", "LT-any", "LT-strided", "LT-opaque", "LT-undef",
+    "DM-dim-unknown", "DM-ndims-unknown", "DM-scalar-/-zero-dims", "DM-strides",
+    "DM-Quantize/Dequantize", "DM-TypeCast",
+]  # fmt: skip
 
 
 def case_of(pattern, name, dtypes="f32"):
@@ -27,7 +40,7 @@ def measured(pattern, case):
 
 
 def test_no_row_is_missing():
-    assert set(FLOATING_POINT) <= set(PATTERNS)
+    assert [number for number in INVENTORY if number not in PATTERNS] == []
 
 
 @pytest.mark.parametrize("number", PATTERNS)
@@ -68,6 +81,25 @@ def test_a_deviation_that_is_none_fails():
     result = measured("FP-15", case)
     assert result.verdict == "unexpected partitions"
     assert "expected a refusal, got 1" in result.note
+
+
+def test_what_must_be_refused_is():
+    refused = dataclasses.replace(case_of("CAT-U", "Pow"), deviations=(), partitions=None)
+    result = measured("CAT-U", refused)
+    assert (result.verdict, result.partitions, result.failed) == ("refused", None, False)
+    assert "Pow is not supported" in result.note
+    taken = measured("CAT-U", dataclasses.replace(case_of("CAT-U", "Exp"), partitions=None))
+    assert taken.verdict == "unexpected partitions"
+
+    def build():
+        og.GraphBuilder().input((2, -3))
+
+    case = Case("negative dim", "f32", partitions=None)
+    pattern = Pattern("X-1", "X", "data model", "None.", "graph/x", build, (case,))
+    assert measure.measure(pattern, case).verdict == "refused"
+    unexpected = measure.measure(pattern, dataclasses.replace(case, partitions=1))
+    assert unexpected.verdict == "error"
+    assert "InvalidShapeError" in unexpected.note
 
 
 def test_a_refusal_is_told_with_its_reason():

@@ -75,12 +75,13 @@ def _count(count: int | None) -> str:
 
 
 def _partitions(result: Result) -> str:
-    if not result.fused or result.verdict in _LIMITED:
+    if result.verdict in (*_LIMITED, "error"):
         return "-"
     made = "refused" if result.partitions is None else str(result.partitions)
     if result.partitions == result.documented:
         return made
-    return f"{made} ({result.documented} documented)"
+    documented = "refusal" if result.documented is None else result.documented
+    return f"{made} ({documented} documented)"
 
 
 def _times(result: Result) -> str:
@@ -111,10 +112,10 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 
 def _worst(results: Iterable[Result]) -> Iterator[str]:
-    """For each data type of a destination the largest error, and how much is allowed there."""
+    """For each data type of a destination the largest error of what is right."""
     by_type: dict[str, list[Result]] = {}
     for result in results:
-        if result.max_error is not None:
+        if result.max_error is not None and not result.failed:
             by_type.setdefault(result.destination, []).append(result)
     for dtype, found in sorted(by_type.items()):
         worst = max(found, key=lambda r: r.max_error or 0.0)
