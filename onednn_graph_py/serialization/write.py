@@ -52,6 +52,7 @@ def to_json(document: GraphDocument) -> str:
     fields["graph"] = [_op(op) for op in document.graph]
     out = io.StringIO()
     _value(out, fields, 0)
+    out.write("\n")
     return out.getvalue()
 
 
@@ -108,7 +109,7 @@ def _number(value: float) -> str:
     for digits in range(6, 17):
         text = f"{value:.{digits}g}"
         if float(text) == value:
-            return text
+            return "-0.0" if text == "-0" else text  # the other would be read as an integer
     return f"{value:.17g}"
 
 
