@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,25 +89,44 @@ def _batch(batch: Path, above: list[Path]) -> Iterator[Case]:
     if batch.resolve() in above:
         raise InvalidArgumentsError(f"{batch}: this batch file reads itself")
     options: dict[str, str] = {}
-    for number, line in enumerate(batch.read_text(encoding="utf-8").splitlines(), 1):
-        for word in shlex.split(line, comments=True):
-            name, _, value = word.partition("=")
-            if name == "--reset":
-                options.clear()
-            elif name == "--batch":
-                yield from _batch(_found(value, batch), [*above, batch.resolve()])
-            elif name == "--case":
-                # Unless told otherwise benchdnn expects a single partition.
-                words = ["--expected-n-partitions=1", *options.values()]
-                try:
-                    rewritings = parse_rewritings(words)
-                except InvalidArgumentsError as e:
-                    raise InvalidArgumentsError(f"{batch}:{number}: {e}") from None
-                path = str(_found(value, batch))
-                for rewriting in rewritings:
-                    yield Case(path, _shown_as_given(rewriting, options))
+    for number, word in _words(batch.read_text(encoding="utf-8")):
+        name, _, value = word.partition("=")
+        if name == "--reset":
+            options.clear()
+        elif name == "--batch":
+            yield from _batch(_found(value, batch), [*above, batch.resolve()])
+        elif name == "--case":
+            # Unless told otherwise benchdnn expects a single partition.
+            words = ["--expected-n-partitions=1", *options.values()]
+            try:
+                rewritings = parse_rewritings(words)
+            except InvalidArgumentsError as e:
+                raise InvalidArgumentsError(f"{batch}:{number}: {e}") from None
+            path = str(_found(value, batch))
+            for rewriting in rewritings:
+                yield Case(path, _shown_as_given(rewriting, options))
+        else:
+            options[name] = word
+
+
+def _words(text: str) -> Iterator[tuple[int, str]]:
+    """The words of a batch file with their lines.
+
+    ``#`` begins a comment; a backslash at the end of a line joins it with the next one's word.
+    """
+    begun = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        for word in line.split():
+            if word.startswith("#"):
+                break
+            begun += word
+            if word.endswith("\\"):
+                begun = begun[:-1]
             else:
-                options[name] = word
+                yield number, begun
+                begun = ""
+    if begun:
+        yield text.count("\n") + 1, begun
 
 
 def _shown_as_given(rewriting: Rewriting, options: dict[str, str]) -> Rewriting:

@@ -42,7 +42,7 @@ def add_run(commands: Any) -> None:
         metavar="OPTION",
         help="rewrite as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, dt=bf16, "
         "dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
-        "expected-n-partitions=1; several values with commas between",
+        "engine=cpu, expected-n-partitions=1; several values with commas between",
     )
     run.add_argument(
         "--batch", action="append", default=[], metavar="FILE", help="benchdnn's command lines"

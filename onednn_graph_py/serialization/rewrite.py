@@ -47,6 +47,7 @@ def rewrite(
     mb: int | None = None,
     fpmath_mode: str | None = None,
     apply_to_int: bool | None = None,
+    engine_kind: str | None = None,
     infer_all: bool = False,
 ) -> GraphDocument:
     """Change a graph as oneDNN's test driver benchdnn does; what follows from it changes too.
@@ -72,6 +73,7 @@ def rewrite(
         The size of the batch: dim 0 of the inputs that have one.
     fpmath_mode : str, optional
     apply_to_int : bool, optional
+    engine_kind : str, optional
     infer_all : bool
         As benchdnn does in any case: of the file only the inputs' shapes count, and the order of
         all tensors' dims in memory; gaps are closed. Otherwise only what follows from a change is
@@ -117,6 +119,8 @@ def rewrite(
         made = replace(made, fpmath_mode=fpmath_mode)
     if apply_to_int is not None:
         made = replace(made, fpmath_mode_apply_to_int=apply_to_int)
+    if engine_kind is not None:
+        made = replace(made, engine_kind=engine_kind)
     check_links(made)
     return made
 
