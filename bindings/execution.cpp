@@ -7,6 +7,7 @@
 
 #include "caches.hpp"
 #include "call.hpp"
+#include "cpu_runtime.hpp"
 #include "dtypes.hpp"
 
 namespace ogp {
@@ -80,6 +81,10 @@ public:
         for (const auto &item : items_) item.value->in_use += by;
     }
 
+    void add_memory(std::vector<memory_ptr> &to) const {
+        for (const auto &item : items_) to.push_back(item.value->memory);
+    }
+
 private:
     struct entry {
         PyObject *object;
@@ -141,7 +146,7 @@ bool ranges_overlap(const tensor &a, const tensor &b) {
 // Strided views may interleave in one range without sharing an element; NumPy can tell.
 bool share_elements(const tensor &a, const tensor &b) {
     return py::module_::import("numpy")
-            .attr("shares_memory")(numpy_view(a.memory, a.lt), numpy_view(b.memory, b.lt))
+            .attr("shares_memory")(array_over(a.memory, a.lt), array_over(b.memory, b.lt))
             .cast<bool>();
 }
 
@@ -199,34 +204,48 @@ tensor *scratchpad_of(py::handle scratchpad, const compiled_partition &cp) {
     return value;
 }
 
-dnnl_status_t call(const compiled_partition &cp, const dnnl::stream &s, const tensor_list &inputs,
-        const tensor_list &outputs, const_dnnl_graph_tensor_t scratchpad) noexcept {
-    const_dnnl_graph_tensor_t none[1] = {nullptr};
+// A call in terms of oneDNN's C API.
+handle_arguments handles_of(const compiled_partition &cp, const stream &s,
+        const tensor_list &inputs, const tensor_list &outputs, const tensor *scratchpad) {
+    static const_dnnl_graph_tensor_t none[1] = {nullptr};
     const auto array = [&](const tensor_list &list) {
         // oneDNN refuses null arrays, also empty ones; its signature lacks a const.
         return list.size() ? const_cast<const_dnnl_graph_tensor_t *>(list.handles().data()) : none;
     };
-    try {
+    return {cp.value.get(), s.value.get(), inputs.size(), array(inputs), outputs.size(),
+            array(outputs), scratchpad ? scratchpad->value.get() : nullptr};
+}
+
+dnnl_status_t submit(const handle_arguments &a) {
 #if OGP_ONEDNN_AT_LEAST(3, 13)
-        return dnnl_graph_compiled_partition_execute_v2(cp.value.get(), s.get(), inputs.size(),
-                array(inputs), outputs.size(), array(outputs), scratchpad);
+    return dnnl_graph_compiled_partition_execute_v2(a.compiled_partition, a.stream, a.input_count,
+            a.inputs, a.output_count, a.outputs, a.scratchpad);
 #else
-        (void)scratchpad;
-        return dnnl_graph_compiled_partition_execute(cp.value.get(), s.get(), inputs.size(),
-                array(inputs), outputs.size(), array(outputs));
+    return dnnl_graph_compiled_partition_execute(
+            a.compiled_partition, a.stream, a.input_count, a.inputs, a.output_count, a.outputs);
 #endif
+}
+
+template <typename Submit>
+dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string &reason) noexcept {
+    try {
+        return submit(a);
     } catch (const dnnl::error &e) {
         return e.status;
     } catch (const std::bad_alloc &) {
         return dnnl_out_of_memory;
+    } catch (const std::exception &e) {
+        reason = e.what();  // SYCL's, for example
+        return dnnl_runtime_error;
     } catch (...) {
         return dnnl_runtime_error;
     }
 }
 
 // Runs what was checked and resolved; raises when oneDNN fails.
-void run(const compiled_partition &cp, const stream &s, const tensor_list &inputs,
-        const tensor_list &outputs, tensor *scratchpad) {
+template <typename Submit>
+void run(const Submit &submit, const compiled_partition &cp, const stream &s,
+        const tensor_list &inputs, const tensor_list &outputs, tensor *scratchpad) {
     require_constant_cache(cp.name + ": execute", cp.cached, cp.engine_->kind());
     // In use: nobody swaps a tensor's memory meanwhile.
     const auto count_use = [&](int by) {
@@ -234,14 +253,41 @@ void run(const compiled_partition &cp, const stream &s, const tensor_list &input
         outputs.count_use(by);
         if (scratchpad) scratchpad->in_use += by;
     };
-    const auto *scratch = scratchpad ? scratchpad->value.get() : nullptr;
+    const handle_arguments arguments = handles_of(cp, s, inputs, outputs, scratchpad);
+    std::string reason;
     count_use(1);
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
-    const dnnl_status_t status = call(cp, s.value, inputs, outputs, scratch);
+    const dnnl_status_t status = call(submit, arguments, reason);
     take_gil_again(thread);
     count_use(-1);
-    if (status != dnnl_success) raise_with_reason(status, cp.name + ": execute", "");
+    if (status != dnnl_success) raise_with_reason(status, cp.name + ": execute", reason);
+}
+
+// What an execution uses, and has to stay until it is done.
+std::vector<memory_ptr> memory_of(
+        const tensor_list &inputs, const tensor_list &outputs, const tensor *scratchpad) {
+    std::vector<memory_ptr> all;
+    inputs.add_memory(all);
+    outputs.add_memory(all);
+    if (scratchpad) all.push_back(scratchpad->memory);
+    return all;
+}
+
+void note_writer(stream &s, const tensor_list &outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) outputs[i].memory->writer = s.weak_from_this();
+}
+
+// Runs, and has the stream keep what is used where oneDNN is not done on return.
+void run_and_keep(const compiled_partition_ptr &cp, stream &s, const tensor_list &inputs,
+        const tensor_list &outputs, tensor *scratchpad) {
+    if (!runs_synchronously(s.engine_->kind())) {
+        // Before the call: when it fails, a part of the work may have been submitted.
+        for (const auto &memory : memory_of(inputs, outputs, scratchpad)) s.keep(memory);
+        s.keep(cp);
+        note_writer(s, outputs);
+    }
+    run(submit, *cp, s, inputs, outputs, scratchpad);
 }
 
 void check_execution(const compiled_partition &cp, const stream &s, const tensor_list &inputs,
@@ -269,7 +315,7 @@ void check_execution(const compiled_partition &cp, const stream &s, const tensor
 // Everything a call needs, resolved; keeps the Python objects behind it.
 struct bound_execution {
     py::object cp_object, stream_object, scratchpad_object;
-    compiled_partition *cp;
+    compiled_partition_ptr cp;
     stream *s;
     tensor_list inputs{std::pmr::new_delete_resource()};
     tensor_list outputs{std::pmr::new_delete_resource()};
@@ -290,7 +336,7 @@ struct bound_execution {
 
     void operator()() {
         if (current_generation() != generation) resolve();
-        run(*cp, *s, inputs, outputs, scratchpad);
+        run_and_keep(cp, *s, inputs, outputs, scratchpad);
     }
 };
 
@@ -315,25 +361,35 @@ PyObject *call_bound(PyObject *self, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
-void execute(compiled_partition &cp, stream &s, py::handle inputs, py::handle outputs,
-        py::handle scratchpad) {
-    cp.get();
+// The tensors of one call by `execute`, checked and resolved.
+struct call_tensors {
     std::array<std::byte, 1024> space;
-    std::pmr::monotonic_buffer_resource pool(space.data(), space.size());
-    tensor_list ins(&pool), outs(&pool);
-    ins.take(inputs, "input", cp);
-    outs.take(outputs, "output", cp);
-    tensor *scratch = scratchpad_of(scratchpad, cp);
-    check_execution(cp, s, ins, outs, scratch);
-    ins.resolve();
-    outs.resolve();
-    run(cp, s, ins, outs, scratch);
+    std::pmr::monotonic_buffer_resource pool{space.data(), space.size()};
+    tensor_list inputs{&pool}, outputs{&pool};
+    tensor *scratchpad;
+
+    call_tensors(compiled_partition &cp, stream &s, py::handle ins, py::handle outs,
+            py::handle scratch) {
+        cp.get();
+        inputs.take(ins, "input", cp);
+        outputs.take(outs, "output", cp);
+        scratchpad = scratchpad_of(scratch, cp);
+        check_execution(cp, s, inputs, outputs, scratchpad);
+        inputs.resolve();
+        outputs.resolve();
+    }
+};
+
+void execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
+        py::handle scratchpad) {
+    const call_tensors tensors(*cp, s, inputs, outputs, scratchpad);
+    run_and_keep(cp, s, tensors.inputs, tensors.outputs, tensors.scratchpad);
 }
 
 std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::object &inputs,
         const py::object &outputs, const py::object &scratchpad) {
     auto b = std::make_unique<bound_execution>();
-    b->cp = &cp.cast<compiled_partition &>();
+    b->cp = cp.cast<compiled_partition_ptr>();
     b->cp->get();
     py::detail::make_caster<stream> stream_caster;
     if (s.is_none() || !stream_caster.load(s, false))
@@ -351,6 +407,23 @@ std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::obj
 }
 
 }  // namespace
+
+void execute_with_event(const submit_function &submit, const py::object &is_complete,
+        const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
+        py::handle scratchpad) {
+    const call_tensors tensors(*cp, s, inputs, outputs, scratchpad);
+    std::vector<memory_ptr> used = memory_of(tensors.inputs, tensors.outputs, tensors.scratchpad);
+    try {
+        run(submit, *cp, s, tensors.inputs, tensors.outputs, tensors.scratchpad);
+    } catch (...) {
+        // No event tells now, and a part of the work may have been submitted.
+        for (const auto &memory : used) s.keep(memory);
+        s.keep(cp);
+        throw;
+    }
+    note_writer(s, tensors.outputs);
+    s.keep_until(is_complete, std::move(used), cp);
+}
 
 double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
         const py::object &outputs, size_t count) {

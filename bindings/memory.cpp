@@ -5,6 +5,7 @@
 #include "dlpack.hpp"
 #include "dtypes.hpp"
 #include "errors.hpp"
+#include "stream.hpp"
 
 namespace ogp {
 namespace {
@@ -227,6 +228,13 @@ memory_ptr from_address(py::handle source, const logical_tensor &lt) {
     return memory;
 }
 
+void require_host_memory(const memory_block &memory, const logical_tensor &lt) {
+    if (!memory.on_host)
+        raise_invalid_arguments(context(lt) + "its memory is a device's own, which the host can't "
+                "read; copy it first, for example with copy_to_host() of its dpctl memory");
+    wait_for_writer(memory);
+}
+
 struct dlpack_context {
     memory_ptr memory;
     dims shape;
@@ -288,6 +296,11 @@ memory_ptr memory_from_python(py::handle source, const logical_tensor &lt) {
 }
 
 py::array numpy_view(const memory_ptr &memory, const logical_tensor &lt) {
+    require_host_memory(*memory, lt);
+    return array_over(memory, lt);
+}
+
+py::array array_over(const memory_ptr &memory, const logical_tensor &lt) {
     // The array's base is the memory, not the tensor: a tensor may be given other memory later.
     const py::capsule base(new memory_ptr(memory),
             [](void *pointer) { delete static_cast<memory_ptr *>(pointer); });
@@ -310,6 +323,7 @@ py::array numpy_view(const memory_ptr &memory, const logical_tensor &lt) {
 
 py::capsule dlpack_capsule(
         const memory_ptr &memory, const logical_tensor &lt, const py::object &max_version) {
+    require_host_memory(*memory, lt);
     const auto &info = info_of(lt.dtype());
     if (is_opaque(lt) || is_packed(lt) || info.dlpack_code < 0)
         throw py::buffer_error(context(lt) + "DLPack can't describe this data type or layout");

@@ -9,6 +9,8 @@
 
 namespace ogp {
 
+struct stream;
+
 struct memory_block {
     py::object owner;  // the Python object that keeps the bytes alive; None for an address
     // Or the oneDNN tensor that allocated them, and its engine, which has to outlive it.
@@ -17,6 +19,8 @@ struct memory_block {
     void *data = nullptr;
     size_t bytes = 0;
     bool writable = true;
+    bool on_host = true;  // whether the host may read it: not so with a device's own memory
+    std::weak_ptr<stream> writer;  // of the last asynchronous execution that writes here
 };
 
 using memory_ptr = std::shared_ptr<memory_block>;
@@ -27,7 +31,12 @@ memory_ptr memory_from_python(py::handle source, const logical_tensor &lt);
 
 // The memory as a NumPy array that keeps it alive, without a copy. Opaque layouts and int4 come
 // as bytes.
+//
+// Waits for the execution that writes it; raises where the host can't read it.
 py::array numpy_view(const memory_ptr &memory, const logical_tensor &lt);
+
+// The same for who asks only where the elements lie, and reads none.
+py::array array_over(const memory_ptr &memory, const logical_tensor &lt);
 
 // A DLPack capsule over the memory. `max_version` is None or a tuple, as in the protocol.
 py::capsule dlpack_capsule(

@@ -17,6 +17,9 @@ PYBIND11_MODULE(_core, m) {
     ogp::init_op(m);
     ogp::init_compiled_partition(m);
     ogp::init_execution(m);
+    ogp::init_device_allocator(m);
+    ogp::init_sycl_interop(m);
+    ogp::init_ocl_interop(m);
     ogp::init_cpu_runtime(m);
     ogp::init_constant_memory(m);
     ogp::init_executor(m);

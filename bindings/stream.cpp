@@ -1,12 +1,84 @@
 #include "stream.hpp"
 
+#include <algorithm>
+
 #include "call.hpp"
+#include "compiled_partition.hpp"
 
 namespace ogp {
+namespace {
+
+constexpr size_t first_look = 64;
+
+bool is_done(const py::object &is_complete) {
+    try {
+        return is_complete().cast<bool>();
+    } catch (py::error_already_set &e) {
+        e.discard_as_unraisable("onednn_graph_py.stream");
+    } catch (const py::cast_error &) {
+    }
+    return false;
+}
+
+}  // namespace
 
 dnnl::stream &stream::get() {
     if (!value) raise_invalid_arguments("stream: this stream is empty (default-constructed)");
     return value;
+}
+
+void stream::wait() {
+    get();
+    // What comes while we wait belongs to the next wait.
+    wards done = std::move(wards_);
+    wards_ = {};
+    look_through_at_ = first_look;
+    call_onednn(
+            [&] {
+                value.wait();
+                return dnnl_success;
+            },
+            [] { return std::string("stream.wait"); });
+}
+
+stream::~stream() {
+    if (!value || kept() == 0 || !Py_IsInitialized()) return;
+    try {
+        wait();
+    } catch (py::error_already_set &e) {
+        e.discard_as_unraisable("onednn_graph_py.stream");
+    } catch (...) {
+    }
+}
+
+void stream::keep(const memory_ptr &memory) { wards_.memory.insert(memory); }
+
+void stream::keep(const compiled_partition_ptr &compiled) { wards_.compiled.insert(compiled); }
+
+void stream::keep_until(
+        py::object is_complete, std::vector<memory_ptr> memory, compiled_partition_ptr compiled) {
+    if (wards_.executions.size() >= look_through_at_) {
+        // Seldom enough that each execution is looked at a few times at most. The list is ours
+        // meanwhile: asking an event runs Python, which may come back here.
+        std::vector<execution> all = std::move(wards_.executions), running;
+        wards_.executions = {};
+        for (auto &one : all)
+            if (!is_done(one.is_complete)) running.push_back(std::move(one));
+        for (auto &one : wards_.executions) running.push_back(std::move(one));
+        wards_.executions = std::move(running);
+        look_through_at_ = std::max(first_look, 2 * wards_.executions.size());
+    }
+    wards_.executions.push_back({std::move(is_complete), std::move(memory), std::move(compiled)});
+}
+
+size_t stream::kept() const {
+    size_t count = wards_.memory.size() + wards_.compiled.size();
+    for (const auto &one : wards_.executions) count += one.memory.size() + 1;
+    return count;
+}
+
+void wait_for_writer(const memory_block &memory) {
+    if (const stream_ptr writer = memory.writer.lock()) writer->wait();
 }
 
 void init_stream(py::module_ &m) {
@@ -45,13 +117,7 @@ void init_stream(py::module_ &m) {
             .def(
                     "wait",
                     [](stream_ptr self) {
-                        self->get();
-                        call_onednn(
-                                [&] {
-                                    self->value.wait();
-                                    return dnnl_success;
-                                },
-                                [] { return std::string("stream.wait"); });
+                        self->wait();
                         return self;
                     },
                     "Waits, without the GIL, until all submitted work is done; returns the stream.")
