@@ -100,7 +100,7 @@ def test_each_of_its_files_comes_back_from_a_builder_as_it_was():
         builder = to_builder(document)
         assert from_builder(builder) == document, name
         # Nothing of it is kept aside: without the origin only ids, names and layouts are others.
-        made = replace_origin(builder)
+        made = without_origin(builder)
         assert [op.kind for op in made.graph if op.kind != "End"] == [
             document.graph[i].kind for i in builder._origin.ops.values()
         ]
@@ -108,7 +108,7 @@ def test_each_of_its_files_comes_back_from_a_builder_as_it_was():
         assert shapes(again) == shapes(builder), name
 
 
-def replace_origin(builder: og.GraphBuilder) -> GraphDocument:
+def without_origin(builder: og.GraphBuilder) -> GraphDocument:
     apart = builder._snapshot()
     apart._origin = None
     return from_builder(apart)

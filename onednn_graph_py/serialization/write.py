@@ -33,10 +33,8 @@ def to_json(document: GraphDocument) -> str:
     >>> from onednn_graph_py.serialization import parse
     >>> text = to_json(parse({"version": "3.7.2", "engine_kind": "cpu", "graph": [
     ...     {"id": 0, "kind": "End", "inputs": [], "outputs": []}]}))
-    >>> print(text[:45])
-    {
-      "version": "3.7.2",
-      "engine_kind": "c
+    >>> text.splitlines()[1].strip()
+    '"version": "3.7.2",'
     """
     if not document.graph:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
