@@ -32,6 +32,7 @@ from .value import Node, Value, ValueLike, caller, is_whole, new_id
 if TYPE_CHECKING:
     from .compiler import Fallback, Layout, Policy
     from .executor import CompiledGraph
+    from .export.python_program import Style
     from .serialization.origin import Origin
 
 __all__ = ["GraphBuilder", "graph_of"]
@@ -433,6 +434,18 @@ class GraphBuilder(BuilderMethods):
         from .serialization import from_builder, save
 
         save(from_builder(self), path)
+
+    def to_python(self, style: Style = "builder", *, seed: int = 0) -> str:
+        """A complete Python program of this graph; see `onednn_graph_py.export.to_python`."""
+        from .export import to_python
+
+        return to_python(self, style, seed=seed)
+
+    def to_cpp(self, *, seed: int = 0) -> str:
+        """A complete C++ program of this graph; see `onednn_graph_py.export.to_cpp`."""
+        from .export import to_cpp
+
+        return to_cpp(self, seed=seed)
 
 
 def _restored(

@@ -7,11 +7,13 @@ import difflib
 import sys
 from collections.abc import Sequence
 
+from .export.command import add_export
 from .ops import OPS, overview
 from .ops.check import linked_version
 from .ops.describe import signature, text
 from .probing import capabilities
 from .replay.command import add_run
+from .shrinking.command import add_reduce
 
 __all__ = ["main"]
 
@@ -100,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     gallery.add_argument("--no-time", action="store_true", help="don't time calls")
     gallery.set_defaults(run=_patterns)
     add_run(commands)
+    add_reduce(commands)
+    add_export(commands)
     return parser
 
 

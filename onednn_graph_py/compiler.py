@@ -215,6 +215,13 @@ def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
     )
 
 
+def _wrong_alone(node: Node, defect: str) -> UnimplementedError:
+    return UnimplementedError(
+        f"{node.label} made at {node.where}: {defect}; compile(fallback='reference') computes it "
+        "in NumPy"
+    )
+
+
 class _Planner:
     """Collects steps; one use for one plan."""
 
@@ -272,8 +279,6 @@ class _Planner:
 
     def defect(self, nodes: tuple[Node, ...]) -> str | None:
         """What oneDNN would compute wrongly, running these ops together."""
-        if len(nodes) == 1:
-            return None
         return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
 
     def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
@@ -285,8 +290,13 @@ class _Planner:
                 self.add_reference(node)
             return
         defect = self.defect(nodes)
-        if defect is not None:
+        if defect is not None and len(nodes) > 1:
             self.split(nodes, defect)
+            return
+        if defect is not None:
+            if self.fallback is None:
+                raise _wrong_alone(nodes[0], defect)
+            self.add_reference(nodes[0])
             return
         try:
             self.add_compiled(nodes, partition)

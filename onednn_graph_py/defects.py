@@ -37,6 +37,8 @@ class Defect:
         Takes the nodes of a partition, in order.
     unless_apply_to_int : bool
         It is right where the floating-point mode covers integers.
+    alone : bool
+        It is wrong also in a partition of its own.
     """
 
     what: str
@@ -44,6 +46,7 @@ class Defect:
     until: Version
     met: Callable[[Sequence[Node]], bool]
     unless_apply_to_int: bool = False
+    alone: bool = False
 
 
 def _pool_and_whole_operand(nodes: Sequence[Node]) -> bool:
@@ -58,6 +61,23 @@ def _pool_and_whole_operand(nodes: Sequence[Node]) -> bool:
             if value.id not in made and wide:
                 return True
     return False
+
+
+def _pool_of_channels_last(nodes: Sequence[Node]) -> bool:
+    """A fused operand that is not 1 along the channels is read at the wrong places."""
+    pooled = {
+        v.id
+        for n in nodes
+        if n.kind in _POOLS and n.attrs.get("data_format", "NXC") == "NXC"
+        for v in n.outputs
+    }
+    made = {v.id for n in nodes for v in n.outputs}
+    return bool(pooled) and any(
+        value.id not in made and value.shape != () and (value.shape or (2,))[-1] != 1
+        for node in nodes
+        if node.kind in _BINARY
+        for value in node.inputs
+    )
 
 
 def _residual_of_other_sign(nodes: Sequence[Node]) -> bool:
@@ -177,6 +197,24 @@ def _int8_attention_of_mixed_types(nodes: Sequence[Node]) -> bool:
     return (key, values) != ("s8", "s8") or result != query or not fits
 
 
+def _product_over_nothing(nodes: Sequence[Node]) -> bool:
+    for node in (n for n in nodes if n.kind == "MatMul"):
+        shape = node.inputs[0].shape or (1,)
+        across = len(shape) > 1 and node.attrs.get("transpose_a", False)
+        if shape[-2 if across else -1] == 0 and all(node.outputs[0].shape or (0,)):
+            return True
+    return False
+
+
+def _weights_gradient_with_automatic_padding(nodes: Sequence[Node]) -> bool:
+    return any(
+        n.kind == "ConvTransposeBackwardWeights"
+        and str(n.attrs.get("auto_pad", "None")).startswith("SAME")
+        and any(s != 1 for s in n.attrs["strides"])
+        for n in nodes
+    )
+
+
 def _four_bit_weights(nodes: Sequence[Node]) -> bool:
     return any(n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes)
 
@@ -220,6 +258,12 @@ DEFECTS = (
         _pool_and_whole_operand,
     ),
     Defect(
+        "oneDNN computes pooling of channels-last tensors with an operand per channel wrongly",
+        (3, 7),
+        NEVER,
+        _pool_of_channels_last,
+    ),
+    Defect(
         "oneDNN adds a quantized residual wrongly where u8 and s8 mix",
         (3, 7),
         NEVER,
@@ -243,6 +287,21 @@ DEFECTS = (
         NEVER,
         _depthwise_groups_of_s8,
     ),
+    Defect(
+        "oneDNN 3.7 leaves a product over no elements unwritten",
+        (3, 7),
+        (3, 13),
+        _product_over_nothing,
+        alone=True,
+    ),
+    Defect(
+        "oneDNN pads the gradient of transposed convolution weights wrongly with auto_pad SAME_*; "
+        "give pads_begin and pads_end",
+        (3, 7),
+        NEVER,
+        _weights_gradient_with_automatic_padding,
+        alone=True,
+    ),
 )
 """All known cases."""
 
@@ -251,7 +310,7 @@ def wrong_result(nodes: Sequence[Node], *, apply_to_int: bool = False) -> str | 
     """What the linked oneDNN computes wrongly in a partition of these ops, or None."""
     linked = linked_version()
     for defect in DEFECTS:
-        if apply_to_int and defect.unless_apply_to_int:
+        if (apply_to_int and defect.unless_apply_to_int) or (len(nodes) == 1 and not defect.alone):
             continue
         if defect.since <= linked < defect.until and defect.met(nodes):
             return defect.what

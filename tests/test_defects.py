@@ -43,6 +43,12 @@ def pooling_and_sum(b):
     b.output(x.max_pool(**window) + z)
 
 
+def pooling_of_channels_last(b):
+    x = b.input((2, 4, 4, 3))
+    window = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+    b.output(x.max_pool(**window) + noise(3, seed=1))
+
+
 def residual_of_other_sign(b):
     per_tensor = {"scales": [0.25], **PER_TENSOR}
     x, r = b.input((8, 64), "u8"), b.input((8, 32), "u8")
@@ -97,6 +103,7 @@ CASES = {
         layer_norm_and_sum,
         attention_mask_of_three_dims,
         pooling_and_sum,
+        pooling_of_channels_last,
         residual_of_other_sign,
         scales_per_channel_behind_a_product,
         s8_convolution_of_one_channel_a_group,
@@ -318,3 +325,40 @@ def test_products_take_weights_whose_heads_lie_behind_tokens(batch):
     y = b.input(k.shape, strides=[s // 4 for s in k.strides])
     b.output(b.input(q.shape).matmul(y, transpose_b=True))
     np.testing.assert_allclose(b.compile()(k, q), q @ k.transpose(0, 1, 3, 2), rtol=1e-4, atol=1e-5)
+
+
+def product_over_nothing(b):
+    b.output((b.input((4, 0)) @ b.input((0, 8))).relu())
+
+
+def weights_gradient_with_automatic_padding(b):
+    b.output(
+        b.conv_transpose_backward_weights(
+            b.input((1, 1, 5)), b.input((1, 1, 10)), auto_pad="SAME_UPPER", weights_shape=(1, 1, 3),
+            strides=(2,), pads_begin=(0,), pads_end=(0,), dilations=(1,),
+            data_format="NCX", weights_format="IOX",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "what", "until"),
+    [
+        (product_over_nothing, "leaves a product over no elements unwritten", (3, 13)),
+        (weights_gradient_with_automatic_padding, "give pads_begin and pads_end", (99, 0)),
+    ],
+)
+def test_what_is_wrong_also_alone_is_refused_or_computed_in_numpy(make, what, until):
+    b = og.GraphBuilder()
+    make(b)
+    arrays = arrays_of(b)
+    if until > LINKED:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            with pytest.raises(og.UnimplementedError, match=what):
+                b.compile()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        model = b.compile(fallback="reference")
+    assert any(s.implementation == "reference" for s in model.steps())
+    np.testing.assert_allclose(model(*arrays), evaluate(b, arrays)[0], rtol=1e-6)

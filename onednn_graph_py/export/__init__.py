@@ -1,0 +1,11 @@
+"""Graphs as programs, for bug reports and for who goes on in C++.
+
+`to_python` and `to_cpp` write complete programs that fill the inputs with the same numbers, run the
+graph and print the same lines; `benchdnn_command` tells how oneDNN's own driver replays a file.
+"""
+
+from .benchdnn import benchdnn_command
+from .cpp_program import to_cpp
+from .python_program import to_python
+
+__all__ = ["benchdnn_command", "to_cpp", "to_python"]

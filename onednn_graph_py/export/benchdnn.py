@@ -1,0 +1,41 @@
+"""A graph as a command of benchdnn, oneDNN's own test driver."""
+
+from __future__ import annotations
+
+import os
+
+from ..serialization.parse import parse
+
+__all__ = ["benchdnn_command"]
+
+
+def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[str]:
+    """The command that replays a saved graph with benchdnn.
+
+    Parameters
+    ----------
+    path : path
+        As `GraphBuilder.save` or oneDNN itself wrote it.
+    mode : str
+        benchdnn's: ``C`` for correctness, ``P`` for performance, ``R`` just to run.
+
+    Returns
+    -------
+    list of str
+        Arguments; ``shlex.join`` makes one line of them.
+
+    Raises
+    ------
+    GraphFormatError
+        The file is no graph.
+    OSError
+        It can't be read.
+    """
+    document = parse(path)
+    return [
+        "benchdnn",
+        "--graph",
+        f"--mode={mode}",
+        f"--engine={document.engine_kind}",
+        f"--case={os.path.abspath(os.fspath(path))}",
+    ]

@@ -1,0 +1,60 @@
+"""``python -m onednn_graph_py export``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import OneDNNError
+from ..serialization import load
+from .benchdnn import benchdnn_command
+from .cpp_program import to_cpp
+from .python_program import to_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..builder import GraphBuilder
+
+__all__ = ["add_export"]
+
+_FORMS: dict[str, Callable[[GraphBuilder, int], str]] = {
+    "python": lambda b, seed: to_python(b, "builder", seed=seed),
+    "mirror": lambda b, seed: to_python(b, "mirror", seed=seed),
+    "cpp": lambda b, seed: to_cpp(b, seed=seed),
+}
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    try:
+        if arguments.to == "benchdnn":
+            text = shlex.join(benchdnn_command(arguments.file)) + "\n"
+        else:
+            text = _FORMS[arguments.to](load(Path(arguments.file)), arguments.seed)
+        if arguments.output is None:
+            sys.stdout.write(text)
+        else:
+            Path(arguments.output).write_text(text, encoding="utf-8")
+    except (OneDNNError, OSError) as e:
+        print(f"export: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser("export", help="write a graph's JSON as a program")
+    parser.add_argument("file", help="a graph's JSON file")
+    parser.add_argument(
+        "--to",
+        choices=[*_FORMS, "benchdnn"],
+        default="python",
+        help="python: with GraphBuilder (default); mirror: Python with dnnl::graph's classes; "
+        "cpp: C++17; benchdnn: the command that replays the file",
+    )
+    parser.add_argument("-o", "--output", help="a file to write; standard output by default")
+    parser.add_argument("--seed", type=int, default=0, help="of what inputs are filled with")
+    parser.set_defaults(run=_export)

@@ -1,0 +1,195 @@
+"""A graph as a C++ program against oneDNN's own header."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..builder import GraphBuilder
+from ..ops.schema import AttributeType, AttributeValue
+from ..value import row_major
+from .cpp_runtime import RUNTIME
+from .program import ExportedOp, ExportedTensor, Program, program_of
+
+__all__ = ["to_cpp"]
+
+_TYPES = ("f32", "f16", "bf16", "f8_e5m2", "f8_e4m3", "s64", "s32", "s8", "u8", "s4", "u4")
+_CPP_TYPES: Mapping[AttributeType, str] = {
+    "s64": "int64_t",
+    "f32": "float",
+    "bool": "bool",
+    "string": "std::string",
+    "s64[]": "std::vector<int64_t>",
+    "f32[]": "std::vector<float>",
+}
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are C++'s too, but for those of letters beyond ASCII, which C++ reads as UTF-8.
+    return json.dumps(text, ensure_ascii=False).replace("\u007f", "")
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float) and value != value:
+        return "NAN"
+    if value in (float("inf"), float("-inf")):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return repr(value)
+
+
+def _attribute(type: AttributeType, value: AttributeValue) -> str:
+    if type == "bool":
+        return "true" if value else "false"
+    if type == "string":
+        return _string(str(value))
+    if type == "s64":
+        return f"{value}"
+    if type == "f32":
+        return f"static_cast<float>({_number(float(value))})"  # type: ignore[arg-type]
+    entries = value if isinstance(value, tuple) else ()
+    shown = (_attribute("f32" if type == "f32[]" else "s64", v) for v in entries)
+    return "{" + ", ".join(shown) + "}"
+
+
+def _list(values: Any) -> str:
+    return "{" + ", ".join(str(v) for v in values) + "}"
+
+
+def _tensor(t: ExportedTensor) -> str:
+    strides = t.strides if t.strides is not None else row_major(t.shape)
+    constant = "true" if t.constant else "false"
+    return (
+        f'        {{{t.number}, "{t.name}", {t.dtype}, {_list(t.shape)}, {_list(strides)}, '
+        f"{constant}}},"
+    )
+
+
+def _given(t: ExportedTensor, seed: int) -> str:
+    if t.data is not None:
+        return (
+            f"    static const unsigned char {t.name}_values[] = "
+            f"{_list(t.data.tobytes()) if t.data.nbytes else '{0}'};\n"
+            f"    copy(tensors[{t.number}], {t.name}_values, {t.data.nbytes});"
+        )
+    assert t.fill is not None
+    kind = t.fill.kind.replace(" ", "_")
+    comment = f"  // {t.comment}" if t.comment else ""
+    return (
+        f"    fill(tensors[{t.number}], {kind}, {_number(t.fill.low)}, {_number(t.fill.high)}, "
+        f"{seed});{comment}"
+    )
+
+
+def _op(o: ExportedOp) -> str:
+    variable = f"op{o.number}"
+    lines = [
+        f"    op {variable}({o.number}, op::kind::{o.kind}, {_string(o.name)});",
+        *(
+            f"    {variable}.set_attr<{_CPP_TYPES[type]}>(op::attr::{name}, "
+            f"{_attribute(type, value)});"
+            for name, type, value in o.attrs
+        ),
+        f"    {variable}.add_inputs({{{', '.join(f'lt[{i}]' for i in o.inputs)}}});",
+    ]
+    if o.outputs:
+        outputs = ", ".join(f"lt[{i}]" for i in o.outputs)
+        lines.append(f"    {variable}.add_outputs({{{outputs}}});")
+    lines.append(f"    g.add_op({variable});")
+    return "\n".join(lines)
+
+
+def _text(program: Program) -> str:
+    used = {t.dtype for t in program.tensors}
+    # A type that an older header lacks is only named by programs that use it.
+    names = (t if t in used or t != "s64" else "undef" for t in (*_TYPES, "boolean"))
+    types = ", ".join(f"logical_tensor::data_type::{name}" for name in names)
+    flags = "true" if program.apply_to_int else "false"
+    outputs = "\n".join(
+        f"    print({_string(name)}, tensors[{number}]);" for name, number in program.outputs
+    )
+    return f"""\
+// A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops.
+//
+//     c++ -std=c++17 -O2 FILE.cpp -o program -ldnnl
+//
+// with -I and -L (and -Wl,-rpath,) for a oneDNN that is not installed in the system's folders. It
+// fills its inputs, runs all partitions and prints a line for each output. The exit status is 0, 1
+// if oneDNN fails, and 3 if it does not support the graph.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "oneapi/dnnl/dnnl_graph.hpp"
+
+using namespace dnnl::graph;
+
+namespace {{
+{RUNTIME.replace("@TYPES@", types)}
+}}  // namespace
+
+int main() try {{
+    const engine::kind where = engine::kind::{program.engine_kind};
+
+    // id, name, data type, dims, strides, whether it is constant
+    std::vector<tensor_data> tensors = {{
+{chr(10).join(_tensor(t) for t in program.tensors)}
+    }};
+    std::vector<logical_tensor> lt;
+    for (const auto &t : tensors) lt.push_back(t.described());
+
+    graph g(where);
+    g.set_fpmath_mode(static_cast<dnnl::fpmath_mode>(
+            dnnl_fpmath_mode_{program.fpmath_mode}), {flags});
+{chr(10).join(_op(o) for o in program.ops)}
+    g.finalize();
+
+{chr(10).join(_given(t, program.seed) for t in program.given)}
+
+    if (!run(g, tensors, where)) return 3;
+{outputs}
+    return 0;
+}} catch (const dnnl::error &e) {{
+    std::fprintf(stderr, "oneDNN: %s\\n", e.what());
+    return 1;
+}}
+"""
+
+
+def to_cpp(
+    builder: GraphBuilder,
+    *,
+    seed: int = 0,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> str:
+    """Write a graph as a complete C++17 program.
+
+    It needs nothing but ``oneapi/dnnl/dnnl_graph.hpp`` and the library; its first lines say how to
+    build it. Inputs are filled as `fill_inputs` does; constants of up to 64 KiB are written out,
+    larger ones filled too.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    seed : int
+        Of what inputs are filled with.
+    shapes : mapping of str to tuple of int, optional
+        Of inputs with unknown dims, by name.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InvalidGraphError
+        The graph has no output that an op makes.
+    InvalidShapeError
+        Dims of an input are unknown.
+    """
+    return _text(program_of(builder, seed=seed, shapes=shapes))

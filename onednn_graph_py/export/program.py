@@ -1,0 +1,196 @@
+"""What an exported program does, in whatever language: tensors, ops, and how inputs are filled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..builder import GraphBuilder
+from ..compiler import infer_shapes
+from ..errors import InvalidGraphError, InvalidShapeError
+from ..filling import Fill, fill_of
+from ..ops.call import shape_text
+from ..ops.check import row
+from ..ops.schema import AttributeType, AttributeValue
+from ..value import Value, is_whole
+
+__all__ = ["EMBEDDED_BYTES", "ExportedOp", "ExportedTensor", "Program", "program_of"]
+
+EMBEDDED_BYTES = 1 << 16
+"""Constants up to this size are written into the program; larger ones are filled as inputs are."""
+
+
+@dataclass(frozen=True)
+class ExportedTensor:
+    """A tensor of the program.
+
+    Parameters
+    ----------
+    number : int
+        Its id.
+    name : str
+        What the program calls it.
+    dtype : str
+    shape : tuple of int
+    strides : tuple of int or None
+        Where they are not row-major.
+    constant : bool
+    fill : Fill or None
+        Of an input.
+    data : numpy.ndarray or None
+        A constant's values, where they are small enough; 4-bit integers packed.
+    comment : str
+    """
+
+    number: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    constant: bool = False
+    fill: Fill | None = None
+    data: npt.NDArray[Any] | None = None
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class ExportedOp:
+    """An op of the program, with numbers of tensors."""
+
+    number: int
+    kind: str
+    name: str
+    attrs: tuple[tuple[str, AttributeType, AttributeValue], ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph that fills its inputs, runs and prints its outputs.
+
+    `outputs` are pairs of the name to print and a tensor's number.
+    """
+
+    engine_kind: str
+    fpmath_mode: str
+    apply_to_int: bool
+    seed: int
+    tensors: tuple[ExportedTensor, ...]
+    ops: tuple[ExportedOp, ...]
+    outputs: tuple[tuple[str, int], ...]
+
+    @property
+    def given(self) -> tuple[ExportedTensor, ...]:
+        """What no op makes."""
+        return tuple(t for t in self.tensors if t.fill is not None or t.data is not None)
+
+
+def _name(number: int, wanted: str) -> str:
+    """A name that no keyword is and that no other tensor has."""
+    words = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_")[:40]
+    return f"t{number}_{words}" if words else f"t{number}"
+
+
+def _attributes(
+    kind: str, attrs: Mapping[str, Any]
+) -> tuple[tuple[str, AttributeType, AttributeValue], ...]:
+    types = {a.name: a.type for a in row(kind).attributes}
+    return tuple((name, types[name], value) for name, value in attrs.items())
+
+
+def program_of(
+    builder: GraphBuilder,
+    *,
+    seed: int = 0,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Program:
+    """Make the program of a graph.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    seed : int
+        Of what its inputs are filled with, as `fill_inputs` has it.
+    shapes : mapping of str to tuple of int, optional
+        Of inputs with unknown dims, by name.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    InvalidGraphError
+        The graph has no output, or none that an op makes.
+    InvalidShapeError
+        Dims of an input are unknown.
+    """
+    made_by_ops = {v.id for n in builder.nodes for v in n.outputs}
+    outputs = [(n, v) for n, v in builder.outputs.items() if v.id in made_by_ops]
+    if not outputs:
+        raise InvalidGraphError("export: the graph has no output that an op makes")
+    known: dict[int, tuple[int, ...]] = {}
+    for value in builder.inputs:
+        shape = (shapes or {}).get(value.name, value.shape)
+        if shape is None or not is_whole(shape):
+            raise InvalidShapeError(
+                f"export: the shape of input {value.name!r} must be given, it is "
+                f"{shape_text(value.shape)}"
+            )
+        known[value.id] = tuple(shape)
+    known = infer_shapes(builder, known)
+
+    numbers: dict[int, int] = {}
+    tensors: list[ExportedTensor] = []
+
+    def add(value: Value, stem: str, **more: Any) -> None:
+        numbers[value.id] = len(tensors)
+        name = _name(len(tensors), value.name or stem)
+        strides = value.strides
+        shape = known[value.id]
+        tensors.append(ExportedTensor(len(tensors), name, value.dtype, shape, strides, **more))
+
+    for value in builder.inputs:
+        add(value, "input", fill=fill_of(builder, value, known[value.id]))
+    for value in builder.constants:
+        data = np.asarray(value.data)
+        if data.nbytes <= EMBEDDED_BYTES:
+            add(value, "constant", constant=True, data=data)
+        else:
+            comment = f"its {data.nbytes} bytes are not kept: filled like an input"
+            fill = fill_of(builder, value)
+            add(value, "constant", constant=True, fill=fill, comment=comment)
+    ops: list[ExportedOp] = []
+    for node in builder.nodes:
+        for value in node.outputs:
+            add(value, node.kind.lower())
+        ops.append(
+            ExportedOp(
+                len(ops),
+                node.kind,
+                node.name or node.kind.lower(),
+                _attributes(node.kind, node.attrs),
+                tuple(numbers[v.id] for v in node.inputs),
+                tuple(numbers[v.id] for v in node.outputs),
+            )
+        )
+    ended = {n.inputs[0].id for n in builder.nodes if n.kind == "End"}
+    read = {v.id for n in builder.nodes if n.kind != "End" for v in n.inputs}
+    # A partition keeps what only its own ops read to itself; End says that others read it too.
+    for i in dict.fromkeys(v.id for _, v in outputs if v.id in read and v.id not in ended):
+        ops.append(ExportedOp(len(ops), "End", "end", (), (numbers[i],), ()))
+    return Program(
+        builder.engine_kind.name,
+        builder.fpmath_mode.name,
+        builder.apply_to_int,
+        seed,
+        tuple(tensors),
+        tuple(ops),
+        tuple((name, numbers[v.id]) for name, v in outputs),
+    )
