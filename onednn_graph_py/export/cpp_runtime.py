@@ -125,7 +125,7 @@ struct tensor_data {
 
 enum fill_kind { uniform, whole, power_of_two, mostly_true, mask };
 
-void fill(tensor_data &t, fill_kind how, double low, double high, uint64_t seed) {
+[[maybe_unused]] void fill(tensor_data &t, fill_kind how, double low, double high, uint64_t seed) {
     t.allocate();
     const size_t n = t.count(), rank = t.dims.size();
     const uint64_t start = (seed << 32 ^ t.id) * 0xD1342543DE82EF95u;
@@ -156,7 +156,7 @@ void fill(tensor_data &t, fill_kind how, double low, double high, uint64_t seed)
     }
 }
 
-void copy(tensor_data &t, const unsigned char *values, size_t bytes) {
+[[maybe_unused]] void copy(tensor_data &t, const unsigned char *values, size_t bytes) {
     t.allocate();
     std::memcpy(t.data(), values, bytes);
 }

@@ -1,0 +1,261 @@
+"""Exported programs: each is run, and prints what the others print."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import LINKED
+
+import onednn_graph_py as og
+from onednn_graph_py.cli import main
+from onednn_graph_py.export import benchdnn_command, to_cpp, to_python
+from onednn_graph_py.filling import Fill, filled
+from onednn_graph_py.verify import reference_values
+
+PER_TENSOR = {"qtype": "per_tensor"}
+
+
+def attention(b):
+    q, k, v = (b.input((2, 4, 16, 8), "bf16", name=n) for n in ("class", "key point", "v"))
+    mask = b.input((2, 1, 16, 16), "bf16", name="mask")
+    p = (q.matmul(k, transpose_b=True) * 0.25 + mask).softmax(axis=-1)
+    b.output(probabilities=p, y=p @ v)
+
+
+def int8_convolution(b):
+    x = b.input((1, 6, 6, 8), "u8")
+    w = b.constant(np.random.default_rng(3).integers(-8, 8, (3, 3, 8, 16)).astype(np.int8))
+    y = x.dequantize(scales=[0.25], zps=[5], **PER_TENSOR).convolution(
+        w.dequantize(scales=[0.125 * (1 + i % 3) for i in range(16)], qtype="per_channel", axis=3,
+                     zps=[0] * 16),
+        strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1),
+    )  # fmt: skip
+    b.output(y.relu().quantize(dtype="s8", scales=[0.5], zps=[-3], **PER_TENSOR))
+
+
+def strided(b):
+    x = b.input((2, 3, 4), strides=(12, 1, 3), name="x")
+    b.output((x.elu(alpha=0.3) + 1.5).reduce_sum(axes=(1,), keep_dims=True))
+
+
+def chosen(b):
+    c = b.input((3, 4), "boolean", name="c")
+    x = b.input((3, 4))
+    b.output(b.select(c, x.exp(), x.clamp(min=-0.5, max=float("inf"))))
+
+
+def four_bit_weights(b):
+    x = b.input((4, 32), name="x")
+    w = b.input((32, 8), "u4", name="w")
+    s, z = b.input((4, 8), name="s"), b.input((4, 8), "u8", name="z")
+    w = w.dynamic_dequantize(s, z, qtype="per_group", axis=0, group_shape=(8, 1))
+    b.output(x @ w)
+
+
+def normalized(b):
+    x = b.input((2, 5, 8), name="x")
+    g, s, m, v = (b.input((8,), name=n) for n in ("gamma", "beta", "mean", "variance"))
+    y = x.batch_norm_inference(g, s, m, v, epsilon=1e-3)
+    b.output(a=y.tanh(), b=(y @ b.constant(np.arange(16, dtype=np.float32).reshape(8, 2) / 3)))
+
+
+def in_bf16_and_f16(b):
+    x = b.input((6, 7), name="x")
+    b.output(a=x.type_cast(dtype="bf16"), b=x.type_cast(dtype="f16"))
+
+
+GRAPHS = {
+    f.__name__: f
+    for f in (
+        attention, int8_convolution, strided, chosen, four_bit_weights, normalized, in_bf16_and_f16
+    )
+}  # fmt: skip
+OPTIONS = {"four_bit_weights": {"fpmath_mode": "strict", "apply_to_int": True}}
+
+
+def built(name):
+    b = og.GraphBuilder(**OPTIONS.get(name, {}))
+    GRAPHS[name](b)
+    return b
+
+
+def run_python(text, folder):
+    path = folder / "program.py"
+    path.write_text(text, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=300
+    )
+
+
+def installed_onednn():
+    """Folder of the headers and file of the library that this process uses."""
+    (library,) = {
+        line.split()[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "libdnnl" in line and ".so" in line
+    }
+    places = [Path(sysconfig.get_path("data")) / "include"]
+    cache = Path(os.environ.get("ONEDNN_GRAPH_PY_CACHE", Path.home() / ".cache/onednn_graph_py"))
+    places += sorted(cache.glob(f"prefix/{'.'.join(map(str, LINKED))}.*/include"))
+    found = [p for p in places if (p / "oneapi/dnnl/dnnl_graph.hpp").exists()]
+    return (found[0] if found else None), Path(library)
+
+
+COMPILER = shutil.which("c++") or shutil.which("g++")
+HEADERS, LIBRARY = installed_onednn()
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+needs_headers = pytest.mark.skipif(HEADERS is None, reason="the linked oneDNN's headers are gone")
+
+
+def run_cpp(text, folder):
+    source, program = folder / "program.cpp", folder / "program"
+    source.write_text(text, encoding="utf-8")
+    subprocess.run(
+        [COMPILER, "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", source, "-o", program,
+         "-isystem", HEADERS, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}",
+         "-Wl,--allow-shlib-undefined"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return subprocess.run([program], capture_output=True, text=True, timeout=300)
+
+
+def expected_lines(b):
+    """What a right program prints, but for rounding: numbers by output."""
+    values = reference_values(b, og.fill_inputs(b))
+    return {n: values[v.id].astype(np.float64).ravel() for n, v in b.outputs.items()}
+
+
+def assert_right(done, b):
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("partitions: ")
+    for line, (name, right) in zip(lines[1:], expected_lines(b).items(), strict=True):
+        head, _, rest = line.partition(": sum ")
+        assert head == name
+        words = rest.replace(",", "").split()
+        magnitude = np.abs(right).sum()
+        assert abs(float(words[0]) - right.sum()) <= 0.02 * magnitude + 1e-6
+        assert abs(float(words[2]) - magnitude) <= 0.02 * magnitude + 1e-6
+        first = [float(w) for w in words[words.index("first") + 1 :]]
+        # One bf16 rounding, or a step of an integer at a tie.
+        np.testing.assert_allclose(first, right[:4], rtol=0.02, atol=0.02 * np.abs(right).max())
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_python_programs_run_and_agree(name, tmp_path):
+    b = built(name)
+    mirror = assert_right(run_python(to_python(b, "mirror"), tmp_path), b)
+    builder = assert_right(run_python(to_python(b, "builder"), tmp_path), b)
+    assert mirror.splitlines()[0] == builder.splitlines()[0]
+
+
+@needs_compiler
+@needs_headers
+@pytest.mark.parametrize("name", GRAPHS)
+def test_cpp_prints_exactly_what_the_mirror_prints(name, tmp_path):
+    b = built(name)
+    assert assert_right(run_cpp(to_cpp(b), tmp_path), b) == assert_right(
+        run_python(to_python(b, "mirror"), tmp_path), b
+    )
+
+
+@needs_compiler
+@needs_headers
+def test_cpp_says_what_is_not_supported(tmp_path):
+    b = og.GraphBuilder()
+    b.output(b.input((4,)).pow(beta=1.5))
+    done = run_cpp(to_cpp(b), tmp_path)
+    assert done.returncode == 3
+    assert "oneDNN does not support partition" in done.stderr
+
+
+def test_large_constants_are_filled_and_the_program_says_so():
+    b = og.GraphBuilder()
+    b.output(b.input((1, 256)) @ b.constant(np.ones((256, 128), np.float32), name="weights"))
+    for text in (to_cpp(b), to_python(b), to_python(b, "mirror")):
+        assert "its 131072 bytes are not kept: filled like an input" in text
+        assert len(text) < 20_000
+
+
+def test_a_seed_gives_other_numbers(tmp_path):
+    b = built("strided")
+    first, other = (run_python(to_python(b, seed=s), tmp_path).stdout for s in (0, 1))
+    assert first != other
+
+
+def test_names_can_be_anything(tmp_path):
+    b = og.GraphBuilder()
+    x = b.input((2,), name='a "quoted" \\ név\n*/')
+    y = b.op("ReLU", x, name='x"; import os #')
+    b.output(**{"out %s {} \\n": y})
+    b.compile()
+    done = run_python(to_python(b, "mirror"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "out %s {} \\n: sum" in done.stdout
+    assert run_python(to_python(b), tmp_path).stdout == done.stdout
+    if COMPILER and HEADERS:
+        assert run_cpp(to_cpp(b), tmp_path).stdout == done.stdout
+
+
+def test_what_can_not_be_exported_is_said():
+    b = og.GraphBuilder()
+    x = b.input((-1, 4), name="x")
+    with pytest.raises(og.InvalidGraphError, match="no output that an op makes"):
+        to_cpp(b)
+    b.output(x.relu())
+    with pytest.raises(og.InvalidShapeError, match="shape of input 'x' must be given"):
+        to_cpp(b)
+    assert "{3, 4}" in to_cpp(b, shapes={"x": (3, 4)})
+    with pytest.raises(og.InvalidArgumentsError, match="style must be 'builder' or 'mirror'"):
+        to_python(b, "c")
+
+
+def test_methods_of_the_builder_are_the_same():
+    b = built("chosen")
+    assert b.to_cpp(seed=3) == to_cpp(b, seed=3)
+    assert b.to_python("mirror") == to_python(b, "mirror")
+
+
+def test_benchdnn_command(tmp_path):
+    b = built("attention")
+    path = tmp_path / "graph.json"
+    b.save(path)
+    assert benchdnn_command(path, mode="P") == [
+        "benchdnn", "--graph", "--mode=P", "--engine=cpu", f"--case={path}"
+    ]  # fmt: skip
+    path.write_text("{}")
+    with pytest.raises(og.GraphFormatError):
+        benchdnn_command(path)
+
+
+def test_command_line(tmp_path, capsys):
+    b = built("normalized")
+    path = tmp_path / "a graph.json"
+    b.save(path)
+    for to in ("python", "mirror", "cpp"):
+        assert main(["export", str(path), "--to", to]) == 0
+        assert "A oneDNN graph, exported by onednn_graph_py" in capsys.readouterr().out
+    assert main(["export", str(path), "--to", "benchdnn"]) == 0
+    assert capsys.readouterr().out == f"benchdnn --graph --mode=C --engine=cpu '--case={path}'\n"
+    made = tmp_path / "out.py"
+    assert main(["export", str(path), "-o", str(made)]) == 0
+    assert run_python(made.read_text(), tmp_path).returncode == 0
+    assert main(["export", str(tmp_path / "none.json")]) == 2
+    assert "export: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s8", "u4", "boolean"])
+def test_filled_arrays_are_in_range(dtype):
+    fill = {"boolean": Fill("mostly true"), "f32": Fill("uniform", -2, 3)}.get(dtype)
+    fill = fill or Fill("uniform" if dtype == "bf16" else "whole", 0, 7)
+    made = filled(fill, (40, 50), dtype, seed=1, number=2).astype(np.float64)
+    low, high = (0, 1) if dtype == "boolean" else (fill.low, fill.high)
+    assert made.min() >= low
+    assert made.max() <= high
+    assert made.mean() == pytest.approx(0.75 if dtype == "boolean" else (low + high) / 2, rel=0.1)
