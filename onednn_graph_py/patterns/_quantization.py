@@ -107,6 +107,7 @@ def post_ops(
     *,
     residual: str | None = None,
     residual_zero_point: int = 0,
+    axis: int = -1,
 ) -> Value:
     """Add a quantized residual, an input, if there is one; then apply Unary and Binary ops.
 
@@ -118,13 +119,15 @@ def post_ops(
     residual : str, optional
         Its data type.
     residual_zero_point : int
+    axis : int
+        Of the channels.
     """
     if residual is not None:
         assert value.shape is not None
         other = value.builder.input(value.shape, residual, name="residual")
         added = dequantized(other, value.dtype, zero_point=residual_zero_point)
         value = value.builder.add(value, added)
-    return epilogue(value, ops)
+    return epilogue(value, ops, axis=axis)
 
 
 def finished(

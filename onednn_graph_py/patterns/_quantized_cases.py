@@ -11,6 +11,7 @@ from .pattern import Case, Deviation
 
 __all__ = [
     "Deviations",
+    "Form",
     "case_of",
     "conversions_apart",
     "epilogues",
@@ -146,8 +147,8 @@ def conversions_apart(arguments: Mapping[str, Any]) -> int:
 def ops_apart(arguments: Mapping[str, Any]) -> int:
     """How many ops there are without post-ops, of which the op itself computes in bf16 or f16."""
     bias, dst, compute = arguments.get("bias"), arguments["dst"], arguments["compute"]
-    operands = 5 + (arguments["weights"] == "f32") + (bias not in (None, compute))
-    return operands + (2 if dst in ("u8", "s8") else dst != compute)
+    operands: int = 5 + (arguments["weights"] == "f32") + (bias not in (None, compute))
+    return operands + (2 if dst in ("u8", "s8") else int(dst != compute))
 
 
 def case_of(form: Form, deviations: Deviations) -> Case:
