@@ -75,7 +75,7 @@ def cases_of(
             raise InvalidArgumentsError(f"{place}: there is no JSON file")
         made += [Case(file, rewriting) for file in files for rewriting in rewritings]
     for batch in batches:
-        made += list(_batch(Path(batch), []))
+        made += list(_batch(Path(batch), {}, []))
     return made
 
 
@@ -85,16 +85,16 @@ def _found(name: str, batch: Path) -> Path:
     return next((folder / name for folder in near if (folder / name).is_file()), Path(name))
 
 
-def _batch(batch: Path, above: list[Path]) -> Iterator[Case]:
+def _batch(batch: Path, options: dict[str, str], above: list[Path]) -> Iterator[Case]:
+    """Cases of a file; `options` hold on from line to line and from file to file."""
     if batch.resolve() in above:
         raise InvalidArgumentsError(f"{batch}: this batch file reads itself")
-    options: dict[str, str] = {}
     for number, word in _words(batch.read_text(encoding="utf-8")):
         name, _, value = word.partition("=")
         if name == "--reset":
             options.clear()
         elif name == "--batch":
-            yield from _batch(_found(value, batch), [*above, batch.resolve()])
+            yield from _batch(_found(value, batch), options, [*above, batch.resolve()])
         elif name == "--case":
             # Unless told otherwise benchdnn expects a single partition.
             words = ["--expected-n-partitions=1", *options.values()]
