@@ -1,0 +1,120 @@
+"""Smaller graphs: some ops of one, or one with an op passed by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from .._core import UNKNOWN_DIM
+from ..errors import OneDNNError
+from ..serialization import GraphDocument, OpRecord, TensorRecord, to_builder
+from ..serialization.tags import strides_of
+
+__all__ = ["bypasses", "kept", "settled"]
+
+
+def settled(document: GraphDocument) -> GraphDocument:
+    """The graph with all shapes that follow written down, so that it can be cut anywhere.
+
+    As it is, if it is no valid graph.
+    """
+    try:
+        builder = to_builder(document)
+    except OneDNNError:
+        return document
+    origin = builder._origin
+    assert origin is not None  # a builder made of a document has one
+    shapes = {
+        origin.tensors[v.id]: v.shape
+        for node in builder.nodes
+        for v in node.outputs
+        if v.id in origin.tensors and v.shape is not None
+    }
+
+    def told(tensor: TensorRecord) -> TensorRecord:
+        shape = shapes.get(tensor.id)
+        if shape is None or shape == tensor.dims or -1 in shape:
+            return tensor
+        return replace(tensor, shape=shape, stride=strides_of(shape))
+
+    return _each(document, told)
+
+
+def _each(document: GraphDocument, told: object) -> GraphDocument:
+    assert callable(told)
+    graph = tuple(
+        replace(
+            op,
+            inputs=tuple(told(t) for t in op.inputs),
+            outputs=tuple(told(t) for t in op.outputs),
+        )
+        for op in document.graph
+    )
+    return replace(document, graph=graph)
+
+
+def kept(document: GraphDocument, ids: Collection[int]) -> GraphDocument:
+    """Only some of the ops.
+
+    What the others made becomes an input of the graph, what only they read a result.
+
+    Parameters
+    ----------
+    document : GraphDocument
+    ids : collection of int
+        Of ops.
+    """
+    made = replace(document, graph=tuple(op for op in document.graph if op.id in ids))
+    return _with_inputs(made)
+
+
+def _with_inputs(document: GraphDocument) -> GraphDocument:
+    """Inputs have a layout; ports that the graph has no more are not named."""
+    made = document.produced()
+
+    def told(tensor: TensorRecord) -> TensorRecord:
+        if tensor.id in made or tensor.layout_type == "strided":
+            return tensor
+        dims = tensor.dims
+        stride = strides_of(dims) if dims is not None and -1 not in dims else (UNKNOWN_DIM,)
+        return replace(tensor, layout_type="strided", stride=stride)
+
+    document = _each(document, told)
+    inputs, outputs = set(document.inputs()), set(document.produced())
+    ports = {
+        "input_ports": tuple(i for i in document.input_ports or () if i in inputs),
+        "output_ports": tuple(i for i in document.output_ports or () if i in outputs),
+    }
+    given = {name: ids or None for name, ids in ports.items() if getattr(document, name)}
+    fields: Mapping[str, tuple[int, ...] | None] = given
+    return replace(document, **fields)  # type: ignore[arg-type]
+
+
+def bypasses(document: GraphDocument) -> Iterator[GraphDocument]:
+    """The graph without one op, whose readers read one of its inputs instead, for each such op.
+
+    Parameters
+    ----------
+    document : GraphDocument
+    """
+    read = document.read()
+    for op in document.graph:
+        if not op.outputs or not any(t.id in read for t in op.outputs):
+            continue
+        if any(t.id in read for t in op.outputs[1:]):
+            continue
+        result = op.outputs[0]
+        for source in dict.fromkeys(op.inputs):
+            if source.dtype == result.dtype and source.dims == result.dims:
+                yield _passed(document, op, result.id, source)
+
+
+def _passed(
+    document: GraphDocument, without: OpRecord, result: int, source: TensorRecord
+) -> GraphDocument:
+    graph = tuple(
+        replace(op, inputs=tuple(source if t.id == result else t for t in op.inputs))
+        for op in document.graph
+        if op.id != without.id
+    )
+    return _with_inputs(replace(document, graph=graph))

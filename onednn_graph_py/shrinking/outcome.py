@@ -1,0 +1,60 @@
+"""What became of a graph that was tried."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["SYMPTOMS", "Outcome", "Symptom", "signature_of"]
+
+Symptom = Literal[
+    "passed", "mismatch", "unsupported", "refused", "crash", "hang", "too large", "failed"
+]
+
+SYMPTOMS: tuple[Symptom, ...] = ("mismatch", "crash", "hang", "unsupported", "refused")
+"""Those that a graph can be shrunk for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a graph.
+
+    Parameters
+    ----------
+    symptom : Symptom
+        ``passed`` if nothing is wrong, ``failed`` if the try itself did.
+    reason : str
+        In words.
+    signatures : tuple of str
+        What tells one such symptom from another: a kind of op that has no kernel, a signal, an
+        error without its numbers and names. A smaller graph shows the same if it has it too.
+    ops : tuple of int
+        Ids of ops that have to do with it, as far as that is known.
+    """
+
+    symptom: Symptom
+    reason: str = ""
+    signatures: tuple[str, ...] = ()
+    ops: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.symptom}: {self.reason}" if self.reason else self.symptom
+
+
+_PLACES = re.compile(r"\bgraph\[\d+\](\.[a-z_]+(\[\d+\])?)*")
+_NAMES = re.compile(r"'[^']*'|\"[^\"]*\"")
+_NUMBERS = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
+_LISTS = re.compile(r"#([ ,x]*#)+")
+
+
+def signature_of(error: BaseException) -> str:
+    """An error without what changes as a graph shrinks: places, names, numbers, lists of them.
+
+    Examples
+    --------
+    >>> signature_of(ValueError("graph[3]: op 7 'fc' (MatMul): 2x8 does not fit 4x16x5"))
+    'ValueError: : op # ~ (MatMul): # does not fit #'
+    """
+    text = _NAMES.sub("~", _PLACES.sub("", str(error)))
+    return f"{type(error).__name__}: {_LISTS.sub('#', _NUMBERS.sub('#', text))}"

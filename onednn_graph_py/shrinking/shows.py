@@ -1,0 +1,104 @@
+"""Whether a graph shows a symptom, found in a process that may crash or hang."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import TracebackType
+
+from ..errors import InvalidArgumentsError
+from ..serialization import GraphDocument
+from .outcome import SYMPTOMS, Outcome
+from .process import Isolated
+from .trial import trial_of
+
+__all__ = ["Shows"]
+
+
+class Shows:
+    """Tells of graphs whether they show the same as the first one it was asked about.
+
+    Parameters
+    ----------
+    symptom : str
+        ``mismatch`` (the fused partitions, as oneDNN makes them, compute something else than the
+        reference), ``crash``, ``hang``, ``unsupported`` (an op has no kernel here) or ``refused``
+        (oneDNN or this package does not take the graph).
+    seed : int
+        Of the inputs.
+    timeout : float
+        Seconds after which a graph hangs.
+    trial : callable, optional
+        Takes a `GraphDocument` and the seed, and returns an `Outcome`; a function of a module, as
+        it is called in another process. By default what finds the symptom.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        There is no such symptom, or the timeout is not positive.
+    """
+
+    def __init__(
+        self,
+        symptom: str,
+        *,
+        seed: int = 0,
+        timeout: float = 60.0,
+        trial: Callable[[GraphDocument, int], Outcome] | None = None,
+    ) -> None:
+        if symptom not in SYMPTOMS:
+            raise InvalidArgumentsError(
+                f"a graph can be shrunk while it shows {', '.join(SYMPTOMS)}; got {symptom!r}"
+            )
+        if not timeout > 0:
+            raise InvalidArgumentsError(f"timeout must be positive, got {timeout!r}")
+        self.symptom = symptom
+        self.seed = seed
+        self.timeout = timeout
+        self._trial = trial if trial is not None else trial_of(symptom)
+        self._process = Isolated()
+        self._wanted: str | None = None
+
+    def outcome(self, document: GraphDocument) -> Outcome:
+        """Try a graph; where the trial itself raised, the symptom is ``failed``."""
+        kind, value = self._process.call(self._trial, document, self.seed, timeout=self.timeout)
+        if kind == "returned":
+            made: Outcome = value
+            return made
+        if kind == "hang":
+            return Outcome("hang", f"it took longer than {self.timeout:g} s", ("hang",))
+        if kind == "raised":
+            return Outcome("failed", value)
+        said = f"exit status {value}"
+        if kind == "signal":
+            known = {s.value: s.name for s in signal.Signals}
+            said = known.get(value, f"signal {value}")
+        return Outcome("crash", f"the process was ended by {said}", (said,))
+
+    def __call__(self, document: GraphDocument) -> bool:
+        """Whether it shows the symptom, and the same one as the first graph that did."""
+        found = self.outcome(document)
+        if found.symptom != self.symptom:
+            return False
+        if self._wanted is None:
+            self._wanted = found.signatures[0]
+        return self._wanted in found.signatures
+
+    def hint(self, document: GraphDocument) -> tuple[int, ...]:
+        """Ids of ops that probably show it by themselves; empty where nothing is known."""
+        return self.outcome(document).ops
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def __enter__(self) -> Shows:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,191 @@
+"""One try of a graph, in this process: its fused partitions run as oneDNN makes them.
+
+A model (`GraphBuilder.compile`) knows oneDNN's defects and goes around them. What is shrunk is a
+defect, so nothing is gone around here: each partition is compiled with the layouts that the graph
+has, and run on what the ones before it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..dtypes import pack_int4, unpack_int4
+from ..errors import OneDNNError, UnimplementedError
+from ..filling import fill_inputs
+from ..reference.rounding import round_to
+from ..replay.hardware import why_unsupported
+from ..replay.memory import bytes_needed, free_bytes
+from ..serialization import GraphDocument, OpRecord, to_builder, to_graph
+from ..serialization.tags import strides_of
+from ..verify import compare_values, reference_values
+from .outcome import Outcome, Symptom, signature_of
+
+__all__ = ["partition_trial", "run_trial", "trial_of"]
+
+Array = npt.NDArray[Any]
+
+_INT4 = ("s4", "u4")
+_MEMORY_SHARE = 0.5
+
+
+class _Ended(Exception):
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+def partition_trial(document: GraphDocument, seed: int) -> Outcome:
+    """Partition a graph and compile what has a kernel."""
+    return _tried(document, seed, run=False)
+
+
+def run_trial(document: GraphDocument, seed: int) -> Outcome:
+    """Partition a graph, compile and run it, and compare every partition's results.
+
+    Ops that have no kernel are computed in NumPy, so that what comes after them runs too.
+    """
+    return _tried(document, seed, run=True)
+
+
+def trial_of(symptom: str) -> Any:
+    """The trial that finds a symptom soonest."""
+    return partition_trial if symptom in ("unsupported", "refused") else run_trial
+
+
+def _tried(document: GraphDocument, seed: int, *, run: bool) -> Outcome:
+    try:
+        return _Trial(document, seed).outcome(run=run)
+    except _Ended as e:
+        return e.outcome
+    except MemoryError as e:
+        return Outcome("too large", str(e) or "out of memory")
+
+
+def _failed(error: OneDNNError, ops: Sequence[int] = ()) -> _Ended:
+    symptom: Symptom = "unsupported" if isinstance(error, UnimplementedError) else "refused"
+    return _Ended(Outcome(symptom, str(error), (signature_of(error),), tuple(ops)))
+
+
+class _Trial:
+    def __init__(self, document: GraphDocument, seed: int) -> None:
+        self.document = document
+        self.seed = seed
+        self.records = document.tensors()
+        self.ops = {op.id: op for op in document.graph}
+        self.unsupported: list[OpRecord] = []
+        try:
+            self.builder: GraphBuilder = to_builder(document)
+            self.partitions = list(to_graph(document).get_partitions())
+            self.engine = _core.engine(document.engine_kind, 0)
+        except OneDNNError as e:
+            raise _failed(e) from None
+        origin = self.builder._origin
+        assert origin is not None  # a builder made of a document has one
+        values = [*self.builder.inputs, *(v for n in self.builder.nodes for v in n.outputs)]
+        self.values = {origin.tensors[v.id]: v for v in values if v.id in origin.tensors}
+        self.stream = _core.stream(self.engine)
+
+    def outcome(self, *, run: bool) -> Outcome:
+        arrays: dict[int, Array] = self._inputs() if run else {}
+        # Values of the builder, as the partitions made them and as they should be.
+        actual: dict[int, Array] = {}
+        exact: dict[int, Array] = {}
+        makers: dict[int, tuple[int, ...]] = {}
+        if run:
+            given = [arrays[id] for id in self.document.inputs()]
+            exact = reference_values(self.builder, given)
+        left = self.partitions
+        while left:
+            ready = [p for p in left if not run or self._can_run(p, arrays)]
+            for partition in ready:
+                for id, array in self._done(partition, arrays, exact, run=run).items():
+                    arrays[id] = array
+                    actual[self.values[id].id] = array
+                    makers[self.values[id].id] = tuple(partition.get_ops())
+            if not ready:
+                raise _Ended(Outcome("refused", "partitions wait for each other", ("circle",)))
+            left = [p for p in left if p not in ready]
+        if run:
+            names = {v.id: f"tensor {id}" for id, v in self.values.items()}
+            checked = compare_values(self.builder, given, actual, names, self.seed)
+            for value, check in zip(actual, checked.outputs, strict=True):
+                if not check.ok:
+                    return Outcome("mismatch", str(check), ("mismatch",), makers[value])
+        if self.unsupported:
+            said = [why_unsupported(op) for op in self.unsupported]
+            kinds = dict.fromkeys(f"no kernel: {op.kind}" for op in self.unsupported)
+            first = self.unsupported[0]
+            return Outcome("unsupported", said[0], tuple(kinds), (first.id,))
+        return Outcome("passed")
+
+    def _inputs(self) -> dict[int, Array]:
+        needed, free = bytes_needed(self.builder, verify=True), free_bytes()
+        if free is not None and needed > free * _MEMORY_SHARE:
+            raise _Ended(Outcome("too large", f"it takes about {needed / 2**30:.1f} GiB"))
+        try:
+            made = fill_inputs(self.builder, self.seed)
+        except OneDNNError as e:
+            raise _failed(e) from None
+        return dict(zip(self.document.inputs(), made, strict=True))
+
+    def _can_run(self, partition: _core.partition, arrays: dict[int, Array]) -> bool:
+        return all(lt.get_id() in arrays for lt in partition.get_input_ports())
+
+    def _done(
+        self,
+        partition: _core.partition,
+        arrays: dict[int, Array],
+        exact: dict[int, Array],
+        *,
+        run: bool,
+    ) -> dict[int, Array]:
+        """What a partition makes, by tensor id; nothing unless it is run."""
+        members = [self.ops[i] for i in partition.get_ops()]
+        if all(op.kind == "End" for op in members):
+            return {}
+        outputs = [lt.get_id() for lt in partition.get_output_ports()]
+        if not partition.is_supported():
+            self.unsupported += [op for op in members if op.kind != "End"]
+            return {id: exact[self.values[id].id] for id in outputs} if run else {}
+        taken = [self._described(lt.get_id()) for lt in partition.get_input_ports()]
+        made = [self._described(id) for id in outputs]
+        try:
+            compiled = partition.compile(taken, made, self.engine)
+            if not run:
+                return {}
+            sources = [self._filled(lt, arrays[lt.get_id()]) for lt in taken]
+            results = [_core.tensor(lt, self.engine) for lt in made]
+            compiled.execute(self.stream, sources, results)
+            self.stream.wait()
+        except OneDNNError as e:
+            raise _failed(e, [op.id for op in members]) from None
+        return {id: self._read(id, t) for id, t in zip(outputs, results, strict=True)}
+
+    def _described(self, id: int) -> _core.logical_tensor:
+        """A tensor as a partition is compiled for it: strided, with all dims known."""
+        record, shape = self.records[id], self.values[id].shape or ()
+        strides = record.strides if record.layout_type == "strided" else None
+        if record.dims != shape or strides is None:
+            strides = strides_of(shape)
+        dtype, kind = self.values[id].dtype, record.property_type
+        return _core.logical_tensor(id, dtype, list(shape), list(strides), kind)
+
+    def _filled(self, lt: _core.logical_tensor, array: Array) -> _core.tensor:
+        made = _core.tensor(lt, self.engine)
+        dtype = self.values[lt.get_id()].dtype
+        made.numpy()[...] = pack_int4(array, dtype) if dtype in _INT4 else array
+        return made
+
+    def _read(self, id: int, tensor: _core.tensor) -> Array:
+        value = self.values[id]
+        if value.dtype in _INT4:
+            return round_to(
+                unpack_int4(tensor.numpy(), value.shape or (), value.dtype), value.dtype
+            )
+        return np.array(tensor.numpy())
