@@ -207,12 +207,17 @@ def _product_over_nothing(nodes: Sequence[Node]) -> bool:
 
 
 def _weights_gradient_with_automatic_padding(nodes: Sequence[Node]) -> bool:
-    return any(
-        n.kind == "ConvTransposeBackwardWeights"
-        and str(n.attrs.get("auto_pad", "None")).startswith("SAME")
-        and any(s != 1 for s in n.attrs["strides"])
-        for n in nodes
-    )
+    """Where the stride does not divide the source."""
+    for node in nodes:
+        automatic = str(node.attrs.get("auto_pad", "None")).startswith("SAME")
+        if node.kind != "ConvTransposeBackwardWeights" or not automatic:
+            continue
+        shape, strides = node.inputs[0].shape, node.attrs["strides"]
+        last = node.attrs.get("data_format", "NXC") == "NXC"
+        spatial = (shape[1:-1] if last else shape[2:]) if shape is not None else strides
+        if shape is None or any(d < 0 or d % s for d, s in zip(spatial, strides, strict=True)):
+            return True
+    return False
 
 
 def _four_bit_weights(nodes: Sequence[Node]) -> bool:

@@ -131,7 +131,11 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
         if not partition.is_supported():
             refusal = f"{' + '.join(kinds)} is not supported"
         elif compiled:
-            wrong = len(members) > 1 and wrong_result(members, apply_to_int=builder.apply_to_int)
+            alone = next((why for n in members if (why := wrong_result([n]))), None)
+            if alone:
+                refusal = f"{' + '.join(kinds)}: {alone}"
+                continue
+            wrong = wrong_result(members, apply_to_int=builder.apply_to_int)
             if wrong:
                 # The mirror refuses some of these; whether it does makes no difference here.
                 defect = wrong

@@ -230,8 +230,8 @@ def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
     words : iterable of str
         benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
         ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
-        ``--property=ID:PROPERTY+...`` of a tensor. Of an option that is given again the last counts. An empty value between commas
-        leaves the file as it is.
+        ``--property=ID:PROPERTY+...`` of a tensor. Of an option that is given again the last
+        counts. An empty value between commas leaves the file as it is.
 
     Returns
     -------
