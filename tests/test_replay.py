@@ -93,6 +93,13 @@ def test_without_a_check_nothing_is_said_to_be_right(tmp_path):
     assert result.error is None
 
 
+def test_what_is_only_partitioned_is_not_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_case_module, "_compiled", None)
+    result = run_case(Case(saved(tmp_path / "g.json", small)), Options(partition_only=True))
+    assert result.verdict is Verdict.PARTITIONED
+    assert (result.partitions, result.supported) == (1, 1)
+
+
 def test_a_wrong_element_is_found(tmp_path, monkeypatch):
     def off_by_a_little(model, inputs):
         (made,) = right(model, inputs)

@@ -47,6 +47,7 @@ def add_run(commands: Any) -> None:
     run.add_argument(
         "--batch", action="append", default=[], metavar="FILE", help="benchdnn's command lines"
     )
+    run.add_argument("--partition-only", action="store_true", help="compile and run nothing")
     run.add_argument("--verify", action="store_true", help="compare with the reference in NumPy")
     run.add_argument(
         "--bisect", action="store_true", help="name the first op that is wrong; verifies too"
@@ -62,6 +63,7 @@ def add_run(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     options = Options(
+        partition_only=arguments.partition_only,
         verify=arguments.verify or arguments.bisect,
         bisect=arguments.bisect,
         bench=arguments.bench,

@@ -40,6 +40,8 @@ class Options:
 
     Parameters
     ----------
+    partition_only : bool
+        Compile and run nothing.
     verify : bool
         Compare results with the reference in NumPy.
     bisect : bool
@@ -54,6 +56,7 @@ class Options:
         The part of the free memory that a case may take.
     """
 
+    partition_only: bool = False
     verify: bool = False
     bisect: bool = False
     bench: bool = False
@@ -106,6 +109,9 @@ def _run(case: Case, options: Options, result: Result) -> None:
             Verdict.PARTITIONS,
             f"oneDNN makes {result.partitions} partitions of it, expected {result.expected}",
         )
+    if options.partition_only:
+        result.verdict = Verdict.PARTITIONED
+        return
     builder, model, split = _compiled(document, options)
     try:
         inputs = fill_inputs(builder, options.seed)

@@ -16,6 +16,8 @@ class Verdict(str, Enum):
     """All results are right."""
     RAN = "ran"
     """It ran; nobody asked whether its results are right."""
+    PARTITIONED = "partitioned"
+    """oneDNN has kernels for all of its partitions; it was not to be run."""
     SPLIT = "split"
     """It is right, but runs in parts: in one, oneDNN would compute it wrongly."""
     WRONG = "wrong"
