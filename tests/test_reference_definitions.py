@@ -579,3 +579,23 @@ def test_dropout_keeps_all_or_nothing_at_the_ends():
 def test_dropout_needs_a_version_that_has_it():
     with pytest.raises(og.UnimplementedError, match=r"Dropout needs oneDNN >= 3\.12"):
         run("Dropout", [noise(2)] + [np.int64(1)] * 2 + [np.float32(0.5)], version=(3, 11))
+
+
+NO_PADDING = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "attrs", "made"),
+    [
+        ("Convolution", [(0, 5, 5, 3), (3, 3, 3, 4)], NO_PADDING, (0, 3, 3, 4)),
+        ("Convolution", [(2, 5, 5, 3), (3, 3, 3, 0)], NO_PADDING, (2, 3, 3, 0)),
+        ("ConvTranspose", [(0, 5, 5, 3), (3, 3, 4, 3)], NO_PADDING, (0, 7, 7, 4)),
+        ("SoftMax", [(3, 0)], {"axis": -1}, (3, 0)),
+        ("LogSoftmax", [(3, 0)], {"axis": 1}, (3, 0)),
+        ("MatMul", [(4, 0), (0, 5)], {}, (4, 5)),
+    ],
+)
+def test_tensors_without_elements(kind, shapes, attrs, made):
+    (result,) = run(kind, [np.zeros(s, np.float32) for s in shapes], attrs)
+    assert result.shape == made
+    assert not result.any()

@@ -44,7 +44,7 @@ def _convolution(call: Call, x: Array, weights: Array, bias: Array | None = None
     # n batch, g groups, o and i channels of a group; ... windows, then elements of a window
     out, element = "abc"[:rank], "xyz"[:rank]
     y = np.einsum(f"ngi{out}{element},goi{element}->ngo{out}", patches, kernels, optimize=True)
-    return _biased(call, y.reshape(y.shape[0], -1, *count), bias)
+    return _biased(call, y.reshape(y.shape[0], y.shape[1] * y.shape[2], *count), bias)
 
 
 @reference("ConvTranspose")
@@ -57,5 +57,6 @@ def _conv_transpose(call: Call, x: Array, weights: Array, bias: Array | None = N
     patches = np.einsum(
         f"ngi{at},gio{element}->ngo{at}{element}", grouped_channels(call, x), kernels, optimize=True
     )
-    y = where.spread(patches.reshape(x.shape[0], -1, *patches.shape[3:]), spatial)
+    n, groups, channels = patches.shape[:3]
+    y = where.spread(patches.reshape(n, groups * channels, *patches.shape[3:]), spatial)
     return _biased(call, y, bias)

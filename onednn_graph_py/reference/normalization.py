@@ -122,7 +122,7 @@ def _rms_norm(call: Call, x: Array, gamma: Array | None = None) -> Array:
 
 def _log_sum_exp(x: Array, axis: int) -> tuple[Array, Array]:
     """The largest element, and the logarithm of the sum of exponentials less it."""
-    largest = x.max(axis, keepdims=True)
+    largest = x.max(axis, keepdims=True, initial=-np.inf)
     return largest, np.log(np.exp(x - largest).sum(axis, keepdims=True))
 
 

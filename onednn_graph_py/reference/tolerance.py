@@ -310,7 +310,10 @@ def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
         product = np.ones(())
         for a in inputs or ():
             product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
-        allowed = limits.function * np.maximum(np.maximum(magnitude, 1.0), product)
+        scale = np.maximum(np.maximum(magnitude, 1.0), product)
+        if call.kind == "Exp":  # what x loses is a share of exp(x), however far below 0 x is
+            scale = np.maximum(magnitude, 2.0**-24) * product
+        allowed = limits.function * scale
     if limits.accumulation and inputs is not None:
         terms = _root_of_squared_terms(call, output, inputs)
         allowed = allowed + limits.accumulation * np.maximum(magnitude, terms)
