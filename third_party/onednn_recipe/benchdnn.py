@@ -210,7 +210,7 @@ class _Steps:
         }
 
     def check(self, what: str, command: Sequence[str]) -> None:
-        """Run a command with its progress shown; raise RecipeError with the log's end if it fails."""
+        """Run a command, its progress shown; RecipeError has the log's end if it fails."""
         progress = Progress(self._label, sys.stderr)
         try:
             status = self._run(command, progress)
