@@ -79,6 +79,7 @@ __version__: str = vars(_core)["__version__"]
 
 from . import blocks, ops, reference, serialization
 from .builder import GraphBuilder
+from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
@@ -126,6 +127,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "clear_caches",
     # files
     "load",
+    "dump",
     "serialization",
     # operations
     "ops",

@@ -7,6 +7,7 @@ import difflib
 import sys
 from collections.abc import Sequence
 
+from .capture.command import add_capture
 from .export.command import add_export
 from .ops import OPS, overview
 from .ops.check import linked_version
@@ -103,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     gallery.set_defaults(run=_patterns)
     add_run(commands)
     add_reduce(commands)
+    add_capture(commands)
     add_export(commands)
     return parser
 

@@ -1,0 +1,61 @@
+"""``python -m onednn_graph_py capture``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from ..errors import OneDNNError
+from .program import Captured, capture
+
+__all__ = ["add_capture"]
+
+_DESCRIPTION = """\
+Run a program and keep the graphs that any oneDNN in it (torch's, this package's, that of a C++
+program) partitions. Exit status: the program's; 128 and the signal's number if a signal ended it;
+125 if nothing could be captured, 126 if the program can't be run, 127 if there is none.
+"""
+
+
+def add_capture(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    made = commands.add_parser(
+        "capture",
+        help="run a program and keep the graphs that it partitions",
+        description=_DESCRIPTION,
+        usage="%(prog)s [-h] [-o DIR] [--] PROGRAM [ARGUMENT ...]",
+    )
+    made.add_argument(
+        "-o", dest="folder", metavar="DIR", default="graphs", help="graphs, if not given"
+    )
+    made.add_argument("words", nargs=argparse.REMAINDER, metavar="PROGRAM", help="with arguments")
+    made.set_defaults(run=_capture)
+
+
+def _capture(arguments: argparse.Namespace) -> int:
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words:
+        print("capture: no program is given", file=sys.stderr)
+        return 125
+    try:
+        found = capture(words, arguments.folder)
+    except OneDNNError as e:
+        print(f"capture: {e}", file=sys.stderr)
+        return 125
+    except OSError as e:
+        print(f"capture: {e}", file=sys.stderr)
+        its_own = e.filename is not None and str(e.filename) == words[0]
+        if not its_own:
+            return 125
+        return 127 if isinstance(e, FileNotFoundError) else 126
+    print(_told(found, arguments.folder), file=sys.stderr)
+    return found.status if found.status >= 0 else 128 - found.status
+
+
+def _told(found: Captured, folder: str) -> str:
+    if not found.files:
+        return f"capture: no graphs: {found.why_none}"
+    graphs = f"{found.graphs} graph{'s' * (found.graphs != 1)}"
+    text = f"capture: {graphs} in {len(found.files)} files in {folder}"
+    return "\n".join([text, *(f"capture: {said}" for said in found.unreadable)])

@@ -1,0 +1,148 @@
+"""Graphs that this process partitions, written as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from .. import _core
+from ..errors import InvalidArgumentsError, OneDNNError, UnimplementedError
+from ..ops.check import linked_version
+from .folder import DumpFolder
+from .libraries import libraries_of, loaded_here
+
+__all__ = ["dump"]
+
+_MODES = ("graph", "subgraph")
+# The first name counts where both are set.
+_VARIABLES = ("ONEDNN_GRAPH_DUMP", "DNNL_GRAPH_DUMP")
+_HAS_FUNCTION = (3, 11)
+
+_one = threading.Lock()
+
+
+@contextlib.contextmanager
+def dump(folder: str | os.PathLike[str], modes: str = "graph") -> Iterator[list[Path]]:
+    """Write all graphs that this process partitions in the meantime, in any thread.
+
+    oneDNN writes ``graph-ID.json``, as it was given, and ``graph-ID-partitioning.json``, with the
+    partition of every op; where `folder` has that name already, ``.2`` and so on comes before
+    ``.json``. A model is partitioned when it is compiled, and in parts where need be. Read the
+    files with `load`.
+
+    Parameters
+    ----------
+    folder : path
+        Where they are to be; made if need be.
+    modes : str
+        ``graph``, ``subgraph`` (``graph-ID-HASH.json``: each partition as it is compiled, with all
+        shapes) or ``graph,subgraph``.
+
+    Yields
+    ------
+    list of pathlib.Path
+        Empty; the files, when the block has ended.
+
+    Raises
+    ------
+    UnimplementedError
+        The linked oneDNN was built without ``ONEDNN_ENABLE_GRAPH_DUMP``.
+    InvalidArgumentsError
+        There is no such mode.
+    OneDNNError
+        Another dump goes on in this process or into this working directory.
+    OSError
+        `folder` or the working directory can't be written.
+
+    Notes
+    -----
+    oneDNN knows no other place than the working directory, so its files appear there and are moved
+    when the block ends. Files of such names that were there before are kept. Don't change the
+    working directory in the block. oneDNN prints a line for each file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import onednn_graph_py as og
+    >>> b = og.GraphBuilder()
+    >>> b.output(b.input((2, 4), "f32").relu())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with og.dump(folder) as files:
+    ...         model = b.compile()
+    ...     og.load(files[0]).outputs[next(iter(og.load(files[0]).outputs))].shape
+    (2, 4)
+    """
+    asked = [m.strip() for m in modes.split(",")]
+    if not set(asked) <= set(_MODES):
+        raise InvalidArgumentsError(
+            f"dump: modes can be graph, subgraph or graph,subgraph; got {modes!r}"
+        )
+    if not _one.acquire(blocking=False):
+        raise OneDNNError("dump: another dump goes on in this process")
+    files: list[Path] = []
+    try:
+        here = Path.cwd()
+        if not os.access(here, os.W_OK | os.X_OK):
+            raise PermissionError(
+                f"{here}: oneDNN writes graphs into the working directory, which can't be written"
+            )
+        with DumpFolder(here, folder) as watched, _dumping(",".join(dict.fromkeys(asked))):
+            yield files
+        files += watched.files
+    finally:
+        _one.release()
+
+
+@contextlib.contextmanager
+def _dumping(modes: str) -> Iterator[None]:
+    with _by_function(modes) if linked_version() >= _HAS_FUNCTION else _by_variable(modes):
+        yield
+
+
+def _cannot() -> UnimplementedError:
+    return UnimplementedError(
+        "dump: the linked oneDNN can't write graphs, it was built without ONEDNN_ENABLE_GRAPH_DUMP"
+    )
+
+
+@contextlib.contextmanager
+def _by_function(modes: str) -> Iterator[None]:
+    """For a oneDNN that reads the variable once, and then goes by what it was told."""
+    try:
+        _set_modes(modes)
+    except InvalidArgumentsError:
+        raise _cannot() from None
+    try:
+        yield
+    finally:
+        before = next((os.environ[v] for v in _VARIABLES if v in os.environ), "")
+        _set_modes(",".join(m for m in before.lower().split(",") if m in _MODES))
+
+
+def _set_modes(modes: str) -> None:
+    flags = vars(_core)["graph_dump_mode"]
+    total = flags.none
+    for name in filter(None, modes.split(",")):
+        total = total | getattr(flags, name)
+    _core.set_dump_mode(total)
+
+
+@contextlib.contextmanager
+def _by_variable(modes: str) -> Iterator[None]:
+    """For a oneDNN before 3.11, which reads the variable at each graph."""
+    libraries = [p for p in libraries_of(loaded_here()) if "dnnl" in Path(p.path).name]
+    if libraries and not any(library.dumps for library in libraries):
+        raise _cannot()
+    name = _VARIABLES[0]
+    before = os.environ.get(name)
+    os.environ[name] = modes
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,160 @@
+"""The files that oneDNN writes into the working directory, brought elsewhere.
+
+oneDNN has no setting for where it writes: always there, and over what has the same name. So what is
+there already is put aside before, and put back afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import OneDNNError
+
+__all__ = ["DumpFolder"]
+
+# graph-ID.json, graph-ID-partitioning.json, and graph-ID-HASH.json for a partition.
+_NAMES = re.compile(r"graph-\d+(-partitioning|-\d+)?\.json")
+_UNLOCKABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class DumpFolder:
+    """Watches a folder while oneDNN writes into it, and moves what it wrote into another one.
+
+    Parameters
+    ----------
+    folder : path
+        Where oneDNN writes.
+    into : path
+        Where its files are to be; made if need be. Files that are there stay as they are.
+
+    Raises
+    ------
+    OSError
+        One of the folders can't be written.
+    OneDNNError
+        Somebody else watches the folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], into: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder).resolve()
+        self.into = Path(into).resolve()
+        self.files: list[Path] = []
+        """What was brought, in the order of names; complete when the watch is over."""
+        self._taken: list[Path] = []
+
+    def __enter__(self) -> DumpFolder:
+        with contextlib.ExitStack() as stack:
+            self.into.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(self.folder))
+            # Temporary folders, because nobody else has their names.
+            self._stage = Path(stack.enter_context(_temporary(prefix=".graphs-", dir=self.into)))
+            self._aside = Path(stack.enter_context(_temporary(prefix=".graphs-", dir=self.folder)))
+            stack.callback(self._place)
+            stack.callback(self._put_back)  # first: the two folders may be the same
+            for file in self._found():
+                file.rename(self._aside / file.name)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._stack:
+            self.take(unfinished=True)
+
+    def take(self, *, unfinished: bool = False) -> None:
+        """Take the files that are there, before others of the same names are written.
+
+        Parameters
+        ----------
+        unfinished : bool
+            Also those to whose end oneDNN has not come.
+        """
+        for file in self._found():
+            if unfinished or _is_finished(file):
+                number = len(self._taken)
+                kept = self._stage / f"{number}-{file.name}"
+                shutil.move(file, kept)
+                self._taken.append(kept)
+
+    def _found(self) -> list[Path]:
+        return sorted(
+            Path(entry.path)
+            for entry in os.scandir(self.folder)
+            if _NAMES.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+        )
+
+    def _put_back(self) -> None:
+        for file in self._aside.iterdir():
+            file.rename(self.folder / file.name)
+
+    def _place(self) -> None:
+        """Give the files that were taken their names, or the nearest that are free.
+
+        A graph that is partitioned again is written again: the same file is kept once.
+        """
+        placed: set[tuple[str, bytes]] = set()
+        for file in self._taken:
+            name = file.name.split("-", 1)[1]
+            contents = (name, hashlib.sha256(file.read_bytes()).digest())
+            if contents in placed:
+                continue
+            placed.add(contents)
+            target = self.into / name
+            number = 2
+            while os.path.lexists(target):
+                target = self.into / f"{name.removesuffix('.json')}.{number}.json"
+                number += 1
+            file.rename(target)
+            self.files.append(target)
+        self.files.sort()
+
+
+def _temporary(prefix: str, dir: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=dir)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Nobody else may watch it meanwhile; where folders can't be locked that is not checked."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise OneDNNError(
+            f"{folder}: the graphs that are written here are captured already; one capture at a "
+            "time can tell them apart"
+        ) from None
+    except OSError as e:
+        if e.errno not in _UNLOCKABLE:
+            os.close(handle)
+            raise
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_finished(file: Path) -> bool:
+    """Whether the last brace is there, which is the only one at the start of a line."""
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, opened.tell() - 8))
+            return opened.read().rstrip().endswith(b"\n}")
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,79 @@
+"""Which loaded libraries have a oneDNN inside, and which of them can write graphs."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+__all__ = ["Library", "libraries_of", "loaded_here", "loaded_in"]
+
+# What every oneDNN says of itself (ONEDNN_VERBOSE), and a file name that only those have that
+# write graphs.
+_ONEDNN = b"oneDNN v%d.%d.%d"
+_DUMPS = b"-partitioning.json"
+
+# oneDNN is never this small.
+_SMALLEST = 4 << 20
+
+_INITIALIZED = re.compile(r"^\s*\d+:\s*calling init: (/.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A file with a oneDNN inside.
+
+    Parameters
+    ----------
+    path : str
+    dumps : bool
+        Built with ``ONEDNN_ENABLE_GRAPH_DUMP``.
+    """
+
+    path: str
+    dumps: bool
+
+
+@cache
+def _read(path: str) -> Library | None:
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size < _SMALLEST:
+                return None
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+                if contents.find(_ONEDNN) < 0:
+                    return None
+                return Library(path, contents.find(_DUMPS) >= 0)
+    except (OSError, ValueError):  # it is gone, or empty
+        return None
+
+
+def libraries_of(paths: Iterable[str]) -> list[Library]:
+    """Those files among some that have a oneDNN inside, in order."""
+    found = (_read(path) for path in dict.fromkeys(paths))
+    return [library for library in found if library is not None]
+
+
+def loaded_in(folder: Path) -> list[str]:
+    """Files of all libraries that a program loaded, as the dynamic linker noted.
+
+    Parameters
+    ----------
+    folder : Path
+        With what ``LD_DEBUG=files`` wrote, one file for each process.
+    """
+    found: list[str] = []
+    for log in sorted(folder.iterdir()):
+        found += _INITIALIZED.findall(log.read_text(encoding="utf-8", errors="surrogateescape"))
+    return list(dict.fromkeys(found))
+
+
+def loaded_here() -> list[str]:
+    """Files of all libraries that this process has loaded."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        fields = (line.rstrip("\n").split(maxsplit=5) for line in maps)
+        return list(dict.fromkeys(f[5] for f in fields if len(f) == 6 and f[5].startswith("/")))

@@ -1,0 +1,145 @@
+"""A program run so that the graphs that it partitions are kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ..errors import GraphFormatError
+from ..serialization.parse import parse
+from .folder import DumpFolder
+from .libraries import Library, libraries_of, loaded_in
+
+__all__ = ["Captured", "capture"]
+
+# Seconds between two looks for files that the next graph of another process would overwrite.
+_INTERVAL = 0.05
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What came of a program.
+
+    Parameters
+    ----------
+    status : int
+        Its exit status; the negative number of the signal that ended it.
+    files : tuple of pathlib.Path
+        Written by oneDNN, in order.
+    unreadable : tuple of str
+        What is wrong with those of them that are no graphs: the program ended while it wrote.
+    libraries : tuple of Library, optional
+        The loaded files with a oneDNN inside; None where the dynamic linker does not tell.
+    """
+
+    status: int
+    files: tuple[Path, ...]
+    unreadable: tuple[str, ...]
+    libraries: tuple[Library, ...] | None
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs were partitioned."""
+        return sum("-partitioning" not in file.name for file in self.files)
+
+    @property
+    def why_none(self) -> str:
+        """Why there is no graph, as far as can be told; empty where there is one."""
+        if self.files:
+            return ""
+        nothing = (
+            "no graph was partitioned with oneDNN's Graph API, or the program changed its working "
+            "directory, into which oneDNN writes"
+        )
+        if self.libraries is None:
+            return nothing
+        if not self.libraries:
+            return "the program loaded no oneDNN"
+        able = [library.path for library in self.libraries if library.dumps]
+        if able:
+            return f"{nothing}; {' and '.join(able)} can write graphs"
+        unable = " and ".join(library.path for library in self.libraries)
+        return (
+            f"the oneDNN in {unable} can't write graphs: it was built without "
+            "ONEDNN_ENABLE_GRAPH_DUMP"
+        )
+
+
+def capture(words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str]) -> Captured:
+    """Run a program in this working directory, and keep the graphs that it partitions.
+
+    Whatever has a oneDNN inside that can write graphs does so, in the program and in those that it
+    starts; see `onednn_graph_py.dump` for the files.
+
+    Parameters
+    ----------
+    words : sequence of str or path
+        The program and its arguments.
+    folder : path
+        Where the files are to be; made if need be.
+
+    Raises
+    ------
+    OneDNNError
+        Another capture goes on in this working directory.
+    OSError
+        The program can't be started, or a folder can't be written.
+
+    Notes
+    -----
+    Graphs are written into the working directory and taken from there. Ids begin at the same number
+    in every process: where several processes partition graphs at the same moment, one may overwrite
+    the other's.
+    """
+    with tempfile.TemporaryDirectory(prefix="onednn-capture-") as logs:
+        with DumpFolder(Path.cwd(), folder) as watched:
+            log = Path(logs)
+            process = subprocess.Popen(words, env=_environment(log))
+            with _passed_on(process):
+                while process.returncode is None:
+                    try:
+                        process.wait(_INTERVAL)
+                    except subprocess.TimeoutExpired:
+                        watched.take()
+                    except KeyboardInterrupt:  # the program got it too
+                        continue
+        libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
+    unreadable = []
+    for file in watched.files:
+        try:
+            parse(file)
+        except GraphFormatError as e:
+            unreadable.append(str(e))
+    return Captured(process.returncode, tuple(watched.files), tuple(unreadable), libraries)
+
+
+def _environment(log: Path) -> dict[str, str]:
+    made = {**os.environ, "ONEDNN_GRAPH_DUMP": "graph"}
+    if "LD_DEBUG" not in made:
+        made.update(LD_DEBUG="files", LD_DEBUG_OUTPUT=str(log / "loaded"))
+    return made
+
+
+@contextmanager
+def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Who ends this process means the program."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, handler)
+    except ValueError:  # only the main thread may
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
