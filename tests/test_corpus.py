@@ -1,0 +1,317 @@
+"""Every graph of oneDNN 3.7.2's own tests runs and is verified, also as its lists rewrite it."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+import onednn_graph_py as og
+from onednn_graph_py.examples._hardware import lacks
+from onednn_graph_py.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
+from onednn_graph_py.serialization import GraphDocument, parse
+from onednn_graph_py.serialization.options import Rewriting, parse_rewritings
+from onednn_recipe.settings import Settings
+
+SOURCES = sorted((Settings.from_env().cache_dir / "src").glob("onednn-3.7.2/tests/benchdnn/inputs"))
+FOLDER = SOURCES[-1] / "graph" if SOURCES else None
+pytestmark = pytest.mark.skipif(
+    FOLDER is None, reason="oneDNN 3.7.2's sources are not in the cache"
+)
+
+# Up to so much the reference takes less than a second.
+QUICK = 2_000_000
+JOBS = min(2, len(os.sched_getaffinity(0)))
+
+
+# -- what is known not to pass
+
+
+@dataclass(frozen=True)
+class Known:
+    """Why a file does not pass; `met` asks whether that holds here."""
+
+    verdict: Verdict
+    reason: str
+    met: Callable[[GraphDocument], bool] = lambda document: True
+
+
+def _needs(dtype: str) -> Known:
+    return Known(
+        Verdict.UNSUPPORTED,
+        f"hardware: {lacks(dtype)}",
+        lambda document: (
+            lacks(dtype) is not None and any(t.dtype == dtype for t in document.tensors().values())
+        ),
+    )
+
+
+def _four_bits_out_of_order(document: GraphDocument) -> bool:
+    """Whether a 4-bit input is not in row-major order: models pack it as if it were."""
+    tensors = document.tensors()
+    return any(
+        tensors[i].dtype in ("s4", "u4") and tensors[i].strides not in (None, _dense(tensors[i]))
+        for i in document.inputs()
+    )
+
+
+def _dense(tensor) -> tuple[int, ...]:
+    dims = tensor.dims
+    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
+
+
+PACKING = Known(Verdict.WRONG, "elements are wrong", _four_bits_out_of_order)
+KNOWN: dict[str, Known] = {
+    "op/f32/biasadd_bwd.json": Known(Verdict.REFUSED, "no op kind 'BiasAddBackprop'"),
+    "pattern/f32/avgpool_3d_chain_fusion.json": Known(
+        Verdict.REFUSED, "attribute pads_end must have no negative entry, got [-1, 1, 0]"
+    ),
+    "op/f32/reciprocal.json": Known(
+        Verdict.UNSUPPORTED, "(Reciprocal): oneDNN has no kernel for it in f32"
+    ),
+    # With the layouts of its file it has one; a model's results are row-major.
+    "op/f32/prelu_bwd_dw_5d.json": Known(
+        Verdict.UNSUPPORTED, "could not create a primitive descriptor for the prelu backward"
+    ),
+    "pattern/f32/maxpool_sum_relu_fusion.json": Known(
+        Verdict.SPLIT, "pooling with a fused operand of more than one wide dim"
+    ),
+    "pattern/int8/int8_maxpool_add_mul_fusion.json": Known(
+        Verdict.SPLIT, "pooling with a fused operand of more than one wide dim"
+    ),
+    **{
+        f"complex_fusion/mha/MHA-distill_bert-inf-{dtype}-bs1.json": Known(
+            Verdict.SPLIT, "attention that selects input 1, of another shape, in place of scores"
+        )
+        for dtype in ("fp32", "int8")
+    },
+    **{
+        f"op/{dtype}/dynamicdq_{bits}.json": PACKING
+        for dtype in ("f32", "bf16", "f16")
+        for bits in ("s4", "u4")
+    },
+    **{
+        f"complex_fusion/{name}.json": _needs("f16")
+        for name in (
+            "mha/GQA-fp16",
+            "mha/sdpa-compressed-k-int8-gs32",
+            "mha/sdpa-compressed-kv-implicit-causal-mask-int8-gs128",
+            "mha/sdpa-compressed-kv-int4-gs32",
+            "mha/sdpa-compressed-v-int8-gs32",
+            "mha/sdpa-plain-scale-by-mul-f16",
+            "mha/sdpa-plain-simplified-f16",
+            "mha/sdpa-plain-wo-mask-f16",
+            "mha/sdpa-plain-wo-scale-f16-bs1",
+            "mlp/gated-mlp-int4",
+        )
+    },
+}
+
+# Run as they are, but verified with fewer elements: the reference would take minutes.
+SMALLER = {
+    "complex_fusion/mha/JAX-MHA-inf-fp32.json": (
+        "--in-shapes=1:2x16x384x64+2:2x16x64x384+0:2x1x1x384+7:2x16x64x384"
+    ),
+    "complex_fusion/mha/JAX-MQA-inf-fp32.json": (
+        "--in-shapes=1:2x384x64+2:2x64x6144+6:2x16x384x384+11:2x64x384"
+    ),
+    "complex_fusion/mlp/gated-mlp-f32.json": ("--in-shapes=0:1x128+1:128x256+4:128x256+13:256x128"),
+    "op/f32/concat.json": "--mb=2",
+    "op/f32/concat_3.json": "--in-shapes=0:2x16x384x64+1:2x16x384x384+2:2x16x384x384",
+    "op/f32/static_reshape.json": "--in-shapes=0:1024x1024 --op-attrs=0:shape:2x512x16x64",
+    "op/f32/static_transpose.json": "--mb=4",
+    "pattern/int8/int8_bf16_conv_add_fusion.json": "--mb=2",
+    "pattern/int8/int8_bf16_conv_add_relu_mul.json": "--mb=2",
+    "pattern/int8/int8_bf16_conv_binary_add_fusion.json": "--mb=2",
+    "pattern/int8/int8_concat_fusion.json": "--mb=1",
+    **{
+        f"pattern/f32/unary_post_ops_{op}_fusion.json": "--mb=4"
+        for op in ("elu", "gelu", "hardswish", "log", "round", "sqrt", "square", "tanh")
+    },
+}
+
+
+# -- the cases
+
+
+def _files() -> list[str]:
+    assert FOLDER is not None
+    return sorted(str(f.relative_to(FOLDER)) for f in FOLDER.glob("**/*.json"))
+
+
+def _path(name: str) -> str:
+    return str(FOLDER / name)
+
+
+def _cost(document: GraphDocument) -> float:
+    """About how many elements the reference computes; 30 products count as one."""
+    tensors = document.tensors()
+    counts = {i: math.prod(t.dims or ()) for i, t in tensors.items()}
+    products = 0.0
+    for op in document.graph:
+        ids = [t.id for t in (*op.inputs[:2], *op.outputs[:1])]
+        if op.kind == "MatMul" or op.kind.startswith("Conv"):
+            # Of (n, k), (k, m) and (n, m) this is n k m; of a convolution about the same.
+            products += math.sqrt(math.prod(counts[i] for i in ids))
+    return sum(counts.values()) + products / 30
+
+
+def _quick(name: str) -> bool:
+    return _cost(parse(_path(name))) <= QUICK
+
+
+def _expected() -> dict[str, int]:
+    """How many partitions oneDNN's lists expect of files that they do not rewrite."""
+    made = {}
+    for case in cases_of([], None, [_path("test_graph_all"), _path("test_graph_ci")]):
+        assert case.rewriting is not None
+        rewritten = any(not w.startswith("--expected-n") for w in case.rewriting.words)
+        if not rewritten and case.rewriting.expected_partitions is not None:
+            made[os.path.relpath(case.path, FOLDER)] = case.rewriting.expected_partitions
+    return made
+
+
+def _run(names: list[str], options: Options, timeout: float) -> dict[str, Result]:
+    # As benchdnn takes a file without options: shapes in the middle are inferred.
+    cases = [Case(_path(name), Rewriting()) for name in names]
+    return {names[i]: r for i, r in replay(cases, options, jobs=JOBS, timeout=timeout)}
+
+
+def _surprises(results: dict[str, Result], right: Verdict) -> list[str]:
+    """What did not come out as the table says, which also tells where it is stale."""
+    expected = _expected()
+    found = []
+    for name, result in results.items():
+        known = KNOWN.get(name)
+        if known is None or not known.met(parse(_path(name))):
+            good = result.verdict is right
+        elif known.verdict in (Verdict.WRONG, Verdict.SPLIT) and right is not Verdict.PASSED:
+            good = result.verdict in (right, known.verdict)
+        else:
+            good = result.verdict is known.verdict and known.reason in result.reason
+        if name in expected and result.verdict is not Verdict.UNSUPPORTED:
+            good = good and (result.partitions == expected[name] or result.partitions is None)
+        if not good:
+            found.append(f"{name}: {result}")
+    return found
+
+
+# -- the tests
+
+
+def test_the_table_is_of_files_that_are_there():
+    files = _files()
+    assert len(files) == 265
+    assert not {*KNOWN, *SMALLER} - set(files)
+
+
+def test_quick_graphs_run_and_are_right():
+    names = [n for n in _files() if _quick(n)]
+    assert len(names) > 120
+    results = _run(names, Options(verify=True), 120)
+    assert sorted(results) == names
+    assert _surprises(results, Verdict.PASSED) == []
+
+
+@pytest.mark.slow
+def test_all_other_graphs_run_and_are_right():
+    names = [n for n in _files() if not _quick(n)]
+    large = [n for n in names if n in SMALLER]
+    results = _run([n for n in names if n not in SMALLER], Options(verify=True), 300)
+    assert _surprises(results, Verdict.PASSED) == []
+    whole = _run(large, Options(), 300)
+    assert _surprises(whole, Verdict.RAN) == []
+    smaller = [Case(_path(n), parse_rewritings(SMALLER[n].split())[0]) for n in large]
+    verified = [r for _, r in replay(smaller, Options(verify=True), jobs=JOBS, timeout=300)]
+    assert [str(r) for r in verified if r.verdict is not Verdict.PASSED] == []
+
+
+def test_oneDNNs_short_list_of_rewritten_graphs_makes_the_partitions_it_expects():
+    cases = cases_of([], None, [_path("test_graph_ci")])
+    assert len(cases) == 185
+    found = Counter(_partitioned(case) for case in cases)
+    assert found["other"] == 0
+    assert found["agrees"] + found["hardware"] + found["not expected"] == 185
+    assert found["agrees"] >= 100
+
+
+def _partitioned(case: Case) -> str:
+    result = run_case(case, Options(partition_only=True))
+    if result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason:
+        return "hardware"
+    if result.verdict is not Verdict.PARTITIONED:
+        return f"other: {result}" if not _excused(result) else "excused"
+    return "not expected" if result.expected is None else "agrees"
+
+
+# Why cases of oneDNN's lists are refused before oneDNN sees them.
+EXCUSES = (
+    "attribute output_padding must be below the strides or dilations, it is [2, 2]",
+    "(PReLU): input 0 must have rank 2 to 12, got 3",
+    "(PReLUBackward): input 0 must have rank 2 to 12, got 3",
+    "attribute sizes: expected integers such as 2x2, got ",
+    "(InterpolateBackward): input 1 (diff_dst) must have the shape ",
+)
+
+
+def _excused(result: Result) -> bool:
+    return result.verdict is Verdict.REFUSED and any(e in result.reason for e in EXCUSES)
+
+
+@pytest.mark.slow
+def test_oneDNNs_long_list_of_rewritten_graphs_makes_the_partitions_it_expects():
+    cases = cases_of([], None, [_path("test_graph_all")])
+    assert len(cases) == 2712
+    found = Counter(_partitioned(case) for case in cases)
+    assert [f for f in found if f.startswith("other")] == []
+    assert found["agrees"] > 1800
+    assert found["excused"] < 50
+
+
+def _small_cases(batch: str, limit: float) -> Iterator[Case]:
+    for case in cases_of([], None, [_path(batch)]):
+        assert case.rewriting is not None
+        try:
+            if _cost(case.rewriting.apply(parse(case.path))) <= limit:
+                yield case
+        except og.OneDNNError:
+            yield case
+
+
+def _verified(cases: list[Case], seconds: float | None = None) -> tuple[Counter[str], list[str]]:
+    """How many came out how, and what is not explained; stops when the time is over."""
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    counts: Counter[str] = Counter()
+    unexplained = []
+    for i, result in replay(cases, Options(verify=True), jobs=JOBS, timeout=120):
+        counts[str(result.verdict)] += 1
+        hardware = result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason
+        known = KNOWN.get(os.path.relpath(cases[i].path, FOLDER))
+        explained = known is not None and known.verdict is result.verdict
+        explained |= "primitive descriptor for the prelu backward" in result.reason
+        if not (result.verdict is Verdict.PASSED or hardware or explained or _excused(result)):
+            unexplained.append(str(result))
+        if time.monotonic() > end:
+            break
+    return counts, unexplained
+
+
+def test_a_sample_of_rewritten_graphs_is_right():
+    cases = list(_small_cases("test_graph_all", 100_000))[::25]
+    counts, unexplained = _verified(cases)
+    assert unexplained == []
+    assert counts["passed"] > len(cases) // 2
+
+
+@pytest.mark.slow
+def test_rewritten_graphs_are_right():
+    cases = list(_small_cases("test_graph_all", 2 * QUICK))
+    assert len(cases) > 1500
+    counts, unexplained = _verified(cases, 420)
+    assert unexplained == []
+    assert counts["passed"] > 800
