@@ -15,7 +15,7 @@ __all__ = ["Answer", "command", "parse_answer", "run"]
 
 # Level 3 of -v tells the partitions, among the lines of a case.
 _PARTITIONS = re.compile(r"^\[INFO\]: n_partitions:(\d+); ops_in_partitions:((?: \{\d+\})*)", re.M)
-_VERDICT = re.compile(r"^\d+:([A-Z_]+)(?: \(([^)]*)\))?.* __REPRO: ", re.M)
+_VERDICT = re.compile(r"^ ?\d+:([A-Z_]+)(?: \(([^)]*)\))?.* __REPRO: ", re.M)
 _TOTALS = re.compile(r"^tests:(\d+) .*\bfailed:(\d+)\b", re.M)
 _TIMES = re.compile(r"^total perf: min\(ms\):(\S+) avg\(ms\):(\S+)", re.M)
 _TROUBLE = re.compile(r"^Error: (.*)", re.M)

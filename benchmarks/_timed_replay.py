@@ -1,9 +1,10 @@
-"""One graph's file, replayed and timed in a process of its own; one line of JSON comes out.
+"""One graph's file, replayed and timed in a process of its own.
 
     python benchmarks/_timed_replay.py FILE SECONDS
 
 As benchdnn does: on the CPU, with the file's shapes and data made once; a call to warm up, then
-every call timed by itself until the time is over, of which the least counts.
+every call timed by itself until the time is over, of which the least counts. A line of JSON says
+what the model is; then each line of standard input asks for a round, answered by a line of JSON.
 """
 
 from __future__ import annotations
@@ -12,27 +13,21 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
 from onednn_graph_py.filling import fill_inputs
 from onednn_graph_py.serialization import parse, to_builder
 
 
-def replay(path: str, seconds: float) -> dict[str, object]:
-    """Times of a model's calls.
+def serve(path: str, seconds: float) -> None:
+    """Make a model of a graph's JSON, and time it as often as asked.
 
     Parameters
     ----------
     path : str
-        A graph's JSON.
     seconds : float
-        How long to go on; there are 5 calls at least.
-
-    Returns
-    -------
-    dict
-        ``least_ms`` and ``mean_ms`` of a call, ``calls``; ``steps``, which is how many calls of
-        oneDNN the model makes in one of its own; ``warnings``, if it runs in parts.
+        How long a round goes on; it has 5 calls at least.
     """
     builder = to_builder(replace(parse(path), engine_kind="cpu"))
     with warnings.catch_warnings(record=True) as said:
@@ -40,20 +35,29 @@ def replay(path: str, seconds: float) -> dict[str, object]:
         model = builder.compile()
     call = model.bind(list(fill_inputs(builder)))
     call()
+    # The model runs in parts where a fused partition is known to be wrong; a warning tells.
+    tell({"steps": len(model.steps()), "warnings": [str(w.message) for w in said]})
+    for _ in sys.stdin:
+        call()
+        tell(one_round(call, seconds))
+
+
+def one_round(call: Callable[[], object], seconds: float) -> dict[str, object]:
+    """The least and mean time of a call in milliseconds, and how many there were."""
     times: list[int] = []
     end = time.perf_counter_ns() + round(seconds * 1e9)
     while len(times) < 5 or time.perf_counter_ns() < end:
         began = time.perf_counter_ns()
         call()
         times.append(time.perf_counter_ns() - began)
-    return {
-        "least_ms": min(times) / 1e6,
-        "mean_ms": sum(times) / len(times) / 1e6,
-        "calls": len(times),
-        "steps": len(model.steps()),
-        "warnings": [str(w.message) for w in said],
-    }
+    mean = sum(times) / len(times)
+    return {"least_ms": min(times) / 1e6, "mean_ms": mean / 1e6, "calls": len(times)}
+
+
+def tell(record: dict[str, object]) -> None:
+    """Send a line."""
+    print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":
-    print(json.dumps(replay(sys.argv[1], float(sys.argv[2]))))
+    serve(sys.argv[1], float(sys.argv[2]))

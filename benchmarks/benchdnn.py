@@ -20,9 +20,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "third_party"))
@@ -171,53 +174,94 @@ class Timing:
         return abs(self.ratio - 1) <= self.noise
 
 
+class Replay:
+    """Our replay of a file: a process that times a round when asked."""
+
+    def __init__(self, path: Path, setting: Setting) -> None:
+        self._timeout = setting.timeout
+        command = [sys.executable, str(HERE / "_timed_replay.py"), str(path), str(setting.seconds)]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, "OMP_NUM_THREADS": str(setting.threads)},
+            text=True,
+        )
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def told(self) -> dict[str, Any]:
+        """Its next line; raises ReplayError with what it died of."""
+        assert self._process.stdout is not None
+        began = time.monotonic()
+        late = threading.Timer(self._timeout, self._process.kill)
+        late.start()
+        line = self._process.stdout.readline()
+        late.cancel()
+        if line:
+            return dict(json.loads(line))
+        if time.monotonic() - began >= self._timeout:
+            raise ReplayError(f"not over after {self._timeout:.0f} s")
+        status = self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines() or [f"exit status {status}"]
+        raise ReplayError(lines[-1])
+
+    def least_ms(self) -> float:
+        """The least time of a call in one more round."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self.told()["least_ms"])
+
+
+class ReplayError(Exception):
+    """Our replay ended; the message tells why."""
+
+
 def time_case(path: Path, setting: Setting) -> Timing:
     """Time a file in turns."""
     timing = Timing(path.stem)
-    for turn in range(setting.rounds):
-        # Each goes first in turn: what a round leaves behind, such as a warm CPU, meets both.
-        kinds = [_benchdnn_round, _our_round]
-        for kind in kinds if turn % 2 == 0 else reversed(kinds):
-            if not kind(path, setting, timing):
-                return timing
+    first = _benchdnn_round(path, setting, timing)
+    if first is None:
+        return timing
+    try:
+        with Replay(path, setting) as ours:
+            model = ours.told()
+            timing.steps = model["steps"]
+            if model["warnings"]:
+                timing.note = "ours runs in parts: " + "; ".join(model["warnings"])
+            timing.benchdnn_ms, timing.ours_ms = [first], [ours.least_ms()]
+            while len(timing.ours_ms) < setting.rounds:
+                # Each goes first in turn: what a round leaves behind meets both.
+                if len(timing.ours_ms) % 2:
+                    timing.ours_ms.append(ours.least_ms())
+                again = _benchdnn_round(path, setting, timing)
+                if again is None:
+                    return timing
+                timing.benchdnn_ms.append(again)
+                if len(timing.ours_ms) < len(timing.benchdnn_ms):
+                    timing.ours_ms.append(ours.least_ms())
+    except ReplayError as error:
+        timing.note = f"ours: {error}"
     return timing
 
 
-def _benchdnn_round(path: Path, setting: Setting, timing: Timing) -> bool:
+def _benchdnn_round(path: Path, setting: Setting, timing: Timing) -> float | None:
     limit = f"--max-ms-per-prb={setting.seconds * 1e3:.0f}"
     answer = ask(path, "P", setting, limit)
     timing.partitions = answer.partitions
     if answer.least_ms is None:
         timing.note = f"benchdnn: {answer}"
-        return False
-    timing.benchdnn_ms.append(answer.least_ms)
-    return True
-
-
-def _our_round(path: Path, setting: Setting, timing: Timing) -> bool:
-    command = [sys.executable, str(HERE / "_timed_replay.py"), str(path), str(setting.seconds)]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(setting.threads)},
-            text=True,
-            timeout=setting.timeout,
-        )
-    except subprocess.TimeoutExpired:
-        timing.note = f"ours: not over after {setting.timeout:.0f} s"
-        return False
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        timing.note = f"ours: {lines[-1]}"
-        return False
-    record = json.loads(done.stdout)
-    timing.steps = record["steps"]
-    if record["warnings"]:
-        timing.note = "ours runs in parts: " + "; ".join(record["warnings"])
-    timing.ours_ms.append(record["least_ms"])
-    return True
+    return answer.least_ms
 
 
 def show_timings(files: list[Path], setting: Setting) -> list[Timing]:
