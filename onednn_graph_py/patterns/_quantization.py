@@ -89,8 +89,10 @@ def dequantized_weights(
     if dtype == "f32":
         made = b.constant(exact, name="weights").quantize(dtype=stored, **parameters)
     else:
-        low, high = (0, 255) if dtype == "u8" else (-127, 127)
-        steps = np.clip(np.rint(exact / scale) + zero_point, low, high)
+        low, high = (0, 255) if dtype == "u8" else (-128, 127)
+        along_axis = [-1 if i == axis else 1 for i in range(len(shape))]
+        scales = np.reshape(np.asarray(parameters["scales"], np.float32), along_axis)
+        steps = np.clip(np.rint(exact / scales) + zero_point, low, high)
         made = b.constant(steps, dtype, name="weights")
     return converted(made.dequantize(**parameters), compute)
 
