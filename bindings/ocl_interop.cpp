@@ -1,6 +1,8 @@
 // dnnl::ocl_interop and dnnl::graph::ocl_interop, through oneDNN's C functions. OpenCL's handles
 // are pointers, so that its headers are not needed here.
 
+#include <optional>
+
 #include "address.hpp"
 #include "arguments.hpp"
 #include "call.hpp"
@@ -179,6 +181,9 @@ struct ocl_part {};
 void init_ocl_interop(py::module_ &m) {
     py::class_<ocl_part>(
             m, "_ocl", "What `ocl_interop` is made of; OpenCL objects are given by their handles.")
+            .def_static(
+                    "require", [](const std::string &what) { ocl(what.c_str()); }, py::arg("what"),
+                    "Raises `UnimplementedError`, naming `what`, where it is not available.")
             .def_static("available", &has_ocl, "Whether the linked oneDNN's GPUs run on OpenCL.")
             .def_static(
                     "make_allocator",
@@ -187,11 +192,18 @@ void init_ocl_interop(py::module_ &m) {
                         return std::make_shared<device_allocator>(
                                 ocl("make_allocator").allocator_create, malloc, free, spare);
                     },
-                    py::arg("malloc"), py::arg("free"), py::arg("spare"))
-            .def_static("make_engine", &make_engine, py::arg("device"), py::arg("context"),
-                    py::arg("alloc"))
+                    py::arg("malloc"), py::arg("free"), py::arg("spare"),
+                    "An allocator; `spare` is a pair of callables for when `malloc` fails.")
             .def_static(
-                    "make_stream", &make_stream, py::arg("engine").none(false), py::arg("queue"))
+                    "make_engine",
+                    [](index_arg device, index_arg context,
+                            const std::optional<device_allocator_ptr> &alloc) {
+                        return make_engine(device, context, alloc.value_or(nullptr));
+                    },
+                    py::arg("device"), py::arg("context"), py::arg("alloc"),
+                    "An engine of a device and a context, with an allocator or None.")
+            .def_static("make_stream", &make_stream, py::arg("engine").none(false),
+                    py::arg("queue"), "A stream over a queue.")
             .def_static(
                     "get_device",
                     [](const engine &e) {
@@ -200,7 +212,7 @@ void init_ocl_interop(py::module_ &m) {
                         return address_of(
                                 ocl("get_device").get_device, e.value.get(), "get_device");
                     },
-                    py::arg("engine"))
+                    py::arg("engine"), "Address of the engine's device.")
             .def_static(
                     "get_context",
                     [](const engine &e) {
@@ -209,7 +221,7 @@ void init_ocl_interop(py::module_ &m) {
                         return address_of(
                                 ocl("get_context").get_context, e.value.get(), "get_context");
                     },
-                    py::arg("engine"))
+                    py::arg("engine"), "Address of the engine's context.")
             .def_static(
                     "get_command_queue",
                     [](stream &s) {
@@ -218,12 +230,15 @@ void init_ocl_interop(py::module_ &m) {
                         return address_of(ocl("get_command_queue").get_command_queue, s.value.get(),
                                 "get_command_queue");
                     },
-                    py::arg("stream"))
+                    py::arg("stream"), "Handle of the stream's queue.")
             .def_static("make_tensor", &make_tensor, py::arg("lt"), py::arg("engine").none(false),
-                    py::arg("address"), py::arg("owner"))
+                    py::arg("address"), py::arg("owner"),
+                    "A tensor over USM memory at an address, which `owner` keeps alive.")
             .def_static("execute", &execute, py::arg("compiled_partition").none(false),
                     py::arg("stream").none(false), py::arg("inputs"), py::arg("outputs"),
-                    py::arg("scratchpad"), py::arg("deps"), py::arg("is_complete"));
+                    py::arg("scratchpad"), py::arg("deps"), py::arg("is_complete"),
+                    "Executes behind the events `deps`; returns the handle of its event, which the\n"
+                    "caller releases, or 0. `is_complete()` asks it.");
 }
 
 }  // namespace ogp

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <optional>
+
 #include "address.hpp"
 #include "arguments.hpp"
 #include "call.hpp"
@@ -210,6 +212,9 @@ struct sycl_part {};
 void init_sycl_interop(py::module_ &m) {
     py::class_<sycl_part>(m, "_sycl",
             "What `sycl_interop` is made of; SYCL objects are given by their addresses.")
+            .def_static(
+                    "require", [](const std::string &what) { sycl(what.c_str()); }, py::arg("what"),
+                    "Raises `UnimplementedError`, naming `what`, where it is not available.")
             .def_static("available", &has_sycl, "Whether the linked oneDNN runs on SYCL.")
             .def_static(
                     "runtime", [] { return sycl_runtime_of(library_file()); },
@@ -223,11 +228,18 @@ void init_sycl_interop(py::module_ &m) {
                         return std::make_shared<device_allocator>(
                                 sycl("make_allocator").allocator_create, malloc, free, spare);
                     },
-                    py::arg("malloc"), py::arg("free"), py::arg("spare"))
-            .def_static("make_engine", &make_engine, py::arg("device"), py::arg("context"),
-                    py::arg("alloc"))
+                    py::arg("malloc"), py::arg("free"), py::arg("spare"),
+                    "An allocator; `spare` is a pair of callables for when `malloc` fails.")
             .def_static(
-                    "make_stream", &make_stream, py::arg("engine").none(false), py::arg("queue"))
+                    "make_engine",
+                    [](index_arg device, index_arg context,
+                            const std::optional<device_allocator_ptr> &alloc) {
+                        return make_engine(device, context, alloc.value_or(nullptr));
+                    },
+                    py::arg("device"), py::arg("context"), py::arg("alloc"),
+                    "An engine of a device and a context, with an allocator or None.")
+            .def_static("make_stream", &make_stream, py::arg("engine").none(false),
+                    py::arg("queue"), "A stream over a queue.")
             .def_static(
                     "get_device",
                     [](const engine &e) {
@@ -236,7 +248,7 @@ void init_sycl_interop(py::module_ &m) {
                         return address_of(
                                 sycl("get_device").get_device, e.value.get(), "get_device");
                     },
-                    py::arg("engine"))
+                    py::arg("engine"), "Address of the engine's device.")
             .def_static(
                     "get_context",
                     [](const engine &e) {
@@ -245,7 +257,7 @@ void init_sycl_interop(py::module_ &m) {
                         return address_of(
                                 sycl("get_context").get_context, e.value.get(), "get_context");
                     },
-                    py::arg("engine"))
+                    py::arg("engine"), "Address of the engine's context.")
             .def_static(
                     "get_queue",
                     [](stream &s) {
@@ -253,13 +265,15 @@ void init_sycl_interop(py::module_ &m) {
                         require_sycl_engine(*s.engine_, "get_queue");
                         return address_of(sycl("get_queue").get_queue, s.value.get(), "get_queue");
                     },
-                    py::arg("stream"))
+                    py::arg("stream"), "Address of the stream's queue.")
             .def_static("make_tensor", &make_tensor, py::arg("lt"), py::arg("engine").none(false),
-                    py::arg("array"), py::arg("on_host"))
+                    py::arg("array"), py::arg("on_host"),
+                    "A tensor over an array of USM memory; `on_host`: whether the host may read it.")
             .def_static("execute", &execute, py::arg("compiled_partition").none(false),
                     py::arg("stream").none(false), py::arg("inputs"), py::arg("outputs"),
                     py::arg("scratchpad"), py::arg("deps"), py::arg("event"),
-                    py::arg("is_complete"))
+                    py::arg("is_complete"),
+                    "Executes behind the events `deps` and writes `event`; `is_complete()` asks it.")
             .def_static(
                     "kept", [](const stream &s) { return s.kept(); }, py::arg("stream"),
                     "How many blocks of memory and compiled partitions a stream keeps alive.");

@@ -77,12 +77,13 @@ from .errors import (
 
 __version__: str = vars(_core)["__version__"]
 
-from . import blocks, ops, reference, serialization
+from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
 from .builder import GraphBuilder
 from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
+from .inspect import Diagram, diagram
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 from .serialization import load
@@ -95,6 +96,8 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "make_engine_with_allocator",
     "allocator",
     "stream",
+    "sycl_interop",
+    "ocl_interop",
     "logical_tensor",
     "tensor",
     "UNKNOWN_DIM",
@@ -129,6 +132,9 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "load",
     "dump",
     "serialization",
+    # seeing
+    "diagram",
+    "Diagram",
     # operations
     "ops",
     "reference",

@@ -1113,6 +1113,173 @@ class bound_execution:
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
 
+class _device_allocator:
+    """
+    Where an engine takes device memory from; made by `sycl_interop.make_allocator` and
+    `ocl_interop.make_allocator`. Mirrors ``dnnl::graph::allocator``.
+    """
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    def __repr__(self) -> str: ...
+    def statistics(self) -> typing.Any:
+        """
+        What was taken so far.
+
+        Returns
+        -------
+        dict or None
+            ``bytes_in_use`` and ``peak_bytes`` in bytes, ``allocations`` and
+            ``deallocations`` as counts; None where oneDNN's own functions are in use.
+        """
+
+class _sycl:
+    """
+    What `sycl_interop` is made of; SYCL objects are given by their addresses.
+    """
+    @staticmethod
+    def available() -> bool:
+        """
+        Whether the linked oneDNN runs on SYCL.
+        """
+    @staticmethod
+    def execute(
+        compiled_partition: compiled_partition,
+        stream: stream,
+        inputs: list[tensor] | tuple[tensor, ...],
+        outputs: list[tensor] | tuple[tensor, ...],
+        scratchpad: typing.Any,
+        deps: collections.abc.Sequence[int],
+        event: int,
+        is_complete: typing.Any,
+    ) -> None:
+        """
+        Executes behind the events `deps` and writes `event`; `is_complete()` asks it.
+        """
+    @staticmethod
+    def get_context(engine: engine) -> int:
+        """
+        Address of the engine's context.
+        """
+    @staticmethod
+    def get_device(engine: engine) -> int:
+        """
+        Address of the engine's device.
+        """
+    @staticmethod
+    def get_queue(stream: stream) -> int:
+        """
+        Address of the stream's queue.
+        """
+    @staticmethod
+    def kept(stream: stream) -> int:
+        """
+        How many blocks of memory and compiled partitions a stream keeps alive.
+        """
+    @staticmethod
+    def make_allocator(
+        malloc: typing.Any, free: typing.Any, spare: tuple[typing.Any, typing.Any]
+    ) -> _device_allocator:
+        """
+        An allocator; `spare` is a pair of callables for when `malloc` fails.
+        """
+    @staticmethod
+    def make_engine(device: int, context: int, alloc: _device_allocator | None) -> engine:
+        """
+        An engine of a device and a context, with an allocator or None.
+        """
+    @staticmethod
+    def make_stream(engine: engine, queue: int) -> stream:
+        """
+        A stream over a queue.
+        """
+    @staticmethod
+    def make_tensor(lt: logical_tensor, engine: engine, array: typing.Any, on_host: bool) -> tensor:
+        """
+        A tensor over an array of USM memory; `on_host`: whether the host may read it.
+        """
+    @staticmethod
+    def require(what: str) -> None:
+        """
+        Raises `UnimplementedError`, naming `what`, where it is not available.
+        """
+    @staticmethod
+    def runtime() -> str:
+        """
+        The file of the SYCL runtime that oneDNN uses; empty without one.
+        """
+    @staticmethod
+    def runtime_of(library: str) -> str:
+        """
+        The file of the SYCL runtime that a loaded library uses; empty without one.
+        """
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+
+class _ocl:
+    """
+    What `ocl_interop` is made of; OpenCL objects are given by their handles.
+    """
+    @staticmethod
+    def available() -> bool:
+        """
+        Whether the linked oneDNN's GPUs run on OpenCL.
+        """
+    @staticmethod
+    def execute(
+        compiled_partition: compiled_partition,
+        stream: stream,
+        inputs: list[tensor] | tuple[tensor, ...],
+        outputs: list[tensor] | tuple[tensor, ...],
+        scratchpad: typing.Any,
+        deps: collections.abc.Sequence[int],
+        is_complete: typing.Any,
+    ) -> int:
+        """
+        Executes behind the events `deps`; returns the handle of its event, which the
+        caller releases, or 0. `is_complete()` asks it.
+        """
+    @staticmethod
+    def get_command_queue(stream: stream) -> int:
+        """
+        Handle of the stream's queue.
+        """
+    @staticmethod
+    def get_context(engine: engine) -> int:
+        """
+        Address of the engine's context.
+        """
+    @staticmethod
+    def get_device(engine: engine) -> int:
+        """
+        Address of the engine's device.
+        """
+    @staticmethod
+    def make_allocator(
+        malloc: typing.Any, free: typing.Any, spare: tuple[typing.Any, typing.Any]
+    ) -> _device_allocator:
+        """
+        An allocator; `spare` is a pair of callables for when `malloc` fails.
+        """
+    @staticmethod
+    def make_engine(device: int, context: int, alloc: _device_allocator | None) -> engine:
+        """
+        An engine of a device and a context, with an allocator or None.
+        """
+    @staticmethod
+    def make_stream(engine: engine, queue: int) -> stream:
+        """
+        A stream over a queue.
+        """
+    @staticmethod
+    def make_tensor(lt: logical_tensor, engine: engine, address: int, owner: typing.Any) -> tensor:
+        """
+        A tensor over USM memory at an address, which `owner` keeps alive.
+        """
+    @staticmethod
+    def require(what: str) -> None:
+        """
+        Raises `UnimplementedError`, naming `what`, where it is not available.
+        """
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+
 class _compiling_with:
     """
     A ``with`` block in which oneDNN compiles for a number of threads; 0 leaves it as it is.

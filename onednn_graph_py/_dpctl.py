@@ -1,0 +1,191 @@
+"""What is known of dpctl: its objects from and to addresses, and memory as SYCL describes it.
+
+dpctl is optional, and only imported when something of it is needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._core import _sycl
+from .errors import InvalidArgumentsError, UnimplementedError
+
+# A capsule keeps a pointer to its name, so the names live as long as the module.
+_CAPSULE_NAMES = {"SyclContext": b"SyclContextRef", "SyclQueue": b"SyclQueueRef",
+                  "SyclEvent": b"SyclEventRef"}  # fmt: skip
+# Values of dpctl's DPCTLSyclUSMType; 0 is unknown.
+_USM_TYPES = {1: "device", 2: "shared", 3: "host"}
+
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+)(("PyCapsule_New", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def missing() -> str | None:
+    """Tell why SYCL objects can't be used here: None, or the reason."""
+    if not _sycl.available():
+        return "not in this build: the linked oneDNN was built without SYCL"
+    try:
+        load("sycl_interop")
+    except (ModuleNotFoundError, UnimplementedError) as error:
+        return str(error)
+    return None
+
+
+def load(what: str) -> Any:
+    """Import dpctl and check that it shares its SYCL runtime with oneDNN.
+
+    Raises
+    ------
+    UnimplementedError
+        The linked oneDNN has no SYCL, or another SYCL runtime than dpctl.
+    ModuleNotFoundError
+        dpctl is not installed.
+    """
+    _sycl.require(what)
+    dpctl = sys.modules.get("dpctl") or _import(what)
+    theirs = _sycl.runtime_of(_interface_library(dpctl))
+    ours = _sycl.runtime()
+    if theirs and ours and not Path(theirs).samefile(ours):
+        raise UnimplementedError(
+            f"{what}: oneDNN uses the SYCL runtime {ours} and dpctl {theirs}; objects of one mean "
+            "nothing to the other, so that both must come from one environment"
+        )
+    return dpctl
+
+
+def _import(what: str) -> Any:
+    try:
+        return importlib.import_module("dpctl")
+    except ModuleNotFoundError as error:
+        if error.name != "dpctl":
+            raise
+        raise ModuleNotFoundError(
+            f"{what} needs dpctl: pip install 'onednn-graph-py[sycl]'", name="dpctl"
+        ) from None
+
+
+def address_of(value: object, kind: str, what: str) -> int:
+    """Address of the C++ object behind a dpctl object of class `kind`, or behind an integer.
+
+    Raises
+    ------
+    TypeError
+        Something else.
+    """
+    dpctl = sys.modules.get("dpctl")
+    if dpctl is not None and isinstance(value, getattr(dpctl, kind)):
+        load(what)
+        address: int = value.addressof_ref()
+        return address
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if not 0 <= value < 2**63:
+            raise InvalidArgumentsError(f"{what}: {value} is no address")
+        return int(value)
+    raise TypeError(
+        f"{what}: expected a dpctl.{kind} or the address of a sycl::{kind[4:].lower()}, "
+        f"got {type(value).__module__}.{type(value).__qualname__}"
+    )
+
+
+def object_at(address: int, kind: str, what: str) -> Any:
+    """Make a dpctl object of class `kind` from a C++ object, which it copies."""
+    dpctl = load(what)
+    if kind == "SyclDevice":
+        capsule = dpctl._sycl_device.__pyx_capi__["SyclDevice_Make"]
+        signature = b"struct PySyclDeviceObject *(DPCTLSyclDeviceRef)"
+        make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)
+        return make(_capsule_pointer(capsule, signature))(address)
+    return getattr(dpctl, kind)(_new_capsule(address, _CAPSULE_NAMES[kind], None))
+
+
+def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
+    """Describe to NumPy what has ``__sycl_usm_array_interface__``; nothing is read.
+
+    Returns
+    -------
+    numpy.ndarray or memoryview
+        Keeps the memory alive. A view of bytes stands for raw memory.
+
+    Raises
+    ------
+    TypeError
+        There is no such interface, or it is malformed.
+    """
+    interface = getattr(source, "__sycl_usm_array_interface__", None)
+    if not isinstance(interface, dict):
+        raise TypeError(
+            f"{what}: expected memory of SYCL (__sycl_usm_array_interface__, as dpctl's and "
+            f"dpnp's have), got {type(source).__module__}.{type(source).__qualname__}"
+        )
+    try:
+        array = np.asarray(_ArrayInterface(source, interface))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TypeError(f"{what}: malformed __sycl_usm_array_interface__: {error}") from None
+    return array.data if array.dtype == np.uint8 and array.ndim == 1 else array
+
+
+def require_usm(address: object, context: int, what: str) -> str:
+    """Return the kind of unified shared memory that an address is to a context.
+
+    Parameters
+    ----------
+    address : int
+    context : int
+        Address of the sycl::context.
+
+    Returns
+    -------
+    str
+        ``shared``, ``host`` or ``device``.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        It is none.
+    """
+    if not isinstance(address, (int, np.integer)) or isinstance(address, bool):
+        raise TypeError(f"{what} is no int but {type(address).__name__}")
+    # dpctl's Python function for it ends the process over addresses that are none.
+    query = ctypes.CDLL(_interface_library(load(what))).DPCTLUSM_GetPointerType
+    query.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    found = query(int(address), context) if 0 < address < 2**63 else 0
+    if found not in _USM_TYPES:
+        raise InvalidArgumentsError(
+            f"{what} is no unified shared memory of the engine's context: {address}"
+        )
+    return _USM_TYPES[found]
+
+
+def _interface_library(dpctl: Any) -> str:
+    return str(Path(dpctl.__file__).parent / "libDPCTLSyclInterface.so")
+
+
+class _ArrayInterface:
+    """NumPy's description of an array, made from SYCL's; NumPy keeps it, and so its owner."""
+
+    def __init__(self, owner: object, usm: dict[str, Any]) -> None:
+        self.owner = owner
+        # dpctl's own memory objects say read-only of all memory, and are not.
+        always_writable = type(owner).__module__.startswith("dpctl.memory")
+        item = np.dtype(usm["typestr"]).itemsize
+        address, read_only = usm["data"]
+        strides = usm.get("strides")
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": usm["typestr"],
+            "shape": tuple(usm["shape"]),
+            # SYCL's count elements, NumPy's bytes.
+            "strides": None if strides is None else tuple(item * stride for stride in strides),
+            "data": (address + item * usm.get("offset", 0), read_only and not always_writable),
+        }

@@ -1,0 +1,376 @@
+"""SYCL queues, memory and events: the mirror of ``dnnl::sycl_interop`` and its graph counterpart.
+
+oneDNN pages: SYCL extensions of the Graph API, and DPC++ Interoperability. Devices, contexts,
+queues and events are dpctl's, or addresses of the C++ objects; memory is whatever has
+``__sycl_usm_array_interface__`` (dpctl, dpnp). All of it needs a oneDNN that runs on SYCL, as the
+``onednn`` wheel does, and dpctl: ``pip install 'onednn-graph-py[sycl]'``.
+
+    queue = dpctl.SyclQueue("cpu", property="in_order")
+    eng = sycl_interop.make_engine(queue)
+    strm = sycl_interop.make_stream(eng, queue)
+    x = sycl_interop.make_tensor(lt, eng, dpctl.memory.MemoryUSMShared(nbytes, queue=queue))
+    event = sycl_interop.execute(compiled, strm, [x, w], [y], deps=[copied])
+    event.wait()
+
+Every function raises `UnimplementedError` where the linked oneDNN has no SYCL, and
+``ModuleNotFoundError`` where dpctl is needed and missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from . import _dpctl
+from ._core import (
+    _device_allocator,
+    _sycl,
+    compiled_partition,
+    engine,
+    logical_tensor,
+    stream,
+    tensor,
+)
+from .errors import InvalidArgumentsError
+
+__all__ = [
+    "execute",
+    "get_context",
+    "get_device",
+    "get_queue",
+    "make_allocator",
+    "make_engine",
+    "make_engine_with_allocator",
+    "make_stream",
+    "make_tensor",
+    "make_usm_allocator",
+    "missing",
+    "runtime",
+]
+
+# dpctl has no type annotations; an integer is the address of the C++ object.
+Device: TypeAlias = Any
+Context: TypeAlias = Any
+Queue: TypeAlias = Any
+Event: TypeAlias = Any
+
+
+def missing() -> str | None:
+    """Tell why this module can't be used here: no SYCL in oneDNN, no dpctl. None if it can."""
+    return _dpctl.missing()
+
+
+def runtime() -> str:
+    """File of the SYCL runtime (libsycl.so) that oneDNN uses; empty without one."""
+    return _sycl.runtime()
+
+
+def make_allocator(
+    malloc: Callable[[int, int, Device, Context], int] | None = None,
+    free: Callable[[int, Device, Context, Event | None], None] | None = None,
+) -> _device_allocator:
+    """Make an allocator of USM memory. Mirrors ``dnnl::graph::sycl_interop::make_allocator``.
+
+    Parameters
+    ----------
+    malloc : callable, optional
+        ``malloc(size, alignment, device, context) -> int``: address of `size` bytes of USM memory
+        of that device and context (dpctl objects), aligned to `alignment` bytes (0: any).
+    free : callable, optional
+        ``free(address, device, context, event)``: gives it back once `event` (None: at once) is
+        complete.
+
+    Returns
+    -------
+    allocator
+        For `make_engine_with_allocator`. Without callables it is oneDNN's own: shared memory.
+
+    Notes
+    -----
+    oneDNN calls them from any thread. What they raise, and addresses that are no such memory, are
+    reported through ``sys.unraisablehook``, and shared memory of dpctl is used instead: oneDNN
+    writes to what it gets without a look.
+    """
+    if malloc is None or free is None:
+        return _sycl.make_allocator(malloc, free, (None, None))
+    what = "make_allocator"
+    allocate, release = malloc, free
+    spare = _UsmMemory("shared")
+
+    def malloc_at(size: int, alignment: int, device: int, context: int) -> int:
+        address = allocate(
+            size,
+            alignment,
+            _dpctl.object_at(device, "SyclDevice", what),
+            _dpctl.object_at(context, "SyclContext", what),
+        )
+        _dpctl.require_usm(address, context, "make_allocator: what malloc returned")
+        return address
+
+    def spare_at(size: int, alignment: int, device: int, context: int) -> int:
+        return spare.malloc(
+            size,
+            alignment,
+            _dpctl.object_at(device, "SyclDevice", what),
+            _dpctl.object_at(context, "SyclContext", what),
+        )
+
+    def freed_by(
+        function: Callable[[int, Device, Context, Event | None], None],
+    ) -> Callable[[int, int, int, int], None]:
+        def free_at(address: int, device: int, context: int, event: int) -> None:
+            function(
+                address,
+                _dpctl.object_at(device, "SyclDevice", what),
+                _dpctl.object_at(context, "SyclContext", what),
+                _dpctl.object_at(event, "SyclEvent", what) if event else None,
+            )
+
+        return free_at
+
+    return _sycl.make_allocator(malloc_at, freed_by(release), (spare_at, freed_by(spare.free)))
+
+
+def make_usm_allocator(usm_type: str = "shared") -> _device_allocator:
+    """Make an allocator that takes dpctl's memory, of the device that oneDNN asks for.
+
+    Parameters
+    ----------
+    usm_type : {"shared", "host", "device"}
+
+    Raises
+    ------
+    ValueError
+        Another `usm_type`.
+    """
+    _dpctl.load("make_usm_allocator")
+    memory = _UsmMemory(usm_type)
+    return make_allocator(memory.malloc, memory.free)
+
+
+class _UsmMemory:
+    """Blocks of dpctl's memory by their addresses."""
+
+    def __init__(self, usm_type: str) -> None:
+        kinds = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
+        if usm_type not in kinds:
+            raise ValueError(
+                f"make_usm_allocator: usm_type must be one of {', '.join(kinds)}, got {usm_type!r}"
+            )
+        self._make = getattr(importlib.import_module("dpctl.memory"), kinds[usm_type])
+        self._blocks: dict[int, object] = {}
+
+    def malloc(self, size: int, alignment: int, device: Device, context: Context) -> int:
+        queue = importlib.import_module("dpctl").SyclQueue(context, device)
+        memory = self._make(max(size, 1), alignment=alignment, queue=queue)
+        address: int = memory.__sycl_usm_array_interface__["data"][0]
+        self._blocks[address] = memory
+        return address
+
+    def free(self, address: int, device: Device, context: Context, event: Event | None) -> None:
+        if event is not None:
+            event.wait()
+        del self._blocks[address]
+
+
+def make_engine(device: Device | Queue, context: Context | None = None) -> engine:
+    """Make an engine of a SYCL device. Mirrors ``dnnl::sycl_interop::make_engine``.
+
+    Parameters
+    ----------
+    device : dpctl.SyclDevice, dpctl.SyclQueue or int
+        A queue stands for its device and context.
+    context : dpctl.SyclContext or int, optional
+        Left out only with a queue.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        oneDNN can't use the device, or it is not of the context.
+    TypeError
+        Other objects.
+    """
+    return _make_engine(device, context, None, "make_engine")
+
+
+def make_engine_with_allocator(
+    device: Device | Queue, context: Context | None, alloc: _device_allocator
+) -> engine:
+    """Make an engine that takes its memory from `alloc`, and keeps it alive.
+
+    Mirrors ``dnnl::graph::sycl_interop::make_engine_with_allocator``.
+
+    Parameters
+    ----------
+    device, context
+        As in `make_engine`; `context` is None with a queue.
+    alloc : allocator
+        Of `make_allocator` or `make_usm_allocator`.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        oneDNN can't use the device, or it is not of the context.
+    TypeError
+        Other objects.
+    """
+    _sycl.require("make_engine_with_allocator")
+    if not isinstance(alloc, _device_allocator):
+        raise TypeError(
+            "make_engine_with_allocator: alloc must be an allocator of sycl_interop.make_allocator,"
+            f" got {type(alloc).__name__}"
+        )
+    return _make_engine(device, context, alloc, "make_engine_with_allocator")
+
+
+def _make_engine(
+    device: Device | Queue, context: Context | None, alloc: _device_allocator | None, what: str
+) -> engine:
+    _sycl.require(what)
+    if context is None and hasattr(device, "sycl_device") and hasattr(device, "sycl_context"):
+        device, context = device.sycl_device, device.sycl_context
+    return _sycl.make_engine(
+        _dpctl.address_of(device, "SyclDevice", what),
+        _dpctl.address_of(context, "SyclContext", what),
+        alloc,
+    )
+
+
+def make_stream(engine: engine, queue: Queue) -> stream:
+    """Make a stream over a SYCL queue. Mirrors ``dnnl::sycl_interop::make_stream``.
+
+    Parameters
+    ----------
+    engine : engine
+    queue : dpctl.SyclQueue or int
+        Of the engine's device and context, in order or not.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        The queue is of another device or context.
+    TypeError
+        Other objects.
+    """
+    _sycl.require("make_stream")
+    made = _sycl.make_stream(engine, _dpctl.address_of(queue, "SyclQueue", "make_stream"))
+    if missing() is None:
+        # oneDNN 3.13.2 takes a queue of any context, though memory belongs to one.
+        given = get_queue(made)
+        ours = (get_device(engine), get_context(engine))
+        if (given.sycl_device, given.sycl_context) != ours:
+            raise InvalidArgumentsError(
+                f"make_stream of {engine!r}: the queue must be of the engine's device and context"
+            )
+    return made
+
+
+def get_device(engine: engine) -> Device:
+    """Get the engine's device (dpctl). Mirrors ``dnnl::sycl_interop::get_device``."""
+    return _dpctl.object_at(_sycl.get_device(engine), "SyclDevice", "get_device")
+
+
+def get_context(engine: engine) -> Context:
+    """Get the engine's context (dpctl). Mirrors ``dnnl::sycl_interop::get_context``."""
+    return _dpctl.object_at(_sycl.get_context(engine), "SyclContext", "get_context")
+
+
+def get_queue(stream: stream) -> Queue:
+    """Get the stream's queue (dpctl). Mirrors ``dnnl::sycl_interop::get_queue``."""
+    return _dpctl.object_at(_sycl.get_queue(stream), "SyclQueue", "get_queue")
+
+
+def make_tensor(lt: logical_tensor, engine: engine, data: object) -> tensor:
+    """Make a tensor over USM memory, which it uses in place and keeps alive.
+
+    Parameters
+    ----------
+    lt : logical_tensor
+        Of known dims; strided or opaque.
+    engine : engine
+        Whose context the memory belongs to.
+    data : object with ``__sycl_usm_array_interface__``
+        A dpnp array of the same dtype, shape and strides, or a dpctl memory object of at least as
+        many bytes as `lt` takes.
+
+    Returns
+    -------
+    tensor
+        Of device memory only its address can be had: what would read it on the host raises
+        `InvalidArgumentsError`.
+
+    Raises
+    ------
+    TypeError
+        Memory that SYCL does not describe, such as a NumPy array.
+    InvalidArgumentsError
+        Memory that is not of the engine's context, or misaligned.
+    InvalidShapeError, InvalidDataTypeError
+        Other elements than those of `lt`.
+    """
+    what = f"make_tensor of {lt!r}"
+    _sycl.require(what)
+    array = _dpctl.array_of(data, what)
+    address = np.asarray(array).ctypes.data
+    usm_type = _dpctl.require_usm(address, _sycl.get_context(engine), f"{what}: its memory")
+    return _sycl.make_tensor(lt, engine, array, usm_type != "device")
+
+
+def execute(
+    compiled_partition: compiled_partition,
+    stream: stream,
+    inputs: list[tensor] | tuple[tensor, ...],
+    outputs: list[tensor] | tuple[tensor, ...],
+    deps: Sequence[Event] = (),
+    *,
+    scratchpad: tensor | None = None,
+) -> Event:
+    """Submit a compiled partition. Mirrors ``dnnl::graph::sycl_interop::execute``.
+
+    Parameters
+    ----------
+    compiled_partition : compiled_partition
+    stream : stream
+        Of the engine that was compiled for.
+    inputs, outputs : list or tuple of tensor
+        In the order given to ``compile``. Their memory stays alive until the event is complete.
+    deps : list or tuple of dpctl.SyclEvent or int
+        What has to be complete before it starts.
+    scratchpad : tensor, optional
+        Working memory (oneDNN 3.13).
+
+    Returns
+    -------
+    dpctl.SyclEvent
+        Complete when the outputs are written. ``tensor.numpy()`` of an output waits by itself.
+
+    Raises
+    ------
+    OneDNNError
+        As ``compiled_partition.execute``.
+    TypeError
+        Something else than an event among `deps`.
+    """
+    _sycl.require("execute")
+    if not isinstance(deps, (list, tuple)):
+        raise TypeError(
+            f"execute: deps must be a list or tuple of dpctl.SyclEvent, got {type(deps).__name__}"
+        )
+    dpctl = _dpctl.load("execute")
+    addresses = [_dpctl.address_of(one, "SyclEvent", "execute: deps") for one in deps]
+    event = dpctl.SyclEvent()
+    complete = dpctl.event_status_type.complete
+    _sycl.execute(
+        compiled_partition,
+        stream,
+        inputs,
+        outputs,
+        scratchpad,
+        addresses,
+        event.addressof_ref(),
+        lambda: bool(event.execution_status == complete),
+    )
+    return event
