@@ -302,6 +302,36 @@ def test_what_can_not_be_resized_is_not():
     assert resized(document, {x: (1, 7)}) is None
 
 
+def test_what_is_tied_by_a_formula_follows():
+    document = document_of(
+        lambda b: b.convolution_backward_data(
+            b.input((2, 32, 12, 12)),
+            b.input((32, 16, 3, 3)),
+            strides=(2, 2), pads_begin=(1, 1), pads_end=(0, 0), dilations=(1, 1),
+            data_format="NCX", weights_format="OIX", dst_shape=(2, 16, 24, 24),
+        )
+    )  # fmt: skip
+    made = shrink(document, lambda d: buildable(d) and kinds(d) == ["ConvolutionBackwardData"])
+    assert {d for t in made.tensors().values() for d in t.shape} == {1}
+
+
+def test_groups_are_joined():
+    document = document_of(
+        lambda b: b.convolution(b.input((1, 8, 8, 64)), b.input((3, 3, 4, 32)), groups=16, **PLAIN)
+    )
+    made = shrink(document, buildable)
+    assert shapes(made) == [(1, 1, 1, 1), (1, 1, 1, 1)]
+    assert "groups" not in made.graph[0].attrs
+
+
+def buildable(document):
+    try:
+        serialization.to_builder(document)
+    except og.OneDNNError:
+        return False
+    return True
+
+
 def test_strides_with_gaps_are_kept_until_they_do_not_matter():
     b = og.GraphBuilder()
     b.output(b.input((4, 8), strides=(16, 1)).relu())

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import OneDNNError
-from ..ops.check import TensorSpec, check
+from ..ops.check import check
 from ..serialization import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from ..serialization.links import in_order
 from ..serialization.tags import strides_of, tag_of
@@ -19,8 +19,11 @@ __all__ = ["resized"]
 Dims = tuple[int, ...]
 Attributes = Mapping[str, AttributeRecord]
 
-# Ways to fit a graph's inputs to an op, tried at most.
+# Ways to fit a graph's inputs to an op, tried at most; and then sizes of one dim.
 _WAYS = 200
+_SEARCHED = 500
+# How far such a size is from the proportional one: windows and padding have this effect.
+_NEAR = 8
 
 
 class _NoFit(Exception):
@@ -28,7 +31,9 @@ class _NoFit(Exception):
 
 
 def resized(
-    document: GraphDocument, dims: Mapping[int, Dims] | None = None
+    document: GraphDocument,
+    dims: Mapping[int, Dims] | None = None,
+    original: GraphDocument | None = None,
 ) -> GraphDocument | None:
     """Change the shapes of inputs; what depends on them changes too.
 
@@ -43,20 +48,27 @@ def resized(
     dims : mapping of int to tuple of int, optional
         New shapes by the ids of inputs, of the same rank.
 
+    original : GraphDocument, optional
+        What `document` was before its attributes were changed. An op that is not right in it need
+        not be right in the result.
+
     Returns
     -------
     GraphDocument or None
         None if there is no graph of that size, as far as could be found.
     """
     try:
-        return _Resizing(document, dims or {}).document()
+        return _Resizing(document, dims or {}, original or document).document()
     except _NoFit:
         return None
 
 
 class _Resizing:
-    def __init__(self, document: GraphDocument, dims: Mapping[int, Dims]) -> None:
+    def __init__(
+        self, document: GraphDocument, dims: Mapping[int, Dims], original: GraphDocument
+    ) -> None:
         self.before = document
+        self.original = original
         self.records = document.tensors()
         self.old: dict[int, Dims] = {}
         for id, tensor in self.records.items():
@@ -111,49 +123,90 @@ class _Resizing:
         for shapes in itertools.islice(self.ways(free), _WAYS):
             known = {**settled, **shapes}
             for attrs in self.attributes(op, known):
-                made = self.made(replace(op, attrs=attrs), known)
-                if made is not None:
-                    self.new.update(known)
-                    for tensor, shape in zip(op.outputs, made, strict=True):
-                        self.new[tensor.id] = shape
-                        self.note(self.old[tensor.id], shape)
+                if self.settles(op, attrs, known, {}):
                     return op if attrs == op.attrs else replace(op, attrs=attrs)
+        for known, results in itertools.islice(self.searched(op, settled, free), _SEARCHED):
+            if self.settles(op, op.attrs, known, results):
+                return op
         raise _NoFit
 
-    def made(self, op: OpRecord, known: Mapping[int, Dims]) -> list[Dims] | None:
-        """The shapes of an op's results; None where it can't be."""
-        specs: tuple[TensorSpec, ...]
+    def settles(
+        self,
+        op: OpRecord,
+        attrs: Attributes,
+        known: Mapping[int, Dims],
+        results: Mapping[int, Dims],
+    ) -> bool:
+        """Take these shapes and attributes if the op is right with them."""
+        made = self.made(replace(op, attrs=attrs), known, results)
+        if made is None:
+            return False
+        self.new.update(known)
+        for tensor, shape in zip(op.outputs, made, strict=True):
+            self.new[tensor.id] = shape
+            self.note(self.old[tensor.id], shape)
+        return True
+
+    def made(
+        self, op: OpRecord, known: Mapping[int, Dims], results: Mapping[int, Dims]
+    ) -> list[Dims] | None:
+        """The shapes of an op's results; None where it can't be.
+
+        Where they do not follow they are those of `results`, or what they were.
+        """
+        inputs = [(known[t.id], t.dtype) for t in op.inputs]
         try:
-            specs = check(
-                op.kind,
-                [(known[t.id], t.dtype) for t in op.inputs],
-                op.values,
-                [(None, t.dtype) for t in op.outputs],
-            )
+            specs = check(op.kind, inputs, op.values, [(None, t.dtype) for t in op.outputs])
+            shapes = [
+                spec.shape
+                if spec.shape is not None and -1 not in spec.shape
+                else results.get(t.id) or self.mapped(self.old[t.id])
+                for t, spec in zip(op.outputs, specs, strict=True)
+            ]
+            outputs = [(d, t.dtype) for d, t in zip(shapes, op.outputs, strict=True)]
+            check(op.kind, inputs, op.values, outputs)
         except OneDNNError:
             # What was no valid op before need not become one: it may be what is looked for.
             if self.was_valid(op):
                 return None
-            specs = tuple(TensorSpec() for _ in op.outputs)
-        shapes = []
-        for tensor, spec in zip(op.outputs, specs, strict=True):
-            shape = spec.shape
-            if shape is None or -1 in shape:
-                shape = self.mapped(self.old[tensor.id])
-            shapes.append(shape)
+            return [self.mapped(self.old[t.id]) for t in op.outputs]
         return shapes
 
+    def searched(
+        self, op: OpRecord, settled: Mapping[int, Dims], free: list[int]
+    ) -> Iterator[tuple[dict[int, Dims], dict[int, Dims]]]:
+        """Shapes of inputs and of results with one dim of one of them smaller.
+
+        For what is tied to other dims by a formula, as the result of a convolution is.
+        """
+        mapped = {**settled, **{id: self.mapped(self.old[id]) for id in free}}
+        unchanged = {**settled, **{id: self.old[id] for id in free}}
+        seen = [d for shape in mapped.values() for d in shape]
+        for id in (*dict.fromkeys(free), *(t.id for t in op.outputs)):
+            for known in (mapped, unchanged):
+                shape = known.get(id) or self.mapped(self.old[id])
+                for axis, d in enumerate(shape):
+                    for size in self.likely(d, seen):
+                        tried = {id: (*shape[:axis], size, *shape[axis + 1 :])}
+                        yield ({**known, **tried}, {}) if id in known else (dict(known), tried)
+
+    def likely(self, dim: int, seen: list[int]) -> list[int]:
+        """Smaller sizes for a dim: in proportion to what else has changed, and those around it."""
+        sizes = [1, *seen]
+        for old, new in self.became.items():
+            nearest = dim * new // old if old else dim
+            sizes += [nearest + sign * off for off in range(_NEAR) for sign in (1, -1)]
+        return [size for size in dict.fromkeys(sizes) if 0 < size < dim]
+
     def was_valid(self, op: OpRecord) -> bool:
+        before = next(o for o in self.original.graph if o.id == op.id)
+        tensors = self.original.tensors()
+        inputs, outputs = (
+            [(tensors[t.id].dims, t.dtype) for t in ports]
+            for ports in (before.inputs, before.outputs)
+        )
         try:
-            check(op.kind, [(self.old[t.id], t.dtype) for t in op.inputs], op.values)
-        except OneDNNError:
-            pass
-        else:
-            return True
-        before = next(o for o in self.before.graph if o.id == op.id)
-        outputs = [(self.old[t.id], t.dtype) for t in op.outputs]
-        try:
-            check(op.kind, [(self.old[t.id], t.dtype) for t in op.inputs], before.values, outputs)
+            check(before.kind, inputs, before.values, outputs)
         except OneDNNError:
             return False
         return True
@@ -185,6 +238,14 @@ class _Resizing:
             yield from self.reshapes(op, known)
         elif op.kind in ("Quantize", "Dequantize") and op.values.get("qtype") == "per_channel":
             yield _per_channel(op, known[op.inputs[0].id])
+        elif "group_shape" in op.attrs and len(op.inputs) > 1:
+            source, scales = (known[t.id] for t in op.inputs[:2])
+            if len(source) == len(scales) and all(
+                s and not d % s for d, s in zip(source, scales, strict=True)
+            ):
+                shape = tuple(d // s for d, s in zip(source, scales, strict=True))
+                yield _with(op, "group_shape", shape)
+            yield op.attrs
         else:
             yield op.attrs
             groups: Any = op.values.get("groups", 1)

@@ -24,6 +24,8 @@ _PLAINER: Mapping[str, tuple[str, ...]] = {
     "s4": ("s8",),
     "u8": ("s8",),
 }
+# Attributes whose every entry may be made smaller by itself.
+_SIZES = ("kernel", "sizes")
 
 
 def _with_op(document: GraphDocument, i: int, op: OpRecord) -> GraphDocument:
@@ -42,15 +44,11 @@ def optional_inputs(document: GraphDocument) -> Iterator[GraphDocument]:
         for k in reversed(range(len(op.inputs))):
             if len(op.inputs) - 1 in counts or (variadic and len(op.inputs) > len(schema.inputs)):
                 inputs = (*op.inputs[:k], *op.inputs[k + 1 :])
-                yield _again(_with_op(document, i, replace(op, inputs=inputs)))
+                changed = _with_op(document, i, replace(op, inputs=inputs))
+                yield resized(changed, original=document) or changed
         last = op.outputs[-1:]
         if last and last[0].id not in read and len(op.outputs) - 1 in schema.counts("outputs"):
             yield _with_op(document, i, replace(op, outputs=op.outputs[:-1]))
-
-
-def _again(document: GraphDocument) -> GraphDocument:
-    """With shapes as they follow now, where they do."""
-    return resized(document) or document
 
 
 def attributes(document: GraphDocument) -> Iterator[GraphDocument]:
@@ -61,7 +59,8 @@ def attributes(document: GraphDocument) -> Iterator[GraphDocument]:
                 attrs = {n: a for n, a in op.attrs.items() if n != name or value is not None}
                 if value is not None:
                     attrs[name] = replace(record, value=value)
-                made = resized(_with_op(document, i, replace(op, attrs=attrs)))
+                changed = _with_op(document, i, replace(op, attrs=attrs))
+                made = resized(changed, original=document)
                 if made is not None:
                     yield made
 
@@ -81,10 +80,12 @@ def _plainer(op: OpRecord, name: str, value: AttributeValue) -> Iterator[Any]:
             if name in ("shape", "axes") or made == value:  # what follows is no plainer
                 break
             yield made
-        if name in ("kernel", "sizes"):
-            halves = tuple(max(1, int(v) // 2) for v in value)
-            if halves != value:
-                yield halves
+        if name in _SIZES or name.startswith(("pads", "strides", "dilations")):
+            least = 0 if name.startswith("pads") else 1
+            for i, v in enumerate(value):
+                for size in dict.fromkeys((least, int(v) // 2, int(v) - 1)):
+                    if least <= size < v:
+                        yield (*value[:i], size, *value[i + 1 :])
         if name == "axes" and len(value) > 1:
             yield value[:1]
     elif name == "groups" and value != 1:
