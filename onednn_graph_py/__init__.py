@@ -83,7 +83,6 @@ from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
-from .inspect import Diagram, diagram
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 from .serialization import load
@@ -132,9 +131,6 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "load",
     "dump",
     "serialization",
-    # seeing
-    "diagram",
-    "Diagram",
     # operations
     "ops",
     "reference",
