@@ -83,6 +83,7 @@ from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
+from .inspect import Diagram, VerboseLog, diagram, verbose_log
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 from .serialization import load
@@ -131,6 +132,9 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "load",
     "dump",
     "serialization",
+    # seeing
+    "diagram",
+    "Diagram",
     # operations
     "ops",
     "reference",
@@ -161,6 +165,8 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # what oneDNN tells
     "version",
     "set_verbose",
+    "verbose_log",
+    "VerboseLog",
     "set_dump_mode",
     "set_jit_dump",
     "set_jit_profiling_flags",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from .capture.command import add_capture
 from .export.command import add_export
+from .inspect.log_command import add_log
 from .ops import OPS, overview
 from .ops.check import linked_version
 from .ops.describe import signature, text
@@ -106,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     add_reduce(commands)
     add_capture(commands)
     add_export(commands)
+    add_log(commands)
     return parser
 
 

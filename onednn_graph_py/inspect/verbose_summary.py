@@ -1,0 +1,232 @@
+"""Where time went, by a verbose log: `summarize`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .verbose_records import (
+    InfoRecord,
+    LoggedPartition,
+    LoggedPrimitive,
+    MalformedRecord,
+    PartitionRecord,
+    PrimitiveRecord,
+    Record,
+)
+
+__all__ = ["SummaryRow", "VerboseSummary", "summarize"]
+
+# Of malformed lines, the first so many are kept.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """What several lines have in common.
+
+    Parameters
+    ----------
+    what : str
+        A primitive's kind; a partition's kind and ops.
+    id : int or None
+        A partition's.
+    implementation : str
+    problem : str
+        Shapes, where they are told apart.
+    calls : int
+    total_ms, mean_ms, max_ms : float
+        Milliseconds.
+    share : float
+        Of the time of its table, 0 to 1.
+    """
+
+    what: str
+    id: int | None
+    implementation: str
+    problem: str
+    calls: int
+    total_ms: float
+    mean_ms: float
+    max_ms: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerboseSummary:
+    """Where time went. Each table has the most expensive row first.
+
+    Partitions run primitives, and both write lines: the tables overlap, so their totals do not add
+    up.
+
+    Parameters
+    ----------
+    oneDNN : str
+        Version, where the header is in the log.
+    partitions, primitives : tuple of SummaryRow
+        Runs.
+    compiled, created : tuple of SummaryRow
+        Compilations of partitions and creations of primitives; `implementation` begins with what
+        the cache did.
+    messages : dict of str to int
+        How many of which kind, such as ``create:dispatch``.
+    malformed : int
+        How many lines can't be understood.
+    malformed_first : tuple of MalformedRecord
+        The first of them.
+    """
+
+    oneDNN: str
+    partitions: tuple[SummaryRow, ...]
+    primitives: tuple[SummaryRow, ...]
+    compiled: tuple[SummaryRow, ...]
+    created: tuple[SummaryRow, ...]
+    messages: dict[str, int]
+    malformed: int
+    malformed_first: tuple[MalformedRecord, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        parts = [f"oneDNN {self.oneDNN}"] if self.oneDNN else []
+        for title, rows in (
+            ("Partitions run", self.partitions),
+            ("Primitives run", self.primitives),
+            ("Partitions compiled", self.compiled),
+            ("Primitives created", self.created),
+        ):
+            if rows:
+                parts.append(_table(title, rows))
+        if self.messages:
+            counted = ", ".join(f"{n} {kind}" for kind, n in sorted(self.messages.items()))
+            parts.append(f"Messages: {counted}")
+        if self.malformed:
+            lines = [f"Lines that can't be understood: {self.malformed}"]
+            lines += [f"  line {m.line}: {m.reason}" for m in self.malformed_first]
+            lines += ["  ..."] if self.malformed > len(self.malformed_first) else []
+            parts.append("\n".join(lines))
+        return "\n\n".join(parts) or "No line of oneDNN's."
+
+
+def _table(title: str, rows: tuple[SummaryRow, ...]) -> str:
+    total = sum(r.total_ms for r in rows)
+    calls = sum(r.calls for r in rows)
+    out = [f"{title}: {calls} in {total:.4g} ms"]
+    out.append(f"  {'share':>6}  {'calls':>7}  {'total ms':>10}  {'mean ms':>10}  {'max ms':>10}")
+    for r in rows:
+        what = r.what if r.id is None else f"{r.id} {r.what}"
+        text = "  ".join(t for t in (what, r.implementation, r.problem) if t)
+        out.append(
+            f"  {r.share:6.1%}  {r.calls:7}  {r.total_ms:10.4g}  {r.mean_ms:10.4g}  "
+            f"{r.max_ms:10.4g}  {text}"
+        )
+    return "\n".join(out)
+
+
+@dataclass(slots=True)
+class _Sum:
+    what: str
+    id: int | None
+    implementation: str
+    problem: str
+    calls: int = 0
+    total: float = 0.0
+    most: float = 0.0
+
+
+@dataclass(slots=True)
+class _Table:
+    sums: dict[Hashable, _Sum] = field(default_factory=dict)
+
+    def add(self, row: tuple[str, int | None, str, str], milliseconds: float) -> None:
+        found = self.sums.get(row)
+        if found is None:
+            found = self.sums[row] = _Sum(*row, most=milliseconds)
+        found.calls += 1
+        found.total += milliseconds
+        found.most = max(found.most, milliseconds)
+
+    def rows(self) -> tuple[SummaryRow, ...]:
+        whole = sum(s.total for s in self.sums.values())
+        ordered = sorted(self.sums.values(), key=lambda s: -s.total)
+        return tuple(
+            SummaryRow(
+                s.what,
+                s.id,
+                s.implementation,
+                s.problem,
+                s.calls,
+                s.total,
+                s.total / s.calls,
+                s.most,
+                s.total / whole if whole > 0 else 0.0,
+            )
+            for s in ordered
+        )
+
+
+def _partition_row(p: LoggedPartition, problems: bool) -> tuple[str, int | None, str, str]:
+    shapes = " ".join(f"{t.port}:{t.dtype}:{'x'.join(str(d) for d in t.shape)}" for t in p.tensors)
+    return f"{p.kind} ({', '.join(p.ops)})", p.id, p.implementation, shapes if problems else ""
+
+
+def _primitive_row(p: LoggedPrimitive, problems: bool) -> tuple[str, int | None, str, str]:
+    return p.kind, None, p.implementation, p.problem if problems else ""
+
+
+def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSummary:
+    """Add up a log's times.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        They need not fit into memory together: `read_verbose_log` gives one after another.
+    problems : bool
+        Tell different shapes apart.
+    """
+    partitions, primitives, compiled, created = (_Table() for _ in range(4))
+    messages: dict[str, int] = {}
+    malformed: list[MalformedRecord] = []
+    count, version = 0, ""
+    for r in records:
+        if isinstance(r, PartitionRecord):
+            row = _partition_row(r.partition, problems)
+            if r.operation == "exec":
+                partitions.add(row, r.milliseconds)
+            else:
+                compiled.add(_with_outcome(row, r.outcome), r.milliseconds)
+        elif isinstance(r, PrimitiveRecord):
+            row = _primitive_row(r.primitive, problems)
+            if r.operation == "exec":
+                primitives.add(row, r.milliseconds)
+            else:
+                created.add(_with_outcome(row, r.outcome), r.milliseconds)
+        elif isinstance(r, InfoRecord):
+            if not r.api and r.text.startswith("oneDNN v"):
+                version = r.text.removeprefix("oneDNN v")
+        elif isinstance(r, MalformedRecord):
+            count += 1
+            if len(malformed) < _SHOWN:
+                malformed.append(r)
+        else:
+            messages[r.kind] = messages.get(r.kind, 0) + 1
+    return VerboseSummary(
+        version,
+        partitions.rows(),
+        primitives.rows(),
+        compiled.rows(),
+        created.rows(),
+        messages,
+        count,
+        tuple(malformed),
+    )
+
+
+def _with_outcome(
+    row: tuple[str, int | None, str, str], outcome: str
+) -> tuple[str, int | None, str, str]:
+    what, number, implementation, problem = row
+    return what, number, f"{outcome} {implementation}".strip(), problem
