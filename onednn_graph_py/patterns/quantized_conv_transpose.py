@@ -78,7 +78,7 @@ def quantized_conv_transpose(
     """
     b = GraphBuilder()
     x = dequantized(
-        b.input((2, 8, 8, 16), src, name="src"), compute, scale=src_scale, zero_point=src_zero_point
+        b.input((1, 8, 8, 16), src, name="src"), compute, scale=src_scale, zero_point=src_zero_point
     )
     w = dequantized_weights(
         b,

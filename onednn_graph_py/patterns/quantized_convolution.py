@@ -56,7 +56,7 @@ def quantized_convolution(
     src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
     """
     b = GraphBuilder()
-    x = dequantized(b.input((2, 10, 10, 16), src, name="src"), compute, zero_point=src_zero_point)
+    x = dequantized(b.input((1, 8, 8, 16), src, name="src"), compute, zero_point=src_zero_point)
     w = dequantized_weights(
         b,
         (3, 3, 16, 32),
