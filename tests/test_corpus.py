@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
+from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py.examples._hardware import lacks
@@ -112,6 +114,9 @@ KNOWN: dict[str, Known] = {
     },
 }
 
+# Of newer versions than the one whose lists these are.
+PARTITIONS_NOW = {} if LINKED < (3, 8) else {"pattern/int8/int8_softmax_add.json": 3}
+
 # Run as they are, but verified with fewer elements: the reference would take minutes.
 SMALLER = {
     "complex_fusion/mha/JAX-MHA-inf-fp32.json": (
@@ -173,7 +178,7 @@ def _expected() -> dict[str, int]:
         rewritten = any(not w.startswith("--expected-n") for w in case.rewriting.words)
         if not rewritten and case.rewriting.expected_partitions is not None:
             made[os.path.relpath(case.path, FOLDER)] = case.rewriting.expected_partitions
-    return made
+    return made | PARTITIONS_NOW
 
 
 def _run(names: list[str], options: Options, timeout: float) -> dict[str, Result]:
@@ -195,7 +200,7 @@ def _surprises(results: dict[str, Result], right: Verdict) -> list[str]:
         else:
             good = result.verdict is known.verdict and known.reason in result.reason
         if name in expected and result.verdict is not Verdict.UNSUPPORTED:
-            good = good and (result.partitions == expected[name] or result.partitions is None)
+            good = good and result.partitions in (expected[name], None)
         if not good:
             found.append(f"{name}: {result}")
     return found
@@ -244,6 +249,9 @@ def _partitioned(case: Case) -> str:
     result = run_case(case, Options(partition_only=True))
     if result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason:
         return "hardware"
+    if result.verdict is Verdict.PARTITIONS:
+        now = PARTITIONS_NOW.get(os.path.relpath(case.path, FOLDER))
+        return "agrees" if result.partitions == now else f"other: {result}"
     if result.verdict is not Verdict.PARTITIONED:
         return f"other: {result}" if not _excused(result) else "excused"
     return "not expected" if result.expected is None else "agrees"
@@ -293,6 +301,9 @@ def _verified(cases: list[Case], seconds: float | None = None) -> tuple[Counter[
         hardware = result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason
         known = KNOWN.get(os.path.relpath(cases[i].path, FOLDER))
         explained = known is not None and known.verdict is result.verdict
+        # Only numbers too small to be normal ones differ, such as a product of many.
+        explained |= result.error is not None and result.error < np.finfo(np.float32).tiny
+        explained |= result.verdict is Verdict.PARTITIONS and _partitioned(cases[i]) == "agrees"
         explained |= "primitive descriptor for the prelu backward" in result.reason
         if not (result.verdict is Verdict.PASSED or hardware or explained or _excused(result)):
             unexplained.append(str(result))
