@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .compiler import Fallback, Layout, Policy
     from .executor import CompiledGraph
     from .export.python_program import Style
+    from .inspect import Diagram
     from .serialization.origin import Origin
 
 __all__ = ["GraphBuilder", "graph_of"]
@@ -446,6 +447,21 @@ class GraphBuilder(BuilderMethods):
         from .export import to_cpp
 
         return to_cpp(self, seed=seed)
+
+    def diagram(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        max_nodes: int | None = 60,
+        scopes: int = 0,
+    ) -> Diagram:
+        """The graph in oneDNN's partitions as a picture; see `onednn_graph_py.diagram`."""
+        from .inspect import diagram
+
+        return diagram(self, path, max_nodes=max_nodes, scopes=scopes)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}
 
 
 def _restored(

@@ -21,6 +21,7 @@ from .ops.call import shape_text
 from .value import Value, is_whole
 
 if TYPE_CHECKING:
+    from .inspect import Diagram
     from .verify import Verification
 
 __all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
@@ -507,6 +508,22 @@ class CompiledGraph(_core._model_base):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph into a file, as `GraphBuilder.save` does."""
         self._builder.save(path)
+
+    def diagram(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        shapes: Sequence[Sequence[int]] = (),
+        max_nodes: int | None = 60,
+        scopes: int = 0,
+    ) -> Diagram:
+        """The steps that run and their layouts as a picture; see `onednn_graph_py.diagram`."""
+        from .inspect import diagram
+
+        return diagram(self, path, shapes=shapes, max_nodes=max_nodes, scopes=scopes)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}
 
 
 def _restored(builder: GraphBuilder, options: dict[str, Any]) -> CompiledGraph:

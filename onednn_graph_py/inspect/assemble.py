@@ -1,0 +1,132 @@
+"""From ops, their tensors and groups to a `Drawing`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .drawing import Drawing, Edge, Group, OpNode, Status, Tensor, Terminal
+
+__all__ = ["DrawnOp", "Graph", "assemble"]
+
+
+@dataclass
+class DrawnOp:
+    """An op, its tensors by id."""
+
+    kind: str
+    name: str
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+
+
+@dataclass
+class Graph:
+    """What all that can be drawn has in common.
+
+    Parameters
+    ----------
+    title : str
+    ops : list of DrawnOp
+    groups : list of (status, ops)
+        Ops by their number; each in one group at most.
+    inputs : mapping of int to str
+        Names by tensor.
+    outputs : list of (str, int)
+    constants : mapping of int to int
+        Bytes by tensor.
+    tensors : mapping of int to Tensor
+    what : str
+        A group is called: ``partition`` or ``step``.
+    notes : list of str
+    """
+
+    title: str
+    ops: list[DrawnOp]
+    groups: list[tuple[Status, list[int]]]
+    inputs: Mapping[int, str]
+    outputs: Sequence[tuple[str, int]]
+    constants: Mapping[int, int]
+    tensors: Mapping[int, Tensor]
+    what: str = "partition"
+    notes: list[str] = field(default_factory=list)
+
+
+_REMARKS: Mapping[Status, str] = {
+    "oneDNN": "",
+    "unsupported": ": no kernel in oneDNN",
+    "reference": ": reference, in NumPy",
+    "view": ": view, not run",
+}
+
+
+def _runnable(
+    groups: Sequence[tuple[Status, list[int]]],
+    ops: Sequence[DrawnOp],
+) -> list[tuple[Status, list[int]]]:
+    """Each group after those it reads from, otherwise as the ops were made."""
+    made_by = {
+        t: i for i, (_, members) in enumerate(groups) for n in members for t in ops[n].outputs
+    }
+    before = [
+        {made_by[t] for n in members for t in ops[n].inputs if t in made_by} - {i}
+        for i, (_, members) in enumerate(groups)
+    ]
+    after: list[list[int]] = [[] for _ in groups]
+    for i, sources in enumerate(before):
+        for j in sources:
+            after[j].append(i)
+    waiting = [len(sources) for sources in before]
+    ready = [(min(m, default=0), i) for i, (_, m) in enumerate(groups) if not waiting[i]]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for j in after[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, (min(groups[j][1], default=0), j))
+    # What depends on each other in a circle can't run, but can be drawn.
+    order += [i for i in range(len(groups)) if i not in set(order)]
+    return [groups[i] for i in order]
+
+
+def assemble(graph: Graph) -> Drawing:
+    """Draw every op as a node of its own, and every group of ops."""
+    ordered = _runnable(graph.groups, graph.ops)
+    group_of = {n: i for i, (_, members) in enumerate(ordered) for n in members}
+    groups = tuple(
+        Group(f"{graph.what} {i + 1}{_REMARKS[status]}", status)
+        for i, (status, _) in enumerate(ordered)
+    )
+    nodes = []
+    source: dict[int, str] = {t: f"i{k}" for k, t in enumerate(graph.inputs)}
+    for n, op in enumerate(graph.ops):
+        read = {t for t in op.inputs if t in graph.constants}
+        held = sum(graph.constants[t] for t in read)
+        nodes.append(OpNode(f"n{n}", (n,), (op.kind,), op.name, group_of.get(n), len(read), held))
+        source.update(dict.fromkeys(op.outputs, f"n{n}"))
+    terminals = [
+        Terminal(f"i{k}", "input", name, graph.tensors[t])
+        for k, (t, name) in enumerate(graph.inputs.items())
+    ]
+    links: dict[tuple[str, str], list[int]] = {}
+    for n, op in enumerate(graph.ops):
+        for t in op.inputs:
+            if t in source:
+                links.setdefault((source[t], f"n{n}"), []).append(t)
+    constants: dict[int, str] = {}
+    for k, (name, t) in enumerate(graph.outputs):
+        if t in graph.constants and t not in source:  # no op that it could be drawn in
+            constants[t] = source[t] = f"c{len(constants)}"
+            terminals.append(Terminal(source[t], "constant", "", graph.tensors[t]))
+        terminals.append(Terminal(f"o{k}", "output", name, graph.tensors[t]))
+        if t in source:
+            links.setdefault((source[t], f"o{k}"), []).append(t)
+    edges = tuple(
+        Edge(a, b, tuple(graph.tensors[t] for t in dict.fromkeys(ids)), len(ids))
+        for (a, b), ids in links.items()
+    )
+    return Drawing(graph.title, tuple(nodes), tuple(terminals), groups, edges, tuple(graph.notes))

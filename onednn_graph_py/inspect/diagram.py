@@ -1,0 +1,201 @@
+"""Diagrams of graphs, partitions and models: `diagram` and `Diagram`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..errors import InvalidArgumentsError
+from ..executor import CompiledGraph
+from .assemble import Graph, assemble
+from .dot import missing, to_dot, to_svg
+from .drawing import Drawing
+from .folding import by_scope, readable
+from .labels import title_lines
+from .mermaid import to_markdown, to_mermaid
+from .of_builder import graph_of_builder, graph_of_mirror
+from .of_model import graph_of_model
+
+__all__ = ["Diagram", "diagram"]
+
+_FORMS = (".svg", ".dot", ".mmd", ".md")
+
+
+class Diagram:
+    """A graph as a picture; shows itself in notebooks.
+
+    As SVG where Graphviz and its Python package are installed, otherwise as Mermaid, which
+    JupyterLab from 4.1 on draws. Made by `diagram`, `GraphBuilder.diagram` and
+    `CompiledGraph.diagram`.
+
+    Attributes
+    ----------
+    drawing : Drawing
+        What is shown: nodes, groups, terminals, edges.
+    """
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.drawing = drawing
+
+    def __repr__(self) -> str:
+        return f"<Diagram of {title_lines(self.drawing)[0]}>"
+
+    def mermaid(self) -> str:
+        """As a Mermaid flowchart."""
+        return to_mermaid(self.drawing)
+
+    def markdown(self) -> str:
+        """As Markdown with a Mermaid flowchart, which GitHub draws."""
+        return to_markdown(self.drawing)
+
+    def dot(self) -> str:
+        """In Graphviz's language."""
+        return to_dot(self.drawing)
+
+    def svg(self) -> str:
+        """As an SVG element.
+
+        Raises
+        ------
+        UnimplementedError
+            Graphviz or its Python package is not installed; the message says how to get them.
+        """
+        return to_svg(self.drawing)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it into a file.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.svg``, ``.dot``, ``.mmd`` (Mermaid) or ``.md`` (Markdown with Mermaid).
+
+        Raises
+        ------
+        InvalidArgumentsError
+            It ends otherwise.
+        UnimplementedError
+            As `svg`.
+        """
+        form = Path(path).suffix.lower()
+        if form not in _FORMS:
+            raise InvalidArgumentsError(
+                f"diagram: path must end in one of {', '.join(_FORMS)}, got {os.fspath(path)!r}"
+            )
+        makers = (self.svg, self.dot, self.mermaid, self.markdown)
+        Path(path).write_text(dict(zip(_FORMS, makers, strict=True))[form](), encoding="utf-8")
+
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None
+    ) -> dict[str, str]:
+        made = {"text/plain": repr(self)}
+        if missing():
+            made["text/vnd.mermaid"] = self.mermaid()
+        else:
+            made["image/svg+xml"] = self.svg()
+        return {
+            form: text
+            for form, text in made.items()
+            if (not include or form in include) and (not exclude or form not in exclude)
+        }
+
+
+def diagram(
+    what: GraphBuilder | CompiledGraph | _core.graph | Sequence[_core.partition],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    graph: GraphBuilder | _core.graph | None = None,
+    shapes: Sequence[Sequence[int]] = (),
+    max_nodes: int | None = 60,
+    scopes: int = 0,
+) -> Diagram:
+    """Draw ops, the partitions that they are in, and the tensors between them.
+
+    Partitions are coloured boxes around their ops; a dashed grey one is computed by NumPy, not run
+    (a view), or has no kernel. Arrows tell data type, shape and, where it is not row-major, layout.
+    Constants are counted in the ops that read them.
+
+    Parameters
+    ----------
+    what : GraphBuilder, CompiledGraph, graph, or sequence of partition
+        Of a model, the steps that run and the layouts that were compiled; otherwise the partitions
+        that oneDNN makes.
+    path : path, optional
+        Also written to this file, as `Diagram.save` does.
+    graph : graph or GraphBuilder, optional
+        Where partitions are from; they don't know their ops' names and tensors.
+    shapes : sequence of shapes, optional
+        Of the inputs of a model with unknown dims; the latest it was called with by default.
+    max_nodes : int, optional
+        With more ops than this, those in a straight line inside of a partition are drawn as one
+        node, then parts of the graph that repeat are drawn once, then each partition is one node,
+        until they are so few or no more can be folded. None to draw every op.
+    scopes : int
+        Draw what was made inside of `GraphBuilder.scope` as one node: 1 for the outermost scopes,
+        2 for those inside them; 0 for none.
+
+    Returns
+    -------
+    Diagram
+
+    Raises
+    ------
+    TypeError
+        `what` is none of these, or partitions come without their graph.
+    InvalidArgumentsError
+        The partitions are not of the graph; `max_nodes` is below 1, `scopes` below 0; the path
+        ends in no known form; `shapes` are not of the model's inputs.
+    UnimplementedError
+        SVG needs what is not installed.
+
+    Examples
+    --------
+    >>> import onednn_graph_py as og
+    >>> b = og.GraphBuilder()
+    >>> b.output(b.input((2, 4), name="x").square().relu())
+    >>> og.diagram(b)
+    <Diagram of graph: 2 ops in 1 partition>
+    """
+    if max_nodes is not None and max_nodes < 1:
+        raise InvalidArgumentsError(f"diagram: max_nodes must be at least 1, got {max_nodes}")
+    if scopes < 0:
+        raise InvalidArgumentsError(f"diagram: scopes must not be negative, got {scopes}")
+    drawing = assemble(_graph_of(what, graph, shapes))
+    if scopes:
+        drawing = by_scope(drawing, scopes)
+    if max_nodes is not None:
+        drawing = readable(drawing, max_nodes)
+    made = Diagram(drawing)
+    if path is not None:
+        made.save(path)
+    return made
+
+
+def _graph_of(what: Any, graph: Any, shapes: Sequence[Sequence[int]]) -> Graph:
+    if isinstance(what, CompiledGraph):
+        return graph_of_model(what, shapes)
+    if shapes:
+        raise InvalidArgumentsError(
+            f"diagram: shapes are for a CompiledGraph, got a {type(what).__name__}"
+        )
+    if isinstance(what, GraphBuilder):
+        return graph_of_builder(what)
+    if isinstance(what, _core.graph):
+        return graph_of_mirror(what)
+    if not isinstance(what, Sequence) or not all(isinstance(p, _core.partition) for p in what):
+        raise TypeError(
+            "diagram: expected a GraphBuilder, CompiledGraph, graph or a sequence of partition, "
+            f"got {type(what).__name__}"
+        )
+    if isinstance(graph, GraphBuilder):
+        return graph_of_builder(graph, what)
+    if isinstance(graph, _core.graph):
+        return graph_of_mirror(graph, what)
+    raise TypeError(
+        "diagram: partitions need the graph that they are from, graph=graph or GraphBuilder, got "
+        f"{type(graph).__name__}"
+    )

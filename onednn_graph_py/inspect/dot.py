@@ -1,0 +1,114 @@
+"""Drawings in Graphviz's language, and as SVG through Graphviz."""
+
+from __future__ import annotations
+
+import html
+import importlib
+from collections.abc import Sequence
+
+from ..errors import UnimplementedError
+from .drawing import Drawing
+from .labels import edge_lines, node_lines, terminal_lines, title_lines
+from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
+
+__all__ = ["missing", "to_dot", "to_svg"]
+
+_FONT = "Helvetica,Arial,sans-serif"
+
+
+def _label(lines: Sequence[str], *, heading: bool = False) -> str:
+    """An HTML-like label; the only kind of text that Graphviz takes entities for."""
+    first, *rest = (html.escape(line) for line in lines)
+    shown = [f"<b>{first}</b>" if heading else first]
+    shown += [f'<font point-size="10">{line}</font>' if line.strip() else line for line in rest]
+    return f"<{'<br/>'.join(shown)}>"
+
+
+def to_dot(drawing: Drawing) -> str:
+    """A digraph: ops as boxes, groups as clusters, tensors at the arrows.
+
+    Parameters
+    ----------
+    drawing : Drawing
+
+    Returns
+    -------
+    str
+        Ends with a newline.
+    """
+    lines = [
+        "digraph {",
+        f'  graph [bgcolor="{PAGE}", fontname="{_FONT}", fontcolor="{TEXT}", labelloc=t, '
+        f"ranksep=0.4, label={_label(title_lines(drawing), heading=True)}]",
+        f'  node [shape=box, style="filled,rounded", fontname="{_FONT}", fontsize=12, '
+        f'fillcolor="{NODE_FILL}", color="{TEXT}", fontcolor="{TEXT}"]',
+        f'  edge [fontname="{_FONT}", fontsize=10, color="{EDGE}", fontcolor="{TEXT}"]',
+    ]
+    for terminal in drawing.terminals:
+        lines.append(
+            f'  {terminal.key} [shape=oval, style=filled, fillcolor="{TERMINAL_FILL}", '
+            f'color="{EDGE}", label={_label(terminal_lines(terminal))}]'
+        )
+
+    def node_line(indent: str, i: int) -> str:
+        node = drawing.nodes[i]
+        label = _label(node_lines(drawing, node), heading=True)
+        dashed = drawing.status_of(node) not in (None, "oneDNN")
+        style = ', style="filled,rounded,dashed"' if dashed else ""
+        return f"{indent}{node.key} [label={label}{style}]"
+
+    members: dict[int | None, list[int]] = {}
+    for i, node in enumerate(drawing.nodes):
+        members.setdefault(node.group, []).append(i)
+    for i, group in enumerate(drawing.groups):
+        if i not in members:
+            continue
+        style = "filled,rounded" if group.status == "oneDNN" else "filled,rounded,dashed"
+        lines += [
+            f"  subgraph cluster_g{i} {{",
+            f'    graph [style="{style}", fillcolor="{fill_of(i, group)}", color="{TEXT}", '
+            f"fontsize=11, label={_label([group.title])}]",
+            *(node_line("    ", n) for n in members[i]),
+            "  }",
+        ]
+    lines += [node_line("  ", n) for n in members.get(None, ())]
+    for edge in drawing.edges:
+        # What goes back must not turn the picture upside down.
+        back = ", style=dashed, constraint=false" if edge.back else ""
+        lines.append(f"  {edge.source} -> {edge.target} [label={_label(edge_lines(edge))}{back}]")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def missing() -> str:
+    """What has to be installed before `to_svg` can work; empty if nothing has.
+
+    The ``graphviz`` package only calls the program ``dot``, which comes with Graphviz.
+    """
+    import shutil
+
+    lacking = []
+    try:
+        importlib.import_module("graphviz")
+    except ImportError:
+        lacking.append("the Python package graphviz (pip install 'onednn-graph-py[diagrams]')")
+    if shutil.which("dot") is None:
+        lacking.append("Graphviz's program dot (Debian: apt install graphviz)")
+    return " and ".join(lacking)
+
+
+def to_svg(drawing: Drawing) -> str:
+    """An SVG element.
+
+    Raises
+    ------
+    UnimplementedError
+        Graphviz or its Python package is not installed.
+    """
+    lacking = missing()
+    if lacking:
+        raise UnimplementedError(
+            f"diagram: SVG needs {lacking}; Mermaid ('.mmd', '.md') and '.dot' need neither"
+        )
+    graphviz = importlib.import_module("graphviz")
+    text: str = graphviz.Source(to_dot(drawing)).pipe(format="svg", encoding="utf-8")
+    return text[text.index("<svg") :]  # a page can't hold an XML declaration

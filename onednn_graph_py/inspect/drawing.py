@@ -1,0 +1,170 @@
+"""What a diagram shows, whatever it is drawn with: ops, groups, terminals, edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..ops.call import Shape, shape_text
+from ..value import row_major
+
+__all__ = ["Drawing", "Edge", "Group", "OpNode", "Status", "Tensor", "Terminal", "layout_text"]
+
+Status = Literal["oneDNN", "unsupported", "reference", "view"]
+"""Who computes a group: oneDNN, nobody (it has no kernel), NumPy; or it is not run at all."""
+
+
+def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
+    """The strides, in elements, or nothing where they are row-major.
+
+    Examples
+    --------
+    >>> layout_text((2, 3), (3, 1)), layout_text((2, 3), (1, 2))
+    ('', 'strides 1x2')
+    """
+    if len(strides) != len(shape) or any(d < 0 for d in shape) or 0 in shape:
+        return ""
+    dense = row_major(shape)
+    if all(n == 1 or s == d for n, s, d in zip(shape, strides, dense, strict=True)):
+        return ""
+    return "strides " + "x".join(map(str, strides))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What goes along an edge.
+
+    Parameters
+    ----------
+    dtype : str
+    shape : tuple of int or None
+        -1 for a dim that is not known.
+    layout : str
+        Empty for row-major.
+    """
+
+    dtype: str
+    shape: Shape
+    layout: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.dtype} {shape_text(self.shape)}"
+        return f"{text} {self.layout}" if self.layout else text
+
+
+@dataclass(frozen=True)
+class OpNode:
+    """One op, or several that are drawn as one.
+
+    Parameters
+    ----------
+    key : str
+        Names it in edges.
+    members : tuple of int
+        The ops that it stands for, by their number in the graph.
+    kinds : tuple of str
+        Of the members, in order; of one repetition where there are several.
+    name, last : str
+        Of the first member, and of the last one where there are several.
+    group : int or None
+        Of `Drawing.groups`; None for what is in no partition.
+    constants, constant_bytes : int
+        Those that it reads, and what they hold.
+    times : int
+        How many equal parts of the graph it stands for.
+    scope : str
+        Where it stands for all that was made in a scope: the scope's name.
+    groups : int
+        How many groups the ops of a scope are in.
+    """
+
+    key: str
+    members: tuple[int, ...]
+    kinds: tuple[str, ...]
+    name: str
+    group: int | None
+    constants: int = 0
+    constant_bytes: int = 0
+    last: str = ""
+    times: int = 1
+    scope: str = ""
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where a tensor comes into the graph or leaves it."""
+
+    key: str
+    role: Literal["input", "output", "constant"]
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ops that run together.
+
+    Parameters
+    ----------
+    title : str
+    status : str
+    times : int
+        How many equal groups it stands for.
+    """
+
+    title: str
+    status: Status
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Tensors that go from one node or terminal to another.
+
+    Parameters
+    ----------
+    source, target : str
+        Keys.
+    tensors : tuple of Tensor
+        Each once.
+    links : int
+        How many ports of the graph's ops and outputs read them along this edge.
+    back : bool
+        From a repeated part to the next repetition of a part that is drawn before it.
+    """
+
+    source: str
+    target: str
+    tensors: tuple[Tensor, ...]
+    links: int
+    back: bool = False
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A graph, ready to be drawn.
+
+    Parameters
+    ----------
+    title : str
+    nodes : tuple of OpNode
+    terminals : tuple of Terminal
+    groups : tuple of Group
+        In an order in which they can run.
+    edges : tuple of Edge
+    notes : tuple of str
+        What a reader must know beside it.
+    """
+
+    title: str
+    nodes: tuple[OpNode, ...]
+    terminals: tuple[Terminal, ...]
+    groups: tuple[Group, ...]
+    edges: tuple[Edge, ...]
+    notes: tuple[str, ...] = ()
+
+    def status_of(self, node: OpNode) -> Status | None:
+        """Who computes it; None where that is not known."""
+        return None if node.group is None else self.groups[node.group].status

@@ -1,0 +1,296 @@
+"""Large drawings made readable: ops that follow each other, equal parts, scopes of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .drawing import Drawing, Edge, Group, OpNode, Tensor
+from .labels import kinds_text
+
+__all__ = ["by_scope", "readable"]
+
+
+def _redrawn(
+    drawing: Drawing,
+    nodes: Sequence[OpNode],
+    becomes: Mapping[str, str],
+    groups: Sequence[Group],
+    inside: Callable[[str, str], bool],
+) -> Drawing:
+    """Edges between what nodes become; `inside` tells which of those from a node to itself vanish.
+
+    Nodes come in an order in which they can run.
+    """
+    position = {node.key: i for i, node in enumerate(nodes)}
+    collected: dict[tuple[str, str], tuple[dict[Tensor, None], int, bool]] = {}
+    for edge in drawing.edges:
+        a, b = becomes.get(edge.source, edge.source), becomes.get(edge.target, edge.target)
+        if a == b and inside(edge.source, edge.target):
+            continue
+        tensors, links, back = collected.get((a, b), ({}, 0, False))
+        tensors.update(dict.fromkeys(edge.tensors))
+        back = edge.back or (a in position and b in position and position[a] >= position[b])
+        collected[a, b] = (tensors, links + edge.links, back)
+    edges = tuple(
+        Edge(a, b, tuple(tensors), links, back)
+        for (a, b), (tensors, links, back) in collected.items()
+    )
+    return replace(drawing, nodes=tuple(nodes), groups=tuple(groups), edges=edges)
+
+
+def _joined(drawing: Drawing, parts: Sequence[Sequence[OpNode]]) -> Drawing:
+    """Draw the nodes of each part as one."""
+    becomes = {node.key: part[0].key for part in parts for node in part}
+    joined: dict[str, OpNode] = {}
+    for part in parts:
+        first, last = part[0], part[-1]
+        joined[first.key] = replace(
+            first,
+            members=tuple(m for node in part for m in node.members),
+            kinds=tuple(kind for node in part for kind in node.kinds),
+            last=(last.last or last.name) if len(part) > 1 else first.last,
+            constants=sum(node.constants for node in part),
+            constant_bytes=sum(node.constant_bytes for node in part),
+        )
+    kept = [joined.get(n.key, n) for n in drawing.nodes if becomes.get(n.key, n.key) == n.key]
+    return _redrawn(drawing, kept, becomes, drawing.groups, lambda a, b: True)
+
+
+def _sorted(drawing: Drawing) -> Drawing:
+    """Nodes group by group; those of no group stay at their place among the ops."""
+    order = {
+        i: min((n.members[0] for n in drawing.nodes if n.group == i), default=0)
+        for i in range(len(drawing.groups))
+    }
+    latest = -1
+    for i in order:  # groups can run in this order, whatever the numbers of their ops are
+        latest = order[i] = max(order[i], latest)
+
+    def key(node: OpNode) -> tuple[int, int, int]:
+        if node.group is None:
+            return (node.members[0], -1, node.members[0])
+        return (order[node.group], node.group, node.members[0])
+
+    return replace(drawing, nodes=tuple(sorted(drawing.nodes, key=key)))
+
+
+# -- ops that follow each other in a group
+
+
+def _chains(drawing: Drawing) -> Drawing:
+    """Join what is in a straight line inside of a group."""
+    following: dict[str, list[str]] = {}
+    before: dict[str, list[str]] = {}
+    for edge in drawing.edges:
+        following.setdefault(edge.source, []).append(edge.target)
+        before.setdefault(edge.target, []).append(edge.source)
+    nodes = {node.key: node for node in drawing.nodes}
+
+    def next_in_line(node: OpNode) -> OpNode | None:
+        readers = following.get(node.key, [])
+        other = nodes.get(readers[0]) if len(readers) == 1 else None
+        if other is None or node.group is None or other.group != node.group:
+            return None
+        # What comes from elsewhere, such as a bias, joins in on the way.
+        sources = [k for k in before[other.key] if k in nodes and nodes[k].group == node.group]
+        return other if sources == [node.key] and other.times == node.times else None
+
+    line = {node.key: other for node in drawing.nodes if (other := next_in_line(node))}
+    inner = {other.key for other in line.values()}
+    parts = []
+    for node in drawing.nodes:
+        if node.key in inner:
+            continue
+        part = [node]
+        while part[-1].key in line:
+            part.append(line[part[-1].key])
+        parts.append(part)
+    return _joined(drawing, parts)
+
+
+def _whole_groups(drawing: Drawing) -> Drawing:
+    """Join all of a group."""
+    parts: dict[object, list[OpNode]] = {}
+    for node in drawing.nodes:
+        parts.setdefault(node.key if node.group is None else node.group, []).append(node)
+    return _joined(drawing, list(parts.values()))
+
+
+# -- equal parts that follow each other
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A group, or a node without one."""
+
+    nodes: tuple[OpNode, ...]
+    looks: object
+
+
+def _blocks(drawing: Drawing) -> list[_Block]:
+    made: dict[object, list[OpNode]] = {}
+    for node in drawing.nodes:
+        made.setdefault(node.key if node.group is None else node.group, []).append(node)
+    coming: dict[str, list[str]] = {}
+    for edge in drawing.edges:
+        coming.setdefault(edge.target, []).extend(str(t) for t in edge.tensors)
+
+    def looks(node: OpNode) -> object:
+        read = tuple(sorted(coming.get(node.key, ())))
+        return node.kinds, node.constants, node.constant_bytes, node.times, node.scope, read
+
+    return [
+        _Block(tuple(nodes), (drawing.status_of(nodes[0]), *map(looks, nodes)))
+        for nodes in made.values()
+    ]
+
+
+def _longest_repetition(looks: Sequence[object]) -> tuple[int, int, int] | None:
+    """Where a run of equal parts starts, how long a part is, how many there are.
+
+    The one that saves most, of those the one with the shortest part.
+    """
+    best: tuple[int, int, int] | None = None
+    saved = 0
+    for period in range(1, len(looks) // 2 + 1):
+        run = 0
+        for i in range(len(looks) - period + 1):
+            equal = i + period < len(looks) and looks[i] == looks[i + period]
+            if equal:
+                run += 1
+                continue
+            times = run // period + 1
+            if (times - 1) * period > saved:
+                saved = (times - 1) * period
+                best = (i - run, period, times)
+            run = 0
+    return best
+
+
+def _repetition(drawing: Drawing) -> Drawing | None:
+    """Draw the longest run of equal parts once; None if there is none."""
+    blocks = _blocks(drawing)
+    found = _longest_repetition([block.looks for block in blocks])
+    if found is None:
+        return None
+    start, period, times = found
+    becomes: dict[str, str] = {}
+    instance: dict[str, int] = {}
+    dropped_groups: set[int] = set()
+    groups = list(drawing.groups)
+    drawn: dict[str, OpNode] = {}
+    for i in range(period):
+        alike = [blocks[start + i + period * k] for k in range(times)]
+        for same in zip(*(block.nodes for block in alike), strict=True):
+            first = same[0]
+            becomes.update({node.key: first.key for node in same})
+            instance.update({node.key: k for k, node in enumerate(same)})
+            drawn[first.key] = replace(
+                first,
+                members=tuple(m for node in same for m in node.members),
+                last=same[-1].last or same[-1].name,
+                constants=sum(node.constants for node in same),
+                constant_bytes=sum(node.constant_bytes for node in same),
+                times=sum(node.times for node in same),
+            )
+        of = [block.nodes[0].group for block in alike]
+        if of[0] is not None:
+            group = groups[of[0]]
+            title = f"{group.title.split(' (')[0]} ({times * group.times} alike)"
+            groups[of[0]] = replace(group, title=title, times=times * group.times)
+            dropped_groups.update(g for g in of[1:] if g is not None)
+    left = [i for i in range(len(groups)) if i not in dropped_groups]
+    number = {i: n for n, i in enumerate(left)}
+    kept = [
+        replace(node, group=None if node.group is None else number[node.group])
+        for n in drawing.nodes
+        if becomes.get(n.key, n.key) == n.key
+        for node in (drawn.get(n.key, n),)
+    ]
+    return _redrawn(
+        drawing,
+        kept,
+        becomes,
+        [groups[i] for i in left],
+        lambda a, b: instance.get(a) == instance.get(b),
+    )
+
+
+# -- choosing
+
+
+def readable(drawing: Drawing, most: int) -> Drawing:
+    """Fold as little as brings a drawing to `most` nodes, or all that can be folded.
+
+    In this order: straight lines inside of groups; parts of the graph that repeat, such as layers;
+    whole groups.
+
+    Parameters
+    ----------
+    drawing : Drawing
+    most : int
+
+    Returns
+    -------
+    Drawing
+        The same one if it has not more nodes.
+    """
+    if len(drawing.nodes) <= most:
+        return drawing
+    made = _sorted(drawing)
+    for fold in (_chains, _repeated(most), _whole_groups, _repeated(most)):
+        made = fold(made)
+        if len(made.nodes) <= most:
+            break
+    note = f"{sum(len(n.members) for n in made.nodes)} ops are drawn as {len(made.nodes)} nodes"
+    return replace(made, notes=(*drawing.notes, note))
+
+
+def _repeated(most: int) -> Callable[[Drawing], Drawing]:
+    def fold(drawing: Drawing) -> Drawing:
+        while len(drawing.nodes) > most:
+            made = _repetition(drawing)
+            if made is None:
+                break
+            drawing = made
+        return drawing
+
+    return fold
+
+
+def by_scope(drawing: Drawing, depth: int) -> Drawing:
+    """Draw all ops of a scope of names as one node.
+
+    Parameters
+    ----------
+    drawing : Drawing
+    depth : int
+        1 for the outermost scopes, 2 for those inside them, and so on. An op that is in fewer
+        scopes is drawn by itself, or in the innermost one that it is in.
+    """
+    parts: dict[object, list[OpNode]] = {}
+    for node in drawing.nodes:
+        scope = "/".join(node.name.split("/")[:-1][:depth])
+        parts.setdefault(("scope", scope) if scope else node.key, []).append(node)
+    becomes = {node.key: part[0].key for part in parts.values() for node in part}
+    drawn: list[OpNode] = []
+    for name, part in parts.items():
+        if not isinstance(name, tuple):
+            drawn += part
+            continue
+        inside = {node.group for node in part}
+        drawn.append(
+            replace(
+                part[0],
+                members=tuple(m for node in part for m in node.members),
+                kinds=(kinds_text([kind for node in part for kind in node.kinds]),),
+                last=part[-1].name,
+                group=part[0].group if len(inside) == 1 else None,
+                constants=sum(node.constants for node in part),
+                constant_bytes=sum(node.constant_bytes for node in part),
+                scope=name[1],
+                groups=len(inside),
+            )
+        )
+    return _redrawn(drawing, drawn, becomes, drawing.groups, lambda a, b: True)

@@ -1,0 +1,141 @@
+"""The words in a diagram, before they are escaped for what draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .drawing import Drawing, Edge, OpNode, Terminal
+
+__all__ = [
+    "bytes_text",
+    "edge_lines",
+    "kinds_text",
+    "node_lines",
+    "terminal_lines",
+    "title_lines",
+    "visible",
+]
+
+_LONGEST = 48
+_SHOWN_KINDS = 6
+_SHOWN_TENSORS = 3
+
+
+def visible(name: str, longest: int = _LONGEST) -> str:
+    r"""A name on one line, all of it visible; a long one without its middle.
+
+    Examples
+    --------
+    >>> visible("a\nb"), visible("x" * 100, 9)
+    ('a\\nb', 'xxxx…xxxx')
+    """
+    if len(name) > longest:
+        half = (longest - 1) // 2
+        name = f"{name[: longest - 1 - half]}…{name[-half:]}"
+    return "".join(
+        c if c == " " or c.isprintable() else c.encode("unicode_escape").decode("ascii")
+        for c in name
+    )
+
+
+def bytes_text(size: int) -> str:
+    """A size as people read it.
+
+    Examples
+    --------
+    >>> bytes_text(12), bytes_text(5 << 20)
+    ('12 bytes', '5.0 MiB')
+    """
+    if size < 1024:
+        return f"{size} byte" if size == 1 else f"{size} bytes"
+    made = float(size)
+    for unit in ("KiB", "MiB", "GiB"):
+        made /= 1024
+        if made < 1023.95 or unit == "GiB":
+            break
+    return f"{made:.1f} {unit}"
+
+
+def kinds_text(kinds: Sequence[str]) -> str:
+    """Ops that follow each other, repeated ones once.
+
+    Examples
+    --------
+    >>> kinds_text(["MatMul", "Add", "ReLU"] * 12)
+    '(MatMul + Add + ReLU) x12'
+    >>> kinds_text(["MatMul", "Add", "Add"])
+    'MatMul + Add x2'
+    """
+    count = len(kinds)
+    for period in range(1, count // 2 + 1):
+        unit = kinds[:period]
+        if count % period == 0 and list(unit) * (count // period) == list(kinds):
+            text = kinds_text(unit)
+            return f"{text if period == 1 else f'({text})'} x{count // period}"
+    runs: list[tuple[str, int]] = []
+    for kind in kinds:
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
+        else:
+            runs.append((kind, 1))
+    shown = [kind if n == 1 else f"{kind} x{n}" for kind, n in runs]
+    if len(shown) > _SHOWN_KINDS:
+        left_out = sum(n for _, n in runs[_SHOWN_KINDS - 2 : -1])
+        shown = [*shown[: _SHOWN_KINDS - 2], f"{left_out} more", shown[-1]]
+    return " + ".join(shown)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _called(drawing: Drawing) -> str:
+    return drawing.groups[0].title.split()[0] if drawing.groups else "partition"
+
+
+def _names(node: OpNode) -> str:
+    if not node.last or node.last == node.name:
+        return visible(node.name)
+    return f"{visible(node.name)} to {visible(node.last)}" if node.name else visible(node.last)
+
+
+def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
+    """What an op is, its name, and what else there is to know; the first line is the heading."""
+    if node.scope:
+        lines = [visible(node.scope)]
+        lines.append(
+            f"{_counted(len(node.members), 'op')} in {_counted(node.groups, _called(drawing))}"
+        )
+    else:
+        lines = [kinds_text(node.kinds)]
+        if node.name or node.last:
+            lines.append(_names(node))
+    if node.times > 1:
+        lines.append(f"{node.times} times")
+    if node.constants:
+        lines.append(f"{_counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
+    marks = {"unsupported": "unsupported", "reference": "NumPy", "view": "not run"}
+    mark = marks.get(drawing.status_of(node) or "")
+    return [*lines, mark] if mark else lines
+
+
+def terminal_lines(terminal: Terminal) -> list[str]:
+    """The role, the name, the tensor."""
+    name = f"{terminal.role} {visible(terminal.name)}" if terminal.name else terminal.role
+    return [name, str(terminal.tensor)]
+
+
+def edge_lines(edge: Edge) -> list[str]:
+    """The tensors; of many the first ones."""
+    lines = list(dict.fromkeys(str(t) for t in edge.tensors))
+    if len(lines) > _SHOWN_TENSORS:
+        lines = [*lines[: _SHOWN_TENSORS - 1], f"{len(lines) - _SHOWN_TENSORS + 1} more"]
+    return lines
+
+
+def title_lines(drawing: Drawing) -> list[str]:
+    """What is drawn, how much of it, and the notes."""
+    ops = sum(len(node.members) for node in drawing.nodes)
+    groups = sum(group.times for group in drawing.groups)
+    counted = f"{_counted(ops, 'op')} in {_counted(groups, _called(drawing))}"
+    return [f"{visible(drawing.title)}: {counted}", *(visible(n, 160) for n in drawing.notes)]

@@ -1,0 +1,117 @@
+"""Drawings as Mermaid text, which JupyterLab, GitHub and others draw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from .drawing import Drawing
+from .labels import edge_lines, node_lines, terminal_lines, title_lines
+from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
+
+__all__ = ["escaped", "to_markdown", "to_mermaid"]
+
+_PLAIN = " ,()=/"
+
+
+def escaped(line: str) -> str:
+    """Text for a quoted label: what Mermaid, Markdown or HTML may take for theirs by its number.
+
+    Mermaid also edits lines that look like its ``style`` statements, so that colons can't stay;
+    and it reads labels as Markdown.
+
+    Examples
+    --------
+    >>> escaped('say "hi"'), escaped("a_b/c"), escaped("_a_")
+    ('say #34;hi#34;', 'a_b/c', '#95;a#95;')
+    """
+    made = []
+    for i, c in enumerate(line):
+        around = line[i - 1] + line[i + 1] if 0 < i < len(line) - 1 else ""
+        # Inside of a word, a number or a line they are no emphasis, link or list.
+        harmless = (
+            (c == "_" and around.isalnum())
+            or (c == "." and around.isascii() and around.isdigit())
+            or (c == "+" and around == "  ")
+        )
+        made.append(c if c.isalnum() or c in _PLAIN or harmless else f"#{ord(c)};")
+    return "".join(made)
+
+
+def _label(lines: Sequence[str]) -> str:
+    return '"' + "<br/>".join(escaped(line) for line in lines) + '"'
+
+
+_THEME = {
+    "theme": "base",
+    "themeVariables": {
+        "lineColor": EDGE,
+        "textColor": TEXT,
+        "edgeLabelBackground": PAGE,
+        "titleColor": TEXT,
+    },
+}
+
+
+def to_mermaid(drawing: Drawing) -> str:
+    """A flowchart: ops as boxes, groups as subgraphs, tensors at the arrows.
+
+    Parameters
+    ----------
+    drawing : Drawing
+
+    Returns
+    -------
+    str
+        Ends with a newline.
+    """
+    title = json.dumps("; ".join(title_lines(drawing)), ensure_ascii=False)
+    lines = ["---", f"title: {title}", "---"]  # YAML takes JSON's strings
+    lines += [f"%%{{init: {json.dumps(_THEME)}}}%%", "flowchart TB"]
+    for terminal in drawing.terminals:
+        lines.append(f"    {terminal.key}([{_label(terminal_lines(terminal))}])")
+    used = {node.group for node in drawing.nodes}
+    for i, group in enumerate(drawing.groups):
+        if i not in used:
+            continue
+        lines.append(f"    subgraph g{i}[{_label([group.title])}]")
+        for node in drawing.nodes:
+            if node.group == i:
+                lines.append(f"        {node.key}[{_label(node_lines(drawing, node))}]")
+        lines.append("    end")
+    for node in drawing.nodes:
+        if node.group is None:
+            lines.append(f"    {node.key}[{_label(node_lines(drawing, node))}]")
+    for edge in drawing.edges:
+        arrow = "-.->" if edge.back else "-->"
+        lines.append(f"    {edge.source} {arrow}|{_label(edge_lines(edge))}| {edge.target}")
+    lines += [
+        f"    classDef op fill:{NODE_FILL},stroke:{TEXT},color:{TEXT}",
+        f"    classDef other fill:{NODE_FILL},stroke:{TEXT},color:{TEXT},stroke-dasharray:4 3",
+        f"    classDef terminal fill:{TERMINAL_FILL},stroke:{EDGE},color:{TEXT}",
+    ]
+    plain = [n.key for n in drawing.nodes if drawing.status_of(n) in (None, "oneDNN")]
+    other = [n.key for n in drawing.nodes if n.key not in set(plain)]
+    terminals = [t.key for t in drawing.terminals]
+    for name, keys in (("op", plain), ("other", other), ("terminal", terminals)):
+        if keys:
+            lines.append(f"    class {','.join(keys)} {name}")
+    for i, group in enumerate(drawing.groups):
+        if i in used:
+            dashes = "" if group.status == "oneDNN" else ",stroke-dasharray:4 3"
+            lines.append(
+                f"    style g{i} fill:{fill_of(i, group)},stroke:{TEXT},color:{TEXT}{dashes}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(drawing: Drawing) -> str:
+    """A page of Markdown: title, notes, and the flowchart in a fence."""
+    title, *notes = title_lines(drawing)
+    told = "".join(f"{_in_markdown(line)}\n\n" for line in (title, *notes))
+    return f"{told}```mermaid\n{to_mermaid(drawing)}```\n"
+
+
+def _in_markdown(line: str) -> str:
+    """Text as it is: every ASCII punctuation mark escaped that Markdown or HTML could read."""
+    return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]<>()#+-.!|~&$:@\"'" else c for c in line)
