@@ -295,6 +295,19 @@ void check_strides_before_reshape(const group &g, const op &o) {
 }
 
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
+// The kernels take one scale, and write where the others would belong.
+void check_channel_scales_after_normalization(const group &g, const op &o) {
+    const auto normalizes = [](kind k) {
+        return one_of(k, {kind::GroupNorm, kind::LayerNorm, kind::SoftMax});
+    };
+    if (o.kind != kind::Quantize || string_attr(o, attr::qtype, "per_tensor") != "per_channel"
+            || !g.follows(o, normalizes))
+        return;
+    refuse(o, "scales per channel fused behind a normalization",
+            "use qtype per_tensor, get partitions with policy debug, or put the op into a graph of "
+            "its own");
+}
+
 // The attention kernel takes what stands for masked scores to be as large as the scores.
 void check_attention_select(const group &g, const op &o) {
     const auto &ops = g.ops();
@@ -422,6 +435,7 @@ void check_known_defects(const std::vector<const op *> &ops, const shapes_by_id 
 #if !OGP_ONEDNN_AT_LEAST(3, 13)
         check_shared_weights(g, *o);
         check_attention_select(g, *o);
+        check_channel_scales_after_normalization(g, *o);
 #endif
         check_strides_before_reshape(g, *o);
 #if OGP_ONEDNN_AT_LEAST(3, 8)

@@ -80,6 +80,12 @@ def _pool_of_channels_last(nodes: Sequence[Node]) -> bool:
     )
 
 
+def _int8_pool_and_relu(nodes: Sequence[Node]) -> bool:
+    """What is pooled is rounded before it is scaled."""
+    kinds = {n.kind for n in nodes}
+    return bool(kinds & set(_POOLS) and "Dequantize" in kinds and kinds & {"ReLU", "LeakyReLU"})
+
+
 def _residual_of_other_sign(nodes: Sequence[Node]) -> bool:
     """A dequantized residual is added before a Quantize to the other of u8 and s8."""
     if nodes[-1].kind != "Quantize":
@@ -267,6 +273,12 @@ DEFECTS = (
         (3, 7),
         NEVER,
         _pool_of_channels_last,
+    ),
+    Defect(
+        "oneDNN rounds what int8 pooling makes before it applies ReLU and scales",
+        (3, 7),
+        NEVER,
+        _int8_pool_and_relu,
     ),
     Defect(
         "oneDNN adds a quantized residual wrongly where u8 and s8 mix",

@@ -49,6 +49,19 @@ def pooling_of_channels_last(b):
     b.output(x.max_pool(**window) + noise(3, seed=1))
 
 
+def int8_pooling_and_relu(b):
+    x = b.input((1, 4, 4, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR)
+    window = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+    y = x.max_pool(**window).relu()
+    b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
+
+
+def scales_per_channel_behind_a_normalization(b):
+    x = b.input((2, 8, 8, 32)).softmax(axis=-1)
+    scales = [2.0 ** -(5 + i % 4) for i in range(32)]
+    b.output(x.quantize(dtype="u8", scales=scales, zps=[0] * 32, qtype="per_channel", axis=3))
+
+
 def residual_of_other_sign(b):
     per_tensor = {"scales": [0.25], **PER_TENSOR}
     x, r = b.input((8, 64), "u8"), b.input((8, 32), "u8")
@@ -104,6 +117,8 @@ CASES = {
         attention_mask_of_three_dims,
         pooling_and_sum,
         pooling_of_channels_last,
+        int8_pooling_and_relu,
+        scales_per_channel_behind_a_normalization,
         residual_of_other_sign,
         scales_per_channel_behind_a_product,
         s8_convolution_of_one_channel_a_group,

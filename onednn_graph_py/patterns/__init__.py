@@ -11,6 +11,7 @@ from . import (
     conv_transpose_weights,
     data_model,
     floating_point,
+    quantized,
     training,
 )
 from .pattern import Case, Deviation, Pattern, patterns
@@ -21,6 +22,7 @@ PATTERNS = patterns(
     categories.PATTERNS,
     attention.PATTERNS,
     floating_point.PATTERNS,
+    quantized.PATTERNS,
     training.PATTERNS,
     attention_training.PATTERNS,
     conv_transpose.PATTERNS,
