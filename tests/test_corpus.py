@@ -240,7 +240,6 @@ def test_oneDNNs_short_list_of_rewritten_graphs_makes_the_partitions_it_expects(
     cases = cases_of([], None, [_path("test_graph_ci")])
     assert len(cases) == 185
     found = Counter(_partitioned(case) for case in cases)
-    assert found["other"] == 0
     assert found["agrees"] + found["hardware"] + found["not expected"] == 185
     assert found["agrees"] >= 100
 

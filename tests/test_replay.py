@@ -464,6 +464,15 @@ def test_a_wrong_command_ends_with_status_2(capsys, words, message):
     assert not out
 
 
+def test_an_interrupt_ends_the_workers_and_says_how_far_it_was(tmp_path, capsys, monkeypatch):
+    paths = [saved(tmp_path / f"{name}.json", small) for name in "ab"]
+    monkeypatch.setattr(Progress, "add", lambda *_: signal.raise_signal(signal.SIGINT))
+    status, out, err = run(capsys, *paths)
+    assert status == 130
+    assert len(out.splitlines()) == 1
+    assert "interrupted after 1 cases: 1 ran" in err
+
+
 def test_a_file_that_dump_tools_wrote_runs_as_it_is(tmp_path):
     """Ids, an End and a layout of its own: what this package would not write itself."""
 

@@ -81,11 +81,16 @@ def _run(arguments: argparse.Namespace) -> int:
         return 2
     progress = Progress(len(cases))
     results: list[Result] = []
-    for _, result in replay(cases, options, jobs=arguments.jobs, timeout=arguments.timeout):
-        results.append(result)
+    try:
+        for _, result in replay(cases, options, jobs=arguments.jobs, timeout=arguments.timeout):
+            results.append(result)
+            progress.clear()
+            print(json_line(result) if arguments.json else line(result), flush=True)
+            progress.add(result)
+    except KeyboardInterrupt:
         progress.clear()
-        print(json_line(result) if arguments.json else line(result), flush=True)
-        progress.add(result)
+        print(f"run: interrupted after {summary(results)}", file=sys.stderr)
+        return 130
     if not arguments.json and len(results) > 1:
         print(summary(results))
     return exit_status(results)
