@@ -81,9 +81,11 @@ def _pool_of_channels_last(nodes: Sequence[Node]) -> bool:
 
 
 def _int8_pool_and_relu(nodes: Sequence[Node]) -> bool:
-    """What is pooled is rounded before it is scaled."""
+    """What is pooled is rounded before it is scaled; with a binary op too it does not compile."""
     kinds = {n.kind for n in nodes}
-    return bool(kinds & set(_POOLS) and "Dequantize" in kinds and kinds & {"ReLU", "LeakyReLU"})
+    if not kinds & set(_POOLS) or "Dequantize" not in kinds or kinds & set(_BINARY):
+        return False
+    return bool(kinds & {"ReLU", "LeakyReLU"})
 
 
 def _residual_of_other_sign(nodes: Sequence[Node]) -> bool:
