@@ -19,6 +19,9 @@ from .verdicts import Result, Verdict
 
 __all__ = ["replay"]
 
+# Seconds for Python to start and the package to be imported, on however busy a machine.
+_STARTUP = 120.0
+
 
 class _Worker:
     """One process, and the case that it has in hand."""
@@ -37,20 +40,26 @@ class _Worker:
         self.number = -1
         self.case: Case | None = None
         self.began = 0.0
+        self.ready = False
 
     def start(self, number: int, case: Case, options: Options) -> None:
         self.number, self.case, self.began = number, case, time.monotonic()
         with contextlib.suppress(OSError):  # it is gone, which `answer` will find
             self.connection.send((case, options))
 
-    def answer(self) -> Result:
-        """What it sent, or how it ended."""
+    def answer(self) -> Result | None:
+        """What it sent, or how it ended; None when it has only started."""
         try:
-            result: Result = self.connection.recv()
+            result: Result | None = self.connection.recv()
         except (EOFError, OSError):
             return self.ended(Verdict.CRASHED, _ending(self.process.wait()))
-        self.case = None
+        if result is None:
+            self.ready, self.began = True, time.monotonic()
         return result
+
+    def limit(self, timeout: float) -> float:
+        """When it must have answered."""
+        return self.began + (timeout if self.ready else max(timeout, _STARTUP))
 
     def ended(self, verdict: Verdict, reason: str) -> Result:
         """The result of a case that it will not answer."""
@@ -132,15 +141,16 @@ def replay(
 
 
 def _finished(workers: Sequence[_Worker], timeout: float | None) -> list[tuple[_Worker, Result]]:
-    """Wait for the next answers, or for the next one that takes too long."""
+    """Wait for the next answers, or for the next one that takes too long; perhaps there is none."""
     by_connection = {w.connection: w for w in workers}
     remaining = None
     if timeout is not None:
-        remaining = max(0.0, min(w.began for w in workers) + timeout - time.monotonic())
+        remaining = max(0.0, min(w.limit(timeout) for w in workers) - time.monotonic())
     ready = wait(list(by_connection), remaining)
     if ready:
         answering = [by_connection[c] for c in ready if isinstance(c, Connection)]
-        return [(w, w.answer()) for w in answering]
+        answers = [(w, w.answer()) for w in answering]
+        return [(w, result) for w, result in answers if result is not None]
     assert timeout is not None
-    late = [w for w in workers if time.monotonic() - w.began >= timeout]
+    late = [w for w in workers if time.monotonic() >= w.limit(timeout)]
     return [(w, w.ended(Verdict.TIMED_OUT, f"it took longer than {timeout:g} s")) for w in late]

@@ -11,8 +11,12 @@ __all__ = ["serve"]
 
 
 def serve(descriptor: int) -> None:
-    """Take cases with their options from a connection, and answer with results, until it ends."""
+    """Take cases with their options from a connection, and answer with results, until it ends.
+
+    Before the first one comes None: the case's time does not begin before that.
+    """
     connection = Connection(descriptor)
+    connection.send(None)
     while True:
         try:
             case, options = connection.recv()
