@@ -6,7 +6,11 @@ It is built when first needed, from the same source and against the same library
             make as many partitions of them as we do and as it does of the original, and its own
             comparison must pass
     time    one execution of benchdnn's against one call of our model of the same file, each in a
-            process of its own, taking turns; the least time of all rounds counts
+            process of its own, taking turns; the least time of all rounds counts. End is a
+            partition to benchdnn (parts) and no step of ours. Where there are several partitions,
+            each of benchdnn's has memory of its own, and ours read what the one before wrote, so
+            caches may favour us. On a busy machine measure with --threads 1: threads that wait for
+            one that has no CPU are noise.
 
 By default both, of oneDNN's complex_fusion graphs. Exit status 1 if anything in `read` disagrees.
 """
@@ -336,7 +340,7 @@ def main() -> int:
     load_before = os.getloadavg()[0]
     print(
         f"benchdnn {built.onednn.version}, our oneDNN {version} ({linked['cpu_runtime']}), "
-        f"{setting.threads} threads, {len(files)} files, load average {load_before:.1f}"
+        f"threads: {setting.threads}, files: {len(files)}, load average: {load_before:.1f}"
     )
     sections = given.sections or SECTIONS
     read = show_readings(files, setting) if "read" in sections else []
