@@ -38,6 +38,7 @@ void init_execution(py::module_ &m);
 void init_cpu_runtime(py::module_ &m);
 void init_constant_memory(py::module_ &m);
 void init_executor(py::module_ &m);
+void init_recorder(py::module_ &m);
 void init_device_allocator(py::module_ &m);
 void init_sycl_interop(py::module_ &m);
 void init_ocl_interop(py::module_ &m);

@@ -8,6 +8,7 @@
 #include "call.hpp"
 #include "cpu_runtime.hpp"
 #include "dtypes.hpp"
+#include "recorder.hpp"
 
 namespace ogp {
 namespace {
@@ -109,12 +110,14 @@ public:
     }
 
     // Without the GIL, which Python steps take for themselves. Returns the number of the step that
-    // failed, or the number of steps.
+    // failed, or the number of steps. Where `times` is given, it gets the ticks at the begin and
+    // after each step; each is waited for then, so that its time is its own.
     size_t run(const executor &x, const std::pmr::vector<void *> &inputs,
-            const std::pmr::vector<void *> &outputs, dnnl_status_t &status,
-            PyThreadState *&thread) {
+            const std::pmr::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread,
+            std::vector<uint64_t> *times) {
         status = dnnl_success;
         const threads_scope threads(x.threads);
+        if (times) times->push_back(ticks());
         for (size_t i = 0; i < x.steps.size(); ++i) {
             const step &s = x.steps[i];
             if (!s.compiled) {
@@ -123,6 +126,7 @@ public:
                 if (!x.synchronous) stream_.wait();
                 call_python(x, s, inputs, outputs);
                 thread = PyEval_SaveThread();
+                if (times) times->push_back(ticks());
                 continue;
             }
             call &c = calls_[i];
@@ -142,6 +146,10 @@ public:
                 status = dnnl_out_of_memory;
             } catch (...) {
                 status = dnnl_runtime_error;
+            }
+            if (times && status == dnnl_success) {
+                if (!x.synchronous) status = dnnl_stream_wait(stream_.get());
+                times->push_back(ticks());
             }
             if (status != dnnl_success) return i;
         }
@@ -406,17 +414,22 @@ void executor::give_back(std::unique_ptr<run_context> context) noexcept {
 void executor::run(run_context &context, const arrays &ins, const arrays &outs, bool bound) {
     require_constant_cache(name, cached, engine_->kind());
     if (!bound) context.set_arrays(ins.data, outs.data);
+    const bool timed = recording();
+    std::vector<uint64_t> times;  // allocates nothing unless a profile is active
+    if (timed) times.reserve(steps.size() + 1);
     const uint64_t begin = ticks();
     dnnl_status_t status = dnnl_success;
     PyThreadState *thread = PyEval_SaveThread();
     // Only a Python step throws, and it holds the GIL then.
-    const size_t done = context.run(*this, ins.data, outs.data, status, thread);
+    const size_t done =
+            context.run(*this, ins.data, outs.data, status, thread, timed ? &times : nullptr);
     take_gil_again(thread);
     ticks_taken += ticks() - begin;
     ++calls;
     if (status != dnnl_success)
         raise_with_reason(
                 status, name + ": " + (done < steps.size() ? steps[done].name : "wait"), "");
+    if (timed) record(*this, times);
 }
 
 namespace {

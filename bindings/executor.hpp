@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <optional>
@@ -46,7 +47,7 @@ struct step {
 // Everything that one running call needs for itself; calls at the same time have one each.
 class run_context;
 
-class executor {
+class executor : public std::enable_shared_from_this<executor> {
 public:
     executor(std::string name, engine_ptr e,
             const std::vector<std::pair<logical_tensor, py::str>> &in,

@@ -23,6 +23,7 @@ PYBIND11_MODULE(_core, m) {
     ogp::init_cpu_runtime(m);
     ogp::init_constant_memory(m);
     ogp::init_executor(m);
+    ogp::init_recorder(m);
     ogp::init_partition(m);
     ogp::init_graph(m);
     ogp::init_caches(m);

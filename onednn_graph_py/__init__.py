@@ -83,7 +83,7 @@ from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
-from .inspect import Diagram, VerboseLog, diagram, verbose_log
+from .inspect import Diagram, Profile, VerboseLog, diagram, profile, verbose_log
 from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 from .serialization import load
@@ -165,6 +165,8 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # what oneDNN tells
     "version",
     "set_verbose",
+    "profile",
+    "Profile",
     "verbose_log",
     "VerboseLog",
     "set_dump_mode",

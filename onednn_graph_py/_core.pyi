@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections.abc
 import numpy
 import numpy.typing
+import numpy.typing
 import onednn_graph_py._enums
 import typing
 import typing_extensions
@@ -1384,6 +1385,43 @@ class _model_base:
         """
     @_run.setter
     def _run(self, arg0: _executor | None) -> None: ...
+
+class _recorder:
+    """
+    What `profile` gathers: when the steps of models ran.
+    """
+    def __init__(self, max_calls: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    def calls(self) -> numpy.typing.NDArray[numpy.uint64]:
+        """
+        A row a call: number of its model, thread, where its times begin.
+        """
+    def models(self) -> list[tuple[str, list[list[int]], list[tuple[str, bool]]]]:
+        """
+        Of each model: name, shapes of inputs, (name, whether oneDNN runs it) a step.
+        """
+    def seconds(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        Since the first start: of each call its begin and the end of each step.
+        """
+    def start(self) -> None:
+        """
+        Gathers from now on.
+        """
+    def stop(self) -> None:
+        """
+        Gathers no more.
+        """
+    @property
+    def active(self) -> bool:
+        """
+        Whether it gathers.
+        """
+    @property
+    def dropped(self) -> int:
+        """
+        Calls beyond `max_calls`, which are not kept.
+        """
 
 class partition:
     """

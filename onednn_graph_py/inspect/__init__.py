@@ -1,6 +1,15 @@
 """Seeing what oneDNN does."""
 
 from .diagram import Diagram, diagram
+from .profile import Profile, profile
 from .verbose_log import VerboseLog, read_verbose_log, verbose_log
 
-__all__ = ["Diagram", "VerboseLog", "diagram", "read_verbose_log", "verbose_log"]
+__all__ = [
+    "Diagram",
+    "Profile",
+    "VerboseLog",
+    "diagram",
+    "profile",
+    "read_verbose_log",
+    "verbose_log",
+]

@@ -1,0 +1,338 @@
+"""Times of the steps of models: `profile`."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..errors import InvalidArgumentsError
+from ..ops.call import shape_text
+
+__all__ = ["Profile", "StepTimes", "profile"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """What a step of a model took, over many calls. Times are seconds.
+
+    Parameters
+    ----------
+    model : str
+        Its name.
+    shapes : tuple of tuple of int
+        Of the model's inputs: a model with unknown dims has other steps for other shapes.
+    step : str
+        Names of the step's ops.
+    implementation : str
+        ``oneDNN`` (the step is a partition) or ``reference`` (NumPy).
+    count : int
+    total, median, minimum, maximum : float
+    spread : float
+        From the first to the third quartile.
+    share : float
+        Of the time of all steps in the profile, 0 to 1.
+    """
+
+    model: str
+    shapes: tuple[tuple[int, ...], ...]
+    step: str
+    implementation: str
+    count: int
+    total: float
+    median: float
+    minimum: float
+    maximum: float
+    spread: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    steps: tuple[tuple[str, str], ...]  # name, implementation
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    model: _Model
+    thread: int
+    times: npt.NDArray[np.float64]  # its begin, and the end of each step
+
+
+class Profile:
+    """When the steps of models ran; made by `profile`.
+
+    Parameters
+    ----------
+    max_calls : int
+        How many calls are kept; each takes 8 bytes a step and 32 more. Later ones are counted in
+        `dropped`.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        `max_calls` is not positive.
+    """
+
+    def __init__(self, max_calls: int = 1_000_000) -> None:
+        if isinstance(max_calls, bool) or max_calls < 1:
+            raise InvalidArgumentsError(f"profile: max_calls must be at least 1, got {max_calls!r}")
+        self._recorder = _core._recorder(max_calls)
+        self._thread_names: dict[int, str] = {}
+
+    def __enter__(self) -> Profile:
+        self._recorder.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._recorder.stop()
+        self._see_threads()
+
+    def _see_threads(self) -> None:
+        self._thread_names |= {t.ident: t.name for t in threading.enumerate() if t.ident}
+
+    # -- what was gathered
+
+    def _calls(self) -> Iterator[_Call]:
+        # Other threads may go on meanwhile: what is asked for later holds all that earlier ones do.
+        calls = self._recorder.calls()
+        seconds = self._recorder.seconds()
+        models = [
+            _Model(
+                name,
+                tuple(tuple(shape) for shape in shapes),
+                tuple((step, "oneDNN" if compiled else "reference") for step, compiled in steps),
+            )
+            for name, shapes, steps in self._recorder.models()
+        ]
+        for number, thread, first in calls.tolist():
+            model = models[number]
+            yield _Call(model, thread, seconds[first : first + len(model.steps) + 1])
+
+    @property
+    def calls(self) -> int:
+        """How many calls of models are in it."""
+        return len(self._recorder.calls())
+
+    @property
+    def dropped(self) -> int:
+        """How many calls came after `max_calls`."""
+        return self._recorder.dropped
+
+    @property
+    def steps(self) -> tuple[StepTimes, ...]:
+        """Each step of each model, in the order in which they ran first."""
+        gathered: dict[int, tuple[_Model, list[npt.NDArray[np.float64]]]] = {}
+        for call in self._calls():
+            gathered.setdefault(id(call.model), (call.model, []))[1].append(np.diff(call.times))
+        tables = [(model, np.array(rows)) for model, rows in gathered.values()]
+        whole = sum(float(table.sum()) for _, table in tables)
+        made = []
+        for model, table in tables:
+            for (step, implementation), times in zip(model.steps, table.T, strict=True):
+                low, middle, high = np.percentile(times, (25, 50, 75))
+                total = float(times.sum())
+                made.append(
+                    StepTimes(
+                        model.name,
+                        model.shapes,
+                        step,
+                        implementation,
+                        len(times),
+                        total,
+                        float(middle),
+                        float(times.min()),
+                        float(times.max()),
+                        float(high - low),
+                        total / whole if whole > 0 else 0.0,
+                    )
+                )
+        return tuple(made)
+
+    # -- shown
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                s.model,
+                " ".join(shape_text(shape) for shape in s.shapes),
+                s.step,
+                s.implementation,
+                str(s.count),
+                f"{s.median * 1e6:.4g}",
+                f"{s.minimum * 1e6:.4g}",
+                f"{s.spread * 1e6:.4g}",
+                f"{s.share:.1%}",
+            )
+            for s in self.steps
+        ]
+
+    def __str__(self) -> str:
+        table = [_HEADER, *self._rows()]
+        if len(table) == 1:
+            return "No calls of models."
+        widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < _TEXT_COLUMNS else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in table
+        ]
+        if self.dropped:
+            lines.append(f"{self.dropped} later calls are not in it (max_calls).")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        state = "active, " if self._recorder.active else ""
+        return f"<Profile: {state}{self.calls} calls, {len(self._recorder.models())} models>"
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in _HEADER)
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:{"left" if i < _TEXT_COLUMNS else "right"}">'
+                f"{html.escape(cell)}</td>"
+                for i, cell in enumerate(row)
+            )
+            + "</tr>"
+            for row in self._rows()
+        )
+        late = f"<p>{self.dropped} later calls are not in it.</p>" if self.dropped else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{late}"
+
+    # -- as a trace
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """Return all calls and steps in Chrome's trace event format, which Perfetto reads too.
+
+        Returns
+        -------
+        dict
+            For `json.dumps`. Each call is an event with its steps as events in it; timestamps are
+            microseconds since the profile began.
+        """
+        self._see_threads()
+        process = os.getpid()
+        events: list[dict[str, Any]] = []
+        threads: dict[int, int] = {}  # small numbers, which viewers show well
+        for number, call in enumerate(self._calls()):
+            thread = threads.setdefault(call.thread, len(threads) + 1)
+            where = {"ph": "X", "pid": process, "tid": thread}
+            times = (call.times * 1e6).tolist()
+            arguments = {
+                "call": number,
+                "inputs": [list(shape) for shape in call.model.shapes],
+            }
+            begin, end = times[0], times[-1]
+            events.append(
+                {
+                    "name": call.model.name,
+                    "cat": "model",
+                    "ts": begin,
+                    "dur": end - begin,
+                    "args": arguments,
+                    **where,
+                }
+            )
+            for (step, implementation), a, b in zip(
+                call.model.steps, times, times[1:], strict=False
+            ):
+                events.append(
+                    {
+                        "name": step,
+                        "cat": implementation,
+                        "ts": a,
+                        "dur": b - a,
+                        "args": {"call": number},
+                        **where,
+                    }
+                )
+        named = [
+            {
+                "name": "thread_name",
+                "ph": "M",
+                "pid": process,
+                "tid": thread,
+                "args": {"name": self._thread_names.get(ident, f"thread {thread}")},
+            }
+            for ident, thread in threads.items()
+        ]
+        return {"traceEvents": [*named, *events], "displayTimeUnit": "ns"}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `chrome_trace` as JSON, for ``chrome://tracing`` and Perfetto.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        OSError
+            The file can't be written.
+        """
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.chrome_trace(), file)
+
+
+_HEADER = ("model", "inputs", "step", "by", "count", "median µs", "min µs", "spread µs", "share")
+_TEXT_COLUMNS = 4
+
+
+def profile(max_calls: int = 1_000_000) -> Profile:
+    """Gather what each step of each model takes, in calls inside of a ``with`` statement.
+
+    Parameters
+    ----------
+    max_calls : int
+        How many calls are kept.
+
+    Returns
+    -------
+    Profile
+        ``print`` it, show it in a notebook, `Profile.steps` for numbers, `Profile.save` for a trace
+        viewer. The same one may be entered again, and goes on gathering.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        `max_calls` is not positive; a profile is entered while it is active.
+
+    Notes
+    -----
+    Calls of all threads count that begin and succeed inside. A step's time is the executor's own,
+    without the conversion of arguments. On asynchronous runtimes (SYCL) each step is waited for
+    while a profile is active, so calls may take longer than without. The first call of a model
+    often takes long: call it once before.
+
+    Examples
+    --------
+    >>> b = GraphBuilder()
+    >>> b.output(b.input((64, 64), name="x").relu(name="act"))
+    >>> model = b.compile()
+    >>> x = np.ones((64, 64), np.float32)
+    >>> with profile() as p:
+    ...     for _ in range(10):
+    ...         y = model(x)
+    >>> [(s.step, s.count) for s in p.steps]
+    [('act', 10)]
+    """
+    return Profile(max_calls)
