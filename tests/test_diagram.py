@@ -13,7 +13,8 @@ from graphs import python
 import onednn_graph_py as og
 from onednn_graph_py import compiler
 from onednn_graph_py.inspect import dot as graphviz_text
-from onednn_graph_py.inspect.drawing import layout_text
+from onednn_graph_py.inspect import palette
+from onednn_graph_py.inspect.drawing import Group, layout_text
 from onednn_graph_py.inspect.labels import (
     bytes_text,
     edge_lines,
@@ -43,10 +44,10 @@ HOSTILE = [
 ]
 
 
-def residual(name=None):
+def residual():
     """Two branches that meet, three constants, two outputs, one input read twice."""
     b = og.GraphBuilder()
-    x, w = b.input((8, 16), name=name or "x"), b.input((16, 16), "f32", name="w")
+    x, w = b.input((8, 16), name="x"), b.input((16, 16), "f32", name="w")
     y = b.relu(b.add(b.matmul(x, w, name="fc"), np.ones(16, np.float32), name="bias"), name="act")
     z = b.multiply(y, y, name="square")
     c = np.ones((16, 16), np.float32)
@@ -338,14 +339,63 @@ def test_wrong_arguments_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+# -- legible everywhere
+
+
+def linear(colour):
+    """Light of a colour, linear red, green and blue (IEC 61966-2-1)."""
+    c = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(a, b):
+    """As WCAG 2 defines it."""
+    low, high = sorted(linear(c) @ [0.2126, 0.7152, 0.0722] for c in (a, b))
+    return (high + 0.05) / (low + 0.05)
+
+
+def lab(light):
+    """CIE L*a*b* under D65."""
+    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(matrix) @ np.clip(light, 0, 1) / [0.9505, 1, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+# What is seen without long, middle or short cones (Machado, Oliveira, Fernandes 2009).
+SIGHTS = [
+    np.eye(3),
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+     [-0.003882, -0.048116, 1.051998]],
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+     [-0.011820, 0.042940, 0.968881]],
+    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+     [0.004733, 0.691367, 0.303900]],
+]  # fmt: skip
+
+
+def test_text_and_lines_stand_out_on_light_and_dark_pages():
+    grey = palette.fill_of(0, Group("", "unsupported"))
+    fills = [*palette.FILLS, grey, palette.NODE_FILL, palette.TERMINAL_FILL, palette.PAGE]
+    assert min(contrast(palette.TEXT, fill) for fill in fills) > 7
+    pages = ["#FFFFFF", "#111111", "#0D1117", "#1E1E1E"]
+    assert min(contrast(palette.EDGE, c) for c in [*fills, *pages]) > 3
+
+
+def test_neighbours_differ_for_colour_blind_readers():
+    for sight in SIGHTS:
+        seen = [lab(np.array(sight) @ linear(fill)) for fill in palette.FILLS]
+        for a, b in zip(seen, [*seen[1:], seen[0]], strict=True):
+            assert np.linalg.norm(a - b) > 12
+
+
 # -- forms
 
 LABEL = r'"(?:[^"#]|#\d+;)*"'
-NODE = rf"[noic]\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\))"
 COLOUR = r"#[0-9A-F]{6}"
 STYLE = rf"fill:{COLOUR},stroke:{COLOUR},color:{COLOUR}(?:,stroke-dasharray:4 3)?"
 STATEMENTS = {
-    "node": rf"(?P<key>[noic]\d+)(?:\[(?P<box>{LABEL})\]|\(\[(?P<oval>{LABEL})\]\))",
+    "node": rf"(?P<key>[noic]\d+)(?:\[(?P<box>{LABEL})\]|\((?P<oval>{LABEL})\))",
     "subgraph": rf"subgraph (?P<key>g\d+)\[(?P<box>{LABEL})\]",
     "end": r"end",
     "edge": rf"(?P<source>[noic]\d+) (?P<arrow>-->|-\.->)\|(?P<box>{LABEL})\| "
@@ -359,7 +409,10 @@ STATEMENTS = {
 def label_text(label):
     """What a label shows: lines, with Mermaid's numbers as characters."""
     lines = label[1:-1].split("<br/>")
-    return [re.sub(r"#(\d+);", lambda m: chr(int(m[1])), line) for line in lines]
+    shown = [re.sub(r"#(\d+);", lambda m: chr(int(m[1])), line) for line in lines]
+    # Seen in Mermaid 11.17: these are read once more, after the numbers.
+    assert not any(re.search(r"\\n|\$\$|:fa-", line) for line in shown)
+    return [line.replace("\u2060", "") for line in shown]
 
 
 def read_mermaid(text):
@@ -518,9 +571,10 @@ LACKING = graphviz_text.missing()
 
 
 @pytest.mark.skipif(bool(LACKING), reason=f"needs {LACKING}")
-@pytest.mark.parametrize("name", ["x", *HOSTILE], ids=range(len(HOSTILE) + 1))
+@pytest.mark.parametrize("name", [None, *HOSTILE], ids=range(len(HOSTILE) + 1))
 def test_graphviz_draws_all_of_it(name):
-    for diagram in (hostile_graph(name).diagram(), residual(name).diagram(), layers(4).diagram()):
+    made = [residual(), layers(4), residual().compile()] if name is None else [hostile_graph(name)]
+    for diagram in (m.diagram() for m in made):
         svg = diagram.svg()
         drawing = diagram.drawing
         assert svg.startswith("<svg") and svg.rstrip().endswith("</svg>")

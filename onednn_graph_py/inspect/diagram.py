@@ -154,9 +154,10 @@ def diagram(
 
     Examples
     --------
-    >>> import onednn_graph_py as og
+    >>> import numpy as np, onednn_graph_py as og
     >>> b = og.GraphBuilder()
-    >>> b.output(b.input((2, 4), name="x").square().relu())
+    >>> x = b.input((2, 4), name="x")
+    >>> b.output((x @ np.ones((4, 3), np.float32)).relu())
     >>> og.diagram(b)
     <Diagram of graph: 2 ops in 1 partition>
     """

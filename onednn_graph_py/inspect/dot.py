@@ -39,9 +39,9 @@ def to_dot(drawing: Drawing) -> str:
     lines = [
         "digraph {",
         f'  graph [bgcolor="{PAGE}", fontname="{_FONT}", fontcolor="{TEXT}", labelloc=t, '
-        f"ranksep=0.4, label={_label(title_lines(drawing), heading=True)}]",
+        f"ranksep=0.4, pad=0.3, label={_label(title_lines(drawing), heading=True)}]",
         f'  node [shape=box, style="filled,rounded", fontname="{_FONT}", fontsize=12, '
-        f'fillcolor="{NODE_FILL}", color="{TEXT}", fontcolor="{TEXT}"]',
+        f'margin="0.22,0.06", fillcolor="{NODE_FILL}", color="{TEXT}", fontcolor="{TEXT}"]',
         f'  edge [fontname="{_FONT}", fontsize=10, color="{EDGE}", fontcolor="{TEXT}"]',
     ]
     for terminal in drawing.terminals:
@@ -67,7 +67,7 @@ def to_dot(drawing: Drawing) -> str:
         lines += [
             f"  subgraph cluster_g{i} {{",
             f'    graph [style="{style}", fillcolor="{fill_of(i, group)}", color="{TEXT}", '
-            f"fontsize=11, label={_label([group.title])}]",
+            f"fontsize=11, labeljust=l, margin=14, label={_label([group.title])}]",
             *(node_line("    ", n) for n in members[i]),
             "  }",
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from .drawing import Drawing
@@ -12,6 +13,11 @@ from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
 __all__ = ["escaped", "to_markdown", "to_mermaid"]
 
 _PLAIN = " ,()=/"
+
+# What Mermaid takes for a line break, a formula or an icon even after it has put characters for
+# numbers.
+_READ_LATE = re.compile(r"\\(?=n)|\$(?=\$)|:(?=fa-)")
+_WORD_JOINER = "\u2060"  # not visible, and nothing can be broken there
 
 
 def escaped(line: str) -> str:
@@ -25,6 +31,7 @@ def escaped(line: str) -> str:
     >>> escaped('say "hi"'), escaped("a_b/c"), escaped("_a_")
     ('say #34;hi#34;', 'a_b/c', '#95;a#95;')
     """
+    line = _READ_LATE.sub(lambda found: found[0] + _WORD_JOINER, line)
     made = []
     for i, c in enumerate(line):
         around = line[i - 1] + line[i + 1] if 0 < i < len(line) - 1 else ""
@@ -69,7 +76,8 @@ def to_mermaid(drawing: Drawing) -> str:
     lines = ["---", f"title: {title}", "---"]  # YAML takes JSON's strings
     lines += [f"%%{{init: {json.dumps(_THEME)}}}%%", "flowchart TB"]
     for terminal in drawing.terminals:
-        lines.append(f"    {terminal.key}([{_label(terminal_lines(terminal))}])")
+        # Not a stadium: where its outline misses an arrow, Mermaid 11 fails on labels like ours.
+        lines.append(f"    {terminal.key}({_label(terminal_lines(terminal))})")
     used = {node.group for node in drawing.nodes}
     for i, group in enumerate(drawing.groups):
         if i not in used:

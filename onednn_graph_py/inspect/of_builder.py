@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .. import _core
@@ -72,7 +73,9 @@ def graph_of_builder(
             partitions = builder.graph.get_partitions()
         except OneDNNError as e:  # an unfinished graph can be drawn all the same
             partitions = []
-            notes.append(f"oneDNN made no partitions: {e}")
+            # Ids are of this process; a diagram is the same in the next one.
+            why = re.sub(r"\bop \d+", "op", str(e))
+            notes.append(f"oneDNN made no partitions: {why}")
     groups = _statuses(partitions, numbers)
     if given and partitions and nodes and not groups:
         raise InvalidArgumentsError(

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from .drawing import Group
 
-__all__ = ["EDGE", "NODE_FILL", "PAGE", "TERMINAL_FILL", "TEXT", "fill_of"]
+__all__ = ["EDGE", "FILLS", "NODE_FILL", "PAGE", "TERMINAL_FILL", "TEXT", "fill_of"]
 
-# Paul Tol's qualitative scheme "light", made for backgrounds of labels.
-_GROUPS = (
-    "#77AADD",
-    "#EEDD88",
-    "#44BB99",
-    "#FFAABB",
-    "#99DDFF",
-    "#BBCC33",
-    "#EE8866",
-    "#AAAA00",
+# Paul Tol's qualitative scheme "light" with 40 % white, so that grey lines show on it, in the order
+# in which neighbours differ most for readers without one kind of cones.
+FILLS = (
+    "#ADCCEB",
+    "#F5EBB8",
+    "#8FD6C2",
+    "#CCCC66",
+    "#C2EBFF",
+    "#F5B8A3",
+    "#D6E085",
+    "#FFCCD6",
 )
 _NOT_ONEDNN = "#DDDDDD"
 
@@ -28,9 +29,9 @@ PAGE = "#FFFFFF"
 NODE_FILL = "#FFFFFF"
 TERMINAL_FILL = "#F2F2F2"
 # In the middle, for lines that cross a page of unknown colour.
-EDGE = "#767676"
+EDGE = "#6A6A6A"
 
 
 def fill_of(index: int, group: Group) -> str:
     """A group's fill: grey for what oneDNN does not compute."""
-    return _GROUPS[index % len(_GROUPS)] if group.status == "oneDNN" else _NOT_ONEDNN
+    return FILLS[index % len(FILLS)] if group.status == "oneDNN" else _NOT_ONEDNN
