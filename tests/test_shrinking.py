@@ -412,3 +412,21 @@ def test_the_command_tells_of_files_that_it_can_not_read_or_write(unsupported_fi
     words = ["reduce", str(unsupported_file), "--while", "unsupported", "-o", missing]
     assert main(words) == 2
     assert missing in capsys.readouterr().err
+
+
+def test_gaps_between_rows_are_never_the_same_as_zeros():
+    """oneDNN reads scales per group as if they had no gaps, and finds what lies in them."""
+    b = og.GraphBuilder()
+    x, scales = b.input((1, 2, 1), "s8"), b.input((1, 2, 1), "f32", strides=(4, 2, 2))
+    b.output(b.dynamic_dequantize(x, scales, qtype="per_group", group_shape=(1, 1, 1)))
+    found = [run_trial(serialization.from_builder(b), seed) for seed in range(3)]
+    assert {o.symptom for o in found} == {"mismatch"}
+    assert all("is nan and" in o.reason for o in found)
+
+
+@pytest.mark.parametrize("strides", [(1, 4), (6, 1)])
+def test_four_bit_integers_lie_in_the_order_of_their_strides(strides):
+    b = og.GraphBuilder()
+    x, scales = b.input((4, 6), "s4", strides=strides), b.input((2, 6))
+    b.output(b.dynamic_dequantize(x, scales, qtype="per_group", group_shape=(2, 1)))
+    assert run_trial(serialization.from_builder(b), 0) == Outcome("passed")
