@@ -280,8 +280,8 @@ void note_writer(stream &s, const tensor_list &outputs) {
 
 // Runs, and has the stream keep what is used where oneDNN is not done on return.
 void run_and_keep(const compiled_partition_ptr &cp, stream &s, const tensor_list &inputs,
-        const tensor_list &outputs, tensor *scratchpad) {
-    if (!runs_synchronously(s.engine_->kind())) {
+        const tensor_list &outputs, tensor *scratchpad, bool synchronous) {
+    if (!synchronous) {
         // Before the call: when it fails, a part of the work may have been submitted.
         for (const auto &memory : memory_of(inputs, outputs, scratchpad)) s.keep(memory);
         s.keep(cp);
@@ -321,6 +321,7 @@ struct bound_execution {
     tensor_list outputs{std::pmr::new_delete_resource()};
     tensor *scratchpad;
     uint64_t generation = 0;
+    bool synchronous = false;
 
     uint64_t current_generation() const {
         return inputs.generation() + outputs.generation()
@@ -331,12 +332,13 @@ struct bound_execution {
         check_execution(*cp, *s, inputs, outputs, scratchpad);
         inputs.resolve();
         outputs.resolve();
+        synchronous = runs_synchronously(cp->engine_->kind());
         generation = current_generation();
     }
 
     void operator()() {
         if (current_generation() != generation) resolve();
-        run_and_keep(cp, *s, inputs, outputs, scratchpad);
+        run_and_keep(cp, *s, inputs, outputs, scratchpad, synchronous);
     }
 };
 
@@ -383,7 +385,8 @@ struct call_tensors {
 void execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
         py::handle scratchpad) {
     const call_tensors tensors(*cp, s, inputs, outputs, scratchpad);
-    run_and_keep(cp, s, tensors.inputs, tensors.outputs, tensors.scratchpad);
+    run_and_keep(cp, s, tensors.inputs, tensors.outputs, tensors.scratchpad,
+            runs_synchronously(cp->engine_->kind()));
 }
 
 std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::object &inputs,
