@@ -121,7 +121,9 @@ def run_cpp(text, folder):
          "-Wl,--allow-shlib-undefined"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    return subprocess.run([program], capture_output=True, text=True, timeout=300)
+    # SYCL's plug-ins lie beside the library, and are only found so.
+    folders = {**os.environ, "LD_LIBRARY_PATH": str(LIBRARY.parent)}
+    return subprocess.run([program], capture_output=True, text=True, timeout=300, env=folders)
 
 
 def expected_lines(b):
