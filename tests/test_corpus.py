@@ -218,7 +218,7 @@ def test_the_table_is_of_files_that_are_there():
 def test_quick_graphs_run_and_are_right():
     names = [n for n in _files() if _quick(n)]
     assert len(names) > 120
-    results = _run(names, Options(verify=True), 120)
+    results = _run(names, Options(verify=True), 900)
     assert sorted(results) == names
     assert _surprises(results, Verdict.PASSED) == []
 
@@ -227,12 +227,12 @@ def test_quick_graphs_run_and_are_right():
 def test_all_other_graphs_run_and_are_right():
     names = [n for n in _files() if not _quick(n)]
     large = [n for n in names if n in SMALLER]
-    results = _run([n for n in names if n not in SMALLER], Options(verify=True), 300)
+    results = _run([n for n in names if n not in SMALLER], Options(verify=True), 1800)
     assert _surprises(results, Verdict.PASSED) == []
-    whole = _run(large, Options(), 300)
+    whole = _run(large, Options(), 1800)
     assert _surprises(whole, Verdict.RAN) == []
     smaller = [Case(_path(n), parse_rewritings(SMALLER[n].split())[0]) for n in large]
-    verified = [r for _, r in replay(smaller, Options(verify=True), jobs=JOBS, timeout=300)]
+    verified = [r for _, r in replay(smaller, Options(verify=True), jobs=JOBS, timeout=1800)]
     assert [str(r) for r in verified if r.verdict is not Verdict.PASSED] == []
 
 
@@ -295,7 +295,7 @@ def _verified(cases: list[Case], seconds: float | None = None) -> tuple[Counter[
     end = math.inf if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     unexplained = []
-    for i, result in replay(cases, Options(verify=True), jobs=JOBS, timeout=120):
+    for i, result in replay(cases, Options(verify=True), jobs=JOBS, timeout=900):
         counts[str(result.verdict)] += 1
         hardware = result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason
         known = KNOWN.get(os.path.relpath(cases[i].path, FOLDER))

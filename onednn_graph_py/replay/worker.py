@@ -20,9 +20,9 @@ def serve(descriptor: int) -> None:
     while True:
         try:
             case, options = connection.recv()
-        except EOFError:
+            connection.send(run_case(case, options))
+        except (EOFError, BrokenPipeError):  # who asked is gone, or wants no more
             return
-        connection.send(run_case(case, options))
 
 
 if __name__ == "__main__":
