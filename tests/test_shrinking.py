@@ -430,3 +430,9 @@ def test_four_bit_integers_lie_in_the_order_of_their_strides(strides):
     x, scales = b.input((4, 6), "s4", strides=strides), b.input((2, 6))
     b.output(b.dynamic_dequantize(x, scales, qtype="per_group", group_shape=(2, 1)))
     assert run_trial(serialization.from_builder(b), 0) == Outcome("passed")
+
+
+def test_eight_bit_floats_are_tried():
+    b = og.GraphBuilder()
+    b.output(b.input((4, 6), "f8_e5m2").dequantize(scales=[0.5], qtype="per_tensor"))
+    assert run_trial(serialization.from_builder(b), 0).symptom in ("passed", "unsupported")

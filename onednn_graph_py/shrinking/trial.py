@@ -190,29 +190,33 @@ class _Trial:
         Whatever is not written, such as gaps between rows, has all bits set, which is NaN in
         floats. So what oneDNN makes of it is the same in each try.
         """
-        strides, dims = lt.get_strides(), lt.get_dims()
-        span = 1 + sum((d - 1) * s for d, s in zip(dims, strides, strict=True))
-        value = self.values[lt.get_id()]
-        packed = value.dtype in _INT4
-        item = np.dtype(np.int8 if packed else NUMPY_DTYPES[value.dtype])
-        memory = np.full((span if 0 not in dims else 0) * item.itemsize, 0xFF, np.uint8).view(item)
-        elements = np.lib.stride_tricks.as_strided(
-            memory, dims, [s * item.itemsize for s in strides]
-        )
+        dtype = self.values[lt.get_id()].dtype
+        packed = dtype in _INT4
+        item = np.dtype(np.int8 if packed else NUMPY_DTYPES[dtype])
+        memory = np.full(_span(lt) * item.itemsize, 0xFF, np.uint8).view(item)
+        elements = _strided(memory, lt)
         if array is not None:
             elements[...] = array
         if packed:  # two to a byte in the order of memory, whatever the strides
-            low = memory & 0xF if value.dtype == "u4" else memory
-            memory = elements = pack_int4(low, value.dtype)
+            memory = elements = pack_int4(memory & 0xF if dtype == "u4" else memory, dtype)
         return _core.tensor(lt, self.engine, elements), memory
 
     def _read(self, lt: _core.logical_tensor, memory: Array) -> Array:
-        dtype, dims = self.values[lt.get_id()].dtype, lt.get_dims()
-        strides = lt.get_strides()
-        packed = dtype in _INT4
-        if packed:
-            count = 1 + sum((d - 1) * s for d, s in zip(dims, strides, strict=True))
-            memory = unpack_int4(memory, (count,), dtype)
-        item = memory.itemsize
-        made = np.lib.stride_tricks.as_strided(memory, dims, [s * item for s in strides])
-        return round_to(made, dtype) if packed else np.array(made)
+        dtype = self.values[lt.get_id()].dtype
+        if dtype in _INT4:
+            return round_to(_strided(unpack_int4(memory, (_span(lt),), dtype), lt), dtype)
+        return np.array(_strided(memory, lt))
+
+
+def _span(lt: _core.logical_tensor) -> int:
+    """How many elements lie between the first and the last, both included."""
+    dims = lt.get_dims()
+    if 0 in dims:
+        return 0
+    return 1 + sum((d - 1) * s for d, s in zip(dims, lt.get_strides(), strict=True))
+
+
+def _strided(memory: Array, lt: _core.logical_tensor) -> Array:
+    """The elements of a tensor in its memory."""
+    strides = [s * memory.itemsize for s in lt.get_strides()]
+    return np.ndarray(lt.get_dims(), memory.dtype, memory, strides=strides)
