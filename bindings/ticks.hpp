@@ -25,15 +25,34 @@ inline uint64_t ticks() {
 class tick_rate {
 public:
     double seconds(uint64_t count) const {
-        const double counted = static_cast<double>(ticks() - ticks_);
+        const moment end = now();
+        const double counted = static_cast<double>(end.ticks - begin_.ticks);
         if (counted <= 0) return 0;
-        const double took = static_cast<double>(steady_nanoseconds() - nanoseconds_) * 1e-9;
+        const double took = static_cast<double>(end.nanoseconds - begin_.nanoseconds) * 1e-9;
         return static_cast<double>(count) * took / counted;
     }
 
 private:
-    uint64_t ticks_ = ticks();
-    uint64_t nanoseconds_ = steady_nanoseconds();
+    struct moment {
+        uint64_t ticks, nanoseconds;
+    };
+
+    // Both clocks at once: a thread may be interrupted between reading one and the other, so the
+    // closest of a few readings is taken.
+    static moment now() {
+        moment closest{};
+        uint64_t apart = UINT64_MAX;
+        for (int i = 0; i < 5; ++i) {
+            const uint64_t before = ogp::ticks();
+            const uint64_t nanoseconds = steady_nanoseconds();
+            const uint64_t between = ogp::ticks() - before;
+            if (between < apart) closest = {before + between / 2, nanoseconds};
+            apart = between < apart ? between : apart;
+        }
+        return closest;
+    }
+
+    moment begin_ = now();
 };
 
 }  // namespace ogp
