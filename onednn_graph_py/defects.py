@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from .ops.check import linked_version
 from .ops.schema import Version
+from .value import row_major
 
 if TYPE_CHECKING:
     from .value import Node
@@ -228,6 +229,15 @@ def _weights_gradient_with_automatic_padding(nodes: Sequence[Node]) -> bool:
     return False
 
 
+def _strided_scales_of_groups(nodes: Sequence[Node]) -> bool:
+    return any(
+        n.kind == "DynamicDequantize"
+        and n.attrs.get("qtype") == "per_group"
+        and any(v.strides not in (None, row_major(v.shape or ())) for v in n.inputs[1:])
+        for n in nodes
+    )
+
+
 def _four_bit_weights(nodes: Sequence[Node]) -> bool:
     return any(n.kind == "DynamicDequantize" and n.inputs[0].dtype in ("s4", "u4") for n in nodes)
 
@@ -319,6 +329,13 @@ DEFECTS = (
         (3, 7),
         NEVER,
         _weights_gradient_with_automatic_padding,
+        alone=True,
+    ),
+    Defect(
+        "oneDNN ignores the strides of scales and zero points of groups; make them row-major",
+        (3, 7),
+        NEVER,
+        _strided_scales_of_groups,
         alone=True,
     ),
 )

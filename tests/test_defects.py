@@ -356,9 +356,16 @@ def weights_gradient_with_automatic_padding(b):
     )  # fmt: skip
 
 
+def strided_scales_of_groups(b):
+    x = b.input((1, 2, 4), "s8")
+    scales = b.input((1, 2, 2), strides=(8, 4, 1))
+    b.output(x.dynamic_dequantize(scales, qtype="per_group", axis=2, group_shape=(1, 1, 2)))
+
+
 @pytest.mark.parametrize(
     ("make", "what", "until"),
     [
+        (strided_scales_of_groups, "ignores the strides of scales", (99, 0)),
         (product_over_nothing, "leaves a product over no elements unwritten", (3, 13)),
         (weights_gradient_with_automatic_padding, "give pads_begin and pads_end", (99, 0)),
     ],
