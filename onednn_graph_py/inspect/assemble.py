@@ -89,7 +89,8 @@ def _runnable(
             if not waiting[j]:
                 heapq.heappush(ready, (min(groups[j][1], default=0), j))
     # What depends on each other in a circle can't run, but can be drawn.
-    order += [i for i in range(len(groups)) if i not in set(order)]
+    placed = set(order)
+    order += [i for i in range(len(groups)) if i not in placed]
     return [groups[i] for i in order]
 
 

@@ -133,7 +133,7 @@ def diagram(
     max_nodes : int, optional
         With more ops than this, those in a straight line inside of a partition are drawn as one
         node, then parts of the graph that repeat are drawn once, then each partition is one node,
-        until they are so few or no more can be folded. None to draw every op.
+        then partitions that run one after the other, until they are so few. None to draw every op.
     scopes : int
         Draw what was made inside of `GraphBuilder.scope` as one node: 1 for the outermost scopes,
         2 for those inside them; 0 for none.

@@ -74,9 +74,10 @@ class OpNode:
     times : int
         How many equal parts of the graph it stands for.
     scope : str
-        Where it stands for all that was made in a scope: the scope's name.
+        The title of what it stands for, if that is more than ops of one group: a scope of names,
+        or a slice of a large graph.
     groups : int
-        How many groups the ops of a scope are in.
+        How many groups these ops are in.
     """
 
     key: str
@@ -132,7 +133,8 @@ class Edge:
     links : int
         How many ports of the graph's ops and outputs read them along this edge.
     back : bool
-        From a repeated part to the next repetition of a part that is drawn before it.
+        To what is drawn before its source: the next repetition of a part, or a scope that is left
+        and entered again.
     """
 
     source: str

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
 
 from .drawing import Drawing, Edge, Group, OpNode, Tensor
 from .labels import kinds_text
 
 __all__ = ["by_scope", "readable"]
+
+# So that graphs of thousands of ops in which little repeats take no long time either: blocks in a
+# part that is looked for, and how often a drawing is searched.
+_LONGEST_PART = 500
+_MOST_REPETITIONS = 12
 
 
 def _redrawn(
@@ -146,32 +154,31 @@ def _blocks(drawing: Drawing) -> list[_Block]:
     ]
 
 
-def _longest_repetition(looks: Sequence[object]) -> tuple[int, int, int] | None:
+def _longest_repetition(looks: Sequence[int]) -> tuple[int, int, int] | None:
     """Where a run of equal parts starts, how long a part is, how many there are.
 
     The one that saves most, of those the one with the shortest part.
     """
     best: tuple[int, int, int] | None = None
     saved = 0
-    for period in range(1, len(looks) // 2 + 1):
-        run = 0
-        for i in range(len(looks) - period + 1):
-            equal = i + period < len(looks) and looks[i] == looks[i + period]
-            if equal:
-                run += 1
-                continue
-            times = run // period + 1
-            if (times - 1) * period > saved:
-                saved = (times - 1) * period
-                best = (i - run, period, times)
-            run = 0
+    all_looks = np.asarray(looks)
+    for period in range(1, min(len(looks) // 2, _LONGEST_PART) + 1):
+        differ = np.flatnonzero(all_looks[:-period] != all_looks[period:])
+        ends = np.concatenate(([-1], differ, [len(looks) - period]))
+        runs = np.diff(ends) - 1
+        longest = int(np.argmax(runs))
+        times = int(runs[longest]) // period + 1
+        if (times - 1) * period > saved:
+            saved = (times - 1) * period
+            best = (int(ends[longest]) + 1, period, times)
     return best
 
 
 def _repetition(drawing: Drawing) -> Drawing | None:
     """Draw the longest run of equal parts once; None if there is none."""
     blocks = _blocks(drawing)
-    found = _longest_repetition([block.looks for block in blocks])
+    numbers: dict[object, int] = {}  # quicker to compare, and there is much to compare
+    found = _longest_repetition([numbers.setdefault(b.looks, len(numbers)) for b in blocks])
     if found is None:
         return None
     start, period, times = found
@@ -221,15 +228,16 @@ def _repetition(drawing: Drawing) -> Drawing | None:
 
 
 def readable(drawing: Drawing, most: int) -> Drawing:
-    """Fold as little as brings a drawing to `most` nodes, or all that can be folded.
+    """Fold as little as brings a drawing to `most` nodes.
 
     In this order: straight lines inside of groups; parts of the graph that repeat, such as layers;
-    whole groups.
+    whole groups; at last, what runs one after the other.
 
     Parameters
     ----------
     drawing : Drawing
     most : int
+        Terminals not counted.
 
     Returns
     -------
@@ -239,22 +247,61 @@ def readable(drawing: Drawing, most: int) -> Drawing:
     if len(drawing.nodes) <= most:
         return drawing
     made = _sorted(drawing)
-    for fold in (_chains, _repeated(most), _whole_groups, _repeated(most)):
+    for fold in (_chains, _repeated(most), _whole_groups, _repeated(most), _slices(most)):
         made = fold(made)
         if len(made.nodes) <= most:
             break
     note = f"{sum(len(n.members) for n in made.nodes)} ops are drawn as {len(made.nodes)} nodes"
+    if any(edge.back for edge in made.edges):
+        note += "; dashed arrows go to the next repetition"
     return replace(made, notes=(*drawing.notes, note))
 
 
 def _repeated(most: int) -> Callable[[Drawing], Drawing]:
     def fold(drawing: Drawing) -> Drawing:
-        while len(drawing.nodes) > most:
+        for _ in range(_MOST_REPETITIONS):
+            if len(drawing.nodes) <= most:
+                break
             made = _repetition(drawing)
             if made is None:
                 break
             drawing = made
         return drawing
+
+    return fold
+
+
+def _summary(drawing: Drawing, part: Sequence[OpNode], title: str) -> OpNode:
+    """One node under a title for ops that may be in several groups."""
+    inside = {node.group for node in part}
+    return replace(
+        part[0],
+        members=tuple(m for node in part for m in node.members),
+        kinds=(kinds_text([kind for node in part for kind in node.kinds]),),
+        last=part[-1].name,
+        group=part[0].group if len(inside) == 1 else None,
+        constants=sum(node.constants for node in part),
+        constant_bytes=sum(node.constant_bytes for node in part),
+        times=1,
+        scope=title,
+        groups=sum(1 if g is None else drawing.groups[g].times for g in inside),
+    )
+
+
+def _slices(most: int) -> Callable[[Drawing], Drawing]:
+    """Draw groups that run one after the other as one node, as many as leaves `most` nodes.
+
+    Such a slice of an order in which all can run never makes a circle.
+    """
+
+    def fold(drawing: Drawing) -> Drawing:
+        count = len(drawing.nodes)
+        bounds = [count * i // most for i in range(most + 1)]
+        parts = [drawing.nodes[a:b] for a, b in pairwise(bounds) if a < b]
+        becomes = {node.key: part[0].key for part in parts for node in part}
+        titles = [f"part {i + 1} of {len(parts)}" for i in range(len(parts))]
+        drawn = [_summary(drawing, p, title) for p, title in zip(parts, titles, strict=True)]
+        return _redrawn(drawing, drawn, becomes, drawing.groups, lambda a, b: True)
 
     return fold
 
@@ -279,18 +326,5 @@ def by_scope(drawing: Drawing, depth: int) -> Drawing:
         if not isinstance(name, tuple):
             drawn += part
             continue
-        inside = {node.group for node in part}
-        drawn.append(
-            replace(
-                part[0],
-                members=tuple(m for node in part for m in node.members),
-                kinds=(kinds_text([kind for node in part for kind in node.kinds]),),
-                last=part[-1].name,
-                group=part[0].group if len(inside) == 1 else None,
-                constants=sum(node.constants for node in part),
-                constant_bytes=sum(node.constant_bytes for node in part),
-                scope=name[1],
-                groups=len(inside),
-            )
-        )
+        drawn.append(_summary(drawing, part, name[1]))
     return _redrawn(drawing, drawn, becomes, drawing.groups, lambda a, b: True)

@@ -64,7 +64,7 @@ def kinds_text(kinds: Sequence[str]) -> str:
     >>> kinds_text(["MatMul", "Add", "ReLU"] * 12)
     '(MatMul + Add + ReLU) x12'
     >>> kinds_text(["MatMul", "Add", "Add"])
-    'MatMul + Add x2'
+    'MatMul + Add + Add'
     """
     count = len(kinds)
     for period in range(1, count // 2 + 1):
@@ -78,6 +78,8 @@ def kinds_text(kinds: Sequence[str]) -> str:
             runs[-1] = (kind, runs[-1][1] + 1)
         else:
             runs.append((kind, 1))
+    # "A + B x2" could be read as twice both.
+    runs = [run for kind, n in runs for run in ([(kind, 1)] * n if n < 3 else [(kind, n)])]
     shown = [kind if n == 1 else f"{kind} x{n}" for kind, n in runs]
     if len(shown) > _SHOWN_KINDS:
         left_out = sum(n for _, n in runs[_SHOWN_KINDS - 2 : -1])
