@@ -136,7 +136,7 @@ def diagram(
         then partitions that run one after the other, until they are so few. None to draw every op.
     scopes : int
         Draw what was made inside of `GraphBuilder.scope` as one node: 1 for the outermost scopes,
-        2 for those inside them; 0 for none.
+        2 for those inside them; 0 for none. Ops without a name are in no scope.
 
     Returns
     -------
