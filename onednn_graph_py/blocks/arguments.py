@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..builder import GraphBuilder
-from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
     InvalidShapeError,
 )
 from ..ops.call import shape_text
+from ..value import Value
 
 FLOATS = ("f32", "bf16", "f16")
 INTEGERS = ("s8", "u8", "s4", "u4")

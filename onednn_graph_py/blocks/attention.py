@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..builder import GraphBuilder
-from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidShapeError,
@@ -18,6 +17,7 @@ from ..errors import (
 )
 from ..ops.call import shape_text
 from ..ops.check import linked_version
+from ..value import Value
 from .arguments import (
     FLOATS,
     INTEGERS,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
     InvalidShapeError,
 )
 from ..ops.call import shape_text
+from ..value import Value
 from .arguments import (
     FLOATS,
     need_choice,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..builder import GraphBuilder
-from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidShapeError,
 )
 from ..ops.call import shape_text
+from ..value import Value
 from .arguments import (
     FLOATS,
     INTEGERS,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..value import Value
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
     InvalidShapeError,
 )
 from ..ops.call import shape_text
+from ..value import Value
 from .arguments import (
     FLOATS,
     INTEGERS,
