@@ -67,10 +67,12 @@ void *slot_malloc(
         device_slot &slot, size_t size, size_t alignment, const void *device, const void *context) {
     if (!Py_IsInitialized()) return nullptr;
     py::gil_scoped_acquire gil;
+    // oneDNN also asks for no bytes at all, which dpctl refuses to give.
+    const size_t asked = std::max<size_t>(size, 1);
     // oneDNN writes to what it gets without a look: null would end the process.
-    void *address = python_malloc(slot.malloc, size, alignment, device, context);
+    void *address = python_malloc(slot.malloc, asked, alignment, device, context);
     const bool spare = !address;
-    if (spare) address = python_malloc(slot.spare_malloc, size, alignment, device, context);
+    if (spare) address = python_malloc(slot.spare_malloc, asked, alignment, device, context);
     if (!address) return nullptr;
     slot.blocks[address] = {size, spare};
     slot.bytes_in_use += static_cast<int64_t>(size);

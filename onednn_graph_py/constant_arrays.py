@@ -19,6 +19,7 @@ _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
 
 
 def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
+    """As a data type of oneDNN; floats are rounded, integers must fit."""
     target = np.dtype(NUMPY_DTYPES[dtype])
     if values.dtype == target:
         return values
@@ -42,6 +43,7 @@ def owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 
 
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A read-only copy in memory of its own, far from other constants."""
     memory = _core._constant_memory(stored.nbytes)
     copy = memory.view(stored.dtype).reshape(stored.shape)
     copy[...] = stored

@@ -110,6 +110,16 @@ def int8_attention_of_u8(b):
     b.output(y.quantize(dtype="u8", scales=[2.0**-5], zps=[64], qtype="per_tensor"))
 
 
+def s8_transposed_convolution(b):
+    x = b.input((1, 6, 6, 16), "s8")
+    weights = b.constant(np.random.default_rng(3).integers(-8, 8, (3, 3, 8, 16)).astype(np.int8))
+    y = x.dequantize(scales=[0.25], **PER_TENSOR).conv_transpose(
+        weights.dequantize(scales=[2.0**-6], **PER_TENSOR),
+        strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1),
+    )  # fmt: skip
+    b.output(y)
+
+
 CASES = {
     f.__name__: f
     for f in (
@@ -122,6 +132,7 @@ CASES = {
         residual_of_other_sign,
         scales_per_channel_behind_a_product,
         s8_convolution_of_one_channel_a_group,
+        s8_transposed_convolution,
         attention_on_strided_inputs,
         int8_attention_of_u8,
     )
