@@ -236,8 +236,11 @@ def _s8_transposed_convolution_on_sycl(nodes: Sequence[Node]) -> bool:
         return False
     made = {v.id: n for n in nodes for v in n.outputs}
     for node in (n for n in nodes if n.kind == "ConvTranspose"):
-        source = made.get(node.inputs[0].id)
-        if source is not None and source.inputs[0].dtype == "s8":
+        source, weights = (made.get(v.id) for v in node.inputs[:2])
+        if source is None or source.inputs[0].dtype != "s8":
+            continue
+        # With a zero point of the weights it does not compile.
+        if weights is None or not any(weights.attrs.get("zps", ())):
             return True
     return False
 
