@@ -7,6 +7,7 @@ import itertools
 import numbers
 import operator
 import os
+import shlex
 import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -447,6 +448,13 @@ class GraphBuilder(BuilderMethods):
         from .export import to_cpp
 
         return to_cpp(self, seed=seed)
+
+    def to_benchdnn(self, path: str | os.PathLike[str]) -> str:
+        """Save the graph as JSON, and return the line with which benchdnn replays it."""
+        from .export import benchdnn_command
+
+        self.save(path)
+        return shlex.join(benchdnn_command(path))
 
     def diagram(
         self,

@@ -231,6 +231,9 @@ def test_benchdnn_command(tmp_path):
     assert benchdnn_command(path, mode="P") == [
         "benchdnn", "--graph", "--mode=P", "--engine=cpu", f"--case={path}"
     ]  # fmt: skip
+    line = b.to_benchdnn(tmp_path / "an other.json")
+    assert line == f"benchdnn --graph --mode=C --engine=cpu '--case={tmp_path}/an other.json'"
+    assert og.load(tmp_path / "an other.json").compile().verify()
     path.write_text("{}")
     with pytest.raises(og.GraphFormatError):
         benchdnn_command(path)
