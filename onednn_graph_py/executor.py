@@ -18,7 +18,7 @@ from .constants import Registration
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from .ops.call import shape_text
-from .value import Value, is_whole
+from .value import Value, is_whole, row_major
 
 if TYPE_CHECKING:
     from .inspect import Diagram
@@ -126,7 +126,7 @@ class _Converter:
                 )
             _check(what, array.shape, tuple(lt.get_dims()))
             self.counters.copied()
-            return pack_int4(array, value.dtype)
+            return pack_int4(_in_memory_order(array, lt, what), value.dtype)
         wanted = _core.numpy_dtype(lt.get_data_type())
         if array.dtype != wanted:
             raise InvalidDataTypeError(
@@ -174,6 +174,21 @@ def _fits(array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any
         n == 1 or have == want
         for n, have, want in zip(array.shape, array.strides, strides, strict=True)
     )
+
+
+def _in_memory_order(
+    array: npt.NDArray[Any], lt: _core.logical_tensor, what: str
+) -> npt.NDArray[Any]:
+    """With the dims in the order in which they lie in memory, the slowest first."""
+    dims, strides = lt.get_dims(), lt.get_strides() if array.ndim else []
+    order = sorted(range(array.ndim), key=lambda i: (-strides[i], i))
+    dense = row_major([dims[i] for i in order])
+    if any(dims[i] != 1 and strides[i] != s for i, s in zip(order, dense, strict=True)):
+        raise InvalidShapeError(
+            f"{what}: 4-bit integers must fill their memory without gaps, got strides "
+            f"{list(strides)} for {shape_text(tuple(dims))}"
+        )
+    return array.transpose(order)
 
 
 def _copy_in_layout(

@@ -53,21 +53,11 @@ def _needs(dtype: str) -> Known:
     )
 
 
-def _four_bits_out_of_order(document: GraphDocument) -> bool:
-    """Whether a 4-bit input is not in row-major order: models pack it as if it were."""
-    tensors = document.tensors()
-    return any(
-        tensors[i].dtype in ("s4", "u4") and tensors[i].strides not in (None, _dense(tensors[i]))
-        for i in document.inputs()
-    )
-
-
-def _dense(tensor) -> tuple[int, ...]:
-    dims = tensor.dims
-    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
-
-
-PACKING = Known(Verdict.WRONG, "elements are wrong", _four_bits_out_of_order)
+SYCL = Known(
+    Verdict.SPLIT,
+    "sometimes computes transposed convolutions of s8 wrongly",
+    lambda document: og.version()["cpu_runtime"] == "SYCL",
+)
 KNOWN: dict[str, Known] = {
     "op/f32/biasadd_bwd.json": Known(Verdict.REFUSED, "no op kind 'BiasAddBackprop'"),
     "pattern/f32/avgpool_3d_chain_fusion.json": Known(
@@ -93,9 +83,13 @@ KNOWN: dict[str, Known] = {
         for dtype in ("fp32", "int8")
     },
     **{
-        f"op/{dtype}/dynamicdq_{bits}.json": PACKING
-        for dtype in ("f32", "bf16", "f16")
-        for bits in ("s4", "u4")
+        f"pattern/int8/int8_{name}.json": SYCL
+        for name in (
+            "convtranspose_post_ops_add_fusion",
+            "convtranspose_post_ops_chain_fusion",
+            "convtranspose_post_ops_sum_fusion",
+            "convtranspose_post_ops_sum_fusion_2",
+        )
     },
     **{
         f"complex_fusion/{name}.json": _needs("f16")

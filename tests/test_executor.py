@@ -534,3 +534,23 @@ def test_a_model_pickles_with_its_constants(tmp_path):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert float(done.stdout) == 32
+
+
+def test_four_bit_inputs_lie_in_memory_as_declared():
+    values = np.arange(-8, 8).reshape(4, 4)
+    for strides in ((4, 1), (1, 4)):
+        b = og.GraphBuilder()
+        x = b.input((4, 4), "s4", name="x", strides=strides)
+        scale = b.constant(np.float32([1, 2, 4, 8]))
+        b.output(x.dynamic_dequantize(scale, qtype="per_channel", axis=1))
+        made = b.compile()(values.astype(ml_dtypes.int4))
+        np.testing.assert_array_equal(made, values * np.float32([1, 2, 4, 8]))
+
+
+def test_four_bit_inputs_with_gaps_are_refused():
+    b = og.GraphBuilder()
+    x = b.input((4, 4), "s4", name="x", strides=(8, 1))
+    b.output(x.dynamic_dequantize(np.float32([1] * 4), qtype="per_channel", axis=1))
+    model = b.compile(fallback="reference")  # oneDNN has no kernel for it
+    with pytest.raises(og.InvalidShapeError, match=r"must fill their memory without gaps, got"):
+        model(np.zeros((4, 4), ml_dtypes.int4))
