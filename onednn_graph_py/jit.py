@@ -26,7 +26,7 @@ def trace(
     fpmath_mode: Any = "strict",
     apply_to_int: bool = False,
 ) -> GraphBuilder:
-    """Build a graph by calling a Python function with `Value`s.
+    """Build a graph by calling a Python function with values (`Value`).
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def jit(
     apply_to_int: bool = False,
     **options: Any,
 ) -> Any:
-    """Trace and compile a function of `Value`s when it is called with arrays.
+    """Trace and compile a function of values (`Value`) when it is called with arrays.
 
     Parameters
     ----------

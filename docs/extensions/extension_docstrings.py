@@ -1,0 +1,67 @@
+"""Docstrings of the compiled extension, as Sphinx should have them.
+
+pybind11 writes signatures into the docstring: one on top, or a numbered list of overloads with a
+text each. Types are written with the name of the extension's module, where people import from the
+package.
+"""
+
+import enum
+import inspect
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+_MODULE = re.compile(r"\bonednn_graph_py\._core\.")
+_OVERLOAD = re.compile(r"^\d+\. (\w+\(.*\)(?: -> .*)?)$")
+
+
+def _plain(signature: str) -> str:
+    """A signature as it is called."""
+    short = _MODULE.sub("", signature).replace("collections.abc.", "")
+    return re.sub(r"\(self(?:: [\w.]+)?(?:, )?", "(", short)
+
+
+def _overloads(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Make a paragraph of each overload's signature, with its text below."""
+    if "Overloaded function." not in lines:
+        return
+    made: list[str] = []
+    for line in lines[lines.index("Overloaded function.") + 1 :]:
+        found = _OVERLOAD.match(line)
+        if found is None:
+            made.append(line)
+            continue
+        signature = _plain(found[1])
+        if what == "method" and name.endswith("__init__"):
+            signature = signature.replace("__init__", name.split(".")[-2], 1)
+            signature = signature.removesuffix(" -> None")
+        # Two empty lines end a section such as Raises of the overload before.
+        made += ["", "", f"``{signature}``"]
+    lines[:] = made
+
+
+def _members(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """List what an enumeration has."""
+    if what == "class" and inspect.isclass(obj) and issubclass(obj, enum.Enum):
+        values = ", ".join(f"``{key}`` ({member.value})" for key, member in obj.__members__.items())
+        if values:
+            lines += ["", f"Values, with oneDNN's numbers: {values}.", ""]
+
+
+def _signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, arguments: str | None, result: str
+) -> tuple[str, str] | None:
+    if arguments is None:
+        return None
+    if arguments == "(*args, **kwargs)":  # overloads, listed below
+        return "(...)", ""
+    return _plain(arguments), _MODULE.sub("", result or "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect to autodoc, before napoleon reads the sections."""
+    app.connect("autodoc-process-docstring", _overloads, priority=100)
+    app.connect("autodoc-process-docstring", _members)
+    app.connect("autodoc-process-signature", _signature)
+    return {"parallel_read_safe": True}
