@@ -1,4 +1,4 @@
-"""Results of probing on disk, one file for each oneDNN, CPU and version of this package."""
+"""What was found out about this machine, on disk: one file for each oneDNN, CPU and package."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from .. import __version__, get_effective_cpu_isa, version
 from .probe import Attempt
 
-__all__ = ["load", "path", "save"]
+__all__ = ["load", "path", "place", "processor", "save"]
 
 
-def _processor() -> str:
+def processor() -> str:
     """The CPU's name; where it is not told, the architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -28,16 +28,23 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def path(attempts: Sequence[Attempt]) -> Path:
-    """Where the results of these attempts, on this machine, are kept."""
+def place(folder: str, *about: Any) -> Path:
+    """Where what was found out about these facts is kept, on this machine.
+
+    Parameters
+    ----------
+    folder : str
+        In the cache: `ONEDNN_GRAPH_PY_CACHE`, or the user's.
+    *about
+        What it depends on beside oneDNN, the CPU and this package; for JSON.
+    """
     linked = version()
-    # What the sample uses look like belongs to the package's version and the attempts themselves.
     facts = [
         __version__,
         sorted((k, str(v)) for k, v in linked.items()),
         get_effective_cpu_isa().name,
-        _processor(),
-        [[a.kind, a.inputs, a.outputs] for a in attempts],
+        processor(),
+        *about,
     ]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
     root = os.environ.get("ONEDNN_GRAPH_PY_CACHE")
@@ -45,7 +52,13 @@ def path(attempts: Sequence[Attempt]) -> Path:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         root = str(Path(base) / "onednn_graph_py")
     name = f"{linked['major']}.{linked['minor']}.{linked['patch']}-{digest}.json"
-    return Path(root) / "capabilities" / name
+    return Path(root) / folder / name
+
+
+def path(attempts: Sequence[Attempt]) -> Path:
+    """Where the results of these attempts, on this machine, are kept."""
+    # What the sample uses look like belongs to the package's version and the attempts themselves.
+    return place("capabilities", [[a.kind, a.inputs, a.outputs] for a in attempts])
 
 
 def load(file: Path, count: int) -> list[tuple[str, str]] | None:
@@ -62,12 +75,12 @@ def load(file: Path, count: int) -> list[tuple[str, str]] | None:
         return None
 
 
-def save(file: Path, outcomes: Sequence[tuple[str, str]]) -> None:
-    """Write outcomes so that a reader sees all or nothing; a read-only cache is no error."""
+def save(file: Path, found: Any) -> None:
+    """Write as JSON so that a reader sees all or nothing; a read-only cache is no error."""
     partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(outcomes))
+        partial.write_text(json.dumps(found))
         partial.replace(file)
     except OSError:
         with contextlib.suppress(OSError):

@@ -1,0 +1,1 @@
+"""What runs, how fast, and why not otherwise."""
