@@ -40,13 +40,14 @@ _MARKS = {
     "not run": "no run",
     "crashed": "CRASH",
 }
+# Under white text, which needs a contrast of 4.5 on each.
 _COLOURS = {
     "runs": "#2e7d32",
-    "unsupported": "#bdbdbd",
-    "refused": "#8d6e63",
-    "not compiled": "#ef6c00",
-    "not run": "#d84315",
-    "crashed": "#b71c1c",
+    "unsupported": "#707070",
+    "refused": "#6d4c41",
+    "not compiled": "#b34700",
+    "not run": "#ad1457",
+    "crashed": "#8e0000",
 }
 
 
@@ -166,7 +167,7 @@ class Capabilities(Sequence[Capability]):
                 for c in found
             )
             rows.append(
-                f"<tr><th style='text-align:left'>{escape(kind)}</th><td>{squares}</td></tr>"
+                f"<tr><th style='text-align:left'>{escape(kind)}</th><td style='text-align:left'>{squares}</td></tr>"
             )
         legend = "".join(
             square.format(escape(OUTCOMES[o], quote=True), _COLOURS[o], escape(o))

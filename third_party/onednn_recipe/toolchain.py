@@ -22,19 +22,43 @@ _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _MANAGERS: dict[str, tuple[str, dict[str, str]]] = {
     "apt-get": (
         "apt-get install -y --no-install-recommends",
-        {"compiler": "g++", "venv": f"{_PYTHON}-venv", "headers": f"{_PYTHON}-dev"},
+        {
+            "compiler": "g++",
+            "venv": f"{_PYTHON}-venv",
+            "headers": f"{_PYTHON}-dev",
+            "browser": "chromium chromium-driver",
+            "graphviz": "graphviz",
+        },
     ),
     "dnf": (
         "dnf install -y",
-        {"compiler": "gcc-c++", "venv": "python3", "headers": "python3-devel"},
+        {
+            "compiler": "gcc-c++",
+            "venv": "python3",
+            "headers": "python3-devel",
+            "browser": "chromium chromedriver",
+            "graphviz": "graphviz",
+        },
     ),
     "zypper": (
         "zypper install -y",
-        {"compiler": "gcc-c++", "venv": "python3", "headers": "python3-devel"},
+        {
+            "compiler": "gcc-c++",
+            "venv": "python3",
+            "headers": "python3-devel",
+            "browser": "chromium chromedriver",
+            "graphviz": "graphviz",
+        },
     ),
     "apk": (
         "apk add",
-        {"compiler": "build-base linux-headers", "venv": "python3", "headers": "python3-dev"},
+        {
+            "compiler": "build-base linux-headers",
+            "venv": "python3",
+            "headers": "python3-dev",
+            "browser": "chromium chromium-chromedriver",
+            "graphviz": "graphviz",
+        },
     ),
 }
 
@@ -48,7 +72,7 @@ class Compiler:
 
 
 def install_command(needs: Iterable[str]) -> str:
-    """The command that installs what is needed ("compiler", "venv", "headers") on this system."""
+    """The command that installs what is needed on this system: keys of `_MANAGERS`' tables."""
     needs = list(needs)
     for manager, (command, packages) in _MANAGERS.items():
         if shutil.which(manager):
