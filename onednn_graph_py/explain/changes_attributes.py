@@ -1,0 +1,154 @@
+"""Changes of attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from ..ops.check import linked_version, row
+from ..ops.schema import Attribute
+from ..value import Node, Value, is_whole
+from .changes import Around, Candidate, called
+from .rebuild import Copy
+
+__all__ = ["attributes", "explicit_pads"]
+
+# What may not be tried: another value says that there are other tensors, or changes only numbers.
+_LEFT = ("keep_stats", "use_affine", "qtype", "accumulation_mode")
+# Of two operands of equal shape nothing is broadcast.
+_HARMLESS = ("auto_broadcast",)
+
+
+def _written(
+    attrs: Mapping[str, Any], copy: Copy, node: Node, inputs: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    return copy.same(node, inputs, {**node.attrs, **attrs})
+
+
+def _text(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _set(around: Around, node: Node, attrs: dict[str, Any], *, exact: bool) -> Candidate:
+    what = " and ".join(f"{name} of {called(node)} to {_text(v)}" for name, v in attrs.items())
+    return Candidate(f"set {what}", around.written(node, partial(_written, attrs)), exact=exact)
+
+
+def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
+    """Other values of an attribute, and whether they mean the same."""
+    name = attribute.name
+    value = node.attrs.get(name, attribute.default)
+    if attribute.type == "bool":
+        yield not value, False
+    elif attribute.allowed:
+        for other in attribute.allowed:
+            if other != value:
+                yield other, name in _HARMLESS
+    elif name in ("axis", "begin_norm_axis") and isinstance(value, int):
+        rank = len(node.inputs[0].shape or ()) if node.inputs else 0
+        if rank and -rank <= value < rank:
+            yield (value + rank if value < 0 else value - rank), True
+    elif name == "zps" and value is not None:
+        if any(value):
+            yield (0,) * len(value), False
+    elif name == "groups" and value != 1:
+        yield 1, False
+    elif name == "dilations" and value is not None and any(d != 1 for d in value):
+        yield (1,) * len(value), False
+
+
+def attributes(around: Around) -> Iterator[Candidate]:
+    """One attribute of an op concerned with another value, where the op's row allows that."""
+    for node in around.concerned:
+        schema = row(node.kind).at(linked_version())
+        for attribute in schema.attributes:
+            if attribute.name in _LEFT:
+                continue
+            for value, exact in _others(node, attribute):
+                yield _set(around, node, {attribute.name: value}, exact=exact)
+        yield from _per_tensor(around, node)
+
+
+def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
+    """One scale for a tensor whose channels have theirs, which are the same or not."""
+    scales: tuple[float, ...] = tuple(node.attrs.get("scales", ()))
+    zps: tuple[int, ...] | None = node.attrs.get("zps")
+    if node.kind not in ("Quantize", "Dequantize") or node.attrs.get("qtype") != "per_channel":
+        return
+    same = len(set(scales)) == 1 and len(set(zps or (0,))) == 1
+    attrs: dict[str, Any] = {"qtype": "per_tensor", "scales": (max(scales),)}
+    if zps is not None:
+        attrs["zps"] = zps[:1]
+    yield _set(around, node, attrs, exact=same)
+
+
+def explicit_pads(around: Around) -> Iterator[Candidate]:
+    """The paddings that auto_pad finds, written down."""
+    for node in around.concerned:
+        automatic = str(node.attrs.get("auto_pad", "None"))
+        if automatic == "None" or "pads_begin" not in node.attrs:
+            continue
+        pads = _pads(node, automatic)
+        if pads is not None:
+            begin, end = pads
+            attrs = {"auto_pad": "None", "pads_begin": begin, "pads_end": end}
+            yield _set(around, node, attrs, exact=True)
+
+
+def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Paddings before and behind, of a window op whose shapes are known."""
+    strides = node.attrs["strides"]
+    if automatic == "VALID":
+        return (0,) * len(strides), (0,) * len(strides)
+    data, made = _forward_tensors(node)
+    if data is None or made is None or not is_whole((*data, *made)):
+        return None
+    kernel = _kernel(node)
+    if kernel is None:
+        return None
+    dilations = node.attrs.get("dilations") or (1,) * len(strides)
+    if len(dilations) != len(strides):  # MaxPool's default is longer
+        dilations = (1,) * len(strides)
+    begin, end = [], []
+    for size, result, s, d, k in zip(data, made, strides, dilations, kernel, strict=True):
+        needed = max(0, (result - 1) * s + (k - 1) * d + 1 - size)
+        less, more = needed // 2, needed - needed // 2
+        begin.append(less if automatic == "SAME_UPPER" else more)
+        end.append(more if automatic == "SAME_UPPER" else less)
+    return tuple(begin), tuple(end)
+
+
+def _spatial(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return shape[1:-1] if node.attrs.get("data_format", "NXC") == "NXC" else shape[2:]
+
+
+def _forward_tensors(node: Node) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """The larger and the smaller spatial size: what a window slides over, and how often."""
+    tensors = (*node.inputs, *node.outputs)
+    places = {
+        "Convolution": (0, -1),
+        "MaxPool": (0, -1),
+        "AvgPool": (0, -1),
+        "ConvTranspose": (-1, 0),
+        "ConvTransposeBackwardWeights": (1, 0),
+        "ConvolutionBackwardWeights": (0, 1),
+    }.get(node.kind)
+    if places is None:
+        return None, None
+    data, made = (tensors[i].shape for i in places)
+    if data is None or made is None:
+        return None, None
+    return _spatial(node, data), _spatial(node, made)
+
+
+def _kernel(node: Node) -> tuple[int, ...] | None:
+    if "kernel" in node.attrs:
+        return tuple(node.attrs["kernel"])
+    shape = node.attrs.get("weights_shape")
+    if shape is None and len(node.inputs) > 1:
+        shape = (node.outputs[0] if node.kind.endswith("Weights") else node.inputs[1]).shape
+    if shape is None:
+        return None
+    spatial_first = str(node.attrs.get("weights_format", "XIO"))[0] == "X"
+    return tuple(shape[:-2]) if spatial_first else tuple(shape[2:])

@@ -1,0 +1,258 @@
+"""What the library makes of a graph: its groups of ops, and whether they run. Nothing is executed.
+
+A `Probe` asks this of copies of one graph in which something is changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..compiler import _ordered, _Planner, engine_of, infer_shapes
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..value import Node, is_whole
+from .rebuild import Copy, Edit, rebuild
+
+__all__ = ["Group", "Probe", "Tried", "can_compile", "grouped", "specialised"]
+
+LIMIT = 200
+"""How often the library is asked about one op, at most."""
+
+_NEAR = 40
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ops that the library wants to run together.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+    supported : bool
+    trouble : str
+        Why they do not run together all the same: a known defect, or what compiling said.
+    """
+
+    nodes: tuple[Node, ...]
+    supported: bool
+    trouble: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether they run together."""
+        return self.supported and not self.trouble
+
+
+def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> GraphBuilder:
+    """The graph for these shapes of its inputs; as it is without.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        They are not one for each input.
+    OneDNNError
+        They don't fit the graph.
+    """
+    if not shapes:
+        return builder
+    if len(shapes) != len(builder.inputs):
+        raise InvalidArgumentsError(
+            f"shapes: there must be one for each of {len(builder.inputs)} inputs, got {len(shapes)}"
+        )
+    known = {v.id: tuple(s) for v, s in zip(builder.inputs, shapes, strict=True)}
+    return rebuild(builder, shapes=known).builder
+
+
+def can_compile(builder: GraphBuilder) -> bool:
+    """Whether there is an engine, and all shapes are known."""
+    if any(v.shape is None or not is_whole(v.shape) for v in builder.inputs):
+        return False
+    try:
+        engine_of(builder.engine_kind)
+    except OneDNNError:
+        return False
+    return True
+
+
+def _planner(builder: GraphBuilder) -> _Planner | None:
+    """What plans a model of the graph; None where some shape is not known."""
+    try:
+        shapes = infer_shapes(builder, {v.id: v.shape or () for v in builder.inputs})
+    except OneDNNError:
+        return None
+    # Without a device there is nothing to compile for; groups don't need one.
+    engine = engine_of(builder.engine_kind) if can_compile(builder) else None
+    return _Planner(builder, engine, shapes, "auto", "reference", "fusion")  # type: ignore[arg-type]
+
+
+def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
+    """The groups of a graph's ops; without what no output depends on.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    compiled : bool
+        Whether each is compiled, to see that it runs.
+
+    Raises
+    ------
+    OneDNNError
+        The library does not take the graph.
+    """
+    planner = _planner(builder)
+    if planner is None:
+        by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
+        made = []
+        for partition in builder.graph.get_partitions():
+            nodes = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
+            if nodes:
+                made.append(Group(nodes, partition.is_supported()))
+        return made
+    originals = {id(n.attrs): n for n in builder.nodes}
+    made = []
+    for nodes, partition in _ordered(planner.groups(planner.nodes)):
+        # Where a Dequantize has several readers, each has a copy of it.
+        known = tuple(originals.get(id(n.attrs), n) for n in nodes)
+        group = Group(known, partition is not None)
+        if partition is not None:
+            group = replace(group, trouble=planner.defect(nodes) or "")
+        if compiled and not group.trouble and partition is not None:
+            group = replace(group, trouble=_compiling(planner, nodes, partition))
+        made.append(group)
+    return made
+
+
+def _compiling(planner: _Planner, nodes: tuple[Node, ...], partition: _core.partition) -> str:
+    """What compiling says against it, or nothing."""
+    for node in nodes:
+        for value in node.inputs:
+            # Row-major, whatever the step before it would make.
+            planner.known.setdefault(value.id, planner.plain(value))
+    try:
+        planner.add_compiled(nodes, partition)
+    except OneDNNError as e:
+        return str(e)
+    return ""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A changed graph, and what the library makes of it.
+
+    Parameters
+    ----------
+    copy : Copy
+    groups : list of Group
+    """
+
+    copy: Copy
+    groups: list[Group]
+
+    def with_op(self, position: int) -> list[Group]:
+        """The groups that have what stands for the op that was there."""
+        stands = self.copy.stands
+        return [g for g in self.groups if any(stands.get(n.id) == position for n in g.nodes)]
+
+    def partners(self, position: int) -> set[int]:
+        """Positions of the ops that are together with the one at `position`."""
+        inside = {n.id for g in self.with_op(position) for n in g.nodes}
+        return {i for id, i in self.copy.stands.items() if id in inside} - {position}
+
+    @property
+    def unsupported(self) -> int:
+        """How many groups the library has no kernel for."""
+        return sum(not g.supported for g in self.groups)
+
+
+class Probe:
+    """Asks about changes of one graph around one op.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+        With shapes as far as they are known; it is not changed.
+    position : int
+        Of the op.
+    groups : sequence of Group
+        Of the graph as it is.
+    """
+
+    def __init__(self, builder: GraphBuilder, position: int, groups: Sequence[Group]) -> None:
+        self.builder = builder
+        self.position = position
+        self.asked = 0
+        self.refusals: list[str] = []
+        self._near = _near(builder, position, groups)
+        self.part = len(self._near) < len(builder.nodes)
+        self.before = Tried(rebuild(builder), list(groups)) if not self.part else self._ask(Edit())
+
+    def _ask(self, edit: Edit, *, everything: bool = False) -> Tried:
+        only = None if everything or not self.part else self._near
+        copy = rebuild(self.builder, edit, only=only)
+        return Tried(copy, grouped(copy.builder))
+
+    def ask(self, edit: Edit) -> Tried | None:
+        """What the library makes of a change; None if the graph is not right, or it is enough."""
+        if self.asked >= LIMIT:
+            return None
+        self.asked += 1
+        try:
+            return self._ask(edit)
+        except (OneDNNError, TypeError, ValueError) as e:
+            self.refusals.append(str(e))
+            return None
+
+    def confirmed(self, edit: Edit, tried: Tried) -> Tried | None:
+        """What the library makes of it in the whole graph, if it compiles there too."""
+        try:
+            whole = self._ask(edit, everything=True) if self.part else tried
+            groups = whole.with_op(self.position)
+            if not groups or not all(g.runs for g in groups):
+                return None
+            if can_compile(whole.copy.builder) and any(_refused(whole, g) for g in groups):
+                return None
+        except (OneDNNError, TypeError, ValueError):
+            return None
+        return whole
+
+
+def _refused(tried: Tried, group: Group) -> str:
+    """Why a group does not compile, or nothing."""
+    planner = _planner(tried.copy.builder)
+    if planner is None:
+        return ""
+    wanted = {id(n.attrs) for n in group.nodes}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for nodes, partition in planner.groups(planner.nodes):
+            if {id(n.attrs) for n in nodes} == wanted and partition is not None:
+                return _compiling(planner, nodes, partition)
+    return "it is no group"
+
+
+def _near(builder: GraphBuilder, position: int, groups: Sequence[Group]) -> Collection[int]:
+    """Positions of the ops around one, by whole groups: all of a small graph."""
+    nodes = builder.nodes
+    if len(nodes) <= _NEAR:
+        return range(len(nodes))
+    places = {n.id: i for i, n in enumerate(nodes)}
+    group_of = {places[n.id]: [places[m.id] for m in g.nodes] for g in groups for n in g.nodes}
+    readers: dict[int, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            readers.setdefault(value.id, []).append(i)
+    found = dict.fromkeys(group_of.get(position, [position]))
+    ring = list(found)
+    while ring and len(found) < _NEAR:
+        following: dict[int, None] = {}
+        for i in ring:
+            made_by = [v.producer for v in nodes[i].inputs]
+            near = [places[n.id] for n in made_by if n is not None]
+            near += [j for v in nodes[i].outputs for j in readers.get(v.id, ())]
+            following.update(dict.fromkeys(k for j in near for k in group_of.get(j, [j])))
+        ring = [i for i in following if i not in found][:_NEAR]
+        found.update(dict.fromkeys(ring))
+    return set(found)
