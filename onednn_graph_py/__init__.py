@@ -70,6 +70,7 @@ from .errors import (
     InvalidGraphError,
     InvalidGraphOpError,
     InvalidShapeError,
+    NoDeviceError,
     OneDNNError,
     OutOfMemoryError,
     UnimplementedError,
@@ -81,6 +82,7 @@ from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
 from .builder import GraphBuilder
 from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
+from .devices import Device, Devices, Missing, devices
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .filling import fill_inputs
 from .inspect import Diagram, Profile, VerboseLog, diagram, profile, verbose_log
@@ -92,6 +94,10 @@ from .verify import OutputCheck, Verification
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # devices and memory
+    "devices",
+    "Devices",
+    "Device",
+    "Missing",
     "engine",
     "make_engine_with_allocator",
     "allocator",
@@ -179,6 +185,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "InvalidArgumentsError",
     "InvalidShapeError",
     "InvalidDataTypeError",
+    "NoDeviceError",
     "InvalidGraphError",
     "InvalidGraphOpError",
     "GraphFormatError",

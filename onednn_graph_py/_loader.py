@@ -5,12 +5,17 @@ that was loaded with global symbols (``sys.setdlopenflags(os.RTLD_GLOBAL)``, LD_
 first in the search all the same, so where one is found ours is loaded with RTLD_DEEPBIND: its own
 dependencies then come before the global ones. Only then, because deep binding also goes past an
 allocator that was preloaded.
+
+Where the extension's oneDNN runs on SYCL, the driver through which SYCL finds the CPU is provided
+before anybody can ask for a device.
 """
 
 import ctypes
 import importlib
 import os
 import sys
+
+from . import _opencl_drivers
 
 
 def _foreign_onednn_is_global() -> bool:
@@ -26,9 +31,11 @@ def _load() -> None:
     if deepbind and _foreign_onednn_is_global():
         sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | deepbind)
     try:
-        importlib.import_module("onednn_graph_py._core")
+        core = importlib.import_module("onednn_graph_py._core")
     finally:
         sys.setdlopenflags(flags)
+    if core.version()["cpu_runtime"] == "SYCL":
+        _opencl_drivers.provide()
 
 
 _load()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from .capture.command import add_capture
+from .devices.command import add_devices
 from .export.command import add_export
 from .inspect.log_command import add_log
 from .ops import OPS, overview
@@ -91,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--refresh", action="store_true", help="probe again")
     found.add_argument("--html", action="store_true", help="as a heat map for a browser")
     found.set_defaults(run=_capabilities)
+    add_devices(commands)
     gallery = commands.add_parser(
         "patterns",
         help="build and run the documented fusion patterns, and tell what becomes of each",

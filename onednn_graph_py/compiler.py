@@ -14,6 +14,7 @@ from . import _core
 from .builder import GraphBuilder, graph_of
 from .constants import Registration
 from .defects import partitioned_apart, wrong_result
+from .devices import require
 from .errors import (
     InvalidArgumentsError,
     InvalidGraphError,
@@ -475,8 +476,15 @@ _engines: dict[str, _core.engine] = {}
 
 
 def engine_of(kind: _core.engine.kind) -> _core.engine:
-    """The one engine of a kind that all models share."""
+    """The one engine of a kind that all models share.
+
+    Raises
+    ------
+    NoDeviceError
+        There is no device of that kind.
+    """
     if kind.name not in _engines:
+        require(kind)
         _engines[kind.name] = _core.engine(kind, 0)
     return _engines[kind.name]
 

@@ -20,6 +20,7 @@ __all__ = [
     "InvalidGraphError",
     "InvalidGraphOpError",
     "InvalidShapeError",
+    "NoDeviceError",
     "OneDNNError",
     "OutOfMemoryError",
     "UnimplementedError",
@@ -43,6 +44,10 @@ class InvalidShapeError(InvalidArgumentsError):
 
 class InvalidDataTypeError(InvalidArgumentsError):
     """A data type doesn't fit what it is used for (status.invalid_data_type)."""
+
+
+class NoDeviceError(InvalidArgumentsError):
+    """There is no device of the engine kind that is to be compiled for; see `devices`."""
 
 
 class InvalidGraphError(OneDNNError, ValueError):

@@ -1,0 +1,11 @@
+"""What oneDNN can run on here, and why something is not there.
+
+>>> import onednn_graph_py as og
+>>> og.devices()["cpu"][0].engine
+True
+"""
+
+from .device import Device, Devices, Missing
+from .find import devices, require
+
+__all__ = ["Device", "Devices", "Missing", "devices", "require"]

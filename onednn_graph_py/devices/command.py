@@ -1,0 +1,25 @@
+"""``python -m onednn_graph_py devices``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from .find import devices
+
+__all__ = ["add_devices"]
+
+
+def _devices(arguments: argparse.Namespace) -> int:
+    found = devices()
+    print(json.dumps(found.to_dict(), indent=2) if arguments.json else found)
+    return 0
+
+
+def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "devices", help="tell what oneDNN can run on here, and why something is not there"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON, memory in bytes")
+    parser.set_defaults(run=_devices)

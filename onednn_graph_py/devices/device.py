@@ -1,0 +1,190 @@
+"""A device, what is missing, and all of it as text, HTML and a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, overload
+
+__all__ = ["Device", "Devices", "Missing"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that a runtime of the linked oneDNN shows.
+
+    Parameters
+    ----------
+    kind : str
+        ``cpu`` or ``gpu``; of what oneDNN has no engines for, the runtime's word.
+    index : int, optional
+        For ``engine(kind, index)``. None where only `sycl_interop` or `ocl_interop` reach it.
+    runtime : str
+        oneDNN's name of it: ``OpenMP``, ``SYCL``, ``OpenCL``, ...
+    name : str
+    backend : str
+        What SYCL reaches it through: ``opencl``, ``level_zero``; empty elsewhere.
+    vendor, driver : str
+        The driver's version; both empty where nobody tells.
+    memory_bytes : int, optional
+        Of the device; a CPU's is the machine's, or what its driver gives out of it.
+    data_types : tuple of str
+        Those of oneDNN Graph that it computes in or, as weights, reads. Of a GPU only those that
+        its driver tells about: bf16 and 8-bit floats are for ``compile`` to find out.
+    aspects : tuple of str
+        Abilities in the runtime's words, such as ``fp64``.
+    engine : bool
+        Whether oneDNN makes an engine of it in this process.
+    reason : str
+        Why not.
+    """
+
+    kind: str
+    index: int | None
+    runtime: str
+    name: str
+    backend: str = ""
+    vendor: str = ""
+    driver: str = ""
+    memory_bytes: int | None = None
+    data_types: tuple[str, ...] = ()
+    aspects: tuple[str, ...] = ()
+    engine: bool = True
+    reason: str = ""
+
+    @property
+    def label(self) -> str:
+        """Such as ``gpu 0``, as ``engine`` takes it."""
+        return self.kind if self.index is None else f"{self.kind} {self.index}"
+
+    def __str__(self) -> str:
+        through = f"{self.runtime} through {self.backend}" if self.backend else self.runtime
+        facts = [through]
+        if self.vendor:
+            facts.append(self.vendor)
+        if self.driver:
+            facts.append(f"driver {self.driver}")
+        if self.memory_bytes is not None:
+            facts.append(f"{self.memory_bytes / 2**30:.1f} GiB")
+        lines = [f"{self.label}: {self.name or 'name not told'}", f"  {', '.join(facts)}"]
+        if self.data_types:
+            lines.append(f"  data types: {' '.join(self.data_types)}")
+        if self.aspects:
+            lines.append(f"  aspects: {' '.join(self.aspects)}")
+        if not self.engine:
+            lines.append(f"  no engine: {self.reason}")
+        elif self.index is None:
+            lines.append(f"  no index: {self.reason}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that is not here.
+
+    Parameters
+    ----------
+    what : str
+        ``cpu``, ``gpu``, or a package.
+    reason : str
+    remedy : str
+        What to do about it.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"no {self.what}: {self.reason}\n  to do: {self.remedy}"
+
+
+class Devices(Sequence[Device]):
+    """All devices; ``found["gpu"]`` has those of a kind.
+
+    Parameters
+    ----------
+    found : sequence of Device
+    missing : sequence of Missing
+    onednn : mapping
+        As `onednn_graph_py.version`.
+    notes : sequence of str
+        What was done or seen on the way.
+
+    Prints as text, and shows as a table in a notebook.
+    """
+
+    def __init__(
+        self,
+        found: Sequence[Device],
+        missing: Sequence[Missing],
+        onednn: Mapping[str, Any],
+        notes: Sequence[str] = (),
+    ) -> None:
+        self._found = tuple(found)
+        self.missing = tuple(missing)
+        self.onednn = dict(onednn)
+        self.notes = tuple(notes)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, which: int) -> Device: ...
+    @overload
+    def __getitem__(self, which: slice | str) -> tuple[Device, ...]: ...
+    def __getitem__(self, which: int | slice | str) -> Device | tuple[Device, ...]:
+        if isinstance(which, str):
+            return tuple(d for d in self._found if d.kind == which)
+        return self._found[which]
+
+    def _title(self) -> str:
+        v = self.onednn
+        return (
+            f"oneDNN {v['major']}.{v['minor']}.{v['patch']}, runtimes: "
+            f"cpu {v['cpu_runtime']}, gpu {v['gpu_runtime']}"
+        )
+
+    def __str__(self) -> str:
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([self._title(), *map(str, self), *map(str, self.missing), *notes])
+
+    def __repr__(self) -> str:
+        labels = ", ".join(d.label for d in self if d.engine) or "none usable"
+        return f"<Devices: {labels}; {len(self.missing)} missing>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in lists, dictionaries, strings and numbers, as JSON takes them."""
+        return {
+            "onednn": dict(self.onednn),
+            "devices": [
+                {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(d).items()}
+                for d in self
+            ],
+            "missing": [asdict(m) for m in self.missing],
+            "notes": list(self.notes),
+        }
+
+    def _repr_html_(self) -> str:
+        heads = ("device", "name", "runtime", "driver", "memory", "data types", "engine")
+        rows = []
+        for d in self:
+            memory = "" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB"
+            runtime = f"{d.runtime} ({d.backend})" if d.backend else d.runtime
+            usable = "yes" if d.engine else f"no: {d.reason}"
+            types = " ".join(d.data_types)
+            rows.append((d.label, d.name, runtime, d.driver, memory, types, usable))
+        table = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        )
+        head = "".join(f"<th>{h}</th>" for h in heads)
+        absent = "".join(
+            f"<li>no {escape(m.what)}: {escape(m.reason)}. To do: {escape(m.remedy)}</li>"
+            for m in self.missing
+        )
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return (
+            f"<p>{escape(self._title())}</p><table><tr>{head}</tr>{table}</table>"
+            f"<ul>{absent}{notes}</ul>"
+        )

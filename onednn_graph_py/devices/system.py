@@ -1,0 +1,53 @@
+"""The GPUs that the operating system shows, whatever any runtime makes of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["INTEL", "Node", "gpu_nodes"]
+
+INTEL = 0x8086
+
+
+@dataclass(frozen=True)
+class Node:
+    """A file through which programs reach a GPU.
+
+    Parameters
+    ----------
+    path : str
+    vendor : int, optional
+        PCI number of who made it; None where the system does not tell.
+    accessible : bool
+        Whether this user may read and write it.
+    """
+
+    path: str
+    vendor: int | None
+    accessible: bool
+
+
+def gpu_nodes(root: str = "/") -> list[Node]:
+    """Render nodes of Linux, and the one of Windows' subsystem for it."""
+    base = Path(root)
+    try:
+        paths = sorted(base.glob("dev/dri/renderD*")) + sorted(base.glob("dev/dxg"))
+    except OSError:
+        return []
+    return [
+        Node(str(path), _vendor(base / "sys/class/drm" / path.name), _accessible(path))
+        for path in paths
+    ]
+
+
+def _vendor(device: Path) -> int | None:
+    try:
+        return int((device / "device/vendor").read_text(), 16)
+    except (OSError, ValueError):
+        return None
+
+
+def _accessible(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.W_OK)
