@@ -52,7 +52,9 @@ def use_this_python(folder: Path) -> None:
     """
     spec = folder / "kernels" / KERNEL
     spec.mkdir(parents=True)
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    # Errors only: it warns that other users of this machine could listen, were they root.
+    kernel = ["ipykernel_launcher", "-f", "{connection_file}", "--log-level=40"]
+    command = [sys.executable, "-m", *kernel]
     described = {"argv": command, "display_name": "Python 3", "language": "python"}
     (spec / "kernel.json").write_text(json.dumps(described), encoding="utf-8")
     os.environ.update(
