@@ -21,7 +21,15 @@ from .value import Node
 if TYPE_CHECKING:
     from .executor import CompiledGraph
 
-__all__ = ["OutputCheck", "Verification", "compare_values", "reference_values", "verify"]
+__all__ = [
+    "Expected",
+    "OutputCheck",
+    "Verification",
+    "compare_values",
+    "largest_difference",
+    "reference_values",
+    "verify",
+]
 
 Array = npt.NDArray[Any]
 Values = dict[int, Array]
@@ -148,7 +156,8 @@ def reference_values(
         call = call_of(node.kind, given, node.attrs, specs)
         for i, (value, exact) in enumerate(zip(node.outputs, evaluate(call, given), strict=True)):
             if after is not None:
-                exact = after(node, i, exact, slack(call, i, given, exact))
+                off = slack(call, i, given, exact, builder.fpmath_mode.name)
+                exact = after(node, i, exact, off)
             known[value.id] = round_to(exact, value.dtype)
     return known
 
@@ -210,11 +219,32 @@ def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -
     return widest
 
 
+def _differences(got: Array, want: Array) -> Array:
+    """Of each element; none between equal infinities or NaNs, NaN where only one is NaN."""
+    with np.errstate(all="ignore"):
+        off = np.where(got == want, 0.0, np.abs(got - want))
+        return np.where(np.isnan(got) & np.isnan(want), 0.0, off)
+
+
+def _largest(differences: Array) -> float:
+    return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0))
+
+
+def largest_difference(one: Array, other: Array) -> float:
+    """The largest difference of two arrays' elements; infinite where only one is NaN.
+
+    Parameters
+    ----------
+    one, other : numpy.ndarray
+        Of equal shapes.
+    """
+    return _largest(_differences(one.astype(np.float64), other.astype(np.float64)))
+
+
 def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Array) -> OutputCheck:
     got, want = actual.astype(np.float64), expected.astype(np.float64)
+    error = _differences(got, want)
     with np.errstate(all="ignore"):
-        error = np.where(got == want, 0.0, np.abs(got - want))
-        error = np.where(np.isnan(got) & np.isnan(want), 0.0, error)
         right = error <= np.broadcast_to(allowed, error.shape)
         share = np.where(right & (error == 0), 0.0, error / allowed)
     if not error.size:
@@ -227,13 +257,69 @@ def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Ar
         dtype,
         int(np.count_nonzero(~right)),
         int(right.size),
-        float(np.where(np.isnan(error), np.inf, error).max()),
+        _largest(error),
         float(finite.max(initial=0.0)),
         where,
         float(got[where]),
         float(want[where]),
         float(np.broadcast_to(allowed, error.shape)[where]),
     )
+
+
+class Expected:
+    """What a graph's tensors should be, and how far off each may be.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : sequence of numpy.ndarray
+        What the graph is given, in the order of a call.
+    seed : int
+        Of the disturbances that tell what rounding may do.
+
+    Notes
+    -----
+    An element may be off by four times what the furthest of four runs was, in which every op's
+    result was disturbed at random by what rounding may do to it, in the graph's floating-point math
+    mode; a quantized one only where that brings it to the next step.
+    """
+
+    def __init__(self, builder: GraphBuilder, inputs: Sequence[Array], seed: int = 0) -> None:
+        self._exact = reference_values(builder, inputs)
+        self._margins = _margins(builder, inputs, self._exact, seed)
+        self._values = {v.id: v for n in builder.nodes for v in n.outputs}
+
+    def compare(
+        self, actual: Mapping[int, Array], names: Mapping[int, str] | None = None
+    ) -> Verification:
+        """Compare tensors with these.
+
+        Parameters
+        ----------
+        actual : mapping of int to numpy.ndarray
+            By the value's id.
+        names : mapping of int to str, optional
+            What to call them.
+
+        Returns
+        -------
+        Verification
+            In the order of `actual`.
+        """
+        checks = []
+        for i, array in actual.items():
+            want, value = self._exact[i], self._values.get(i)
+            dtype = value.dtype if value is not None else dtype_name(want.dtype)
+            producer = value.producer if value is not None else None
+            if producer is not None and producer.kind in ("Quantize", "DynamicQuantize"):
+                allowed = _quantized_margin(producer, self._exact, self._margins)
+            else:
+                wide = want.astype(np.float64)
+                rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
+                allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
+            name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
+            checks.append(_compared(name, dtype, np.asarray(array), want, allowed))
+        return Verification(tuple(checks))
 
 
 def compare_values(
@@ -243,7 +329,7 @@ def compare_values(
     names: Mapping[int, str] | None = None,
     seed: int = 0,
 ) -> Verification:
-    """Compare tensors of a graph with the reference.
+    """Compare tensors of a graph with the reference, once; see `Expected` for what is allowed.
 
     Parameters
     ----------
@@ -261,30 +347,8 @@ def compare_values(
     -------
     Verification
         In the order of `actual`.
-
-    Notes
-    -----
-    An element may be off by four times what the furthest of four runs was, in which every op's
-    result was disturbed at random by what rounding may do to it; a quantized one only where that
-    brings it to the next step.
     """
-    exact = reference_values(builder, inputs)
-    margins = _margins(builder, inputs, exact, seed)
-    checks = []
-    values = {v.id: v for n in builder.nodes for v in n.outputs}
-    for i, array in actual.items():
-        want, value = exact[i], values.get(i)
-        dtype = value.dtype if value is not None else dtype_name(want.dtype)
-        producer = value.producer if value is not None else None
-        if producer is not None and producer.kind in ("Quantize", "DynamicQuantize"):
-            allowed = _quantized_margin(producer, exact, margins)
-        else:
-            wide = want.astype(np.float64)
-            rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
-            allowed = np.asarray(_BEYOND_SAMPLES * margins[i] + rounding)
-        name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
-        checks.append(_compared(name, dtype, np.asarray(array), want, allowed))
-    return Verification(tuple(checks))
+    return Expected(builder, inputs, seed).compare(actual, names)
 
 
 def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> Verification:

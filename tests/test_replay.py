@@ -94,7 +94,7 @@ def test_without_a_check_nothing_is_said_to_be_right(tmp_path):
 
 
 def test_what_is_only_partitioned_is_not_compiled(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_case_module, "_compiled", None)
+    monkeypatch.setattr(run_case_module, "compiled", None)
     result = run_case(Case(saved(tmp_path / "g.json", small)), Options(partition_only=True))
     assert result.verdict is Verdict.PARTITIONED
     assert (result.partitions, result.supported) == (1, 1)
@@ -106,8 +106,8 @@ def test_a_wrong_element_is_found(tmp_path, monkeypatch):
         made[1, 3] += 1e-3
         return [made]
 
-    right = run_case_module._called
-    monkeypatch.setattr(run_case_module, "_called", off_by_a_little)
+    right = run_case_module.called
+    monkeypatch.setattr(run_case_module, "called", off_by_a_little)
     result = run_case(Case(saved(tmp_path / "g.json", small)), VERIFY)
     assert result.verdict is Verdict.WRONG
     assert result.reason.startswith("t")
@@ -200,9 +200,9 @@ def test_what_does_not_fit_into_memory_is_not_begun(tmp_path):
 
 def test_the_seed_decides_the_inputs(tmp_path, monkeypatch):
     seen = []
-    right = run_case_module._called
+    right = run_case_module.called
     monkeypatch.setattr(
-        run_case_module, "_called", lambda m, i: seen.append(i[0].copy()) or right(m, i)
+        run_case_module, "called", lambda m, i: seen.append(i[0].copy()) or right(m, i)
     )
     case = Case(saved(tmp_path / "g.json", small))
     for seed in (1, 1, 2):

@@ -185,3 +185,23 @@ def test_unfused_and_fused_are_verified_alike():
     assert verify(model)
     with pytest.raises(og.InvalidArgumentsError, match="policy must be 'fusion' or 'debug'"):
         b.compile(policy="none")
+
+
+@pytest.mark.parametrize("mode", ["bf16", "f16", "tf32", "any"])
+def test_a_math_mode_allows_what_rounding_the_factors_does_and_no_more(mode):
+    def graph(fpmath_mode):
+        b = og.GraphBuilder("cpu", fpmath_mode)
+        x, w = b.input((16, 96), name="x"), b.input((96, 40), name="w")
+        b.output((x @ w).relu())
+        return b
+
+    inputs = og.fill_inputs(graph("strict"))
+    narrow = {"bf16": "bf16", "any": "bf16", "f16": "f16", "tf32": "f16"}[mode]
+    x, w = (og.reference.round_to(a, narrow).astype(np.float32) for a in inputs)
+    made = np.maximum(x @ w, 0)
+    allowing, strict = graph(mode), graph("strict")
+    allowed = {next(iter(allowing.outputs.values())).id: made}
+    assert compare_values(allowing, inputs, allowed)
+    assert not compare_values(strict, inputs, {next(iter(strict.outputs.values())).id: made})
+    off = np.abs(made - np.maximum(inputs[0] @ inputs[1], 0)).max()
+    assert not compare_values(allowing, inputs, {i: a + 8 * off for i, a in allowed.items()})

@@ -70,6 +70,22 @@ _FUNCTIONS = {
 }
 _ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
 
+# Half a unit in the last place of the smallest type that a floating-point math mode lets f32 be
+# computed in, by the mode's name.
+_NARROWED = {"strict": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "any": 2.0**-8}
+# The ops that heed such a mode.
+_NARROWING = frozenset(
+    [
+        "ConvTranspose",
+        "ConvTransposeBackwardData",
+        "ConvTransposeBackwardWeights",
+        "Convolution",
+        "ConvolutionBackwardData",
+        "ConvolutionBackwardWeights",
+        "MatMul",
+    ]
+)
+
 # Plain sums of products of the inputs' elements.
 _SUMS = frozenset(
     [
@@ -287,7 +303,23 @@ def _is_float(operand: Operand) -> bool:
     return operand.dtype != "boolean" and not is_integer(operand.dtype or "f32")
 
 
-def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array) -> Array:
+def _narrowing(call: Call, fpmath_mode: str) -> float:
+    """What rounding its inputs may do, as a share of the root of the squared terms.
+
+    Two factors of each product are rounded, a bias is not.
+    """
+    if call.kind not in _NARROWING:
+        return 0.0
+    return _NARROWED[fpmath_mode] * sum(o.dtype == "f32" for o in call.inputs[:2])
+
+
+def slack(
+    call: Call,
+    output: int,
+    inputs: Sequence[Array] | None,
+    exact: Array,
+    fpmath_mode: str = "strict",
+) -> Array:
     """How far each element may be off before it is rounded to the output's data type.
 
     Parameters
@@ -300,6 +332,8 @@ def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
         The op's inputs; without them all elements have what fits the largest.
     exact : numpy.ndarray
         The output as `evaluate` returns it; integers and booleans have no slack.
+    fpmath_mode : str
+        Of the graph: which types its matrix products and convolutions of f32 may be computed in.
     """
     if exact.dtype.kind != "f":
         return np.zeros(exact.shape)
@@ -317,9 +351,11 @@ def slack(call: Call, output: int, inputs: Sequence[Array] | None, exact: Array)
     if limits.accumulation and inputs is not None:
         terms = _root_of_squared_terms(call, output, inputs)
         allowed = allowed + limits.accumulation * np.maximum(magnitude, terms)
+        allowed = allowed + _narrowing(call, fpmath_mode) * terms
     elif limits.accumulation:
         # Terms of random sign add up to about the root of the sum of their squares, so the
         # largest results tell how large terms are.
         finite = magnitude[np.isfinite(magnitude)]
-        allowed = allowed + limits.accumulation * 2.0 * float(finite.max(initial=0.0))
+        share = limits.accumulation + _narrowing(call, fpmath_mode)
+        allowed = allowed + share * 2.0 * float(finite.max(initial=0.0))
     return np.asarray(allowed)

@@ -17,10 +17,10 @@ from .cases import Case
 from .run_case import DEFAULTS, Options
 from .verdicts import Result, Verdict
 
-__all__ = ["replay"]
+__all__ = ["STARTUP", "ending", "replay"]
 
-# Seconds for Python to start and the package to be imported, on however busy a machine.
-_STARTUP = 120.0
+STARTUP = 120.0
+"""Seconds for Python to start and the package to be imported, on however busy a machine."""
 
 
 class _Worker:
@@ -52,14 +52,14 @@ class _Worker:
         try:
             result: Result | None = self.connection.recv()
         except (EOFError, OSError):
-            return self.ended(Verdict.CRASHED, _ending(self.process.wait()))
+            return self.ended(Verdict.CRASHED, ending(self.process.wait()))
         if result is None:
             self.ready, self.began = True, time.monotonic()
         return result
 
     def limit(self, timeout: float) -> float:
         """When it must have answered."""
-        return self.began + (timeout if self.ready else max(timeout, _STARTUP))
+        return self.began + (timeout if self.ready else max(timeout, STARTUP))
 
     def ended(self, verdict: Verdict, reason: str) -> Result:
         """The result of a case that it will not answer."""
@@ -72,7 +72,8 @@ class _Worker:
         self.process.wait()
 
 
-def _ending(status: int) -> str:
+def ending(status: int) -> str:
+    """How a process ended, in words, by its exit status; negative is a signal."""
     if status >= 0:
         return f"the process ended with exit status {status}"
     try:

@@ -1,0 +1,135 @@
+"""A graph on its way from a file to outputs: read, partitioned, built, compiled, called.
+
+Each stage returns what it makes, or raises `Ended` with the verdict.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from ..builder import GraphBuilder
+from ..errors import GraphFormatError, OneDNNError, UnimplementedError
+from ..filling import fill_inputs
+from ..serialization import GraphDocument, parse, to_builder, to_graph
+from .cases import Case
+from .hardware import why_unsupported
+from .memory import bytes_needed, free_bytes
+from .verdicts import Verdict
+
+if TYPE_CHECKING:
+    from ..executor import CompiledGraph
+
+__all__ = ["Ended", "built", "called", "check_memory", "compiled", "inputs_of", "partition", "read"]
+
+Array = npt.NDArray[Any]
+
+
+class Ended(Exception):
+    """There is nothing more to do for a graph.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    reason : str or exception
+    """
+
+    def __init__(self, verdict: Verdict, reason: object) -> None:
+        super().__init__(verdict, reason)
+        self.verdict = verdict
+        self.reason = str(reason)
+
+
+def read(case: Case) -> GraphDocument:
+    """Read a case's file, and rewrite it as the case says."""
+    try:
+        document = parse(case.path)
+    except (GraphFormatError, OSError) as e:
+        raise Ended(Verdict.UNREADABLE, e) from None
+    if case.rewriting is None:
+        return document
+    try:
+        return case.rewriting.apply(document)
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, f"rewriting: {e}") from None
+
+
+def partition(document: GraphDocument) -> tuple[int, int, str]:
+    """Count partitions as benchdnn does.
+
+    Returns
+    -------
+    partitions, supported : int
+        How many oneDNN makes, and of how many of them it has a kernel.
+    missing : str
+        Why one has none; empty if all have.
+    """
+    try:
+        partitions = to_graph(document).get_partitions()
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+    ops = {op.id: op for op in document.graph}
+    missing = ""
+    for each in partitions:
+        members = [ops[i] for i in each.get_ops() if i in ops]
+        if not each.is_supported() and any(op.kind != "End" for op in members):
+            missing = "; ".join(why_unsupported(op) for op in members)
+            break
+    return len(partitions), sum(p.is_supported() for p in partitions), missing
+
+
+def built(document: GraphDocument) -> GraphBuilder:
+    """Build a graph."""
+    try:
+        return to_builder(document)
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+
+
+def check_memory(builder: GraphBuilder, *, verify: bool, share: float) -> None:
+    """See whether a graph fits into a share of the memory that is free."""
+    needed, free = bytes_needed(builder, verify=verify), free_bytes()
+    if free is not None and needed > free * share:
+        raise Ended(
+            Verdict.TOO_LARGE,
+            f"it takes about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free "
+            f"for {1 / share:.1f} cases at a time",
+        )
+
+
+def compiled(builder: GraphBuilder, threads: int | None) -> tuple[CompiledGraph, str]:
+    """Compile a graph; return the model, and why it runs in parts, if it does."""
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model = builder.compile(threads=threads)
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+    return model, "; ".join(str(w.message) for w in said)
+
+
+def inputs_of(builder: GraphBuilder, seed: int) -> list[Array]:
+    """Fill a graph's inputs."""
+    try:
+        return fill_inputs(builder, seed)
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+
+
+def called(model: CompiledGraph, inputs: Sequence[Array]) -> list[Array]:
+    """Call a model."""
+    given: list[Any] = list(inputs)
+    try:
+        made = model(*given)
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+    return list(made) if isinstance(made, tuple) else [made]
