@@ -10,7 +10,7 @@ from dataclasses import asdict
 from html import escape
 
 from .. import get_effective_cpu_isa, version
-from ..probing.store import _processor
+from ..probing.store import processor
 from .measure import VERDICTS, Result
 from .pattern import Pattern
 
@@ -41,7 +41,7 @@ def machine() -> str:
     gpu = str(linked["gpu_runtime"])
     gpu = "no GPU runtime" if gpu.lower() == "none" else f"{gpu} for GPUs"
     isa = get_effective_cpu_isa().name
-    return f"oneDNN {release} ({linked['cpu_runtime']} for CPUs, {gpu}), {isa}, {_processor()}"
+    return f"oneDNN {release} ({linked['cpu_runtime']} for CPUs, {gpu}), {isa}, {processor()}"
 
 
 # -- cells
