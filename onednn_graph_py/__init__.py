@@ -84,6 +84,7 @@ from .capture import dump
 from .constants import CacheInfo, cache_info, clear_caches
 from .devices import Device, Devices, Missing, devices
 from .executor import CompiledGraph, Stats, Step, assert_fused
+from .explain import Explanation, explain
 from .filling import fill_inputs
 from .inspect import Diagram, Profile, VerboseLog, diagram, profile, verbose_log
 from .jit import jit, trace
@@ -141,6 +142,8 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # seeing
     "diagram",
     "Diagram",
+    "explain",
+    "Explanation",
     # operations
     "ops",
     "reference",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from .capture.command import add_capture
 from .devices.command import add_devices
+from .explain.command import add_explain
 from .export.command import add_export
 from .inspect.log_command import add_log
 from .ops import OPS, overview
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     add_capture(commands)
     add_export(commands)
     add_log(commands)
+    add_explain(commands)
     return parser
 
 

@@ -21,6 +21,7 @@ from .ops.call import shape_text
 from .value import Value, is_whole, row_major
 
 if TYPE_CHECKING:
+    from .explain import Explanation
     from .inspect import Diagram
     from .verify import Verification
 
@@ -516,6 +517,14 @@ class CompiledGraph(_core._model_base):
         from .verify import verify
 
         return verify(self, *inputs, seed=seed, **named)
+
+    def explain(
+        self, *shapes: Sequence[int], seconds: float = 0.2, what_if: bool = True
+    ) -> Explanation:
+        """Tell what runs, how fast, and why not otherwise; see `onednn_graph_py.explain`."""
+        from .explain import explain
+
+        return explain(self, *shapes, seconds=seconds, what_if=what_if)
 
     def __reduce__(self) -> Any:
         return _restored, (self._builder, self._options)

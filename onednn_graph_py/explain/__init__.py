@@ -1,1 +1,18 @@
 """What runs, how fast, and why not otherwise."""
+
+from .explain import explain, explain_all
+from .explanation import Explanation, Kernel, OpFacts, StepFacts, TensorFacts, Work
+from .machine import Machine, machine
+
+__all__ = [
+    "Explanation",
+    "Kernel",
+    "Machine",
+    "OpFacts",
+    "StepFacts",
+    "TensorFacts",
+    "Work",
+    "explain",
+    "explain_all",
+    "machine",
+]

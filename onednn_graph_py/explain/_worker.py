@@ -1,0 +1,103 @@
+"""The process in which models run with oneDNN's verbose log on: ``python -m ..._worker``.
+
+oneDNN reads its settings once, so the log can't be turned on where the caller lives; and it writes
+to standard output, where the caller may have its own. Jobs come pickled on standard input; marker
+lines of JSON tell the log's parts apart.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..compiler import Plan
+from ..executor import CompiledGraph, _Specialization
+from ..filling import fill_inputs
+
+__all__ = ["CALLS", "MARKER", "Job", "serve"]
+
+MARKER = "onednn_graph_py explain: "
+
+CALLS = 4
+"""At most so many calls of a model are logged."""
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model to be run.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    options : dict
+        Of `CompiledGraph`.
+    shapes : tuple of shapes
+        Of the inputs.
+    """
+
+    builder: GraphBuilder
+    options: dict[str, Any]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+def _tell(event: str, **facts: Any) -> None:
+    sys.stdout.write(f"{MARKER}{json.dumps({'event': event, **facts})}\n")
+    sys.stdout.flush()
+
+
+def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
+    """In the place of NumPy, which may take minutes: kernels don't depend on the numbers."""
+    for output in outputs:
+        output[...] = np.zeros((), output.dtype)
+
+
+def _plan_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Plan:
+    plan = model._specialization(shapes).plan
+    for step in plan.steps:
+        if step.function is not None:
+            step.function = _nothing
+    return plan
+
+
+def _run(job: Job) -> None:
+    model = CompiledGraph(job.builder, **job.options)
+    plan = _plan_of(model, job.shapes)
+    _tell("plan", steps=[[s.implementation, *(n.kind for n in s.nodes)] for s in plan.steps])
+    run = _Specialization(model, plan).run
+    named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
+    arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))
+    end = time.monotonic() + _SECONDS
+    for number in range(1 + CALLS):
+        if number > 1 and time.monotonic() > end:
+            break
+        _tell("call", number=number)
+        run(*arrays)
+    _tell("end")
+
+
+def serve() -> None:
+    """Run each job of standard input, and tell what begins."""
+    constant_capacity, jobs = pickle.load(sys.stdin.buffer)
+    if constant_capacity:
+        _core.set_constant_tensor_cache_capacity("cpu", constant_capacity)
+    for number, job in jobs:
+        _tell("job", number=number)
+        try:
+            _run(pickle.loads(job))
+        except Exception as e:
+            _tell("failed", why=f"{type(e).__name__}: {e}")
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,100 @@
+"""``python -m onednn_graph_py explain``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ..builder import GraphBuilder
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..serialization import load, parse, to_builder
+from ..serialization.options import parse_rewritings
+from .explain import explain
+
+__all__ = ["add_explain"]
+
+_DESCRIPTION = """\
+Read a graph that oneDNN dumped; tell the partitions that it becomes, their kernels, layouts, memory
+and speed, and for ops that stay alone or have no kernel why, and what would change that. Exit
+status: 0, also for a graph that does not run here; 2 if the file or an option can't be read.
+"""
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must not be negative, got {text}")
+    return number
+
+
+def _graph(file: Path, options: list[str]) -> GraphBuilder:
+    """The graph of a file, rewritten.
+
+    Raises
+    ------
+    OneDNNError, OSError
+    """
+    if not options:
+        return load(file)
+    rewritings = parse_rewritings([o if o.startswith("--") else f"--{o}" for o in options])
+    if len(rewritings) > 1:
+        raise InvalidArgumentsError(
+            f"--set: one graph is explained at a time, these options make {len(rewritings)}"
+        )
+    return to_builder(rewritings[0].apply(parse(file)))
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    try:
+        builder = _graph(Path(arguments.file), arguments.set)
+    except (OneDNNError, OSError) as e:
+        print(f"explain: {e}", file=sys.stderr)
+        return 2
+    found = explain(
+        builder,
+        seconds=arguments.seconds,
+        what_if=not arguments.no_what_if,
+        timeout=arguments.timeout,
+    )
+    if arguments.form == "json":
+        print(json.dumps(found.to_dict(), indent=2))
+    elif arguments.form == "html":
+        print(found._repr_html_())
+    else:
+        print(found)
+    return 0
+
+
+def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "explain",
+        help="tell what a graph becomes: partitions, kernels, speed, and why no other",
+        description=_DESCRIPTION,
+    )
+    parser.add_argument("file", help="a graph's JSON file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="rewrite first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...",
+    )
+    form = parser.add_mutually_exclusive_group()
+    for option in ("json", "html"):
+        form.add_argument(
+            f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
+        )
+    parser.add_argument("--no-what-if", action="store_true", help="try no changes")
+    parser.add_argument(
+        "--seconds", type=_seconds, default=0.2, help="how long calls are timed; 0 for not at all"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=120.0,
+        help="seconds that the process may take which finds out about kernels; 120",
+    )
+    parser.set_defaults(run=_explain)

@@ -1,0 +1,382 @@
+"""Explaining models and graphs: `explain`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..compiler import Plan, infer_shapes
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..executor import CompiledGraph
+from ..filling import fill_inputs
+from ..inspect.profile import profile
+from ..ops.call import shape_text
+from ..value import is_whole
+from .explanation import Explanation, StepFacts, Work
+from .kernels import Kernels, job_of, kernels_of
+from .machine import Machine, machine
+from .steps import bytes_of, steps_of_builder, steps_of_plan
+
+__all__ = ["explain", "explain_all"]
+
+Shape = tuple[int, ...]
+
+_CALLS = 5
+
+
+@dataclass
+class _Subject:
+    """A graph, and what came of compiling it.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    model : CompiledGraph, optional
+        None where nothing can be compiled.
+    plan : Plan, optional
+    shapes : tuple of shapes
+        Of the inputs.
+    runs : bool
+        Whether the model is what would run; otherwise NumPy stands in for what has no kernel.
+    notes : list of str
+    """
+
+    builder: GraphBuilder
+    model: CompiledGraph | None
+    plan: Plan | None
+    shapes: tuple[Shape, ...]
+    runs: bool
+    notes: list[str]
+
+
+def _chosen(name: str, builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> tuple[Shape, ...]:
+    chosen = tuple(tuple(int(d) for d in s) for s in shapes)
+    if chosen and len(chosen) != len(builder.inputs):
+        raise InvalidArgumentsError(
+            f"explain: {name} has {len(builder.inputs)} inputs, got {len(chosen)} shapes"
+        )
+    return chosen or tuple(v.shape or () for v in builder.inputs)
+
+
+def _of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> _Subject:
+    builder = model._builder
+    chosen = _chosen(model.name, builder, shapes)
+    if not shapes and not all(map(is_whole, chosen)):
+        with model._lock:
+            latest = next(reversed(model._made), None)
+        if latest is None:
+            raise InvalidArgumentsError(
+                f"explain: {model.name} has unknown dims and was not called yet: give the shapes "
+                f"of {', '.join(f'{v.name} ({shape_text(v.shape)})' for v in model.inputs)}"
+            )
+        chosen = latest
+    plan = model._specialization(chosen).plan
+    return _Subject(builder, model, plan, chosen, True, [])
+
+
+def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subject:
+    chosen = _chosen("the graph", builder, shapes)
+    subject = _Subject(builder, None, None, chosen, False, [])
+    if not all(map(is_whole, chosen)):
+        subject.notes.append("dims are unknown: give shapes to have it compiled and timed")
+        return subject
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that steps are split is told with them
+        try:
+            subject.model = builder.compile()
+            subject.plan = subject.model._specialization(chosen).plan
+            subject.runs = True
+            return subject
+        except OneDNNError as e:
+            subject.model = None
+            subject.notes.append(f"it does not compile: {e}")
+        try:
+            subject.model = builder.compile(fallback="reference")
+            subject.plan = subject.model._specialization(chosen).plan
+            subject.notes.append(
+                "what has a kernel is told as compile(fallback='reference') would run it"
+            )
+        except OneDNNError:
+            subject.model = None
+    return subject
+
+
+# -- times
+
+
+def _timed(subject: _Subject, seconds: float) -> tuple[list[float | None], float | None, int]:
+    """Each step's median, the median of a call, and how many calls there were."""
+    model, plan = subject.model, subject.plan
+    assert model is not None and plan is not None
+    none: list[float | None] = [None] * len(plan.steps)
+    named = {v.name: s for v, s in zip(model.inputs, subject.shapes, strict=True)}
+    run: Any = model._specialization(subject.shapes).run.bind(
+        fill_inputs(model._builder, shapes=named), None
+    )
+    run()  # constants are reordered
+    with profile() as p:
+        end = time.perf_counter() + seconds
+        calls = 0
+        while calls < _CALLS or time.perf_counter() < end:
+            run()
+            calls += 1
+    labels = [s.label for s in plan.steps if s.implementation != "view"]
+    # Other models of this process may run meanwhile.
+    calls_seen = [
+        c.times
+        for c in p._calls()
+        if c.model.name == model.name
+        and [name for name, _ in c.model.steps] == labels
+        and c.model.shapes == subject.shapes
+    ]
+    if not calls_seen:
+        return none, None, 0
+    each = [
+        statistics.median(float(t[i + 1] - t[i]) for t in calls_seen) for i in range(len(labels))
+    ]
+    left = iter(each)
+    made = [0.0 if s.implementation == "view" else next(left) for s in plan.steps]
+    whole = statistics.median(float(t[-1] - t[0]) for t in calls_seen)
+    return list(made), whole, len(calls_seen)
+
+
+def _speed(work: Work | None, seconds: float | None, peaks: Machine | None) -> Work | None:
+    if work is None:
+        return None
+    if seconds:
+        work = replace(
+            work,
+            operations_per_second=work.operations / seconds,
+            bytes_per_second=work.bytes / seconds,
+        )
+    if peaks is None or not peaks.operations:
+        return work
+    # Elementwise work is done in f32 whatever is stored.
+    operations = peaks.operations.get(work.dtype or "f32")
+    work = replace(work, peak_operations=operations, peak_bytes=peaks.bandwidth)
+    if operations is None or not work.bytes:
+        return work
+    compute = work.operations / work.bytes > operations / peaks.bandwidth
+    return replace(work, bound="compute" if compute else "memory")
+
+
+# -- all of it
+
+
+def _notes_on(steps: Sequence[StepFacts]) -> list[str]:
+    """What is worth knowing about weights."""
+    again = [
+        str(i + 1)
+        for i, s in enumerate(steps)
+        if any(k.kind == "reorder" and k.when == "each call" for k in s.kernels)
+        and any(k.when == "each call" and k.kind != "reorder" for k in s.kernels)
+    ]
+    if not again:
+        return []
+    which = f"step {again[0]} reorders" if len(again) == 1 else f"steps {', '.join(again)} reorder"
+    return [f"{which} tensors at each call; of constants oneDNN does so once"]
+
+
+def _merged(step: StepFacts, kernels: Kernels, number: int) -> StepFacts:
+    if step.by != "oneDNN":
+        return step
+    if kernels.unknown:
+        return replace(step, kernels_unknown=kernels.unknown)
+    found = kernels.of[number]
+    assert found is not None
+    partition = f"{found.partition.kind} {found.partition.implementation}".strip()
+    return replace(
+        step,
+        partition=partition,
+        kernels=found.kernels,
+        kernels_unknown="" if found.kernels else "oneDNN logs no primitive of it",
+    )
+
+
+def _agreed(plan: Plan, kernels: Kernels) -> Kernels:
+    """Whether the other process ran the same steps."""
+    mine = tuple([s.implementation, *(n.kind for n in s.nodes)] for s in plan.steps)
+    if kernels.unknown or mine == kernels.steps:
+        return kernels
+    return Kernels(unknown="the process that logs made other steps of the graph")
+
+
+def _total(sizes: Sequence[int | None]) -> int | None:
+    known = [s for s in sizes if s is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _unsupported(builder: GraphBuilder, steps: list[StepFacts]) -> list[StepFacts]:
+    """What NumPy stood in for has no kernel."""
+    return [replace(s, by="unsupported") if s.by in ("reference", "view") else s for s in steps]
+
+
+def _partitions(subject: _Subject) -> list[StepFacts]:
+    builder = subject.builder
+    given = {v.id: s for v, s in zip(builder.inputs, subject.shapes, strict=True)}
+    try:
+        shapes = infer_shapes(builder, given) if all(map(is_whole, subject.shapes)) else given
+    except OneDNNError:  # which the note on compiling tells
+        shapes = given
+    try:
+        steps = steps_of_builder(builder, shapes)
+        return [replace(s, kernels_unknown="it is not compiled") for s in steps]
+    except OneDNNError as e:
+        subject.notes.append(f"oneDNN makes no partitions: {e}")
+        return []
+
+
+def _finish(
+    subject: _Subject, kernels: Kernels | None, seconds: float, what_if: bool
+) -> Explanation:
+    builder, model, plan = subject.builder, subject.model, subject.plan
+    linked = _core.version()
+    peaks, whole, calls = None, None, 0
+    if model is None or plan is None:
+        steps = _partitions(subject)
+    else:
+        steps = steps_of_plan(model, plan)
+        known = _agreed(plan, kernels or Kernels(unknown="it was not run"))
+        steps = [_merged(s, known, i) for i, s in enumerate(steps)]
+        subject.notes += _notes_on(steps)
+        if not subject.runs:
+            steps = _unsupported(builder, steps)
+        elif seconds > 0:
+            try:
+                times, whole, calls = _timed(subject, seconds)
+                total = sum(t for t in times if t is not None)
+                steps = [
+                    replace(s, seconds=t, share=None if t is None or not total else t / total)
+                    for s, t in zip(steps, times, strict=True)
+                ]
+                peaks = machine(model.threads)
+            except (OneDNNError, MemoryError) as e:
+                subject.notes.append(f"not timed: {e}")
+    steps = [replace(s, work=_speed(s.work, s.seconds, peaks)) for s in steps]
+    if model is not None and model._options["policy"] == "debug":
+        subject.notes.append("policy='debug' runs each op in a partition of its own")
+        what_if = False
+    return Explanation(
+        model.name if model is not None and subject.runs else "graph",
+        builder.engine_kind.name,
+        f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        tuple((v.name, s) for v, s in zip(builder.inputs, subject.shapes, strict=True)),
+        subject.runs,
+        tuple(steps),
+        _total([bytes_of(v.dtype, s) for v, s in zip(builder.inputs, subject.shapes, strict=True)]),
+        _outputs(subject, steps),
+        sum(a.nbytes for a in plan.constants)
+        if plan is not None
+        else sum(v.data.nbytes for v in builder.constants if v.data is not None),
+        plan.arena_bytes if plan is not None and subject.runs else None,
+        whole,
+        calls,
+        peaks,
+        tuple(subject.notes),
+        _reasons(subject) if what_if else (),
+    )
+
+
+def _outputs(subject: _Subject, steps: Sequence[StepFacts]) -> int | None:
+    if subject.plan is not None:
+        sizes = [bytes_of(lt.get_data_type().name, lt.get_dims()) for _, lt in subject.plan.outputs]
+        return _total(sizes)
+    return _total([t.bytes for s in steps for t in s.outputs if t.role == "output"])
+
+
+def _reasons(subject: _Subject) -> tuple[Any, ...]:
+    from .reasons import reasons
+
+    try:
+        return reasons(subject.builder, shapes=subject.shapes)
+    except OneDNNError as e:
+        subject.notes.append(f"why ops stayed alone is not known: {e}")
+        return ()
+
+
+def explain_all(
+    subjects: Sequence[tuple[CompiledGraph | GraphBuilder, Sequence[Sequence[int]]]],
+    *,
+    seconds: float = 0.2,
+    what_if: bool = True,
+    timeout: float = 120.0,
+) -> list[Explanation]:
+    """Explain several, with one process that finds out about kernels; see `explain`.
+
+    Parameters
+    ----------
+    subjects : sequence of (model or graph, shapes)
+    seconds, what_if, timeout
+        As `explain` takes them.
+    """
+    made = []
+    for what, shapes in subjects:
+        if isinstance(what, CompiledGraph):
+            made.append(_of_model(what, shapes))
+        elif isinstance(what, GraphBuilder):
+            made.append(_of_builder(what, shapes))
+        else:
+            raise TypeError(
+                f"explain: expected a CompiledGraph or a GraphBuilder, got {type(what).__name__}"
+            )
+    running = [s for s in made if s.model is not None]
+    jobs = [job_of(s.model, s.shapes) for s in running if s.model is not None]
+    found = dict(zip(map(id, running), kernels_of(jobs, timeout=timeout), strict=True))
+    return [_finish(s, found.get(id(s)), seconds, what_if) for s in made]
+
+
+def explain(
+    model: CompiledGraph | GraphBuilder,
+    *shapes: Sequence[int],
+    seconds: float = 0.2,
+    what_if: bool = True,
+    timeout: float = 120.0,
+) -> Explanation:
+    """Tell what runs, how fast, and why not otherwise.
+
+    For each step: its ops, the kernels that oneDNN chose, layouts, memory, time, and how much of
+    what this machine reaches (`onednn_graph_py.explain.machine`). For ops that stayed alone or have
+    no kernel: why, and which single change would fuse them. Kernels are found out in another
+    process, which runs the model with oneDNN's verbose log on.
+
+    Parameters
+    ----------
+    model : CompiledGraph or GraphBuilder
+        A builder need not compile: ops without a kernel are told, not raised.
+    *shapes : sequence of int
+        Of the inputs, where dims are unknown. The latest that a model was called with by default.
+    seconds : float
+        How long calls are timed, five at least; 0 for not at all.
+    what_if : bool
+        Try changes of ops that stayed alone.
+    timeout : float
+        Seconds that the other process may take.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    TypeError
+        `model` is neither.
+    InvalidArgumentsError, InvalidShapeError
+        Shapes are not of the inputs, or of a model with unknown dims they are not known.
+
+    Examples
+    --------
+    >>> import numpy as np, onednn_graph_py as og
+    >>> b = og.GraphBuilder()
+    >>> x = b.input((8, 16), name="x")
+    >>> b.output((x @ np.ones((16, 4), np.float32)).relu())
+    >>> e = og.explain(b.compile(), seconds=0, what_if=False)
+    >>> e.steps[0].label, e.steps[0].kernels[0].kind, e.steps[0].work.operations
+    ('MatMul + ReLU', 'matmul', 1056)
+    """
+    return explain_all([(model, shapes)], seconds=seconds, what_if=what_if, timeout=timeout)[0]

@@ -1,0 +1,316 @@
+"""Which kernels oneDNN runs in a model's steps: another process runs it with the verbose log on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from .. import _core
+from ..executor import CompiledGraph
+from ..inspect.verbose_log import read_verbose_log
+from ..inspect.verbose_records import (
+    LoggedPartition,
+    LoggedPrimitive,
+    MemoryDescriptor,
+    PartitionRecord,
+    PrimitiveRecord,
+)
+from ._worker import MARKER, Job
+from .explanation import Kernel
+
+__all__ = ["Kernels", "StepKernels", "job_of", "kernels_of"]
+
+_WORKER = f"{__package__}._worker"
+
+# What ONEDNN_VERBOSE and its like may be in the caller's environment has no place in the other's.
+_OWN_SETTINGS = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VERBOSE)")
+
+
+@dataclass(frozen=True)
+class StepKernels:
+    """What the log says of one step that oneDNN runs.
+
+    Parameters
+    ----------
+    partition : LoggedPartition
+    kernels : tuple of Kernel
+        First those that run at each call.
+    """
+
+    partition: LoggedPartition
+    kernels: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What the log says of a model.
+
+    Parameters
+    ----------
+    steps : tuple of list of str
+        Each step's implementation and kinds of ops, in order.
+    of : tuple of StepKernels or None
+        For each step; None for one that oneDNN does not run.
+    unknown : str
+        Why there is nothing; empty otherwise.
+    """
+
+    steps: tuple[list[str], ...] = ()
+    of: tuple[StepKernels | None, ...] = ()
+    unknown: str = ""
+
+
+def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
+    """A model as the other process is to run it.
+
+    Ops are called by their number there: a name may hold whatever breaks a line of the log.
+    """
+    builder = model._builder._snapshot()
+    nodes = builder._contents.nodes
+    builder._contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
+    return Job(builder, {**model._options, "threads": model.threads}, shapes)
+
+
+# -- the other process
+
+
+def _environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not _OWN_SETTINGS.match(k)}
+    return {
+        **kept,
+        "ONEDNN_VERBOSE": "profile_exec",
+        # As they are here, whoever set them.
+        "ONEDNN_MAX_CPU_ISA": _core.get_effective_cpu_isa().name.upper(),
+        "ONEDNN_CPU_ISA_HINTS": _core.get_cpu_isa_hints().name.upper(),
+        "PYTHONIOENCODING": "utf-8",
+    }
+
+
+def _ending(status: int, said: str) -> str:
+    """How a process ended that should not have."""
+    if status < 0:
+        try:
+            return f"the process that logs was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"the process that logs was ended by signal {-status}"
+    last = said.strip().splitlines()[-1:]
+    return f"the process that logs ended with status {status}" + "".join(f": {t}" for t in last)
+
+
+def _log(payload: bytes, seconds: float) -> tuple[str, str]:
+    """What the worker prints, and why it did not end well, if so."""
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+        )
+    except OSError as e:
+        return "", f"no process could be started: {e}"
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        # It may die before it has read everything, which communicate passes over.
+        out, said = process.communicate(payload)
+    finally:
+        timer.cancel()
+        if process.poll() is None:  # interrupted
+            process.kill()
+            process.wait()
+    text = out.decode("utf-8", "replace")
+    if late.is_set():
+        return text, f"the process that logs took longer than {seconds:g} s"
+    if process.returncode:
+        return text, _ending(process.returncode, said.decode("utf-8", "replace"))
+    return text, ""
+
+
+# -- its log
+
+
+@dataclass
+class _Heard:
+    """What was heard of one job."""
+
+    steps: list[list[str]] | None = None
+    calls: list[list[str]] = field(default_factory=list)
+    ended: bool = False
+    failed: str = ""
+
+
+def _heard(text: str) -> dict[int, _Heard]:
+    """The lines of each job, by its number."""
+    jobs: dict[int, _Heard] = {}
+    now: _Heard | None = None
+    for line in text.splitlines():
+        if not line.startswith(MARKER):
+            if now is not None and now.calls:
+                now.calls[-1].append(line)
+            continue
+        try:
+            told: dict[str, Any] = json.loads(line[len(MARKER) :])
+        except ValueError:  # the process died while it wrote
+            break
+        if told["event"] == "job":
+            now = jobs[told["number"]] = _Heard()
+        elif now is None:
+            continue
+        elif told["event"] == "plan":
+            now.steps = told["steps"]
+        elif told["event"] == "call":
+            now.calls.append([])
+        elif told["event"] == "end":
+            now.ended = True
+        elif told["event"] == "failed":
+            now.failed = told["why"]
+    return jobs
+
+
+_Call = list[tuple[PartitionRecord, list[PrimitiveRecord]]]
+
+
+def _by_partition(lines: Sequence[str]) -> _Call:
+    """The partitions that ran in a call; primitives come before their partition."""
+    made: _Call = []
+    waiting: list[PrimitiveRecord] = []
+    for record in read_verbose_log(lines):
+        if isinstance(record, PrimitiveRecord) and record.operation == "exec":
+            waiting.append(record)
+        elif isinstance(record, PartitionRecord) and record.operation == "exec":
+            made.append((record, waiting))
+            waiting = []
+    return made
+
+
+def _memory_text(of: MemoryDescriptor) -> str:
+    layout = of.tag or of.format_kind
+    return f"{of.name}:{of.dtype}:{layout}" + (f":{of.strides}" if of.strides else "")
+
+
+def _counted(
+    primitives: Sequence[PrimitiveRecord],
+) -> Iterator[tuple[LoggedPrimitive, int, float]]:
+    """Equal ones together, with how many there are and their seconds, in order."""
+    counts = Counter(p.primitive for p in primitives)
+    for primitive, count in counts.items():
+        spent = sum(p.milliseconds for p in primitives if p.primitive == primitive)
+        yield primitive, count, spent / 1e3
+
+
+def _kernel(
+    of: LoggedPrimitive, when: Literal["each call", "first call"], count: int, seconds: float
+) -> Kernel:
+    return Kernel(
+        of.kind,
+        of.implementation,
+        tuple(_memory_text(m) for m in of.memory if m.dtype != "undef"),
+        tuple(a for a in of.attributes if a != "attr-scratchpad:user"),
+        of.problem,
+        when,
+        count,
+        seconds,
+    )
+
+
+def _step(number: int, first: _Call, later: Sequence[_Call]) -> StepKernels:
+    """What runs in one step: what later calls have, and what only the first one has."""
+    partition, primitives = first[number]
+    counts: dict[LoggedPrimitive, int] = {}
+    spent: dict[LoggedPrimitive, list[float]] = {}
+    for call in later:
+        for primitive, count, seconds in _counted(call[number][1]):
+            counts[primitive] = count
+            spent.setdefault(primitive, []).append(seconds)
+    kernels = [
+        # Whatever else runs here only adds to a time.
+        _kernel(p, "each call", count, min(spent[p]))
+        for p, count in counts.items()
+    ]
+    for primitive, count, seconds in _counted(primitives):
+        more = count - counts.get(primitive, 0)
+        if more > 0:
+            kernels.append(_kernel(primitive, "first call", more, seconds * more / count))
+    return StepKernels(partition.partition, tuple(kernels))
+
+
+def _understood(heard: _Heard) -> Kernels:
+    """What a job's lines say."""
+    if heard.failed:
+        return Kernels(unknown=heard.failed)
+    if heard.steps is None or not heard.ended:
+        return Kernels(unknown="the process that logs ended early")
+    calls = [_by_partition(lines) for lines in heard.calls]
+    wanted = [i for i, step in enumerate(heard.steps) if step[0] == "oneDNN"]
+    for call in calls:
+        if len(call) != len(wanted):
+            return Kernels(
+                unknown=f"oneDNN logged {len(call)} partitions in a call, expected {len(wanted)}"
+            )
+    of: list[StepKernels | None] = [None] * len(heard.steps)
+    for number, step in enumerate(wanted):
+        of[step] = _step(number, calls[0], calls[1:])
+    return Kernels(tuple(heard.steps), tuple(of))
+
+
+def kernels_of(
+    jobs: Sequence[Job],
+    *,
+    timeout: float = 120.0,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Kernels]:
+    """Run models in another process, and read what its log says of each.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    timeout : float
+        Seconds that a process may take; those that it did not come to get another one.
+    progress : callable
+        Called with the number of jobs done.
+
+    Returns
+    -------
+    list of Kernels
+        Whatever goes wrong with one is told in it.
+    """
+    made: list[Kernels | None] = [None] * len(jobs)
+    left: list[tuple[int, bytes]] = []
+    for number, job in enumerate(jobs):
+        try:
+            left.append((number, pickle.dumps(job)))
+        except Exception as e:  # whatever a caller's own classes raise
+            made[number] = Kernels(unknown=f"the model does not pickle: {e}")
+    capacity = _core.get_constant_tensor_cache_capacity("cpu")
+    while left:
+        text, why = _log(pickle.dumps((capacity, left)), timeout)
+        heard = _heard(text)
+        begun = [number for number, _ in left if number in heard]
+        for number in begun:
+            made[number] = _understood(heard[number])
+        if not begun:
+            for number, _ in left:
+                made[number] = Kernels(unknown=why or "the process that logs ended early")
+            break
+        if why and not (heard[begun[-1]].ended or heard[begun[-1]].failed):
+            made[begun[-1]] = Kernels(unknown=why)  # what it died of
+        left = [(number, job) for number, job in left if number not in heard]
+        progress(len(jobs) - len(left))
+    return [k if k is not None else Kernels(unknown="it was not run") for k in made]

@@ -1,0 +1,52 @@
+"""An explanation as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..inspect.labels import visible
+from .explanation import Explanation
+from .words import HEADER, cells, heading, step_lines, title_lines
+
+__all__ = ["to_text"]
+
+# Of HEADER: the columns behind these are numbers.
+_TEXT_COLUMNS = 4
+_LAST = len(HEADER) - 1
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned columns; those that are empty throughout are left out."""
+    shown = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
+    table = [[HEADER[i] for i in shown], *([row[i] for i in shown] for row in rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < _TEXT_COLUMNS or i == _LAST else cell.rjust(width)
+            for i, cell, width in zip(shown, row, widths, strict=True)
+        ).rstrip()
+        for row in table
+    ]
+
+
+def to_text(of: Explanation) -> str:
+    """A table of steps, each step in full, and the reasons.
+
+    Parameters
+    ----------
+    of : Explanation
+    """
+    parts = ["\n".join([*title_lines(of), *(f"note: {visible(n, 400)}" for n in of.notes)])]
+    if of.steps:
+        parts.append("\n".join(_table([cells(i + 1, s) for i, s in enumerate(of.steps)])))
+    for i, step in enumerate(of.steps):
+        lines = [f"step {i + 1}: {heading(step)}"]
+        lines += [f"  {what:9} {line}" for what, line in step_lines(step)]
+        parts.append("\n".join(lines))
+    for reason in of.reasons:
+        name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
+        lines = [f"{name}, {reason.status}: {reason.why}"]
+        lines += [f"  to fuse it: {c.description} ({c.result})" for c in reason.changes]
+        lines += [f"  made at {reason.where}"] if reason.where else []
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)

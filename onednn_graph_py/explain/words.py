@@ -1,0 +1,193 @@
+"""The words of an explanation, before they are laid out as text or HTML."""
+
+from __future__ import annotations
+
+from ..inspect.labels import bytes_text, visible
+from ..ops.call import shape_text
+from .explanation import Explanation, Kernel, StepFacts, TensorFacts
+
+__all__ = [
+    "HEADER",
+    "cells",
+    "heading",
+    "kernel_line",
+    "rate_text",
+    "seconds_text",
+    "step_lines",
+    "tensor_line",
+    "title_lines",
+]
+
+HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
+"""What `cells` returns."""
+
+_BY = {
+    "oneDNN": "oneDNN",
+    "reference": "NumPy",
+    "view": "not run (view)",
+    "unsupported": "NO KERNEL",
+}
+_LONGEST_OPS = 60
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A time as people read it.
+
+    Examples
+    --------
+    >>> seconds_text(0.0123), seconds_text(4.5e-6)
+    ('12.3 ms', '4.5 µs')
+    """
+    if seconds is None:
+        return ""
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} µs"
+
+
+def rate_text(rate: float | None, peak: float | None) -> str:
+    """In units of 1e9 a second, with its part of the peak.
+
+    Examples
+    --------
+    >>> rate_text(2.5e11, 5e11), rate_text(2.5e11, None)
+    ('250 (50%)', '250')
+    """
+    if not rate:
+        return ""
+    shown = f"{rate / 1e9:.3g}" if rate >= 1e7 else "<0.01"
+    if not peak:
+        return shown
+    return f"{shown} ({rate / peak:.0%})" if rate / peak >= 0.005 else f"{shown} (<1%)"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _count_text(count: int) -> str:
+    """A number of operations.
+
+    Examples
+    --------
+    >>> _count_text(2_500_000)
+    '2.5 MFLOP'
+    """
+    value, unit = float(count), ""
+    for unit in ("", "k", "M", "G", "T"):
+        if value < 1000 or unit == "T":
+            break
+        value /= 1000
+    return f"{value:.3g} {unit}FLOP"
+
+
+def heading(step: StepFacts) -> str:
+    """A step's ops, named."""
+    return " + ".join(visible(str(op)) for op in step.ops)
+
+
+def _main_kernel(step: StepFacts) -> str:
+    """The kernel that takes most of each call, and how many others there are.
+
+    Where none is logged, the implementation of the whole partition.
+    """
+    each = [k for k in step.kernels if k.when == "each call"]
+    if not each:
+        return step.partition.rpartition(" ")[2]
+    most = max(each, key=lambda k: k.seconds)
+    others = sum(k.count for k in each) - most.count
+    times = f" x{most.count}" if most.count > 1 else ""
+    return f"{most.kind} {most.implementation}{times}" + (f" + {others} more" if others else "")
+
+
+def cells(number: int, step: StepFacts) -> tuple[str, ...]:
+    """A step's row of the table under `HEADER`."""
+    ops = " + ".join(op.kind for op in step.ops)
+    if len(step.ops) == 1 and step.ops[0].name:
+        ops = str(step.ops[0])
+    work = step.work
+    return (
+        str(number),
+        visible(ops, _LONGEST_OPS),
+        _BY[step.by],
+        _main_kernel(step),
+        seconds_text(step.seconds) if step.by != "view" else "",
+        "" if step.share is None else f"{step.share:.1%}",
+        "" if work is None else rate_text(work.operations_per_second, work.peak_operations),
+        "" if work is None else rate_text(work.bytes_per_second, work.peak_bytes),
+        "" if work is None or work.bound is None or step.by != "oneDNN" else work.bound,
+    )
+
+
+def tensor_line(given: TensorFacts) -> str:
+    """A tensor with its role, layout and bytes."""
+    name = f"{given.role} {visible(given.name)}" if given.name else given.role
+    layout = "" if given.tensor.layout else " row-major"
+    size = "" if given.bytes is None else f", {bytes_text(given.bytes)}"
+    return f"{name}: {given.tensor}{layout}{size}"
+
+
+def kernel_line(kernel: Kernel) -> str:
+    """A kernel, and what it works on."""
+    times = f" x{kernel.count}" if kernel.count > 1 else ""
+    told = [f"{kernel.kind} {kernel.implementation}{times}", " ".join(kernel.memory)]
+    told += [" ".join(kernel.attributes)] if kernel.attributes else []
+    told += [kernel.problem, f"{seconds_text(kernel.seconds)} {kernel.when}"]
+    return ", ".join(t for t in told if t)
+
+
+def step_lines(step: StepFacts) -> list[tuple[str, str]]:
+    """All else there is to know about a step: what it is about, and a line."""
+    made = [("in", tensor_line(t)) for t in step.inputs]
+    made += [("out", tensor_line(t)) for t in step.outputs]
+    if step.partition:
+        made.append(("partition", step.partition))
+    made += [("kernel", kernel_line(k)) for k in step.kernels]
+    if step.by == "oneDNN" and step.kernels_unknown:
+        made.append(("kernels", f"not known: {step.kernels_unknown}"))
+    if step.by == "oneDNN" and step.scratch_bytes is not None:
+        made.append(("scratch", bytes_text(step.scratch_bytes)))
+    work = step.work
+    if work is not None and (work.operations or work.bytes):
+        text = f"{_count_text(work.operations)}, {bytes_text(work.bytes)} moved"
+        if work.operations_per_byte is not None:
+            text += f", {work.operations_per_byte:.3g} FLOP a byte"
+        if work.dtype:
+            text += f", products in {work.dtype}"
+        made.append(("work", text))
+    if step.split:
+        made.append(("split", step.split))
+    made += [("made at", where) for where in dict.fromkeys(o.where for o in step.ops) if where]
+    return made
+
+
+def title_lines(of: Explanation) -> list[str]:
+    """What is explained, where it runs, how much memory it takes."""
+    ops = sum(len(s.ops) for s in of.steps)
+    what = "step" if of.compiled else "partition"
+    first = f"{visible(of.name)}: {_counted(ops, 'op')} in {_counted(len(of.steps), what)}"
+    if of.seconds is not None:
+        first += f", {seconds_text(of.seconds)} a call (median of {of.calls})"
+    lines = [first]
+    if of.shapes:
+        inputs = ", ".join(f"{visible(name)} {shape_text(shape)}" for name, shape in of.shapes)
+        lines.append(f"inputs: {inputs}")
+    if of.machine is None:
+        lines.append(f"oneDNN {of.oneDNN}, {of.engine}")
+    else:
+        m = of.machine
+        where = f"{m.cpu}, {_counted(m.threads, 'thread')}"
+        lines.append(f"oneDNN {m.oneDNN} ({m.runtime}, {m.isa}) on {where}")
+        peaks = ", ".join(f"{t} {v / 1e9:.3g} GFLOP/s" for t, v in m.operations.items())
+        lines.append(f"peak: {peaks}, {m.bandwidth / 1e9:.3g} GB/s: {m.how}")
+    sizes = (
+        ("inputs", of.input_bytes),
+        ("outputs", of.output_bytes),
+        ("constants", of.constant_bytes),
+        ("intermediate", of.intermediate_bytes),
+    )
+    known = [f"{what} {bytes_text(size)}" for what, size in sizes if size is not None]
+    if known:
+        lines.append(f"memory: {', '.join(known)}")
+    return lines
