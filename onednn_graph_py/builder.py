@@ -127,6 +127,7 @@ class GraphBuilder(BuilderMethods):
     @contextlib.contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Put ``name/`` before the names of ops and tensors made inside."""
+        _check_name(name)
         self._scopes.append(name)
         try:
             yield
@@ -134,6 +135,8 @@ class GraphBuilder(BuilderMethods):
             self._scopes.pop()
 
     def _named(self, name: str | None, default: str = "") -> str:
+        if name is not None:
+            _check_name(name)
         return "/".join([*self._scopes, name or default]) if (name or default) else ""
 
     def input(
@@ -518,6 +521,18 @@ def _dtype_name(dtype: Any) -> str:
     if name == "undef":
         raise InvalidArgumentsError("a tensor needs a data type, got undef")
     return name
+
+
+def _check_name(name: object) -> None:
+    """Refuse what oneDNN and files can't have as a name."""
+    if not isinstance(name, str):
+        raise TypeError(f"a name must be a str, got {type(name).__name__}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentsError(
+            f"the name {name!r} has half of a surrogate pair in it, which UTF-8 can't hold"
+        ) from None
 
 
 def _free_name(stem: str, first: int, taken: Container[str]) -> str:

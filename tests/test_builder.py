@@ -396,6 +396,22 @@ def test_scopes_nest_and_name_ops_and_tensors():
     ]
 
 
+def test_names_are_text_that_can_be_written():
+    b = og.GraphBuilder()
+    x = b.input((2,), name="é")
+    for use in (
+        lambda: b.input((2,), name="\ud800"),
+        lambda: b.constant([1.0], "f32", name="\ud800"),
+        lambda: x.relu(name="\ud800"),
+        lambda: b.scope("\ud800").__enter__(),
+    ):
+        with pytest.raises(og.InvalidArgumentsError, match=r"'\\ud800' has half of a surrogate"):
+            use()
+    with pytest.raises(TypeError, match="a name must be a str, got int"):
+        x.relu(name=1)
+    assert (len(b.inputs), len(b.constants), len(b.nodes)) == (1, 0, 0)
+
+
 def test_a_scope_ends_with_an_error():
     b = og.GraphBuilder()
     with pytest.raises(ZeroDivisionError), b.scope("a"), b.scope("b"):

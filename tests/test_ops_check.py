@@ -202,6 +202,11 @@ WRONG = {
         og.InvalidGraphOpError,
         "attribute scales must have 1 entry for per_tensor, got 2",
     ),
+    "scales per channel": (
+        ("Dequantize", [((2, 4, 3), "u8")], {"qtype": "per_channel", "scales": (1.0,) * 16}),
+        og.InvalidGraphOpError,
+        r"scales must have one entry for each of the 4 channels \(axis 1 of 2x4x3\), got 16",
+    ),
     "zero points": (
         ("Dequantize", [((4,), "u8")], {"scales": (1.0,), "zps": (0, 0)}),
         og.InvalidGraphOpError,

@@ -419,3 +419,9 @@ def test_dropout_leaves_its_mask_unwritten():
     actual, mask = dropped(1, 400, 5, 4, 0.5)
     assert actual.any()
     assert not mask.any()
+
+
+def test_scales_of_groups_on_an_axis_of_one_have_no_meaning_by_themselves():
+    attrs = {"qtype": "per_channel", "axis": 1, "scales": [1.0] * 16, "zps": [0] * 16}
+    with pytest.raises(og.InvalidGraphOpError, match=r"16 scales .* for 1 channels"):
+        og.reference.run("Dequantize", [np.ones((16, 1, 3), np.uint8)], attrs)

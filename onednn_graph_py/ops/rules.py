@@ -152,6 +152,16 @@ def static_quantization(call: Call) -> None:
     scales, zps = call.attr("scales") or (), call.attr("zps")
     if call.attr("qtype") == "per_tensor" and len(scales) != 1:
         call.refuse(f"attribute scales must have 1 entry for per_tensor, got {len(scales)}")
+    if call.attr("qtype") == "per_channel" and (rank := call.input(0).rank) is not None:
+        axis = call.axis("axis", rank)
+        channels = call.input(0).dim(axis)
+        # Depthwise weights have one channel a group there; oneDNN's own graphs give a scale for
+        # each group.
+        if channels not in (UNKNOWN, 1, len(scales)):
+            call.refuse(
+                f"attribute scales must have one entry for each of the {channels} channels (axis "
+                f"{axis} of {shape_text(call.input(0).shape)}), got {len(scales)}"
+            )
     if zps is None:
         return
     if (call.input(0).dtype or "").startswith("f8"):

@@ -167,7 +167,8 @@ class Capabilities(Sequence[Capability]):
                 for c in found
             )
             rows.append(
-                f"<tr><th style='text-align:left'>{escape(kind)}</th><td style='text-align:left'>{squares}</td></tr>"
+                f"<tr><th style='text-align:left'>{escape(kind)}</th>"
+                f"<td style='text-align:left'>{squares}</td></tr>"
             )
         legend = "".join(
             square.format(escape(OUTCOMES[o], quote=True), _COLOURS[o], escape(o))

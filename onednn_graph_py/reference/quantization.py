@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ops.call import Call
+from ..ops.call import Call, shape_text
 from .registry import Array, reference
 
 
@@ -19,8 +19,13 @@ def _spread(call: Call, values: Array, x: Array) -> Array:
             values = values.repeat(size // groups, axis)
         return values
     if qtype == "per_channel" and values.size > 1:
-        along = [1] * x.ndim
-        along[call.axis("axis", x.ndim)] = values.size
+        along, axis = [1] * x.ndim, call.axis("axis", x.ndim)
+        if x.shape[axis] != values.size:
+            call.refuse(
+                f"{values.size} scales or zero points for {x.shape[axis]} channels (axis {axis} of "
+                f"{shape_text(x.shape)}) have no meaning by themselves"
+            )
+        along[axis] = values.size
         return values.reshape(along)
     return values.reshape(())
 
