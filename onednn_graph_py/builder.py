@@ -60,7 +60,7 @@ class GraphBuilder(BuilderMethods):
     Parameters
     ----------
     engine_kind : str or engine.kind
-        Where the graph is to run.
+        Where the graph is to run: ``cpu`` or ``gpu``. Only `compile` needs such a device.
     fpmath_mode : str or fpmath_mode
         Which smaller types oneDNN may compute f32 with.
     apply_to_int : bool
@@ -412,9 +412,19 @@ class GraphBuilder(BuilderMethods):
         max_shapes: int = 32,
         name: str = "model",
     ) -> CompiledGraph:
-        """Partition, compile, and return the callable model; see `CompiledGraph`."""
+        """Partition, compile, and return the callable model; see `CompiledGraph`.
+
+        Raises
+        ------
+        NoDeviceError
+            There is no device of `engine_kind`.
+        OneDNNError
+            As `CompiledGraph`.
+        """
+        from .compiler import engine_of
         from .executor import CompiledGraph
 
+        engine_of(self.engine_kind)  # also where a call's shapes are what is compiled for
         return CompiledGraph(
             self,
             layout=layout,

@@ -8,14 +8,14 @@ from ..serialization import OpRecord
 __all__ = ["why_unsupported"]
 
 
-def why_unsupported(op: OpRecord) -> str:
-    """One line: what this CPU lacks, or that oneDNN has no kernel."""
+def why_unsupported(op: OpRecord, engine_kind: str = "cpu") -> str:
+    """One line: what this CPU lacks, where it is to run there, or that oneDNN has no kernel."""
     name = f"op {op.id} ({op.kind})"
     if op.kind == "Wildcard":
         return f"{name}: a Wildcard stands for an op that oneDNN does not know"
     dtypes = dict.fromkeys(t.dtype for t in (*op.inputs, *op.outputs))
     for dtype in dtypes:
-        missing = lacks(dtype)
+        missing = lacks(dtype) if engine_kind != "gpu" else None
         if missing is not None:
             return f"{name}: hardware: {missing}"
     return f"{name}: oneDNN has no kernel for it in {', '.join(dtypes)}"

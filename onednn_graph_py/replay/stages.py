@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from ..builder import GraphBuilder
-from ..errors import GraphFormatError, OneDNNError, UnimplementedError
+from ..errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
 from ..filling import fill_inputs
 from ..serialization import GraphDocument, parse, to_builder, to_graph
 from .cases import Case
@@ -78,7 +78,7 @@ def partition(document: GraphDocument) -> tuple[int, int, str]:
     for each in partitions:
         members = [ops[i] for i in each.get_ops() if i in ops]
         if not each.is_supported() and any(op.kind != "End" for op in members):
-            missing = "; ".join(why_unsupported(op) for op in members)
+            missing = "; ".join(why_unsupported(op, document.engine_kind) for op in members)
             break
     return len(partitions), sum(p.is_supported() for p in partitions), missing
 
@@ -110,7 +110,7 @@ def compiled(builder: GraphBuilder, threads: int | None) -> tuple[CompiledGraph,
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             model = builder.compile(threads=threads)
-    except UnimplementedError as e:
+    except (UnimplementedError, NoDeviceError) as e:
         raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:
         raise Ended(Verdict.REFUSED, e) from None

@@ -25,7 +25,7 @@ class Verdict(str, Enum):
     PARTITIONS = "partitions"
     """oneDNN makes another number of partitions of it than expected."""
     UNSUPPORTED = "unsupported"
-    """oneDNN has no kernel for an op of it here."""
+    """oneDNN has no kernel for an op of it here, or no device to run it on."""
     REFUSED = "refused"
     """It is no valid graph, or oneDNN or this package does not take it."""
     TOO_LARGE = "too large"
