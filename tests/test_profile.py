@@ -1,6 +1,5 @@
 """Times of the steps of models, gathered by `profile`."""
 
-import doctest
 import gc
 import json
 import threading
@@ -292,11 +291,3 @@ def test_a_process_may_end_inside_of_a_profile():
         model(np.ones(8, np.float32))
         assert p.calls == 1
     """)
-
-
-def test_the_docstrings_example_is_right():
-    runner = doctest.DocTestRunner(verbose=False)
-    for test in doctest.DocTestFinder().find(og.profile, globs=vars(og) | {"np": np}):
-        runner.run(test)
-    assert runner.tries > 0
-    assert runner.failures == 0

@@ -1,6 +1,5 @@
 """oneDNN's verbose log as records, and what they add up to."""
 
-import doctest
 import json
 import os
 import subprocess
@@ -325,14 +324,6 @@ def test_lines_are_read_one_at_a_time():
 def test_records_of_equal_columns_share_them():
     first, second = og.verbose_log(f"onednn_verbose,v1,primitive,exec,{MATMUL},1\n" * 2)
     assert first.primitive is second.primitive
-
-
-def test_the_docstrings_example_is_right():
-    runner = doctest.DocTestRunner(verbose=False)
-    for test in doctest.DocTestFinder().find(og.verbose_log, globs=vars(og)):
-        runner.run(test)
-    assert runner.tries > 0
-    assert runner.failures == 0
 
 
 # -- what it adds up to
