@@ -170,17 +170,30 @@ def _speed(work: Work | None, seconds: float | None, peaks: Machine | None) -> W
 
 
 def _notes_on(steps: Sequence[StepFacts]) -> list[str]:
-    """What is worth knowing about weights."""
-    again = [
-        str(i + 1)
-        for i, s in enumerate(steps)
-        if any(k.kind == "reorder" and k.when == "each call" for k in s.kernels)
-        and any(k.when == "each call" and k.kind != "reorder" for k in s.kernels)
-    ]
-    if not again:
-        return []
-    which = f"step {again[0]} reorders" if len(again) == 1 else f"steps {', '.join(again)} reorder"
-    return [f"{which} tensors at each call; of constants oneDNN does so once"]
+    """What makes steps slow: weights packed anew at each call, kernels without vectors."""
+    made = []
+    for number, step in enumerate(steps, 1):
+        made += [
+            f"step {number} runs a reference implementation of oneDNN's, which is slow: "
+            f"{k.kind} {k.implementation} {' '.join(k.memory)}"
+            for k in step.kernels
+            if k.when == "each call" and k.implementation.split(":")[0] == "ref"
+        ]
+        packed = {
+            (k.problem, k.memory[0].split(":")[1])
+            for k in step.kernels
+            # A packed layout has blocks, written with capitals and sizes: BA16a64b.
+            if k.kind == "reorder"
+            and k.when == "each call"
+            and k.memory[-1].lower() != k.memory[-1]
+        }
+        made += [
+            f"step {number} packs the input {t.name!r} at each call; as a constant it would be "
+            "packed once"
+            for t in step.inputs
+            if t.role == "input" and (shape_text(t.tensor.shape), t.tensor.dtype) in packed
+        ]
+    return made
 
 
 def _merged(step: StepFacts, kernels: Kernels, number: int) -> StepFacts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 
 from .explanation import Explanation, StepFacts
-from .words import HEADER, cells, heading, step_lines, title_lines
+from .words import HEADER, cells, heading, place_known, step_lines, title_lines
 
 __all__ = ["to_html"]
 
@@ -69,7 +69,11 @@ def to_html(of: Explanation) -> str:
                 f"<li>{html.escape(f'{c.description} ({c.result})')}</li>" for c in reason.changes
             )
             why = html.escape(f", {reason.status}: {reason.why}")
-            where = f"<br><small>{html.escape(reason.where)}</small>" if reason.where else ""
+            where = (
+                f"<br><small>{html.escape(reason.where)}</small>"
+                if place_known(reason.where)
+                else ""
+            )
             items.append(f"<li><b>{html.escape(name)}</b>{why}{where}<ul>{changes}</ul></li>")
         parts.append(f"<p><b>What would fuse</b></p><ul>{''.join(items)}</ul>")
     return f"<div>{''.join(parts)}</div>"

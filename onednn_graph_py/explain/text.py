@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..inspect.labels import visible
 from .explanation import Explanation
-from .words import HEADER, cells, heading, step_lines, title_lines
+from .words import HEADER, cells, heading, place_known, step_lines, title_lines
 
 __all__ = ["to_text"]
 
@@ -47,6 +47,6 @@ def to_text(of: Explanation) -> str:
         name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
         lines = [f"{name}, {reason.status}: {reason.why}"]
         lines += [f"  to fuse it: {c.description} ({c.result})" for c in reason.changes]
-        lines += [f"  made at {reason.where}"] if reason.where else []
+        lines += [f"  made at {reason.where}"] if place_known(reason.where) else []
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..inspect.labels import bytes_text, visible
+from ..inspect.labels import bytes_text, kinds_text, visible
 from ..ops.call import shape_text
 from .explanation import Explanation, Kernel, StepFacts, TensorFacts
 
@@ -11,6 +11,7 @@ __all__ = [
     "cells",
     "heading",
     "kernel_line",
+    "place_known",
     "rate_text",
     "seconds_text",
     "step_lines",
@@ -103,7 +104,7 @@ def _main_kernel(step: StepFacts) -> str:
 
 def cells(number: int, step: StepFacts) -> tuple[str, ...]:
     """A step's row of the table under `HEADER`."""
-    ops = " + ".join(op.kind for op in step.ops)
+    ops = kinds_text([op.kind for op in step.ops])
     if len(step.ops) == 1 and step.ops[0].name:
         ops = str(step.ops[0])
     work = step.work
@@ -158,8 +159,13 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
         made.append(("work", text))
     if step.split:
         made.append(("split", step.split))
-    made += [("made at", where) for where in dict.fromkeys(o.where for o in step.ops) if where]
-    return made
+    places = dict.fromkeys(o.where for o in step.ops)
+    return made + [("made at", where) for where in places if place_known(where)]
+
+
+def place_known(where: str) -> bool:
+    """Whether a line that made an op is one that can be looked at; of a file's ops it is none."""
+    return bool(where) and not where.startswith("<")
 
 
 def title_lines(of: Explanation) -> list[str]:
