@@ -93,6 +93,8 @@ class Around:
         Of ops, by id.
     group : tuple of Node
         The ops that the library has together with it.
+    unsupported : frozenset of int
+        Ids of the ops that it has no kernel for.
     """
 
     builder: GraphBuilder
@@ -102,6 +104,7 @@ class Around:
     numbers: Mapping[int, int]
     positions: Mapping[int, int]
     group: tuple[Node, ...]
+    unsupported: frozenset[int] = frozenset()
 
     @property
     def position(self) -> int:

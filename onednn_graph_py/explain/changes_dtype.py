@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ..examples._hardware import lacks
 from ..ops.check import linked_version, row
@@ -112,7 +113,7 @@ def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str
             alone = all(r.id == node.id for r in around.readers.get(source.id, []))
             if source.producer is None and alone:
                 dtypes[around.numbers[source.id]] = dtype
-    return Edit(edit.nodes, edit.leaves, dtypes, edit.ports, edit.hidden, edit.kinds)
+    return replace(edit, dtypes=dtypes)
 
 
 def op_types(around: Around) -> Iterator[Candidate]:

@@ -16,7 +16,7 @@ from ..errors import InvalidArgumentsError, OneDNNError
 from ..value import Node, is_whole
 from .rebuild import Copy, Edit, rebuild
 
-__all__ = ["Group", "Probe", "Tried", "can_compile", "grouped", "specialised"]
+__all__ = ["Group", "Probe", "Tried", "can_compile", "grouped", "refused_alone", "specialised"]
 
 LIMIT = 200
 """How often the library is asked about one op, at most."""
@@ -136,6 +136,22 @@ def _compiling(planner: _Planner, nodes: tuple[Node, ...], partition: _core.part
     except OneDNNError as e:
         return str(e)
     return ""
+
+
+def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
+    """By id, the ops of a group in trouble that can't run by themselves either, and why."""
+    planner = _planner(builder) if group.trouble and len(group.nodes) > 1 else None
+    if planner is None or not can_compile(builder):
+        return {}
+    made = {}
+    for node in group.nodes:
+        for nodes, partition in planner.groups([node]):
+            said = "no kernel" if partition is None else planner.defect(nodes)
+            if not said and partition is not None:
+                said = _compiling(planner, nodes, partition)
+            if said:
+                made[node.id] = said
+    return made
 
 
 @dataclass(frozen=True)

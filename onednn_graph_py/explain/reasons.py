@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,10 +14,20 @@ from ..errors import OneDNNError
 from ..examples._hardware import lacks
 from ..ops.check import row
 from ..value import Node
-from . import changes_attributes, changes_dtype, changes_operands, changes_readers
+from . import (
+    changes_attributes,
+    changes_dtype,
+    changes_integers,
+    changes_kinds,
+    changes_layout,
+    changes_operands,
+    changes_order,
+    changes_quantization,
+    changes_readers,
+)
 from .changes import Around, Candidate, Change, Family, called
 from .neighbours import fusable_in, neighbours, readers_of
-from .probe import Group, Probe, Tried, can_compile, grouped, specialised
+from .probe import Group, Probe, Tried, can_compile, grouped, refused_alone, specialised
 from .rebuild import for_engine_kind, numbers_of
 
 __all__ = ["Change", "Reason", "Status", "reasons"]
@@ -30,11 +41,19 @@ FAMILIES: dict[str, Family] = {
     "outputs in the middle": changes_readers.fewer_outputs,
     "second readers": changes_readers.own_producers,
     "the order of operands": changes_readers.swapped_operands,
+    "other ops that compute the same": changes_kinds.other_kinds,
+    "the order of ops": changes_order.earlier,
     "attributes": changes_attributes.attributes,
     "explicit paddings": changes_attributes.explicit_pads,
     "the form of operands": changes_operands.operand_forms,
+    "strides": changes_layout.plain_strides,
+    "data_format": changes_layout.data_formats,
+    "weights_format": changes_layout.weights_formats,
     "the types of parameters": changes_dtype.parameter_types,
     "TypeCasts left out": changes_dtype.casts_left_out,
+    "quantization": changes_quantization.missing_quantization,
+    "integer types": changes_integers.integer_types,
+    "fpmath_mode": changes_integers.math_modes,
     "data types of the op": changes_dtype.op_types,
     "data types of all that is connected": changes_dtype.region_types,
 }
@@ -106,24 +125,34 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
     readers = readers_of(graph)
     numbers = numbers_of(graph)
     positions = {n.id: i for i, n in enumerate(graph.nodes)}
+    unsupported = frozenset(n.id for g in groups if not g.supported for n in g.nodes)
+    alone: dict[int, dict[int, str]] = {}
     made = []
     for node in graph.nodes:
         group = next((g for g in groups if any(n.id == node.id for n in g.nodes)), None)
         if group is None or node.kind == "End":
             continue
         near = neighbours(node, readers)
-        status = _status(node, group, near)
+        if id(group) not in alone:
+            alone[id(group)] = refused_alone(graph, group)
+        status = _status(node, group, near, alone[id(group)])
         if status is None:
             continue
-        around = Around(graph, node, tuple(near), readers, numbers, positions, group.nodes)
+        around = Around(
+            graph, node, tuple(near), readers, numbers, positions, group.nodes, unsupported
+        )
         made.append(_reason(around, status, group, groups))
     return tuple(made)
 
 
-def _status(node: Node, group: Group, near: Sequence[Node]) -> Status | None:
-    if not group.supported or (group.trouble and len(group.nodes) == 1):
+def _status(
+    node: Node, group: Group, near: Sequence[Node], alone: Mapping[int, str]
+) -> Status | None:
+    if not group.supported or (group.trouble and len(group.nodes) == 1) or node.id in alone:
         return "unsupported"
     if group.trouble:
+        if alone:
+            return None  # what can't run alone is what is to be told
         # Told once, for what the group is about: its first op that is no conversion.
         return "in parts" if node.id == _subject(group).id else None
     return "alone" if len(group.nodes) == 1 and near else None
@@ -199,7 +228,8 @@ def _helps(around: Around, status: Status, before: Tried, after: Tried) -> bool:
 
 def _result(around: Around, status: Status, after: Tried) -> str:
     nodes = around.builder.nodes
-    partners = [called(nodes[i]) for i in sorted(after.partners(around.position))]
+    counts = Counter(called(nodes[i]) for i in sorted(after.partners(around.position)))
+    partners = [name if n == 1 else f"{n} {name}" for name, n in counts.items()]
     fuses = f"fuses with {', '.join(partners)}" if partners else ""
     if status == "unsupported":
         return f"supported, {fuses}" if fuses else "supported"
@@ -221,7 +251,25 @@ def _why(around: Around, status: Status, group: Group) -> str:
         titles = _patterns_of(node, other)
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         told.append(f"{called(other)} (pattern {titles[0]}{more})")
-    return f"the documents let it fuse with {', '.join(told)}, here oneDNN does not"
+        if other.id in around.unsupported:
+            told[-1] += ", which is unsupported itself"
+    why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, here oneDNN does not"
+    return "; ".join([why, *_also_read(around)])
+
+
+def _also_read(around: Around) -> Iterator[str]:
+    """What else reads the values between an op and its neighbours."""
+    near = {n.id for n in around.neighbours}
+    between = {v.id: v for v in around.node.outputs}
+    between.update({v.id: v for v in around.node.inputs if v.producer and v.producer.id in near})
+    for value in between.values():
+        maker, every = value.producer, around.readers.get(value.id, [])
+        names = [repr(n) for n, v in around.builder.outputs.items() if v.id == value.id]
+        if maker is None or len(every) + len(names) < 2 or not every:
+            continue
+        told = [f"read by {', '.join(called(n) for n in every)}"]
+        told += [f"returned as {', '.join(names)}"] if names else []
+        yield f"what {called(maker)} makes is {' and '.join(told)}"
 
 
 def _plain(message: str) -> str:

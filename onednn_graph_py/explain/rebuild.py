@@ -8,14 +8,23 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from .. import _core
 from ..builder import GraphBuilder
 from ..errors import InvalidArgumentsError
 from ..value import Node, Value
 
-__all__ = ["Copy", "Edit", "Writer", "for_engine_kind", "numbers_of", "rebuild", "values_of"]
+__all__ = [
+    "Copy",
+    "Edit",
+    "LeafWriter",
+    "Writer",
+    "for_engine_kind",
+    "numbers_of",
+    "rebuild",
+    "values_of",
+]
 
 _FLOATS = ("f32", "bf16", "f16")
 
@@ -56,6 +65,9 @@ class Edit:
         Numbers of values that are no output any more.
     kinds : mapping of int to str
         What is at a position, by which a copy knows that an edit is not for its graph.
+    fpmath_mode : str, optional
+    apply_to_int : bool, optional
+        Of the builder, instead of what it has.
     """
 
     nodes: Mapping[int, Writer] = field(default_factory=dict)
@@ -64,6 +76,8 @@ class Edit:
     ports: Mapping[tuple[int, int], str] = field(default_factory=dict)
     hidden: frozenset[int] = frozenset()
     kinds: Mapping[int, str] = field(default_factory=dict)
+    fpmath_mode: str | None = None
+    apply_to_int: bool | None = None
 
 
 class Copy:
@@ -80,8 +94,9 @@ class Copy:
     def __init__(self, source: GraphBuilder, edit: Edit) -> None:
         self.source = source
         self.edit = edit
+        to_int = source.apply_to_int if edit.apply_to_int is None else edit.apply_to_int
         self.builder = GraphBuilder(
-            source.engine_kind, source.fpmath_mode, apply_to_int=source.apply_to_int
+            source.engine_kind, edit.fpmath_mode or source.fpmath_mode, apply_to_int=to_int
         )
         self.stands: dict[int, int] = {}
         self.values: dict[int, Value] = {}
@@ -168,8 +183,14 @@ class Copy:
             made.append(self.cast(value, wanted) if both else value)
         return made
 
-    def leaf(self, value: Value, shape: Sequence[int] | None = None) -> Value:
-        """An input or constant as it is, or of another data type, as the edit says."""
+    def leaf(
+        self,
+        value: Value,
+        shape: Sequence[int] | None = None,
+        *,
+        strides: Sequence[int] | Literal["same"] | None = "same",
+    ) -> Value:
+        """An input or constant as it is, or in another shape; in the type that the edit says."""
         number = self._numbers[value.id]
         dtype = self.edit.dtypes.get(number, value.dtype)
         contents = self.builder._contents
@@ -177,7 +198,8 @@ class Copy:
             taken = {v.name for v in contents.inputs}
             name = value.name if value.name and value.name not in taken else None
             sizes = value.shape if shape is None else tuple(shape)
-            return self.builder.input(sizes, dtype, name=name, strides=value.strides)
+            steps = value.strides if strides == "same" else strides
+            return self.builder.input(sizes, dtype, name=name, strides=steps)
         if dtype == value.dtype and shape is None:
             made = Value(self.builder, value.shape, dtype, value.name)
             made.data = value.data  # private and read-only, so it may be shared

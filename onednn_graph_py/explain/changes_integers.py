@@ -1,0 +1,42 @@
+"""Changes of integer types, and of which floats the library may compute with instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .changes import Around, Candidate, called
+from .rebuild import Edit
+
+__all__ = ["integer_types", "math_modes"]
+
+_OTHER = {"u8": "s8", "s8": "u8"}
+
+
+def integer_types(around: Around) -> Iterator[Candidate]:
+    """A quantized tensor is s8 instead of u8, or the other way round."""
+    for node in around.concerned:
+        if node.kind not in ("Quantize", "Dequantize", "DynamicDequantize", "DynamicQuantize"):
+            continue
+        value = node.outputs[0] if node.kind.endswith("Quantize") else node.inputs[0]
+        other = _OTHER.get(value.dtype)
+        readers = around.readers.get(value.id, [])
+        if other is None or any("Dequantize" not in r.kind for r in readers):
+            continue
+        what = f"what {called(node)} " + ("makes" if value is node.outputs[0] else "reads")
+        edit = Edit(dtypes={around.numbers[value.id]: other})
+        yield Candidate(f"make {what} {other}", around.checked(edit), exact=False)
+
+
+def math_modes(around: Around) -> Iterator[Candidate]:
+    """Graphs with compressed weights need a mode that covers integers."""
+    if not any(n.kind == "DynamicDequantize" for n in around.concerned):
+        return
+    builder = around.builder
+    for mode in dict.fromkeys((builder.fpmath_mode.name, "any")):
+        if mode == builder.fpmath_mode.name and builder.apply_to_int:
+            continue
+        yield Candidate(
+            f"build the graph with fpmath_mode={mode!r} and apply_to_int=True",
+            around.checked(Edit(fpmath_mode=mode, apply_to_int=True)),
+            exact=False,
+        )

@@ -1,0 +1,51 @@
+"""Changes of the order of two ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ..patterns._epilogue import BINARY, UNARY
+from ..value import Node, Value
+from .changes import Around, Candidate, called
+from .rebuild import Copy
+
+__all__ = ["earlier"]
+
+# Each element is what it was, in another place or layout.
+_MOVES = ("Reorder", "StaticReshape", "StaticTranspose")
+_ELEMENTWISE = (*UNARY, *BINARY, "BiasAdd", "BatchNormInference", *_MOVES, "TypeCast")
+
+
+def _first(second: Node, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write what came second where the first was, of its input."""
+    made = {v.id for v in node.outputs}
+    given = [inputs[0] if v.id in made else copy.values[v.id] for v in second.inputs]
+    return copy.same(second, given)
+
+
+def _second(first: Node, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write what came first, of what came second and is in its place now."""
+    moved = copy.values[first.outputs[0].id]
+    return copy.same(first, [moved, *(copy.values[v.id] for v in first.inputs[1:])])
+
+
+def earlier(around: Around) -> Iterator[Candidate]:
+    """An op before the one whose result it reads, where both work on each element by itself."""
+    for node in (around.node, *around.neighbours):
+        if node.kind not in _ELEMENTWISE:
+            continue
+        for value in node.inputs:
+            before = value.producer
+            if before is None or before.kind not in _ELEMENTWISE or around.is_output(value):
+                continue
+            if len(around.readers.get(value.id, ())) != 1:
+                continue
+            # What the second also reads must be there when the first is written.
+            others = [v for v in node.inputs if v.id != value.id]
+            if any(v.producer is not None for v in others):
+                continue
+            single = all(d == 1 for v in others for d in v.shape or ())
+            exact = before.kind in _MOVES and node.kind in (*UNARY, *BINARY) and single
+            edit = around.written(before, partial(_first, node), (node, partial(_second, before)))
+            yield Candidate(f"move {called(node)} before {called(before)}", edit, exact=exact)
