@@ -77,7 +77,7 @@ def lacking(block: Block) -> str | None:
 
 
 def execute(block: Block, page: Path, names: dict[str, object]) -> None:
-    """Run a block of Python; a comment such as ``# TypeError: text`` says what the line above raises.
+    """Run a block of Python, where comments such as ``# TypeError: text`` tell what a line raises.
 
     Raises
     ------
