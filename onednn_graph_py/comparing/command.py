@@ -1,0 +1,152 @@
+"""``python -m onednn_graph_py compare``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import GraphFormatError, OneDNNError
+from ..replay.cases import cases_of
+from ..replay.stages import Ended, read
+from .compare import compare_document
+from .comparison import Comparison
+from .settings import settings_of
+
+__all__ = ["add_compare"]
+
+_DESCRIPTION = """\
+Run the same graph under all combinations of settings and oneDNN installs, each in a process of its
+own, and show partitions, numbers and times side by side. Runs are timed one at a time, in turns.
+Exit status: 0 if all runs are right, 1 if one is not, or crashed, 2 if files or options can't be
+read.
+"""
+
+
+def _counts(text: str) -> list[int]:
+    made = [int(word) for word in text.split(",")]
+    if min(made) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return made
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number) or number < 0:
+        raise argparse.ArgumentTypeError(f"must be a time from 0 on, got {text}")
+    return number
+
+
+def add_compare(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    parser = commands.add_parser(
+        "compare",
+        help="run a graph under several settings, and compare",
+        description=_DESCRIPTION,
+    )
+    parser.add_argument("file", nargs="+", help="a graph's JSON file")
+    parser.add_argument(
+        "--isa", default="", help="highest instruction sets: avx2,avx512_core; default: no limit"
+    )
+    parser.add_argument("--threads", type=_counts, default=[], help="of a call: 1,2")
+    parser.add_argument(
+        "--fpmath", default="", help="math modes: strict,bf16; bf16:true for integers too"
+    )
+    parser.add_argument(
+        "--onednn",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="another environment with this package: a Python executable or a virtual "
+        "environment's folder; here for this one; may be given again",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="rewrite first, as run does; each way is compared by itself",
+    )
+    parser.add_argument(
+        "--seconds", type=_seconds, default=1.0, help="for how long to time each run; 1"
+    )
+    parser.add_argument("--no-verify", action="store_true", help="don't compute the reference")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument(
+        "--timeout", type=float, default=600.0, help="seconds for a process's answer; 600"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", dest="form", action="store_const", const="json", help="an object a line"
+    )
+    for option in ("html", "markdown"):
+        form.add_argument(
+            f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
+        )
+    parser.set_defaults(run=_compare)
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def _shown(made: Sequence[Comparison], form: str | None) -> str:
+    if form == "json":
+        return "\n".join(json.dumps(c.to_dict(), allow_nan=False) for c in made)
+    if form == "html":
+        tables = "".join(c._repr_html_() for c in made)
+        return f'<!doctype html><meta charset="utf-8"><title>Comparison</title>{tables}'
+    if form == "markdown":
+        return "\n\n".join(c.to_markdown() for c in made)
+    return "\n\n".join(str(c) for c in made)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    try:
+        settings = settings_of(
+            _words(arguments.isa), arguments.threads, _words(arguments.fpmath), arguments.onednn
+        )
+        words = [o if o.startswith("--") else f"--{o}" for o in arguments.set]
+        cases = cases_of(arguments.file, words)
+    except (OneDNNError, GraphFormatError, OSError) as e:
+        print(f"compare: {e}", file=sys.stderr)
+        return 2
+    made: list[Comparison] = []
+    unreadable = False
+    try:
+        for case in cases:
+            try:
+                document = read(case)
+            except Ended as e:
+                print(f"compare: {case}: {e.reason}", file=sys.stderr)
+                unreadable = True
+                continue
+            found = compare_document(
+                document,
+                settings,
+                name=str(case),
+                seconds=arguments.seconds,
+                verify=not arguments.no_verify,
+                seed=arguments.seed,
+                timeout=arguments.timeout,
+                progress=_progress,
+            )
+            made.append(found)
+            _progress("")
+    except KeyboardInterrupt:
+        _progress("")
+        print(f"compare: interrupted after {len(made)} of {len(cases)} graphs", file=sys.stderr)
+        return 130
+    if made:
+        print(_shown(made, arguments.form))
+    if not all(c.ok for c in made):
+        return 1
+    return 2 if unreadable else 0

@@ -1,0 +1,391 @@
+"""One graph run under several settings, each in a process of its own: `compare`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..builder import GraphBuilder
+from ..errors import InvalidArgumentsError
+from ..executor import Step
+from ..probing.store import processor
+from ..replay.stages import Ended
+from ..replay.verdicts import Verdict
+from ..serialization import GraphDocument, from_builder, parse, save
+from ..serialization.options import Rewriting, parse_rewritings
+from ..serialization.read import JSONSource, file_of
+from .comparison import Comparison, Run
+from .graph_files import constant_values, save_constants
+from .installs import Install
+from .process import WorkerProcess
+from .settings import DEFAULT_ISA, MathMode, Setting, Settings, settings_of
+from .timing import summed_up
+
+__all__ = ["ROUNDS", "compare", "compare_document"]
+
+ROUNDS = 5
+"""How many times the runs take turns at being timed."""
+
+_MEMORY_SHARE = 0.9
+
+Progress = Callable[[str], None]
+
+
+class _Column:
+    """A run with its process."""
+
+    def __init__(self, setting: Setting, label: str, files: _Files, number: int) -> None:
+        facts = setting.install.facts
+        self.setting = setting
+        self.files = files
+        self.run = Run(
+            label, setting.install.python, facts["package"], facts["onednn"], facts["runtime"]
+        )
+        self.process: WorkerProcess | None = None
+        self.outputs = [str(files.folder / f"{number}-{i}.npy") for i in range(files.outputs)]
+        self.inputs = ""  # their digest
+        self.rounds: list[list[float]] = []
+
+    @property
+    def graph(self) -> dict[str, Any]:
+        """What tells a worker which graph it is."""
+        return {
+            "graph": str(self.files.graph(self.setting.fpmath)),
+            "constants": self.files.constants,
+        }
+
+    def ended(self, end: Ended) -> None:
+        """There is nothing more to do for it."""
+        self.run.verdict, self.run.reason = end.verdict, end.reason
+        self.stop()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+            self.process = None
+
+    def start(self, seed: int, timeout: float, memory_share: float) -> None:
+        """Start the process, and have it load the graph."""
+        run, asked = self.run, self.setting.isa
+        known = self.setting.install.facts["isas"]
+        if asked not in (None, DEFAULT_ISA) and asked not in known:
+            # It would go on without any limit, and say nothing.
+            self.ended(Ended(Verdict.REFUSED, f"oneDNN {run.onednn} knows no ISA {asked!r}"))
+            return
+        try:
+            self.process = self.setting.install.start(asked)
+            run.isa = self.process.greeting()["isa"]
+            self.check_isa(known)
+            made = self.process.ask(
+                "load",
+                timeout,
+                **self.graph,
+                threads=self.setting.threads,
+                seed=seed,
+                outputs=self.outputs,
+                memory_share=memory_share,
+            )
+        except Ended as e:
+            self.ended(e)
+            return
+        run.partitions, run.threads = made["partitions"], made["threads"]
+        run.fpmath = made["fpmath"] + (":true" if made["apply_to_int"] else "")
+        run.steps = tuple(
+            Step(tuple(s["ops"]), tuple(s["names"]), s["implementation"]) for s in made["steps"]
+        )
+        run.notes += tuple(made["notes"])
+        self.inputs = made["inputs"]
+        if made["split"]:
+            run.verdict, run.reason = Verdict.SPLIT, made["split"]
+
+    def check_isa(self, known: dict[str, str]) -> None:
+        """Tell where oneDNN does not use what was asked for."""
+        asked, used = self.setting.isa, self.run.isa
+        if asked is None or asked == DEFAULT_ISA or known.get(asked) == used:
+            return
+        has = self.setting.install.facts["isa"]
+        why = (
+            f"this CPU, or oneDNN {self.run.onednn} on it, has no more than {used}"
+            if used == has
+            else f"oneDNN {self.run.onednn} uses {used}"
+        )
+        self.run.notes += (f"asked for the ISA {asked}, but {why}",)
+
+
+class _Files:
+    """The graph in a folder, once for each math mode."""
+
+    def __init__(
+        self, folder: Path, document: GraphDocument, values: dict[int, Any], settings: Settings
+    ) -> None:
+        self.folder = folder
+        self.outputs = len(document.outputs())
+        self.constants: str | None = None
+        if values:
+            self.constants = str(folder / "constants.npz")
+            save_constants(values, Path(self.constants))
+        self._graphs: dict[MathMode | None, Path] = {}
+        for number, mode in enumerate(settings.fpmath):
+            changed = document
+            if mode is not None:
+                changed = replace(changed, fpmath_mode=mode.mode)
+            if mode is not None and mode.apply_to_int is not None:
+                changed = replace(changed, fpmath_mode_apply_to_int=mode.apply_to_int)
+            self._graphs[mode] = folder / f"graph-{number}.json"
+            save(changed, self._graphs[mode])
+
+    def graph(self, mode: MathMode | None) -> Path:
+        """The file of a math mode."""
+        return self._graphs[mode]
+
+
+def compare_document(
+    document: GraphDocument,
+    settings: Settings,
+    *,
+    name: str = "graph",
+    values: dict[int, Any] | None = None,
+    seconds: float = 1.0,
+    verify: bool = True,
+    seed: int = 0,
+    timeout: float = 600.0,
+    progress: Progress = lambda text: None,
+) -> Comparison:
+    """Compare runs of a graph under settings; see `compare`.
+
+    Parameters
+    ----------
+    document : GraphDocument
+    settings : Settings
+    name : str
+        What to call the graph.
+    values : mapping of int to numpy.ndarray, optional
+        Of constants, by tensor id.
+    seconds, verify, seed, timeout, progress
+        As `compare` explains.
+    """
+    with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
+        files = _Files(Path(folder), document, values or {}, settings)
+        columns = [
+            _Column(setting, settings.label(setting), files, i)
+            for i, setting in enumerate(settings.all())
+        ]
+        try:
+            for i, column in enumerate(columns):
+                progress(f"compiling {i + 1} of {len(columns)}: {column.run.label}")
+                column.start(seed, timeout, _MEMORY_SHARE / (len(columns) - i))
+            _check_inputs(columns)
+            if seconds > 0:
+                _time(columns, seconds, timeout, progress)
+        finally:
+            for column in columns:
+                column.stop()
+        progress("comparing outputs")
+        _check_outputs(columns, settings.installs, verify, seed, timeout)
+    for i, column in enumerate(columns):
+        earlier = (k for k in range(i) if columns[k].run.steps == column.run.steps)
+        found = next(earlier, None) if column.run.steps else None
+        column.run.same_steps_as = None if found is None else found + 1
+    runs = tuple(column.run for column in columns)
+    return Comparison(name, runs, processor(), seconds, ROUNDS)
+
+
+def _check_inputs(columns: Sequence[_Column]) -> None:
+    """Stop what was given other numbers: another version of the package may fill otherwise."""
+    first = next((c for c in columns if c.inputs), None)
+    for column in columns:
+        if first is not None and column.inputs not in ("", first.inputs):
+            reason = (
+                f"onednn_graph_py {column.run.package} there fills inputs with other numbers than "
+                f"{first.run.package}"
+            )
+            column.inputs = ""
+            column.ended(Ended(Verdict.REFUSED, reason))
+
+
+def _time(columns: Sequence[_Column], seconds: float, timeout: float, progress: Progress) -> None:
+    for number in range(ROUNDS):
+        progress(f"timing, round {number + 1} of {ROUNDS}")
+        # There and back, so that none always follows the same one.
+        for column in columns if number % 2 == 0 else reversed(columns):
+            if column.process is None:
+                continue
+            try:
+                made = column.process.ask("time", timeout, seconds=seconds / ROUNDS)
+                column.rounds.append(made["times"])
+            except Ended as e:
+                column.ended(e)
+                column.rounds = []
+    for column in columns:
+        times = summed_up(column.rounds, columns[0].rounds)
+        if times is not None:
+            run = column.run
+            run.milliseconds, run.spread, run.ratio = times.milliseconds, times.spread, times.ratio
+            run.calls = sum(map(len, column.rounds))
+
+
+def _check_outputs(
+    columns: Sequence[_Column], installs: Sequence[Install], verify: bool, seed: int, timeout: float
+) -> None:
+    """Compare outputs with the first run's and with the reference, in one more process."""
+    ran = [c for c in columns if c.run.verdict in (Verdict.RAN, Verdict.SPLIT)]
+    if not ran:
+        return
+    # The first install may not know all ops; one in which a run succeeded does.
+    process = ran[0].setting.install.start()
+    try:
+        process.greeting()
+        if ran[0] is columns[0]:
+            found = process.ask(
+                "differences", timeout, first=columns[0].outputs, runs=[c.outputs for c in ran]
+            )
+            for column, difference in zip(ran, found["differences"], strict=True):
+                column.run.difference = difference
+        if not verify:
+            return
+        for graph in dict.fromkeys(c.graph["graph"] for c in ran):
+            of_graph = [c for c in ran if c.graph["graph"] == graph]
+            found = process.ask(
+                "verify",
+                timeout,
+                **of_graph[0].graph,
+                seed=seed,
+                runs=[c.outputs for c in of_graph],
+                memory_share=_MEMORY_SHARE,
+            )
+            for column, checked in zip(of_graph, found["runs"], strict=True):
+                _judge(column.run, checked)
+    except Ended as e:
+        for column in ran:
+            if column.run.error is None:
+                column.run.notes += (f"not verified: {e.reason}",)
+    finally:
+        process.stop()
+
+
+def _judge(run: Run, checked: dict[str, Any]) -> None:
+    run.error, run.share = checked["error"], checked["share"]
+    if checked["wrong"]:
+        run.verdict, run.reason = Verdict.WRONG, checked["wrong"]
+    elif run.verdict is Verdict.RAN:
+        run.verdict = Verdict.PASSED
+
+
+def _rewriting(words: str | Sequence[str]) -> Rewriting | None:
+    given = [words] if isinstance(words, str) else list(words)
+    if not given:
+        return None
+    made = parse_rewritings(o if o.startswith("--") else f"--{o}" for o in given)
+    if len(made) > 1:
+        raise InvalidArgumentsError(
+            f"rewrite: expected one way to rewrite the graph, got {len(made)}: "
+            f"{'; '.join(str(r) for r in made)}"
+        )
+    return made[0]
+
+
+def compare(
+    graph: GraphBuilder | JSONSource,
+    *,
+    isa: str | Sequence[str] = (),
+    threads: int | Sequence[int] = (),
+    fpmath: str | Sequence[str] = (),
+    onednn: str | Sequence[str] = (),
+    rewrite: str | Sequence[str] = (),
+    seconds: float = 1.0,
+    verify: bool = True,
+    seed: int = 0,
+    timeout: float = 600.0,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Run one graph under all combinations of settings, each in a process of its own.
+
+    All runs are given the same inputs, which `fill_inputs` makes. Their processes live side by
+    side, but only one works at a time: after all have compiled, they are timed in rounds, so that
+    what slows down the machine for a while slows down all of them.
+
+    Parameters
+    ----------
+    graph : GraphBuilder, path, str, bytes or dict
+        A graph, or its JSON; constants of a GraphBuilder have their values.
+    isa : str or sequence of str, optional
+        Highest instruction sets, as `cpu_isa` names them, such as ``["avx2", "avx512_core"]``;
+        ``default`` for no limit. A str may have several, with commas between.
+    threads : int or sequence of int, optional
+        Of a call.
+    fpmath : str or sequence of str, optional
+        Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` for one that holds
+        for integers too.
+    onednn : str or sequence of str, optional
+        Environments with this package and a oneDNN: ``here``, a Python executable, or a virtual
+        environment's folder.
+    rewrite : str or sequence of str, optional
+        What to change first, in benchdnn's options: ``in-shapes=0:8x64``, ``dt=bf16``.
+    seconds : float
+        For how long each run is timed; 0 for not at all.
+    verify : bool
+        Compare outputs with the reference in NumPy, within what rounding may do in the math mode.
+    seed : int
+        Of the inputs.
+    timeout : float
+        Seconds that a process may take for compiling, for a round, for the reference.
+    progress : callable, optional
+        Is told what is being done.
+
+    Returns
+    -------
+    Comparison
+        A table as text, and in a notebook; `Comparison.runs` for numbers. Crashes and refusals are
+        verdicts of runs.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A setting has no such value; an environment lacks this package, or has one that does not
+        fit.
+    GraphFormatError
+        The JSON is no graph.
+    OneDNNError
+        The graph can't be rewritten so, or written as JSON.
+    OSError
+        The file can't be read.
+
+    Notes
+    -----
+    What is not given has one value: the graph's own math mode, the present environment, and a fresh
+    process's instruction set and number of threads.
+
+    Examples
+    --------
+    >>> b = GraphBuilder()
+    >>> b.output(b.input((8, 16)).relu())
+    >>> made = compare(b, isa=["sse41", "avx2"], seconds=0)  # doctest: +SKIP
+    >>> [str(run.verdict) for run in made.runs]  # doctest: +SKIP
+    ['passed', 'passed']
+    """
+    settings = settings_of(isa, threads, fpmath, onednn)
+    rewriting = _rewriting(rewrite)
+    name = "graph"
+    if isinstance(graph, GraphBuilder):
+        document = from_builder(graph)
+    else:
+        document = parse(graph)
+        name = str(file_of(graph) or name)
+    if rewriting is not None:
+        document = rewriting.apply(document)
+        name = f"{rewriting} {name}"
+    values = constant_values(graph, document) if isinstance(graph, GraphBuilder) else {}
+    return compare_document(
+        document,
+        settings,
+        name=name,
+        values=values,
+        seconds=seconds,
+        verify=verify,
+        seed=seed,
+        timeout=timeout,
+        progress=progress or (lambda text: None),
+    )

@@ -1,0 +1,88 @@
+"""A graph as files that another process can read: its JSON, and its constants' values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..builder import GraphBuilder
+from ..constant_arrays import aligned_copy
+from ..errors import InvalidArgumentsError
+from ..ops.call import shape_text
+from ..reference.rounding import NUMPY_DTYPES
+from ..serialization import GraphDocument
+
+__all__ = ["bind_constants", "constant_values", "save_constants"]
+
+_PACKED = ("s4", "u4")
+
+Array = npt.NDArray[Any]
+
+
+def constant_values(builder: GraphBuilder, document: GraphDocument) -> dict[int, Array]:
+    """The constants that ops read, by their ids in a document of the builder.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    document : GraphDocument
+        As `from_builder` made it, or rewritten from that.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        It was rewritten such that a constant would have another shape or data type.
+    """
+    read = {v.id for n in builder.nodes for v in n.inputs}
+    constants = [v for v in builder.constants if v.id in read]
+    if not constants:
+        return {}
+    ids = (document.input_ports or ())[len(builder.inputs) :]
+    tensors = document.tensors()
+    made = {}
+    for id, value in zip(ids, constants, strict=True):
+        told = tensors[id]
+        if (told.dims, told.dtype) != (value.shape, value.dtype):
+            raise InvalidArgumentsError(
+                f"constant {value.name!r} (tensor {id}) has values of {value.dtype} "
+                f"{shape_text(value.shape)}, which can't become {told.dtype} "
+                f"{shape_text(told.dims)}"
+            )
+        made[id] = np.asarray(value.data)
+    return made
+
+
+def save_constants(values: Mapping[int, Array], path: Path) -> None:
+    """Write constants' bytes; not all of their types are known to NumPy's files."""
+    raw: dict[str, Any] = {
+        str(id): np.ascontiguousarray(a).reshape(-1).view(np.uint8) for id, a in values.items()
+    }
+    np.savez(path, **raw)
+
+
+def bind_constants(builder: GraphBuilder, path: str) -> None:
+    """Make constants of the inputs that a file has values for.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+        Made by `to_builder`.
+    path : str
+        Written by `save_constants`.
+    """
+    contents = builder._contents
+    with np.load(path) as file:
+        for value in builder.inputs:
+            name = value.name.removeprefix("t")
+            if name not in file:
+                continue
+            stored: Array = file[name]
+            if value.dtype not in _PACKED:
+                stored = stored.view(NUMPY_DTYPES[value.dtype]).reshape(value.shape or ())
+            value.data, value.strides = aligned_copy(stored), None
+            contents.constants.append(value)
+    contents.inputs = [v for v in contents.inputs if v.data is None]

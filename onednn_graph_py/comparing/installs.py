@@ -1,0 +1,141 @@
+"""Python environments with this package and a oneDNN, and workers in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgumentsError
+from ..replay.stages import Ended
+from . import bootstrap
+from .process import WorkerProcess
+from .worker import PROTOCOL, hello
+
+__all__ = ["HERE", "Install", "find_install"]
+
+HERE = "here"
+"""Names the environment of the caller."""
+
+# The older spelling has the same meaning.
+_MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+# Nobody would read what a worker prints, and printing takes time.
+_VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")
+
+
+@dataclass(frozen=True)
+class Install:
+    """A Python with this package.
+
+    Parameters
+    ----------
+    where : str
+        As it was given.
+    python : str
+        Its executable.
+    facts : dict
+        What a worker there says of itself.
+    """
+
+    where: str
+    python: str
+    facts: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def onednn(self) -> str:
+        """Version and runtime of its oneDNN."""
+        return f"{self.facts['onednn']} {self.facts['runtime']}"
+
+    def start(self, isa: str | None = None) -> WorkerProcess:
+        """Start a worker.
+
+        Parameters
+        ----------
+        isa : str, optional
+            oneDNN is to use no instruction set above this one; as the environment says otherwise.
+
+        Raises
+        ------
+        OSError
+            The executable can't be run.
+        """
+        environment = {k: v for k, v in os.environ.items() if k not in _VERBOSE}
+        arguments = []
+        if self.where == HERE:
+            arguments.append(json.dumps(sys.path))
+        else:
+            for name in ("PYTHONPATH", "PYTHONHOME"):  # of the caller's Python
+                environment.pop(name, None)
+            _find_opencl(environment, self.python)
+        if isa is not None:
+            for name in _MAX_ISA:
+                environment.pop(name, None)
+            environment[_MAX_ISA[0]] = isa
+        return WorkerProcess(self.python, bootstrap.__file__, arguments, environment)
+
+
+def _find_opencl(environment: dict[str, str], python: str) -> None:
+    """Name the CPU's OpenCL driver that PyPI's oneDNN comes with."""
+    # To be removed: for environments whose package does not yet find the driver by itself.
+    driver = Path(python).parent.parent / "lib" / "libintelocl.so"
+    if driver.is_file():
+        environment.setdefault("OCL_ICD_FILENAMES", str(driver))
+
+
+def _executable(where: str) -> str:
+    path = Path(where).expanduser()
+    if path.is_dir():
+        path = path / "bin" / "python"
+        if not path.is_file():
+            raise InvalidArgumentsError(f"onednn {where!r}: this folder has no bin/python")
+    elif not path.is_file():
+        raise InvalidArgumentsError(
+            f"onednn {where!r}: expected 'here', a Python executable, or the folder of a virtual "
+            "environment; there is no such file"
+        )
+    if not os.access(path, os.X_OK):
+        raise InvalidArgumentsError(f"onednn {where!r}: {path} can't be executed")
+    return os.path.abspath(path)  # a link as it is: its place is what makes it an environment's
+
+
+def find_install(where: str) -> Install:
+    """Find a Python, and see that it has a package which can compare.
+
+    Parameters
+    ----------
+    where : str
+        `HERE`, a Python executable, or the folder of a virtual environment.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        There is no such Python, or no such package in it.
+    """
+    if where == HERE:
+        return Install(HERE, sys.executable, hello())
+    install = Install(where, _executable(where))
+    try:
+        process = install.start()
+    except OSError as e:
+        raise InvalidArgumentsError(f"onednn {where!r}: {e}") from None
+    try:
+        facts = process.greeting()
+    except Ended as e:
+        why = {
+            bootstrap.MISSING: "onednn_graph_py is not installed there",
+            bootstrap.TOO_OLD: "the onednn_graph_py there is too old to compare",
+        }.get(process.status if process.status is not None else 0)
+        raise InvalidArgumentsError(
+            f"onednn {where!r}: {why or f'the worker did not start: {e.reason}'}"
+        ) from None
+    finally:
+        process.stop()
+    if facts.get("protocol") != PROTOCOL:
+        raise InvalidArgumentsError(
+            f"onednn {where!r}: its onednn_graph_py {facts.get('package')} compares by protocol "
+            f"{facts.get('protocol')}, and this one by {PROTOCOL}: install equal versions"
+        )
+    return Install(where, install.python, facts)

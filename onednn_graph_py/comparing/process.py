@@ -1,0 +1,127 @@
+"""A worker of any install, asked one thing at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+from ..replay.pool import STARTUP, ending
+from ..replay.stages import Ended
+from ..replay.verdicts import Verdict
+
+__all__ = ["WorkerProcess"]
+
+_KEPT = 2000  # characters of what it wrote last
+
+
+class WorkerProcess:
+    """Starts a worker, and waits until it has imported the package.
+
+    Parameters
+    ----------
+    python : str
+        An executable.
+    arguments : sequence of str
+        What follows the connection's number.
+    environment : mapping of str to str
+
+    Attributes
+    ----------
+    hello : dict
+        What it says about itself first.
+
+    Raises
+    ------
+    Ended
+        It did not start; `status` is then its exit status.
+    """
+
+    def __init__(
+        self, python: str, script: str, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.status: int | None = None
+        self._connection: Connection
+        self._connection, its = Pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
+        try:
+            self._process = subprocess.Popen(
+                [python, script, str(its.fileno()), *arguments],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=[its.fileno()],
+            )
+        except OSError:
+            self._connection.close()
+            self._errors.close()
+            raise
+        finally:
+            its.close()
+
+    def greeting(self) -> dict[str, Any]:
+        """What it says about itself, once it has imported the package."""
+        return self._answer(STARTUP)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def ask(self, command: str, timeout: float, **what: Any) -> dict[str, Any]:
+        """Have it do something.
+
+        Parameters
+        ----------
+        command : str
+            A name in the worker's list.
+        timeout : float
+            Seconds that it may take.
+        **what
+            For JSON.
+
+        Raises
+        ------
+        Ended
+            It ended, took too long, or says that there is nothing more to do for the graph.
+        """
+        with contextlib.suppress(OSError):  # it is gone, which the answer will tell
+            self._connection.send_bytes(json.dumps({"do": command, **what}).encode())
+        answer = self._answer(timeout)
+        if "verdict" in answer:
+            raise Ended(Verdict(answer["verdict"]), answer["reason"])
+        return answer
+
+    def _answer(self, timeout: float) -> dict[str, Any]:
+        until = time.monotonic() + timeout
+        try:
+            if not self._connection.poll(max(0.0, until - time.monotonic())):
+                self.stop()
+                raise Ended(Verdict.TIMED_OUT, f"it took longer than {timeout:g} s")
+            answer: dict[str, Any] = json.loads(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            self.status = self._process.wait()
+            raise Ended(Verdict.CRASHED, f"{ending(self.status)}{self._last_words()}") from None
+        return answer
+
+    def _last_words(self) -> str:
+        """The last line that it wrote to standard error."""
+        size = self._errors.seek(0, 2)
+        self._errors.seek(max(0, size - _KEPT))
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1].strip()}" if lines else ""
+
+    def stop(self) -> None:
+        """End it."""
+        self._connection.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._errors.close()

@@ -1,0 +1,77 @@
+"""Times of calls: taken in a worker, summed up where they are compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Times", "summed_up", "time_calls"]
+
+# The other workers' threads spin for a while after their last call, and caches are cold.
+_WARM_UP = 0.05
+# Short calls are timed several at a time, so that there are no more samples than these.
+_SAMPLES = 200
+
+
+def time_calls(call: Callable[[], Any], seconds: float) -> list[float]:
+    """Time calls for a while, after some that do not count.
+
+    Parameters
+    ----------
+    call : callable
+    seconds : float
+        At least one call is made, however long it takes.
+
+    Returns
+    -------
+    list of float
+        Seconds of a call; of short calls each is the mean of several.
+    """
+    began, count, passed = time.perf_counter(), 0, 0.0
+    while count == 0 or passed < min(_WARM_UP, seconds):
+        call()
+        count += 1
+        passed = time.perf_counter() - began
+    each = max(1, int(seconds / _SAMPLES * count / passed)) if passed > 0 else 1
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        began = time.perf_counter()
+        for _ in range(each):
+            call()
+        times.append((time.perf_counter() - began) / each)
+    return times
+
+
+@dataclass(frozen=True)
+class Times:
+    """What many calls took.
+
+    Parameters
+    ----------
+    milliseconds : float
+        The median.
+    spread : float
+        From the first to the third quartile, in milliseconds.
+    ratio : float or None
+        To the first run: the median of the rounds' ratios. What slows the machine down for a while
+        slows all runs of a round.
+    """
+
+    milliseconds: float
+    spread: float
+    ratio: float | None
+
+
+def summed_up(rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]]) -> Times | None:
+    """Sum up the times of all rounds, in seconds; None where there are none."""
+    if not rounds:
+        return None
+    low, middle, high = np.percentile(np.concatenate([np.asarray(r) for r in rounds]), (25, 50, 75))
+    ratios = [np.median(a) / np.median(b) for a, b in zip(rounds, first, strict=False)]
+    ratio = float(np.median(ratios)) if ratios else None
+    return Times(float(middle) * 1e3, float(high - low) * 1e3, ratio)

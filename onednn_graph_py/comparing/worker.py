@@ -1,0 +1,168 @@
+"""What a worker does: requests and answers are JSON, so that versions of the package can differ."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import __version__, cpu_isa, get_effective_cpu_isa, set_num_threads, version
+from ..builder import GraphBuilder
+from ..errors import UnimplementedError
+from ..replay.cases import Case
+from ..replay.stages import (
+    Ended,
+    built,
+    called,
+    check_memory,
+    compiled,
+    inputs_of,
+    partition,
+    read,
+)
+from ..replay.verdicts import Verdict
+from ..verify import Expected, largest_difference
+from .graph_files import bind_constants
+from .timing import time_calls
+
+__all__ = ["PROTOCOL", "hello", "serve"]
+
+PROTOCOL = 1
+"""Changes when another version of the package would misunderstand requests or answers."""
+
+Array = npt.NDArray[Any]
+
+
+def hello() -> dict[str, Any]:
+    """What there is here: versions, runtime, instruction sets."""
+    linked = version()
+    effective = get_effective_cpu_isa()
+    return {
+        "protocol": PROTOCOL,
+        "package": __version__,
+        "onednn": f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        "runtime": str(linked["cpu_runtime"]),
+        "isa": effective.name,
+        # Some have two names.
+        "isas": {n: m.name for n, m in cpu_isa.__members__.items() if n != "isa_default"},
+    }
+
+
+def _builder(request: dict[str, Any]) -> GraphBuilder:
+    builder = built(read(Case(request["graph"])))
+    if request["constants"] is not None:
+        bind_constants(builder, request["constants"])
+    return builder
+
+
+def _digest(arrays: Sequence[Array]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _stored(array: Array) -> Array:
+    """As a type that NumPy's files have: the smaller floats fit float32."""
+    return array if array.dtype.kind in "biuf" else array.astype(np.float32)
+
+
+class _Worker:
+    """The graph that it has in hand."""
+
+    def __init__(self) -> None:
+        self._call: Callable[[], Any] | None = None
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Read, compile and call a graph; save its outputs."""
+        count, _, missing = partition(read(Case(request["graph"])))
+        if missing:
+            raise Ended(Verdict.UNSUPPORTED, missing)
+        builder = _builder(request)
+        check_memory(builder, verify=False, share=request["memory_share"])
+        threads, notes = request["threads"], []
+        if threads is not None:
+            try:
+                set_num_threads(threads)
+            except UnimplementedError:
+                notes.append(f"asked for {threads} threads, but the runtime decides how many")
+                threads = None
+        model, split = compiled(builder, threads)
+        inputs = inputs_of(builder, request["seed"])
+        outputs = called(model, inputs)
+        for path, array in zip(request["outputs"], outputs, strict=False):
+            np.save(path, _stored(array), allow_pickle=False)
+        self._call = model.bind(list(inputs))
+        return {
+            "partitions": count,
+            "steps": [s._asdict() for s in model.steps()],
+            "threads": model.threads if not notes else None,
+            "fpmath": builder.fpmath_mode.name,
+            "apply_to_int": builder.apply_to_int,
+            "inputs": _digest(inputs),
+            "split": split,
+            "notes": notes,
+        }
+
+    def time(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Time calls of what was loaded, in seconds."""
+        assert self._call is not None
+        return {"times": time_calls(self._call, request["seconds"])}
+
+    def differences(self, request: dict[str, Any]) -> dict[str, Any]:
+        """How far the outputs of each run are from those of the first."""
+        first = [np.load(p, mmap_mode="r") for p in request["first"]]
+        made = []
+        for paths in request["runs"]:
+            others = [np.load(p, mmap_mode="r") for p in paths]
+            pairs = zip(first, others, strict=True)
+            made.append(max((largest_difference(a, b) for a, b in pairs), default=0.0))
+        return {"differences": made}
+
+    def verify(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Compare runs of one graph with the reference."""
+        builder = _builder(request)
+        check_memory(builder, verify=True, share=request["memory_share"])
+        inputs = inputs_of(builder, request["seed"])
+        expected = Expected(builder, inputs, request["seed"])
+        names = {v.id: name for name, v in builder.outputs.items()}
+        made = []
+        for paths in request["runs"]:
+            # Some outputs may be one value under two names.
+            arrays = [np.load(p, mmap_mode="r") for p in paths]
+            ids = [v.id for v in builder.outputs.values()]
+            found = expected.compare(dict(zip(ids, arrays, strict=True)), names)
+            wrong = "; ".join(str(o) for o in found.outputs if not o.ok)
+            made.append({"error": found.max_error, "share": found.share, "wrong": wrong})
+        return {"inputs": _digest(inputs), "runs": made}
+
+
+def serve(descriptor: int) -> None:
+    """Say hello on a connection, then take requests and answer them until it ends."""
+    connection = Connection(descriptor)
+    worker = _Worker()
+    commands = {
+        "load": worker.load,
+        "time": worker.time,
+        "differences": worker.differences,
+        "verify": worker.verify,
+    }
+    answer = hello()
+    while True:
+        try:
+            connection.send_bytes(json.dumps(answer).encode())
+            request = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):  # who asked is gone, or wants no more
+            return
+        try:
+            answer = commands[request["do"]](request)
+        except Ended as e:
+            answer = {"verdict": e.verdict.value, "reason": e.reason}
+        except MemoryError as e:
+            answer = {"verdict": Verdict.TOO_LARGE.value, "reason": str(e) or "out of memory"}
