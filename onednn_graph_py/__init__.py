@@ -81,8 +81,9 @@ __version__: str = vars(_core)["__version__"]
 from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
 from .builder import GraphBuilder
 from .capture import dump
+from .comparing import Comparison, compare
 from .constants import CacheInfo, cache_info, clear_caches
-from .devices import Device, Devices, Missing, devices
+from .devices import Device, Devices, devices
 from .executor import CompiledGraph, Stats, Step, assert_fused
 from .explain import Explanation, explain
 from .filling import fill_inputs
@@ -98,7 +99,6 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "devices",
     "Devices",
     "Device",
-    "Missing",
     "engine",
     "make_engine_with_allocator",
     "allocator",
@@ -176,6 +176,8 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "set_verbose",
     "profile",
     "Profile",
+    "compare",
+    "Comparison",
     "verbose_log",
     "VerboseLog",
     "set_dump_mode",

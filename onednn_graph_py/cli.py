@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from .capture.command import add_capture
+from .comparing.command import add_compare
 from .devices.command import add_devices
 from .explain.command import add_explain
 from .export.command import add_export
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     gallery.add_argument("--no-time", action="store_true", help="don't time calls")
     gallery.set_defaults(run=_patterns)
     add_run(commands)
+    add_compare(commands)
     add_reduce(commands)
     add_capture(commands)
     add_export(commands)
