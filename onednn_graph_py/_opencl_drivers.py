@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 __all__ = [
@@ -83,6 +82,8 @@ def registered() -> list[Driver]:
 
 def installed() -> str | None:
     """The driver for CPUs that pip has installed for this Python; None if it has not."""
+    from importlib import metadata  # takes longer than all else here, and most builds need none
+
     try:
         files = metadata.files(CPU_PACKAGE) or []
     except metadata.PackageNotFoundError:

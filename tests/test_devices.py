@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +19,11 @@ from onednn_graph_py import cli, sycl_interop
 # The function of that name hides the package.
 device = importlib.import_module("onednn_graph_py.devices.device")
 find = importlib.import_module("onednn_graph_py.devices.find")
+facts = importlib.import_module("onednn_graph_py.devices.facts")
 look = importlib.import_module("onednn_graph_py.devices.look")
 reasons = importlib.import_module("onednn_graph_py.devices.reasons")
 system = importlib.import_module("onednn_graph_py.devices.system")
+worker = importlib.import_module("onednn_graph_py.devices.worker")
 
 LINKED = og.version()
 SYCL = LINKED["cpu_runtime"] == "SYCL"
@@ -187,6 +190,43 @@ def test_indices_are_oneDNNs():
         assert theirs in dpctl.get_devices()
         assert (d.name, d.driver) == (theirs.name.strip(), theirs.driver_version)
         assert ("fp64" in d.aspects) == theirs.has_aspect_fp64
+
+
+@on_sycl
+def test_a_device_without_a_number_is_listed_with_how_to_reach_it():
+    pytest.importorskip("dpctl")
+    # Those that oneDNN has numbers for are taken for none here.
+    (cpu, *_) = worker._others([])
+    assert (cpu.kind, cpu.index, cpu.engine) == ("cpu", None, True)
+    assert "sycl_interop.make_engine takes it" in cpu.reason
+    assert "  no index: " in str(cpu)
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_a_gpus_data_types_are_those_its_driver_tells(half):
+    # What dpctl and pyopencl have in their devices; no GPU was ever at hand.
+    sycl = SimpleNamespace(
+        device_type=SimpleNamespace(name="gpu"),
+        backend=SimpleNamespace(name="level_zero"),
+        name="A GPU ",
+        vendor="Intel(R) Corporation",
+        driver_version="1.6",
+        global_mem_size=2**34,
+        has_aspect_fp16=half,
+        has_aspect_fp64=False,
+    )
+    opencl = SimpleNamespace(
+        name="A GPU ",
+        vendor="Intel(R) Corporation",
+        driver_version="1.6",
+        global_mem_size=2**34,
+        extensions="cl_khr_fp16 cl_khr_fp16x " if half else "cl_khr_fp16x ",
+    )
+    for made in (facts.from_dpctl(sycl, 1), facts.from_pyopencl(opencl, 1)):
+        assert (made.label, made.name, made.memory_bytes) == ("gpu 1", "A GPU", 2**34)
+        assert ("f16" in made.data_types) == half
+        assert "bf16" not in made.data_types
+        assert made.aspects == (("fp16",) if half else ())
 
 
 def test_everything_listed_is_printed_shown_and_written():
