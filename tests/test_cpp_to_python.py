@@ -1,5 +1,6 @@
 """docs/cpp_to_python.md: its C++ compiles and runs as its Python does (see test_docs.py)."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -91,7 +92,9 @@ def test_the_cpp_runs_and_is_right(source, tmp_path):
     rpath = f"-Wl,-rpath,{library.parent}"
     done = compiler(source, "-o", made, library, rpath, *sycl_libraries(library))
     assert done.returncode == 0, done.stderr
-    ran = subprocess.run([made], capture_output=True, text=True, timeout=120)
+    # What the library needs itself lies beside it.
+    settings = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+    ran = subprocess.run([made], capture_output=True, text=True, timeout=120, env=settings)
     assert ran.returncode == 0, ran.stderr
 
 

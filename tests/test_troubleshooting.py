@@ -148,9 +148,17 @@ IMPORTING = {
 
 # -- engines, SYCL, OpenCL
 
-provokes("there are no engines of this kind here")(
-    lambda: og.engine("gpu", og.engine.get_count("gpu")) if not og.engine.get_count("gpu") else ""
-)
+HAS_GPU = "there is a GPU" if og.engine.get_count("gpu") else None
+
+
+@provokes("no device to compile for and run on", unless=HAS_GPU)
+def no_gpu():
+    b = og.GraphBuilder("gpu")
+    b.output(x_of(b).relu())
+    b.compile()
+
+
+provokes("there are no engines of this kind here", unless=HAS_GPU)(lambda: og.engine("gpu", 0))
 provokes("engines of this kind here, so index must be below")(lambda: og.engine("cpu", 1))
 provokes("not in this build: the linked oneDNN was built without ...")(
     lambda: og.ocl_interop.make_engine(0, 0)
