@@ -83,8 +83,8 @@ class Around:
     ----------
     builder : GraphBuilder
     node : Node
-    neighbours : tuple of Node
-        That it could fuse with by the documents.
+    patterns : mapping of int to (Node, tuple of str)
+        What it could fuse with by the documents, by id, and in which patterns.
     readers : mapping of int to list of Node
         By id of the value.
     numbers : mapping of int to int
@@ -99,7 +99,7 @@ class Around:
 
     builder: GraphBuilder
     node: Node
-    neighbours: tuple[Node, ...]
+    patterns: Mapping[int, tuple[Node, tuple[str, ...]]]
     readers: Mapping[int, list[Node]]
     numbers: Mapping[int, int]
     positions: Mapping[int, int]
@@ -110,6 +110,11 @@ class Around:
     def position(self) -> int:
         """Of the op."""
         return self.positions[self.node.id]
+
+    @property
+    def neighbours(self) -> tuple[Node, ...]:
+        """What it could fuse with by the documents."""
+        return tuple(n for n, _ in self.patterns.values())
 
     @property
     def concerned(self) -> tuple[Node, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ..ops.check import linked_version, row
+from ..ops.check import TensorSpec, linked_version, make_call, row
 from ..ops.schema import Attribute
+from ..reference.windows import windows
 from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called
 from .rebuild import Copy
@@ -107,16 +108,18 @@ def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]]
     kernel = _kernel(node)
     if kernel is None:
         return None
-    dilations = node.attrs.get("dilations") or (1,) * len(strides)
-    if len(dilations) != len(strides):  # MaxPool's default is longer
-        dilations = (1,) * len(strides)
-    begin, end = [], []
-    for size, result, s, d, k in zip(data, made, strides, dilations, kernel, strict=True):
-        needed = max(0, (result - 1) * s + (k - 1) * d + 1 - size)
-        less, more = needed // 2, needed - needed // 2
-        begin.append(less if automatic == "SAME_UPPER" else more)
-        end.append(more if automatic == "SAME_UPPER" else less)
-    return tuple(begin), tuple(end)
+    specs = [[TensorSpec(v.shape, v.dtype) for v in vs] for vs in (node.inputs, node.outputs)]
+    call = make_call(node.kind, specs[0], node.attrs, specs[1])
+    transposed = node.kind.startswith("ConvTranspose")
+    found = windows(call, data, kernel, made, transposed=transposed)
+    # What lies behind the data is whatever the last window covers of it.
+    end = tuple(
+        max(0, (n - 1) * s + (k - 1) * d + 1 - b - size)
+        for n, s, k, d, b, size in zip(
+            made, found.strides, kernel, found.dilations, found.begin, data, strict=True
+        )
+    )
+    return tuple(found.begin), end
 
 
 def _spatial(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -66,16 +66,21 @@ def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
     return made
 
 
-def neighbours(node: Node, readers: dict[int, list[Node]]) -> list[Node]:
-    """The ops beside one that the documents let it fuse with, also beyond ops that only move."""
-    found: dict[int, Node] = {}
+def neighbours(
+    node: Node, readers: dict[int, list[Node]]
+) -> dict[int, tuple[Node, tuple[str, ...]]]:
+    """The ops beside one that the documents let it fuse with, also beyond ops that only move.
+
+    By id, each with the titles of the patterns.
+    """
+    found: dict[int, tuple[Node, tuple[str, ...]]] = {}
     for maker in _makers(node):
-        if fusable_in(maker.kind, node.kind):
-            found[maker.id] = maker
+        if titles := fusable_in(maker.kind, node.kind):
+            found[maker.id] = maker, titles
     for reader in _readers(node.outputs, readers):
-        if fusable_in(node.kind, reader.kind):
-            found[reader.id] = reader
-    return list(found.values())
+        if titles := fusable_in(node.kind, reader.kind):
+            found[reader.id] = reader, titles
+    return found
 
 
 def _makers(node: Node) -> Iterator[Node]:

@@ -12,11 +12,21 @@ from dataclasses import dataclass, replace
 from .. import _core
 from ..builder import GraphBuilder
 from ..compiler import _ordered, _Planner, engine_of, infer_shapes
+from ..defects import wrong_result
 from ..errors import InvalidArgumentsError, OneDNNError
-from ..value import Node, is_whole
+from ..value import Node, Value, is_whole
 from .rebuild import Copy, Edit, rebuild
 
-__all__ = ["Group", "Probe", "Tried", "can_compile", "grouped", "refused_alone", "specialised"]
+__all__ = [
+    "Group",
+    "Probe",
+    "Tried",
+    "can_compile",
+    "grouped",
+    "near_defect",
+    "refused_alone",
+    "specialised",
+]
 
 LIMIT = 200
 """How often the library is asked about one op, at most."""
@@ -136,6 +146,22 @@ def _compiling(planner: _Planner, nodes: tuple[Node, ...], partition: _core.part
     except OneDNNError as e:
         return str(e)
     return ""
+
+
+def near_defect(builder: GraphBuilder, group: Group) -> bool:
+    """Whether a defect would be known of these ops if there were no TypeCasts between them.
+
+    Defects are known by the ops that are next to each other; a cast between may hide one.
+    """
+    source: dict[int, Value] = {}
+    nodes = []
+    for node in group.nodes:
+        inputs = tuple(source.get(v.id, v) for v in node.inputs)
+        if node.kind == "TypeCast":
+            source[node.outputs[0].id] = inputs[0]
+        else:
+            nodes.append(replace(node, inputs=inputs))
+    return bool(nodes) and wrong_result(nodes, apply_to_int=builder.apply_to_int) is not None
 
 
 def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,8 +26,17 @@ from . import (
     changes_readers,
 )
 from .changes import Around, Candidate, Change, Family, called
-from .neighbours import fusable_in, neighbours, readers_of
-from .probe import Group, Probe, Tried, can_compile, grouped, refused_alone, specialised
+from .neighbours import neighbours, readers_of
+from .probe import (
+    Group,
+    Probe,
+    Tried,
+    can_compile,
+    grouped,
+    near_defect,
+    refused_alone,
+    specialised,
+)
 from .rebuild import for_engine_kind, numbers_of
 
 __all__ = ["Change", "Reason", "Status", "reasons"]
@@ -138,15 +147,13 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
         status = _status(node, group, near, alone[id(group)])
         if status is None:
             continue
-        around = Around(
-            graph, node, tuple(near), readers, numbers, positions, group.nodes, unsupported
-        )
+        around = Around(graph, node, near, readers, numbers, positions, group.nodes, unsupported)
         made.append(_reason(around, status, group, groups))
     return tuple(made)
 
 
 def _status(
-    node: Node, group: Group, near: Sequence[Node], alone: Mapping[int, str]
+    node: Node, group: Group, near: Collection[int], alone: Mapping[int, str]
 ) -> Status | None:
     if not group.supported or (group.trouble and len(group.nodes) == 1) or node.id in alone:
         return "unsupported"
@@ -219,6 +226,8 @@ def _helps(around: Around, status: Status, before: Tried, after: Tried) -> bool:
         return True
     partners = after.partners(around.position)
     if status == "in parts":
+        if any(near_defect(after.copy.builder, g) for g in groups):
+            return False
         wanted = {around.positions[n.id] for n in around.group} - {around.position}
         return bool(partners & wanted)
     return bool(partners - before.partners(around.position)) and len(after.groups) <= len(
@@ -240,15 +249,13 @@ def _result(around: Around, status: Status, after: Tried) -> str:
 
 
 def _why(around: Around, status: Status, group: Group) -> str:
-    node = around.node
     if status == "in parts":
         rest = " + ".join(n.kind for n in group.nodes)
         return f"oneDNN fuses {rest}, but it runs in parts: {_plain(group.trouble)}"
     if status == "unsupported":
         return _why_unsupported(around, group)
     told = []
-    for other in around.neighbours:
-        titles = _patterns_of(node, other)
+    for other, titles in around.patterns.values():
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         told.append(f"{called(other)} (pattern {titles[0]}{more})")
         if other.id in around.unsupported:
@@ -277,10 +284,6 @@ def _plain(message: str) -> str:
     return re.sub(r"\b(op|partition) \d+", r"\1", message)
 
 
-def _patterns_of(one: Node, other: Node) -> tuple[str, ...]:
-    return fusable_in(one.kind, other.kind) or fusable_in(other.kind, one.kind)
-
-
 def _why_unsupported(around: Around, group: Group) -> str:
     node = around.node
     kind = around.builder.engine_kind.name
@@ -294,8 +297,8 @@ def _why_unsupported(around: Around, group: Group) -> str:
         if missing is not None:
             return missing
     told = f"oneDNN {_linked()} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
-    notes = [n for n in row(node.kind).notes if "CPU" in n or "alone" in n]
-    if notes:
+    notes = [n for n in row(node.kind).notes if "CPU" in n]
+    if notes and kind == "cpu":
         told += f": {' '.join(notes).rstrip('.')}"
     if kind == "cpu" and _on_gpu(around):
         told += "; it is supported on a GPU"

@@ -1,0 +1,576 @@
+"""Ops that are unsupported, alone or in parts are named, and every change that is told helps."""
+
+import re
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from graphs import LINKED
+
+import onednn_graph_py as og
+from onednn_graph_py.examples._hardware import lacks
+from onednn_graph_py.explain.reasons import reasons
+from onednn_graph_py.patterns import PATTERNS
+from onednn_graph_py.verify import reference_values
+
+UNIT = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
+POOL = {"strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0), "kernel": (2, 2)}
+ONE = {"qtype": "per_tensor", "zps": [0]}
+
+
+def noise(*shape, scale=0.3):
+    return (scale * np.random.default_rng(0).standard_normal(shape)).astype(np.float32)
+
+
+def whole(*shape):
+    return np.random.default_rng(0).integers(-40, 40, shape).astype(np.int8)
+
+
+# -- graphs: each function takes a builder and returns its output, ops are named
+
+
+def second_reader(b):
+    y = b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc")
+    b.output(y=y)
+    return b.op("ReLU", y, name="act")
+
+
+def two_activations(b):
+    y = b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc")
+    b.output(t=b.op("Tanh", y, name="tanh"))
+    return b.op("ReLU", y, name="act")
+
+
+def add_with_a_second_reader(b):
+    y = b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc")
+    z = b.op("Add", y, noise(8), name="bias")
+    b.output(e=b.op("Exp", y, name="exp"))
+    return b.op("ReLU", z, name="act")
+
+
+def subtracted_product(b):
+    y = b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc")
+    return b.op("Subtract", b.input((4, 8)), y, name="less")
+
+
+def squared_difference(b):
+    y = b.op("SoftMax", b.input((4, 16)), axis=-1, name="soft")
+    return b.op("Pow", y, beta=2.0, name="pow")
+
+
+def bias_twice(b):
+    y = b.op("Convolution", b.input((1, 6, 6, 8)), noise(3, 3, 8, 8), noise(8), name="conv", **UNIT)
+    return b.op("BiasAdd", y, noise(8), name="bias")
+
+
+def bias_twice_of_channels_first(b):
+    y = b.op(
+        "Convolution", b.input((1, 8, 6, 6)), noise(8, 8, 3, 3), noise(8), name="conv",
+        data_format="NCX", weights_format="OIX", **UNIT,
+    )  # fmt: skip
+    return b.op("BiasAdd", y, b.input((8,)), data_format="NCX", name="bias")
+
+
+def reordered_sum(b):
+    y = b.op("Reorder", b.input((4, 16)), name="order")
+    return b.op("Add", y, b.input((4, 16)), name="sum")
+
+
+def reciprocal(b):
+    return b.op("Reciprocal", b.input((4, 16)), name="one_over")
+
+
+def bias_gradient(b):
+    return b.op("BiasAddBackward", b.input((2, 4, 4, 8)), name="gradient")
+
+
+def bias_gradient_of_channels_first(b):
+    return b.op("BiasAddBackward", b.input((2, 8, 4, 4)), data_format="NCX", name="gradient")
+
+
+def power(beta):
+    def build(b):
+        y = b.op("Sigmoid", b.input((4, 16)), name="sigmoid")
+        return b.op("Pow", y, beta=beta, name="pow")
+
+    return build
+
+
+def power_behind_a_product(b):
+    y = b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc")
+    return b.op("Pow", y, beta=2.0, name="pow")
+
+
+def wide_layer_norm(b):
+    y = b.op(
+        "LayerNorm", b.input((4, 3, 16)), noise(3, 16), noise(3, 16), name="norm",
+        begin_norm_axis=1, keep_stats=False,
+    )  # fmt: skip
+    return b.op("ReLU", y, name="act")
+
+
+def bf16_parameters(kind):
+    def build(b):
+        x = b.input((2, 4, 4, 8), "bf16")
+        count = 4 if kind == "BatchNormInference" else 2
+        given = [b.constant(np.abs(noise(8)) + 0.5, "bf16") for _ in range(count)]
+        more = {"epsilon": 1e-5} if count == 4 else {"keep_stats": False}
+        return b.op("ReLU", b.op(kind, x, *given, name="norm", **more), name="act")
+
+    return build
+
+
+def aligned_corners(b):
+    y = b.op(
+        "Interpolate", b.input((1, 4, 4, 8)), mode="bilinear", sizes=(8, 8), name="resize",
+        coordinate_transformation_mode="align_corners",
+    )  # fmt: skip
+    return b.op("ReLU", y, name="act")
+
+
+def half_precision(b):
+    y = b.op("MatMul", b.input((4, 16), "f16"), b.constant(noise(16, 8), "f16"), name="fc")
+    return b.op("ReLU", y, name="act")
+
+
+def sum_over_one(b):
+    y = b.op("ReduceSum", b.input((4, 1)), axes=[1], name="sum")
+    return b.op("ReLU", y, name="act")
+
+
+def moved_in_between(b):
+    y = b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc")
+    y = b.op("StaticReshape", y, shape=(2, 2, 8), special_zero=False, name="fold")
+    return b.op("ReLU", y, name="act")
+
+
+def cast_in_between(b):
+    y = b.op("MatMul", b.input((4, 16), "bf16"), b.constant(noise(16, 8), "bf16"), name="fc")
+    y = b.op("TypeCast", y, outputs=[(None, "f32")], name="cast")
+    return b.op("ReLU", y, name="act")
+
+
+def attention(b, *, mask=None, dtype="f32", inside="f32", strides=None, shape=(1, 2, 8, 4)):
+    q, k, v = (b.input(shape, dtype, name=n, strides=strides) for n in "qkv")
+    y = b.op("MatMul", q, k, transpose_b=True, name="scores")
+    if inside != dtype:
+        y = b.op("TypeCast", y, outputs=[(None, inside)], name="up")
+    y = b.op("Divide", y, b.constant(np.full(1, 2.0), inside), name="scale")
+    if mask is not None:
+        y = b.op("Add", y, b.input(mask, inside, name="mask"), name="masked")
+    y = b.op("SoftMax", y, axis=-1, name="soft")
+    if inside != dtype:
+        y = b.op("TypeCast", y, outputs=[(None, dtype)], name="down")
+    return b.op("MatMul", y, v, name="mix")
+
+
+def attention_of_bf16_and_f32(b):
+    return attention(b, dtype="bf16")
+
+
+def attention_with_probabilities(b):
+    y = attention(b)
+    b.output(p=b.nodes[2].outputs[0])
+    return y
+
+
+def mask_of_other_rank(b):
+    return attention(b, mask=(2, 8, 8))
+
+
+def strided_attention(b):
+    return attention(b, shape=(4, 2, 4, 8), strides=(64, 8, 16, 1))
+
+
+def dequantized(b, value, scale=0.05, name="", **more):
+    return b.op("Dequantize", value, scales=[scale], name=name, **{**ONE, **more})
+
+
+def quantized(b, value, dtype, scale=0.05, name="", **more):
+    attrs = {"scales": [scale], **ONE, **more}
+    return b.op("Quantize", value, outputs=[(None, dtype)], name=name, **attrs)
+
+
+def int8_product(b):
+    x = dequantized(b, b.input((4, 16), "u8"), name="from_x")
+    w = dequantized(b, b.constant(whole(16, 8)), 0.013, "from_w")
+    return b.op("MatMul", x, w, name="fc")
+
+
+def f32_weights_of_an_int8_product(b):
+    x = dequantized(b, b.input((4, 16), "u8"), name="from_x")
+    return quantized(b, b.op("MatMul", x, noise(16, 8), name="fc"), "s8", 0.1, "to_y")
+
+
+def scales_per_channel(b):
+    more = {"scales": [0.1] * 8, "zps": [0] * 8, "qtype": "per_channel", "axis": 1}
+    return quantized(b, int8_product(b), "s8", name="to_y", **more)
+
+
+def residual_of_other_sign(b):
+    y = int8_product(b)
+    r = dequantized(b, b.input((4, 8), "u8"), name="from_r")
+    return quantized(b, b.op("Add", y, r, name="sum"), "s8", 0.13, "to_y")
+
+
+def weights_with_a_zero_point(b):
+    x = dequantized(b, b.input((1, 6, 6, 8), "u8"), name="from_x")
+    w = dequantized(b, b.constant(whole(3, 3, 8, 8)), 0.01, "from_w", zps=[3])
+    return quantized(b, b.op("Convolution", x, w, name="conv", **UNIT), "s8", 0.5, "to_y")
+
+
+def zero_points_per_channel(b):
+    x = b.input((4, 16), "s8")
+    more = {"scales": [0.1] * 16, "zps": [1] * 16, "qtype": "per_channel", "axis": 1}
+    return b.op("Dequantize", x, name="from_x", **more)
+
+
+def depthwise_of_s8(b):
+    x = dequantized(b, b.input((1, 6, 6, 2), "s8"), name="from_x")
+    w = dequantized(b, b.constant(whole(3, 3, 1, 64)), 0.01, "from_w")
+    return b.op("Convolution", x, w, groups=2, name="conv", **UNIT)
+
+
+def int8_pool(kind):
+    def build(b):
+        x = dequantized(b, b.input((1, 6, 6, 8), "u8"), name="from_x")
+        more = {"exclude_pad": True} if kind == "AvgPool" else {}
+        return b.op(kind, x, name="pool", **POOL, **more)
+
+    return build
+
+
+def int8_pool_and_relu(b):
+    x = dequantized(b, b.input((1, 6, 6, 8), "s8"), name="from_x")
+    y = b.op("ReLU", b.op("MaxPool", x, name="pool", **POOL), name="act")
+    return quantized(b, y, "s8", name="to_y")
+
+
+def half_quantized_concat(b):
+    x = dequantized(b, b.input((4, 16), "u8"), name="from_x")
+    return quantized(b, b.op("Concat", x, b.input((4, 16)), axis=1, name="join"), "u8", name="to_y")
+
+
+def pool_of_channels_last(b):
+    y = b.op("MaxPool", b.input((1, 6, 6, 8)), name="pool", **POOL)
+    return b.op("Add", y, noise(8), name="sum")
+
+
+def pool_between_others(b):
+    """The layout changes around it too: a product before, a normalization behind."""
+    y = b.op("Convolution", b.input((1, 6, 6, 8)), noise(3, 3, 8, 8), name="conv", **UNIT)
+    y = b.op("Exp", b.op("SoftMax", y, axis=-1, name="soft"), name="exp")
+    y = b.op("Add", b.op("AvgPool", y, exclude_pad=True, name="pool", **POOL), noise(8), name="sum")
+    return b.op("ReduceMean", y, axes=[1, 2], name="mean")
+
+
+def pool_and_whole_operand(b):
+    y = b.op("MaxPool", b.input((1, 8, 6, 6)), data_format="NCX", name="pool", **POOL)
+    return b.op("Add", y, b.input((1, 8, 3, 3)), name="sum")
+
+
+def norm_and_sum(b):
+    y = b.op("LayerNorm", b.input((4, 16)), noise(16), noise(16), keep_stats=False, name="norm")
+    return b.op("Add", y, b.input((4, 16)), name="sum")
+
+
+def automatic_padding(b):
+    return b.op(
+        "ConvTransposeBackwardWeights", b.input((1, 4, 4, 8)), b.input((1, 7, 7, 4)),
+        weights_shape=(3, 3, 4, 8), auto_pad="SAME_UPPER", name="gradient",
+        **{**UNIT, "strides": (2, 2)},
+    )  # fmt: skip
+
+
+def divided_by_a_product(b):
+    y = b.op("Exp", b.op("MatMul", b.input((4, 16)), noise(16, 8), name="fc"), name="exp")
+    b.output(e=y)
+    return b.op("Divide", b.input((4, 8)), y, name="over")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph, and what is to be told of one of its ops.
+
+    `said` is part of a change's description; None where nothing helps.
+    """
+
+    build: object
+    op: str
+    status: str
+    said: str | None
+    why: str = ""
+    since: tuple = (3, 7)
+    until: tuple = (99, 0)
+    name: str = ""
+
+
+CASES = [
+    Case(second_reader, "fc", "alone", "do not return 'y'", "returned as 'y'"),
+    Case(second_reader, "act", "alone", "compute MatMul 'fc' twice"),
+    Case(two_activations, "act", "alone", "compute MatMul 'fc' twice", "read by"),
+    Case(add_with_a_second_reader, "fc", "alone", "compute MatMul 'fc' twice"),
+    Case(subtracted_product, "less", "alone", "Add of the second operand"),
+    Case(bias_twice, "bias", "alone", "write BiasAdd 'bias' as Add"),
+    Case(bias_twice_of_channels_first, "bias", "alone", "write BiasAdd 'bias' as Add"),
+    Case(reordered_sum, "order", "alone", "set auto_broadcast of Add 'sum' to none"),
+    Case(reciprocal, "one_over", "unsupported", "Divide of 1", "no cpu kernel for Reciprocal"),
+    Case(bias_gradient, "gradient", "unsupported", "ReduceSum"),
+    Case(bias_gradient_of_channels_first, "gradient", "unsupported", "ReduceSum"),
+    *(
+        Case(power(beta), "pow", "unsupported", said, "no cpu kernel for Pow", name=f"power {beta}")
+        for beta, said in (
+            (2.0, "as Square"),
+            (0.5, "as Sqrt"),
+            (3.0, "as Square and Multiply"),
+            (4.0, "as Square and Square"),
+            (-1.0, "as Divide of 1"),
+            (-0.5, "as Sqrt and Divide"),
+            (-2.0, "as Square and Divide"),
+            (1.7, None),
+        )
+    ),
+    Case(power_behind_a_product, "pow", "unsupported", "as Square"),
+    Case(squared_difference, "pow", "unsupported", "as Square"),
+    Case(wide_layer_norm, "norm", "unsupported", "as 4x48"),
+    *(
+        Case(bf16_parameters(kind), "norm", "unsupported", "f32", name=f"bf16 parameters {kind}")
+        for kind in ("LayerNorm", "BatchNormInference")
+    ),
+    Case(aligned_corners, "resize", "unsupported", "half_pixel"),
+    Case(sum_over_one, "sum", "unsupported", "StaticReshape", "compile failed"),
+    Case(moved_in_between, "act", "alone", "move ReLU 'act' before"),
+    Case(cast_in_between, "act", "alone", "in bf16, without TypeCast 'cast'"),
+    Case(attention_of_bf16_and_f32, "mix", "alone", "in bf16"),
+    Case(attention_with_probabilities, "soft", "alone", "do not return 'p'"),
+    Case(mask_of_other_rank, "scores", "in parts", "1x2x8x8", "another rank", until=(3, 13)),
+    Case(strided_attention, "scores", "in parts", "row-major", "strided inputs", until=(3, 8)),
+    Case(f32_weights_of_an_int8_product, "fc", "alone", "before the weights of MatMul 'fc'"),
+    Case(scales_per_channel, "fc", "in parts", "per_tensor", "scales per channel"),
+    Case(residual_of_other_sign, "fc", "in parts", "makes u8", "u8 and s8 mix"),
+    Case(weights_with_a_zero_point, "conv", "in parts", "set zps", "compile failed"),
+    Case(zero_points_per_channel, "from_x", "unsupported", "per_tensor", "compile failed"),
+    Case(depthwise_of_s8, "conv", "in parts", "reads u8", "one channel a group"),
+    Case(int8_pool("MaxPool"), "pool", "alone", "behind MaxPool 'pool'", name="int8 MaxPool"),
+    Case(int8_pool("AvgPool"), "pool", "alone", "behind AvgPool 'pool'", name="int8 AvgPool"),
+    Case(int8_pool_and_relu, "pool", "in parts", "behind MaxPool 'pool'", "rounds"),
+    Case(half_quantized_concat, "join", "alone", "before input 1"),
+    Case(pool_of_channels_last, "pool", "in parts", "to NCX", "channels-last"),
+    Case(pool_between_others, "pool", "in parts", "to NCX", "channels-last"),
+    Case(pool_and_whole_operand, "pool", "in parts", None, "more than one wide dim"),
+    # A TypeCast between them is no way around: 3.7 is wrong then too.
+    Case(norm_and_sum, "norm", "in parts", None, "layer normalization", until=(3, 8)),
+    Case(norm_and_sum, "norm", "in parts", "bf16", "compile failed", since=(3, 13)),
+    Case(automatic_padding, "gradient", "unsupported", "pads_begin"),
+    Case(divided_by_a_product, "over", "alone", None),
+]  # fmt: skip
+
+
+def name_of(case):
+    build = getattr(case.build, "__name__", "")
+    return case.name or f"{build}, {case.op}"
+
+
+def built(build):
+    b = og.GraphBuilder()
+    b.output(result=build(b))
+    return b
+
+
+def picture(b):
+    """Everything that a graph is, to see that it has not changed."""
+    nodes = [(n.id, n.kind, n.name, tuple(v.id for v in (*n.inputs, *n.outputs))) for n in b.nodes]
+    values = [v for n in b.nodes for v in (*n.inputs, *n.outputs)]
+    attrs = [dict(n.attrs) for n in b.nodes]
+    leaves = [(v.id, v.shape, v.dtype, v.name, id(v.data)) for v in (*b.inputs, *b.constants)]
+    outputs = {name: v.id for name, v in b.outputs.items()}
+    types = [(v.shape, v.dtype) for v in values]
+    return nodes, attrs, leaves, outputs, types, b.fpmath_mode, b.apply_to_int
+
+
+def modelled(b):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # another op may still run in parts
+        return b.compile(fallback="reference")
+
+
+def check_change(b, reason, change):
+    """Make the change; the op then runs in oneDNN with those that are named, and rightly."""
+    changed = change.apply(b)
+    model = modelled(changed)
+    mine = [s for s in model.steps() if {reason.op, f"{reason.op}_again"} & set(s.names)]
+    assert mine, f"{change.description}: nothing stands for {reason.op}: {model.steps()}"
+    assert all(s.implementation == "oneDNN" for s in mine)
+    together = {name for s in mine for name in s.names}
+    fused = change.result.partition("fuses with ")[2]
+    for name in re.findall(r"'([^']+)'", fused):
+        assert {name, f"{name}_again"} & together, f"{change}: {name} is not in {mine}"
+    if reason.status != "unsupported":
+        assert fused, change
+    checked = model.verify()
+    assert checked.ok, f"{reason.kind} {reason.op}: {change.description}: {checked}"
+
+
+def check_exact(b, change):
+    """What a change is said not to alter it does not, where both take the same inputs."""
+    changed = change.apply(b)
+    spec = [(v.shape, v.dtype) for v in b.inputs]
+    if not change.exact or [(v.shape, v.dtype) for v in changed.inputs] != spec:
+        return False
+    arrays = og.fill_inputs(b, 1)
+    before, after = reference_values(b, arrays), reference_values(changed, arrays)
+    for name, value in changed.outputs.items():
+        old = before[b.outputs[name].id].astype(np.float64)
+        new = after[value.id].astype(np.float64)
+        if old.shape == new.shape:
+            np.testing.assert_allclose(new, old, rtol=0.02, atol=0.02, err_msg=change.description)
+    return True
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.since <= LINKED < c.until], ids=name_of)
+def test_what_stays_apart_is_named_and_each_change_helps(case):
+    b = built(case.build)
+    before = picture(b)
+    found = reasons(b)
+    mine = [r for r in found if r.op == case.op]
+    (reason,) = mine
+    assert reason.status == case.status
+    assert case.why in reason.why, reason.why
+    assert reason.where.endswith(".py:" + reason.where.rpartition(":")[2]) and reason.kind
+    if case.said is None:
+        assert not reason.changes and "none helps" in reason.why
+    else:
+        told = [c.description for c in reason.changes]
+        assert any(case.said in d for d in told), told
+    for r in found:
+        for change in r.changes:
+            check_change(b, r, change)
+            check_exact(b, change)
+    assert picture(b) == before
+
+
+@pytest.mark.parametrize("op", ["fc", "act"])
+def test_a_data_type_that_this_cpu_lacks(op):
+    b = built(half_precision)
+    mine = [r for r in reasons(b) if r.op == op]
+    missing = lacks("f16")
+    if missing is None:
+        assert not mine  # it fuses
+        return
+    (reason,) = mine
+    assert reason.status == "unsupported" and reason.why == missing
+    told = {c.description: c for c in reason.changes}
+    assert any(" alone in f32, with TypeCasts" in d for d in told)
+    assert any("all 2 ops connected" in d and "in f32" in d for d in told)
+    assert not any("f16" in d.replace("bf16", "") for d in told)
+    for change in reason.changes:
+        check_change(b, reason, change)
+
+
+def test_what_no_oneDNN_knows_has_a_reason_and_no_change():
+    b = og.GraphBuilder()
+    x = b.input((4, 16))
+    b.output(b.op("Wildcard", x, outputs=[((4, 16), "f32")], name="other"))
+    (reason,) = reasons(b)
+    assert (reason.op, reason.status, reason.changes) == ("other", "unsupported", ())
+    assert "Wildcard" in reason.why
+
+
+def test_a_graph_that_fuses_has_no_reasons():
+    b = og.GraphBuilder()
+    b.output((b.input((4, 16)) @ noise(16, 8)).relu())
+    assert reasons(b) == ()
+
+
+def test_an_op_says_where_it_was_made_and_prints():
+    b = built(power(2.0))
+    (reason,) = [r for r in reasons(b) if r.op == "pow"]
+    file, _, line = reason.where.rpartition(":")
+    assert file == __file__
+    assert "beta=beta" in open(file).read().splitlines()[int(line) - 1]
+    text = str(reason)
+    assert text.startswith(f"Pow 'pow' ({reason.where}): unsupported: ")
+    assert "\n  write Pow 'pow' as Square: supported" in text
+
+
+def test_shapes_that_only_a_call_tells():
+    def graph():
+        b = og.GraphBuilder()
+        y = b.op("LayerNorm", b.input((-1, 3, 16)), noise(3, 16), noise(3, 16), name="norm",
+                 begin_norm_axis=1, keep_stats=False)  # fmt: skip
+        b.output(b.op("Pow", y, beta=2.0, name="pow"))
+        return b
+
+    b = graph()
+    unknown = {r.op: r for r in reasons(b)}
+    assert "as Square" in unknown["pow"].changes[0].description
+    known = {r.op: r for r in reasons(b, shapes=[(4, 3, 16)])}
+    assert any("as 4x48" in c.description for c in known["norm"].changes)
+    (change,) = unknown["pow"].changes
+    model = change.apply(b).compile(fallback="reference")
+    assert ("Square",) in [s.ops for s in model.steps((4, 3, 16))]
+    assert b.inputs[0].shape == (-1, 3, 16)
+    with pytest.raises(og.InvalidArgumentsError, match="one for each of 1 inputs, got 2"):
+        reasons(b, shapes=[(4, 3, 16), (1,)])
+    with pytest.raises(og.OneDNNError):
+        reasons(b, shapes=[(4, 3, 17)])
+
+
+def test_a_change_is_for_its_graph_and_those_alike():
+    b = built(power(2.0))
+    (reason,) = [r for r in reasons(b) if r.op == "pow"]
+    (change,) = reason.changes
+    alike = change.apply(built(power(2.0)))
+    assert [n.kind for n in alike.nodes] == ["Sigmoid", "Square"]
+    with pytest.raises(og.InvalidArgumentsError, match="another graph: op 1 must be a Pow, got"):
+        change.apply(built(second_reader))
+
+
+def test_constants_are_shared_and_names_and_places_kept():
+    b = built(second_reader)
+    change = next(c for r in reasons(b) for c in r.changes if "do not return" in c.description)
+    changed = change.apply(b)
+    assert changed.constants[0].data is b.constants[0].data
+    assert [n.name for n in changed.nodes] == ["fc", "act"]
+    assert [n.where for n in changed.nodes] == [n.where for n in b.nodes]
+    assert list(changed.outputs) == ["result"]
+    assert [v.name for v in changed.inputs] == [v.name for v in b.inputs]
+
+
+def test_settings_of_the_graph_are_kept():
+    b = og.GraphBuilder(fpmath_mode="bf16", apply_to_int=True)
+    b.output(b.op("Pow", b.input((4, 16)), beta=2.0, name="pow"))
+    (reason,) = reasons(b)
+    changed = reason.changes[0].apply(b)
+    assert (changed.fpmath_mode.name, changed.apply_to_int) == ("bf16", True)
+
+
+def test_a_graph_for_a_gpu_needs_none():
+    b = og.GraphBuilder("gpu")
+    b.output(b.op("Pow", b.input((4, 16)), beta=2.0, name="pow"))
+    (reason,) = reasons(b)
+    assert reason.status == "unsupported" and "no gpu kernel for Pow" in reason.why
+    assert "CPU" not in reason.why
+    (change,) = reason.changes
+    assert change.result == "supported"
+    (partition,) = change.apply(b).graph.get_partitions()
+    assert partition.is_supported()
+
+
+def test_a_large_graph_is_asked_about_in_part():
+    """Only what is near an op is built anew at each try, and the whole graph to confirm it."""
+    b = og.GraphBuilder()
+    y = b.input((4, 16))
+    for i in range(30):
+        y = b.op("MatMul", y, noise(16, 16), name=f"fc{i}")
+        if i == 17:
+            b.output(middle=y)
+        y = b.op("ReLU", y, name=f"act{i}")
+    b.output(result=y)
+    found = reasons(b)
+    assert [r.op for r in found] == ["fc17", "act17"]
+    for reason in found:
+        assert any("do not return 'middle'" in c.description for c in reason.changes)
+        for change in reason.changes:
+            check_change(b, reason, change)
