@@ -17,11 +17,12 @@ from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..inspect.profile import profile
 from ..ops.call import shape_text
+from ..ops.check import row
 from ..value import is_whole
 from .explanation import Explanation, StepFacts, Work
 from .kernels import Kernels, job_of, kernels_of
 from .machine import Machine, machine
-from .steps import bytes_of, steps_of_builder, steps_of_plan
+from .steps import PASSED, bytes_of, steps_of_builder, steps_of_plan
 
 __all__ = ["explain", "explain_all"]
 
@@ -169,9 +170,25 @@ def _speed(work: Work | None, seconds: float | None, peaks: Machine | None) -> W
 # -- all of it
 
 
-def _notes_on(steps: Sequence[StepFacts]) -> list[str]:
+def _weights(builder: GraphBuilder) -> set[str]:
+    """Inputs of the graph that an op reads as weights."""
+    found = set()
+    for node in builder.nodes:
+        for i, value in enumerate(node.inputs):
+            port = row(node.kind).port("inputs", i)
+            if port is None or port.name != "weights":
+                continue
+            while value.producer is not None and value.producer.kind in PASSED:
+                value = value.producer.inputs[0]
+            if value.producer is None and value.data is None:
+                found.add(value.name)
+    return found
+
+
+def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
     """What makes steps slow: weights packed anew at each call, kernels without vectors."""
     made = []
+    weights = _weights(builder)
     for number, step in enumerate(steps, 1):
         made += [
             f"step {number} runs a reference implementation of oneDNN's, which is slow: "
@@ -191,7 +208,9 @@ def _notes_on(steps: Sequence[StepFacts]) -> list[str]:
             f"step {number} packs the input {t.name!r} at each call; as a constant it would be "
             "packed once"
             for t in step.inputs
-            if t.role == "input" and (shape_text(t.tensor.shape), t.tensor.dtype) in packed
+            if t.role == "input"
+            and t.name in weights
+            and (shape_text(t.tensor.shape), t.tensor.dtype) in packed
         ]
     return made
 
@@ -257,7 +276,7 @@ def _finish(
         steps = steps_of_plan(model, plan)
         known = _agreed(plan, kernels or Kernels(unknown="it was not run"))
         steps = [_merged(s, known, i) for i, s in enumerate(steps)]
-        subject.notes += _notes_on(steps)
+        subject.notes += _notes_on(builder, steps)
         if not subject.runs:
             steps = _unsupported(builder, steps)
         elif seconds > 0:

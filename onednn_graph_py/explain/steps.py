@@ -18,14 +18,14 @@ from ..ops.work import flop
 from ..value import Node, Value, is_whole
 from .explanation import By, OpFacts, StepFacts, TensorFacts, Work
 
-__all__ = ["bytes_of", "steps_of_builder", "steps_of_plan"]
+__all__ = ["PASSED", "bytes_of", "steps_of_builder", "steps_of_plan"]
 
 Shapes = Mapping[int, tuple[int, ...]]
 
 _PRODUCTS = ("MatMul", "Conv")
 _PACKED = ("s4", "u4")
-# What stands between a tensor and the product that reads it, and leaves its type for the kernel.
-_PASSED = ("Dequantize", "DynamicDequantize", "StaticReshape", "StaticTranspose", "Reorder")
+PASSED = ("Dequantize", "DynamicDequantize", "StaticReshape", "StaticTranspose", "Reorder")
+"""What stands between a tensor and the product whose kernel reads it as it is."""
 
 
 def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
@@ -56,7 +56,7 @@ def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | No
         if not node.kind.startswith(_PRODUCTS):
             continue
         for value in node.inputs[:2]:
-            while (maker := made.get(value.id)) is not None and maker.kind in _PASSED:
+            while (maker := made.get(value.id)) is not None and maker.kind in PASSED:
                 value = maker.inputs[0]
             types.add(value.dtype)
     if not types:

@@ -1,0 +1,215 @@
+"""Kernels that explanations name: found out by another process, whatever becomes of it."""
+
+import dataclasses
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+from explained import chain
+from graphs import LINKED
+
+import onednn_graph_py as og
+from onednn_graph_py import patterns
+from onednn_graph_py.examples._hardware import lacks
+from onednn_graph_py.explain import explain_all, kernels
+from onednn_graph_py.explain._worker import Job
+from onednn_graph_py.patterns.measure import _known_shapes
+
+LOGGING = """
+    import pickle, sys
+    import onednn_graph_py as og
+    model = pickle.load(open(sys.argv[1], "rb"))
+    arrays = og.fill_inputs(model._builder)
+    for call in range(2):
+        print(f"call {call}", flush=True)
+        model(*arrays)
+"""
+
+
+def test_kernels_are_those_of_the_verbose_log(tmp_path):
+    model = chain().compile()
+    file = tmp_path / "model.pickle"
+    file.write_bytes(pickle.dumps(model))
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(LOGGING), str(file)],
+        env={**os.environ, "ONEDNN_VERBOSE": "profile_exec"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    first, later = said.split("call 0\n")[1].split("call 1\n")
+
+    def ran(text):
+        lines = [line.split(",") for line in text.splitlines() if ",primitive,exec," in line]
+        return sorted((w[5], w[6], w[11]) for w in lines)
+
+    found = model.explain(seconds=0, what_if=False)
+    every = [k for s in found.steps for k in s.kernels]
+    each = sorted((k.kind, k.implementation, k.problem) for k in every if k.when == "each call")
+    assert each == ran(later)
+    once = [(k.kind, k.implementation, k.problem) for k in every if k.when == "first call"]
+    assert sorted(each + once) == ran(first)
+    kinds = [[k.kind for k in s.kernels if k.when == "each call"] for s in found.steps]
+    assert kinds == [["matmul"], ["softmax"], ["matmul"]]
+    partitions = [line.split(",") for line in later.splitlines() if ",graph,exec," in line]
+    assert [s.partition for s in found.steps] == [f"{w[6]} {w[-3]}" for w in partitions]
+
+
+def test_constants_are_packed_once_and_inputs_at_each_call():
+    built = {}
+    for role in ("constant", "input"):
+        b = og.GraphBuilder()
+        x = b.input((64, 256), name="x")
+        w = b.input((256, 512), name="w")
+        if role == "constant":
+            w = b.constant(np.ones((256, 512), np.float32), name="w")
+        b.output(x @ w)
+        built[role] = og.explain(b, seconds=0, what_if=False)
+    reorders = {
+        role: [k.when for k in found.steps[0].kernels if k.kind == "reorder"]
+        for role, found in built.items()
+    }
+    assert reorders["constant"] == ["first call"]
+    # 3.13 computes with the weights as they are.
+    assert reorders["input"] == (["each call"] if LINKED < (3, 13) else [])
+    noted = [n for n in built["input"].notes if "packs the input 'w' at each call" in n]
+    assert len(noted) == len(reorders["input"])
+    assert not any("packs" in n for n in built["constant"].notes)
+
+
+def test_reference_kernels_of_onednn_are_pointed_out():
+    b = og.GraphBuilder()
+    b.output(b.input((8, 4, 16), name="x").reduce_l1(axes=(1,), keep_dims=True))
+    found = og.explain(b, seconds=0, what_if=False)
+    names = [k.implementation for s in found.steps for k in s.kernels]
+    assert ("ref:any" in names) == any("reference implementation" in n for n in found.notes)
+    assert "ref:any" in names
+
+
+def test_names_that_would_break_a_log_do_not():
+    b = og.GraphBuilder()
+    name = "a,b;c\nonednn_verbose,v1,graph,exec,cpu,1"
+    b.output(b.relu(b.input((4, 4), name="in\nput"), name=name))
+    (step,) = og.explain(b, seconds=0, what_if=False).steps
+    assert step.ops[0].name == name
+    assert [k.kind for k in step.kernels] == ["eltwise"]
+    assert name not in str(og.explain(b, seconds=0, what_if=False))  # on one line there
+
+
+class _Death:
+    """Kills who unpickles it."""
+
+    def __reduce__(self):
+        return os.abort, ()
+
+
+def job(builder):
+    model = builder.compile()
+    return kernels.job_of(model, tuple(v.shape for v in model.inputs))
+
+
+def test_a_process_that_dies_costs_one_model_its_kernels():
+    good = job(chain())
+    first, dead, last = kernels.kernels_of([good, Job(_Death(), {}, ()), good])
+    assert dead.unknown == "the process that logs was ended by SIGABRT"
+    assert [len(s.kernels) for s in first.of] == [len(s.kernels) for s in last.of]
+    assert not first.unknown
+    assert not last.unknown
+
+
+def test_a_model_that_fails_in_the_other_process_says_why():
+    good = job(chain())
+    bad = dataclasses.replace(good, shapes=((3, 3),))
+    found, other = kernels.kernels_of([bad, good])
+    assert found.unknown.startswith("InvalidShapeError: model: input 'x' must have the shape")
+    assert not other.unknown
+
+
+def test_what_does_not_pickle_says_so():
+    (found,) = kernels.kernels_of([Job(lambda: None, {}, ())])
+    assert found.unknown.startswith("the model does not pickle: ")
+
+
+def test_a_process_that_hangs_or_does_not_start_is_a_line(monkeypatch):
+    b = chain()
+    late = og.explain(b, seconds=0, what_if=False, timeout=0.01)
+    assert {s.kernels_unknown for s in late.steps} == {
+        "the process that logs took longer than 0.01 s"
+    }
+    assert "not known: the process that logs took longer" in str(late)
+    monkeypatch.setattr(kernels, "_WORKER", "onednn_graph_py.no_such_module")
+    broken = og.explain(b, seconds=0, what_if=False)
+    (why,) = {s.kernels_unknown for s in broken.steps}
+    assert why.startswith("the process that logs ended with status 1: ")
+    assert "no_such_module" in why
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    absent = og.explain(b, seconds=0, what_if=False)
+    assert all("no process could be started" in s.kernels_unknown for s in absent.steps)
+    assert all(s.work is not None for s in absent.steps)
+
+
+def test_the_callers_settings_do_not_reach_the_log(monkeypatch):
+    monkeypatch.setenv("ONEDNN_VERBOSE", "none")
+    monkeypatch.setenv("ONEDNN_VERBOSE_TIMESTAMP", "1")
+    found = chain().compile().explain(seconds=0, what_if=False)
+    assert all(s.kernels for s in found.steps)
+    monkeypatch.setenv("ONEDNN_GRAPH_DUMP", "graph")
+    assert "ONEDNN_GRAPH_DUMP" not in kernels._environment()
+
+
+def test_an_instruction_set_chosen_here_is_used_there():
+    program = """
+        import numpy as np, onednn_graph_py as og
+        og.set_max_cpu_isa("avx2")
+        b = og.GraphBuilder()
+        b.output(b.input((64, 64)) @ np.ones((64, 64), np.float32))
+        (step,) = og.explain(b, seconds=0, what_if=False).steps
+        print(step.kernels[0].implementation)
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.strip()
+    assert "avx512" not in said
+
+
+def test_every_pattern_is_explained():
+    subjects, names = [], []
+    for pattern in patterns.PATTERNS.values():
+        for case in pattern.cases:
+            if case.needs <= LINKED and not any(map(lacks, case.kernels)):
+                break
+        else:
+            continue
+        try:
+            builder = pattern.graph(case)
+        except og.OneDNNError:  # documented as refused
+            continue
+        known = _known_shapes(builder)
+        subjects.append((builder, [known.get(v.name, v.shape) for v in builder.inputs]))
+        names.append(pattern.id)
+    assert len(subjects) > 60
+    for name, (builder, _), found in zip(
+        names, subjects, explain_all(subjects, seconds=0, what_if=False), strict=True
+    ):
+        assert found.steps, name
+        for step in found.steps:
+            told = step.kernels or step.kernels_unknown or step.by != "oneDNN"
+            assert told, (name, step.label)
+            assert step.work is not None, (name, step.label)
+        kinds = sorted(n.kind for n in builder.nodes if n.kind != "End")
+        if found.compiled:
+            ran = sorted(o.kind for s in found.steps for o in s.ops)
+            assert set(kinds) == set(ran), name
+            assert all(s.kernels for s in found.steps if s.by == "oneDNN"), name
+        else:
+            assert found.notes, name
+        json.dumps(found.to_dict())
+        assert str(found)
