@@ -360,6 +360,15 @@ def test_what_came_before_a_crash_is_kept():
     )
 
 
+@on_sycl
+def test_what_ended_the_look_is_not_done_here(monkeypatch):
+    monkeypatch.setattr(find, "seen", lambda: look._read("\n".join(PRINTED), "", -11))
+    monkeypatch.setattr(find, "_count", lambda _: pytest.fail("looked in this process"))
+    (cpu,) = og.devices()["cpu"]
+    assert not cpu.engine
+    assert "signal SIGSEGV" in cpu.reason
+
+
 def test_a_driver_that_hangs_is_given_up(monkeypatch):
     def hang(*_, timeout, **__):
         raise subprocess.TimeoutExpired("look", timeout, output="\n".join(PRINTED).encode())

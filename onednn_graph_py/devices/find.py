@@ -37,7 +37,12 @@ def devices() -> Devices:
     linked = _core.version()
     runtimes = {kind: str(linked[f"{kind}_runtime"]) for kind in ("cpu", "gpu")}
     look = seen() if any(r in _WITH_DEVICES for r in runtimes.values()) else Seen()
-    found = [_as_here(device) for device in look.devices]
+    # Where the look has ended early, this process must not do what ended it.
+    ended = next((f.text for f in look.failures if not f.kind), None)
+    found = [
+        _as_here(d) if ended is None else replace(d, engine=False, reason=ended)
+        for d in look.devices
+    ]
     if runtimes["cpu"] not in (*_WITH_DEVICES, "none"):
         found.insert(0, host(runtimes["cpu"]))
     missing = []
