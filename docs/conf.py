@@ -20,6 +20,7 @@ extensions = [
     "myst_parser",
     "extension_docstrings",
     "op_table",
+    "short_references",
 ]
 exclude_patterns = ["extensions"]
 # Docstrings put names of the package, and arguments, into single backticks.
@@ -27,7 +28,6 @@ default_role = "py:obj"
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # types stand in the docstrings, in words
-autodoc_class_signature = "separated"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_preprocess_types = False

@@ -52,6 +52,8 @@ def _members(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
 def _signature(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, arguments: str | None, result: str
 ) -> tuple[str, str] | None:
+    if what == "class" and issubclass(obj, enum.Enum):
+        return "", ""  # how a member is looked up is Python's own
     if arguments is None:
         return None
     if arguments == "(*args, **kwargs)":  # overloads, listed below
