@@ -27,8 +27,9 @@ def _start() -> None:
         sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
     if importlib.util.find_spec("onednn_graph_py") is None:
         sys.exit(MISSING)
-    if importlib.util.find_spec("onednn_graph_py.comparing.worker") is None:
-        sys.exit(TOO_OLD)
+    for module in ("onednn_graph_py.comparing", "onednn_graph_py.comparing.worker"):
+        if importlib.util.find_spec(module) is None:
+            sys.exit(TOO_OLD)
     importlib.import_module("onednn_graph_py.comparing.worker").serve(int(sys.argv[1]))
 
 

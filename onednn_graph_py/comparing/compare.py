@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +20,6 @@ from ..serialization.options import Rewriting, parse_rewritings
 from ..serialization.read import JSONSource, file_of
 from .comparison import Comparison, Run
 from .graph_files import constant_values, save_constants
-from .installs import Install
 from .process import WorkerProcess
 from .settings import DEFAULT_ISA, MathMode, Setting, Settings, settings_of
 from .timing import summed_up
@@ -167,6 +167,7 @@ def compare_document(
     seconds, verify, seed, timeout, progress
         As `compare` explains.
     """
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
         files = _Files(Path(folder), document, values or {}, settings)
         columns = [
@@ -180,17 +181,17 @@ def compare_document(
             _check_inputs(columns)
             if seconds > 0:
                 _time(columns, seconds, timeout, progress)
+            progress("comparing outputs")
+            _check_outputs(columns, verify, seed, timeout)
         finally:
             for column in columns:
                 column.stop()
-        progress("comparing outputs")
-        _check_outputs(columns, settings.installs, verify, seed, timeout)
     for i, column in enumerate(columns):
         earlier = (k for k in range(i) if columns[k].run.steps == column.run.steps)
         found = next(earlier, None) if column.run.steps else None
         column.run.same_steps_as = None if found is None else found + 1
     runs = tuple(column.run for column in columns)
-    return Comparison(name, runs, processor(), seconds, ROUNDS)
+    return Comparison(name, runs, processor(), seconds, ROUNDS, load)
 
 
 def _check_inputs(columns: Sequence[_Column]) -> None:
@@ -223,21 +224,22 @@ def _time(columns: Sequence[_Column], seconds: float, timeout: float, progress: 
         times = summed_up(column.rounds, columns[0].rounds)
         if times is not None:
             run = column.run
-            run.milliseconds, run.spread, run.ratio = times.milliseconds, times.spread, times.ratio
+            run.milliseconds, run.spread = times.milliseconds, times.spread
+            run.fastest, run.ratio = times.fastest, times.ratio
             run.calls = sum(map(len, column.rounds))
 
 
-def _check_outputs(
-    columns: Sequence[_Column], installs: Sequence[Install], verify: bool, seed: int, timeout: float
-) -> None:
-    """Compare outputs with the first run's and with the reference, in one more process."""
+def _check_outputs(columns: Sequence[_Column], verify: bool, seed: int, timeout: float) -> None:
+    """Compare outputs with the first run's and with the reference, in one of the processes."""
     ran = [c for c in columns if c.run.verdict in (Verdict.RAN, Verdict.SPLIT)]
     if not ran:
         return
-    # The first install may not know all ops; one in which a run succeeded does.
-    process = ran[0].setting.install.start()
+    for column in columns:
+        if column is not ran[0]:
+            column.stop()  # for its memory
+    process = ran[0].process
+    assert process is not None
     try:
-        process.greeting()
         if ran[0] is columns[0]:
             found = process.ask(
                 "differences", timeout, first=columns[0].outputs, runs=[c.outputs for c in ran]
@@ -262,8 +264,6 @@ def _check_outputs(
         for column in ran:
             if column.run.error is None:
                 column.run.notes += (f"not verified: {e.reason}",)
-    finally:
-        process.stop()
 
 
 def _judge(run: Run, checked: dict[str, Any]) -> None:

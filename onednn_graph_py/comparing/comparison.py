@@ -45,8 +45,9 @@ class Run:
         The largest difference to the reference, and the largest part of what is allowed.
     difference : float or None
         The largest difference to the first run's outputs.
-    milliseconds, spread : float or None
-        The median of one call's times, and how far the third quartile is from the first.
+    milliseconds, spread, fastest : float or None
+        The median of one call's times, how far the third quartile is from the first, and the
+        shortest.
     ratio : float or None
         Of its time to the first run's: the median of the rounds' ratios.
     calls : int
@@ -72,6 +73,7 @@ class Run:
     difference: float | None = None
     milliseconds: float | None = None
     spread: float | None = None
+    fastest: float | None = None
     ratio: float | None = None
     calls: int = 0
 
@@ -101,6 +103,9 @@ class Comparison:
         For how long each run was timed.
     rounds : int
         The runs took turns so many times, one at a time.
+    load : float
+        How much of the CPUs other processes used before, 1 for all: the load average over a minute
+        by the number of CPUs.
     """
 
     graph: str
@@ -108,6 +113,7 @@ class Comparison:
     processor: str
     seconds: float
     rounds: int
+    load: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -121,6 +127,7 @@ class Comparison:
             "processor": self.processor,
             "seconds": self.seconds,
             "rounds": self.rounds,
+            "load": self.load,
             "runs": [run.to_dict() for run in self.runs],
         }
 

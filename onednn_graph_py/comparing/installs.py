@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .._opencl_drivers import VARIABLE, provided
 from ..errors import InvalidArgumentsError
 from ..replay.stages import Ended
 from . import bootstrap
@@ -69,20 +70,13 @@ class Install:
         else:
             for name in ("PYTHONPATH", "PYTHONHOME"):  # of the caller's Python
                 environment.pop(name, None)
-            _find_opencl(environment, self.python)
+            if provided() is not None:  # the caller's package has found its own environment's
+                environment.pop(VARIABLE, None)
         if isa is not None:
             for name in _MAX_ISA:
                 environment.pop(name, None)
             environment[_MAX_ISA[0]] = isa
         return WorkerProcess(self.python, bootstrap.__file__, arguments, environment)
-
-
-def _find_opencl(environment: dict[str, str], python: str) -> None:
-    """Name the CPU's OpenCL driver that PyPI's oneDNN comes with."""
-    # To be removed: for environments whose package does not yet find the driver by itself.
-    driver = Path(python).parent.parent / "lib" / "libintelocl.so"
-    if driver.is_file():
-        environment.setdefault("OCL_ICD_FILENAMES", str(driver))
 
 
 def _executable(where: str) -> str:

@@ -19,6 +19,7 @@ _OTHER = "* "
 _WIDEST = 34  # characters of a column of text
 _SHOWN_STEPS = 12
 _SHOWN_OPS = 6
+_BUSY = 0.5  # what part of the CPUs others may use before times mean little
 
 _COLOURS = {Verdict.PASSED: "#2e7d32", Verdict.SPLIT: "#8d6e00"}
 _WRONG = "#c62828"
@@ -50,6 +51,12 @@ def _steps(run: Run, first: Run) -> Cell:
     return lines
 
 
+def _threads(run: Run, first: Run) -> Cell:
+    if run.partitions is None:  # it did not come so far
+        return ["-"]
+    return [f"{run.runtime}'s own" if run.threads is None else str(run.threads)]
+
+
 def _error(run: Run, first: Run) -> Cell:
     if run.error is None:
         return ["-"]
@@ -62,6 +69,10 @@ def _time(run: Run, first: Run) -> Cell:
     return [f"{run.milliseconds:.4g} ms, spread {_number(run.spread)}"]
 
 
+def _fastest(run: Run, first: Run) -> Cell:
+    return ["-" if run.fastest is None else f"{run.fastest:.4g} ms"]
+
+
 def _ratio(run: Run, first: Run) -> Cell:
     return [_number(run.ratio, ".2f")]
 
@@ -69,7 +80,7 @@ def _ratio(run: Run, first: Run) -> Cell:
 _ROWS: Sequence[tuple[str, Callable[[Run, Run], Cell]]] = (
     ("oneDNN", lambda run, first: [f"{run.onednn} ({run.runtime})"]),
     ("ISA", lambda run, first: [run.isa or "-"]),
-    ("threads", lambda run, first: ["-" if run.threads is None else str(run.threads)]),
+    ("threads", _threads),
     ("fpmath", lambda run, first: [run.fpmath or "-"]),
     ("verdict", lambda run, first: [str(run.verdict)]),
     (
@@ -80,6 +91,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run, Run], Cell]]] = (
     ("error", _error),
     ("from column 1", lambda run, first: [_number(run.difference)]),
     ("time", _time),
+    ("fastest call", _fastest),
     ("ratio to column 1", _ratio),
 )
 
@@ -103,6 +115,11 @@ def _footer(comparison: Comparison) -> list[str]:
             "runs take turns, one at a time; medians and quartiles; ratios are medians of the "
             "rounds' ratios."
         )
+        if comparison.load > _BUSY:
+            lines.append(
+                f"Before, other processes used {comparison.load:.0%} of the CPUs: compare the "
+                "fastest calls, or try again when the machine is idle."
+            )
     if any(_marked(comparison)):
         lines.append(f"{_OTHER.strip()} not a step of column 1")
     return lines

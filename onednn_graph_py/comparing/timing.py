@@ -57,6 +57,8 @@ class Times:
         The median.
     spread : float
         From the first to the third quartile, in milliseconds.
+    fastest : float
+        The shortest, in milliseconds.
     ratio : float or None
         To the first run: the median of the rounds' ratios. What slows the machine down for a while
         slows all runs of a round.
@@ -64,6 +66,7 @@ class Times:
 
     milliseconds: float
     spread: float
+    fastest: float
     ratio: float | None
 
 
@@ -71,7 +74,8 @@ def summed_up(rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]
     """Sum up the times of all rounds, in seconds; None where there are none."""
     if not rounds:
         return None
-    low, middle, high = np.percentile(np.concatenate([np.asarray(r) for r in rounds]), (25, 50, 75))
+    times = np.concatenate([np.asarray(r) for r in rounds]) * 1e3
+    low, middle, high = (float(t) for t in np.percentile(times, (25, 50, 75)))
     ratios = [np.median(a) / np.median(b) for a, b in zip(rounds, first, strict=False)]
     ratio = float(np.median(ratios)) if ratios else None
-    return Times(float(middle) * 1e3, float(high - low) * 1e3, ratio)
+    return Times(middle, high - low, float(times.min()), ratio)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import __version__, cpu_isa, get_effective_cpu_isa, set_num_threads, version
+from .. import __version__, cpu_isa, get_effective_cpu_isa, num_threads, set_num_threads, version
 from ..builder import GraphBuilder
 from ..errors import UnimplementedError
 from ..replay.cases import Case
@@ -68,6 +68,15 @@ def _digest(arrays: Sequence[Array]) -> str:
     return digest.hexdigest()
 
 
+def _runtime_decides() -> bool:
+    """Whether the number of threads can't be set."""
+    try:
+        set_num_threads(num_threads())
+    except UnimplementedError:
+        return True
+    return False
+
+
 def _stored(array: Array) -> Array:
     """As a type that NumPy's files have: the smaller floats fit float32."""
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
@@ -87,12 +96,10 @@ class _Worker:
         builder = _builder(request)
         check_memory(builder, verify=False, share=request["memory_share"])
         threads, notes = request["threads"], []
-        if threads is not None:
-            try:
-                set_num_threads(threads)
-            except UnimplementedError:
-                notes.append(f"asked for {threads} threads, but the runtime decides how many")
-                threads = None
+        decides = _runtime_decides()
+        if decides and threads is not None:
+            notes.append(f"asked for {threads} threads, but the runtime decides how many")
+            threads = None
         model, split = compiled(builder, threads)
         inputs = inputs_of(builder, request["seed"])
         outputs = called(model, inputs)
@@ -102,7 +109,7 @@ class _Worker:
         return {
             "partitions": count,
             "steps": [s._asdict() for s in model.steps()],
-            "threads": model.threads if not notes else None,
+            "threads": None if decides else model.threads,
             "fpmath": builder.fpmath_mode.name,
             "apply_to_int": builder.apply_to_int,
             "inputs": _digest(inputs),
