@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..compiler import Plan
 from ..executor import CompiledGraph, _Specialization
 from ..filling import fill_inputs
+from .steps import step_keys
 
 __all__ = ["CALLS", "MARKER", "Job", "serve"]
 
@@ -62,18 +62,14 @@ def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[A
         output[...] = np.zeros((), output.dtype)
 
 
-def _plan_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Plan:
-    plan = model._specialization(shapes).plan
+def _run(job: Job) -> None:
+    model = CompiledGraph(job.builder, **job.options)
+    plan = model._specialization(job.shapes).plan
+    keys = step_keys(model._builder, plan)
     for step in plan.steps:
         if step.function is not None:
             step.function = _nothing
-    return plan
-
-
-def _run(job: Job) -> None:
-    model = CompiledGraph(job.builder, **job.options)
-    plan = _plan_of(model, job.shapes)
-    _tell("plan", steps=[[s.implementation, *(n.kind for n in s.nodes)] for s in plan.steps])
+    _tell("plan", steps=keys)
     run = _Specialization(model, plan).run
     named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
     arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))

@@ -22,7 +22,7 @@ from ..value import is_whole
 from .explanation import Explanation, StepFacts, Work
 from .kernels import Kernels, job_of, kernels_of
 from .machine import Machine, machine
-from .steps import PASSED, bytes_of, steps_of_builder, steps_of_plan
+from .steps import PASSED, bytes_of, step_keys, steps_of_builder, steps_of_plan
 
 __all__ = ["explain", "explain_all"]
 
@@ -215,28 +215,19 @@ def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
     return made
 
 
-def _merged(step: StepFacts, kernels: Kernels, number: int) -> StepFacts:
+def _merged(step: StepFacts, key: Sequence[str], kernels: Kernels) -> StepFacts:
     if step.by != "oneDNN":
         return step
-    if kernels.unknown:
-        return replace(step, kernels_unknown=kernels.unknown)
-    found = kernels.of[number]
-    assert found is not None
-    partition = f"{found.partition.kind} {found.partition.implementation}".strip()
+    found = kernels.of.get(tuple(key))
+    if found is None:
+        other = "the process that logs made other steps of the graph"
+        return replace(step, kernels_unknown=kernels.unknown or other)
     return replace(
         step,
-        partition=partition,
+        partition=f"{found.partition.kind} {found.partition.implementation}".strip(),
         kernels=found.kernels,
         kernels_unknown="" if found.kernels else "oneDNN logs no primitive of it",
     )
-
-
-def _agreed(plan: Plan, kernels: Kernels) -> Kernels:
-    """Whether the other process ran the same steps."""
-    mine = tuple([s.implementation, *(n.kind for n in s.nodes)] for s in plan.steps)
-    if kernels.unknown or mine == kernels.steps:
-        return kernels
-    return Kernels(unknown="the process that logs made other steps of the graph")
 
 
 def _total(sizes: Sequence[int | None]) -> int | None:
@@ -274,8 +265,9 @@ def _finish(
         steps = _partitions(subject)
     else:
         steps = steps_of_plan(model, plan)
-        known = _agreed(plan, kernels or Kernels(unknown="it was not run"))
-        steps = [_merged(s, known, i) for i, s in enumerate(steps)]
+        known = kernels or Kernels(unknown="it was not run")
+        keys = step_keys(builder, plan)
+        steps = [_merged(s, key, known) for s, key in zip(steps, keys, strict=True)]
         subject.notes += _notes_on(builder, steps)
         if not subject.runs:
             steps = _unsupported(builder, steps)

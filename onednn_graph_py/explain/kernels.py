@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -57,16 +57,13 @@ class Kernels:
 
     Parameters
     ----------
-    steps : tuple of list of str
-        Each step's implementation and kinds of ops, in order.
-    of : tuple of StepKernels or None
-        For each step; None for one that oneDNN does not run.
+    of : mapping of tuple of str to StepKernels
+        For each step that oneDNN runs, by its key, as `steps.step_keys` has it.
     unknown : str
         Why there is nothing; empty otherwise.
     """
 
-    steps: tuple[list[str], ...] = ()
-    of: tuple[StepKernels | None, ...] = ()
+    of: Mapping[tuple[str, ...], StepKernels] = field(default_factory=dict)
     unknown: str = ""
 
 
@@ -258,16 +255,13 @@ def _understood(heard: _Heard) -> Kernels:
     if heard.steps is None or not heard.ended:
         return Kernels(unknown="the process that logs ended early")
     calls = [_by_partition(lines) for lines in heard.calls]
-    wanted = [i for i, step in enumerate(heard.steps) if step[0] == "oneDNN"]
+    wanted = [tuple(step) for step in heard.steps if step[0] == "oneDNN"]
     for call in calls:
         if len(call) != len(wanted):
             return Kernels(
                 unknown=f"oneDNN logged {len(call)} partitions in a call, expected {len(wanted)}"
             )
-    of: list[StepKernels | None] = [None] * len(heard.steps)
-    for number, step in enumerate(wanted):
-        of[step] = _step(number, calls[0], calls[1:])
-    return Kernels(tuple(heard.steps), tuple(of))
+    return Kernels({step: _step(i, calls[0], calls[1:]) for i, step in enumerate(wanted)})
 
 
 def kernels_of(

@@ -18,7 +18,7 @@ from ..ops.work import flop
 from ..value import Node, Value, is_whole
 from .explanation import By, OpFacts, StepFacts, TensorFacts, Work
 
-__all__ = ["PASSED", "bytes_of", "steps_of_builder", "steps_of_plan"]
+__all__ = ["PASSED", "bytes_of", "step_keys", "steps_of_builder", "steps_of_plan"]
 
 Shapes = Mapping[int, tuple[int, ...]]
 
@@ -161,19 +161,31 @@ def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[V
 # -- what would be fused
 
 
-def _keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, tuple[str, int]]:
-    """Names of nodes that are the same in each plan of a builder.
+def _keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
+    """Names of nodes, by id, that are the same in each plan of a builder, in each process.
 
     The compiler gives each reader of a dequantized tensor a Dequantize of its own, with a new id.
     """
-    own = {n.id for n in builder.nodes}
-    reader = {v.id: n.id for n in nodes for v in n.inputs}
-    return {
-        n.id: ("op", n.id)
-        if n.id in own or not n.outputs
-        else ("before", reader.get(n.outputs[0].id, n.id))
-        for n in nodes
-    }
+    position = {n.id: i for i, n in enumerate(builder.nodes)}
+    reader = {v.id: n for n in nodes for v in n.inputs}
+    made = {}
+    for node in nodes:
+        if node.id in position:
+            made[node.id] = str(position[node.id])
+        elif node.outputs and node.outputs[0].id in reader:
+            made[node.id] = f"before {position[reader[node.outputs[0].id].id]}"
+        else:  # the step that copies into an output
+            made[node.id] = node.name
+    return made
+
+
+def step_keys(builder: GraphBuilder, plan: Plan) -> list[list[str]]:
+    """For each step who computes it, and its ops by names that other processes know too.
+
+    Neither the order of steps nor that of the ops in one is the same in all of them.
+    """
+    keys = _keys(builder, [n for s in plan.steps for n in s.nodes])
+    return [[s.implementation, *sorted(keys[n.id] for n in s.nodes)] for s in plan.steps]
 
 
 def _splits(model: CompiledGraph, plan: Plan, shapes: Shapes) -> dict[int, str]:
