@@ -22,7 +22,7 @@ extensions = [
     "op_table",
     "short_references",
 ]
-exclude_patterns = ["extensions"]
+exclude_patterns = ["extensions", "static"]
 # Docstrings put names of the package, and arguments, into single backticks.
 default_role = "py:obj"
 
@@ -38,4 +38,6 @@ myst_enable_extensions = ["colon_fence"]
 
 html_theme = "furo"
 html_title = f"onednn_graph_py {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False

@@ -53,9 +53,6 @@ class PlannedStep:
         Computes in NumPy what oneDNN has no kernel for: takes inputs and outputs to fill.
     inputs, outputs : list of logical_tensor
         As compiled, in the order of the call.
-    implementation : str
-        ``oneDNN``, ``reference``, or ``view`` for what is not run at all: a reshape or transpose
-        that oneDNN has no kernel for, whose readers read its input's memory.
     """
 
     nodes: tuple[Node, ...]
@@ -68,7 +65,11 @@ class PlannedStep:
 
     @property
     def implementation(self) -> str:
-        """Who computes it."""
+        """Who computes it: ``oneDNN``, ``reference``, or ``view`` for what is not run at all.
+
+        A view is a reshape or transpose that oneDNN has no kernel for, whose readers read its
+        input's memory.
+        """
         if self.compiled is not None:
             return "oneDNN"
         return "view" if self.function is None else "reference"

@@ -34,9 +34,10 @@ def test_the_programs_of_a_page_run(page, tmp_path):
         pytest.skip(done.stdout)
 
 
-def test_the_readmes_first_programs_print_what_they_say():
+def test_the_readmes_first_programs_print_what_they_say(tmp_path):
     done = subprocess.run(
         [sys.executable, doc_pages.__file__, str(ROOT / "README.md")],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
     )

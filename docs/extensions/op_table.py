@@ -87,11 +87,11 @@ class OpTable(SphinxDirective):
         self.env.note_reread()  # the table may have changed, which Sphinx can't see
         ops = [op for _, op in sorted(OPS.items())]
         rows = [
-            (f":ref:`{op.kind} <op-{op.kind}>`", f"``{method_name(op.kind)}``",
+            (f":ref:`{op.kind} <op-{op.kind}>`",
              _version(op.since) if op.since > OLDEST else "", _text(op.summary))
             for op in ops
         ]  # fmt: skip
-        text = "\n".join(_table(("op", "method", "since", "what it computes"), rows))
+        text = "\n".join(_table(("op", "since", "what it computes"), rows))
         text += "\n" + "\n".join(section(op) for op in ops)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 

@@ -103,6 +103,8 @@ class Missing:
 class Devices(Sequence[Device]):
     """All devices; ``found["gpu"]`` has those of a kind.
 
+    Prints as text, and shows as a table in a notebook.
+
     Parameters
     ----------
     found : sequence of Device
@@ -111,8 +113,6 @@ class Devices(Sequence[Device]):
         As `onednn_graph_py.version`.
     notes : sequence of str
         What was done or seen on the way.
-
-    Prints as text, and shows as a table in a notebook.
     """
 
     def __init__(

@@ -1,0 +1,61 @@
+"""What a docstring lists under Parameters are parameters, so that the API reference reads right."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import onednn_graph_py as og
+
+_SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+$|\Z)", re.M | re.S)
+
+
+def listed(docstring: str) -> list[str]:
+    """Names under Parameters, without stars."""
+    section = _SECTION.search(docstring)
+    heads = re.findall(r"^(\S[^\n]*)$", section[1] if section else "", re.M)
+    return [name.strip(" *") for head in heads for name in head.split(" : ")[0].split(",")]
+
+
+def documented() -> Iterator[tuple[str, object]]:
+    """Functions, methods and classes of all modules that have their docstrings in Python."""
+    for found in pkgutil.walk_packages(og.__path__, "onednn_graph_py."):
+        if found.name.endswith((".__main__", "._core")) or ".examples" in found.name:
+            continue  # the extension's docstrings are of all overloads together
+        for name, value in vars(importlib.import_module(found.name)).items():
+            if getattr(value, "__module__", None) != found.name:
+                continue
+            if inspect.isfunction(value) or inspect.isclass(value):
+                yield f"{found.name}.{name}", value
+            if inspect.isclass(value):
+                for member, inner in vars(value).items():
+                    if inspect.isfunction(inner):
+                        yield f"{found.name}.{name}.{member}", inner
+
+
+CASES = [
+    pytest.param(value, id=name)
+    for name, value in documented()
+    if isinstance(value.__doc__, str) and listed(inspect.cleandoc(value.__doc__))
+]
+
+
+@pytest.mark.parametrize("value", CASES)
+def test_documented_parameters_are_parameters(value):
+    known = set(inspect.signature(value).parameters)
+    assert set(listed(inspect.cleandoc(value.__doc__))) <= known
+
+
+def test_many_are_found():
+    assert len(CASES) > 200
+
+
+def test_prose_below_the_parameters_is_taken_for_one():
+    assert listed("Sum.\n\nParameters\n----------\na, *b : int\n    One.\n\nIt is quick.\n") == [
+        "a",
+        "b",
+        "It is quick.",
+    ]
