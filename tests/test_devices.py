@@ -15,6 +15,7 @@ import pytest
 import onednn_graph_py as og
 from onednn_graph_py import _opencl_drivers as drivers
 from onednn_graph_py import cli, sycl_interop
+from onednn_graph_py.replay.hardware import why_unsupported
 
 # The function of that name hides the package.
 device = importlib.import_module("onednn_graph_py.devices.device")
@@ -521,3 +522,12 @@ def test_a_file_for_a_gpu_is_partitioned_and_then_unsupported(tmp_path, capsys):
     assert "engine kind gpu: no device" in result["reason"]
     assert cli.main(["run", str(tmp_path / "g.json"), "--partition-only"]) == 0
     assert "partitioned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_what_this_cpu_lacks_is_no_reason_on_a_gpu(kind):
+    b = og.GraphBuilder(kind)
+    b.output(b.input((8, 8), "f16").relu())
+    (op,) = og.serialization.from_builder(b).graph
+    on_this_cpu = "f16" not in og.devices()["cpu"][0].data_types
+    assert ("hardware" in why_unsupported(op, kind)) == (kind == "cpu" and on_this_cpu)
