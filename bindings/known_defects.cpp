@@ -308,7 +308,8 @@ void check_channel_scales_after_normalization(const group &g, const op &o) {
             "its own");
 }
 
-// The attention kernel takes what stands for masked scores to be as large as the scores.
+// The attention kernel takes the condition, and what stands for masked scores, to be as large as
+// the scores.
 void check_attention_select(const group &g, const op &o) {
     const auto &ops = g.ops();
     const bool attention = std::any_of(
@@ -320,10 +321,16 @@ void check_attention_select(const group &g, const op &o) {
         return g.producer(lt) && g.producer(lt)->kind != kind::GreaterEqual;
     };
     if (g.producer(o.inputs[1]) || !is_scores(o.inputs[2])) return;
-    const auto &given = g.shape(o.inputs[1]), &scores = g.shape(o.inputs[2]);
-    if (given.has_rank && scores.has_rank && given.values == scores.values) return;
-    refuse(o, "attention that selects input 1, of another shape, in place of scores",
-            "turn the condition around, so that the scores are input 1");
+    const auto &scores = g.shape(o.inputs[2]);
+    for (const size_t i : {size_t(0), size_t(1)}) {
+        const auto &given = g.shape(o.inputs[i]);
+        if (given.has_rank && scores.has_rank && given.values == scores.values) continue;
+        refuse(o,
+                "attention that selects input 1 in place of scores, with input " + std::to_string(i)
+                        + " of another shape than the scores,",
+                "turn the condition around, so that the scores are input 1, or give inputs 0 and 1 "
+                "the shape of the scores");
+    }
 }
 #endif
 

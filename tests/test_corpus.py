@@ -78,7 +78,7 @@ KNOWN: dict[str, Known] = {
     ),
     **{
         f"complex_fusion/mha/MHA-distill_bert-inf-{dtype}-bs1.json": Known(
-            Verdict.SPLIT, "attention that selects input 1, of another shape, in place of scores"
+            Verdict.SPLIT, "attention that selects input 1 in place of scores"
         )
         for dtype in ("fp32", "int8")
     },

@@ -269,6 +269,27 @@ def test_pooling_with_a_full_operand_is_refused_only_where_it_is_fused():
 
 
 @pytest.mark.skipif(LINKED >= (3, 13), reason="fixed in oneDNN 3.13")
+@pytest.mark.parametrize(
+    ("condition", "masked"), [((1, 1, 1, 16), (2, 12, 16, 16)), ((2, 12, 16, 16), (1,))]
+)
+def test_attention_that_selects_by_a_broadcast_condition_is_refused(condition, masked):
+    scores, chosen, weights = (Tensor(i, dims=(2, 12, 16, 16)) for i in (10, 11, 12))
+    query, key, value = (Tensor(i, dims=(2, 12, 16, 8)) for i in (0, 1, 2))
+    operands = [Tensor(3, "boolean", condition), Tensor(4, dims=masked), scores]
+    ops = [
+        Op("MatMul", [query, key], [scores], {"transpose_b": True}),
+        Op("Select", operands, [chosen]),
+        Op("SoftMax", [chosen], [weights], {"axis": -1}),
+        Op("MatMul", [weights, value], [Tensor(13, dims=(2, 12, 16, 8))]),
+    ]
+    assert "attention that selects input 1 in place of scores" in run_case(Case(0, ops))
+    assert run_case(Case(0, ops, policy="debug")) == "executed 4"
+    operands[:2] = Tensor(3, "boolean", (2, 12, 16, 16)), Tensor(4, dims=(2, 12, 16, 16))
+    ops[1] = Op("Select", operands, [chosen])
+    assert run_case(Case(0, ops)) == "executed 1"
+
+
+@pytest.mark.skipif(LINKED >= (3, 13), reason="fixed in oneDNN 3.13")
 def test_matmul_with_weights_shared_by_a_batch_of_four_dims_is_refused():
     wrong = case("MatMul", [(2, 1, 16, 4), (1, 1, 4, 5)], [(2, 1, 16, 5)])
     assert "out of bounds" in run_case(wrong)
