@@ -38,11 +38,25 @@ def new_id() -> int:
 
 
 def caller() -> str:
-    """``model.py:12``: the line outside of this package that is being executed."""
+    """``model.py:12``: the line outside of this package that is being executed.
+
+    In a notebook ``In[3]:12``: the cell by its number, as IPython's tracebacks have it.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    file = frame.f_code.co_filename
+    shell = frame.f_globals.get("get_ipython")
+    return f"{file if shell is None else _cell_of(shell, file)}:{frame.f_lineno}"
+
+
+def _cell_of(get_ipython: Any, file: str) -> str:
+    """The cell that IPython compiled under this file name, or the name if there is none."""
+    try:
+        kind_and_label = get_ipython().compile.format_code_name(file)
+    except (AttributeError, TypeError):  # not IPython's, or an old one
+        return file
+    return file if kind_and_label is None else str(kind_and_label[1])
 
 
 def is_whole(shape: Sequence[int]) -> bool:

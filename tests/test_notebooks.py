@@ -214,3 +214,10 @@ def test_a_kernel_that_dies_fails_the_notebook(runner, jupyter, tmp_path, capsys
     path = written(runner, tmp_path / "a.ipynb", "import os\nos._exit(3)")
     assert not runner.run(path, save=False)
     assert "died" in capsys.readouterr().out
+
+
+def test_an_op_made_in_a_cell_says_in_which(runner, jupyter, tmp_path):
+    code = "b = og.GraphBuilder()\ny = b.input((2,)).relu()\nprint(y.producer.where)"
+    path = written(runner, tmp_path / "a.ipynb", "import onednn_graph_py as og", code)
+    assert runner.run(path, save=True)
+    assert texts(outputs(path)[0])["text/plain"] == "In[2]:2\n"
