@@ -8,6 +8,7 @@ import signal
 import stat
 import sys
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def environment(folder, package=HERE):
 
 @avx2
 def test_instruction_sets_have_other_kernels_and_right_numbers(graph):
-    made = og.compare(graph, isa=["avx2", ISA], seconds=0.1)
+    made = og.compare(graph, isa=["avx2", ISA], seconds=0.1, kernels=True)
     assert made.ok
     assert [r.isa for r in made.runs] == ["avx2", ISA]
     assert [r.label for r in made.runs] == ["avx2", ISA]
@@ -82,6 +83,9 @@ def test_instruction_sets_have_other_kernels_and_right_numbers(graph):
     assert first.steps[0].ops == ("MatMul", "ReLU")
     assert (first.partitions, second.same_steps_as) == (1, 1)
     assert first.difference == 0
+    assert [len(r.kernels) for r in made.runs] == [1, 1]
+    assert all(any(k.startswith("matmul ") for k in r.kernels[0]) for r in made.runs)
+    assert first.kernels != second.kernels
     assert second.difference < 1e-4  # other kernels may add in another order
     assert 0 < second.error < 1e-4
     assert second.share < 1
@@ -303,6 +307,16 @@ def test_what_is_no_python_is_told(tmp_path):
         og.compare(matmul_relu(), onednn=str(script))
 
 
+def test_a_package_that_can_not_name_kernels_is_told(graph, interfered):
+    def unknown(process, given, ask):
+        return process.ask("name", 10)
+
+    interfered("kernels", 1, unknown)
+    (run,) = og.compare(graph, seconds=0, kernels=True).runs
+    assert run.verdict is Verdict.PASSED
+    assert run.notes[0].endswith(f"{og.__version__} there knows no request 'name'")
+
+
 def test_an_instruction_set_that_one_oneDNN_does_not_know_is_a_cell(graph, monkeypatch):
     def knowing(where):
         found = right(where)
@@ -458,8 +472,23 @@ def test_steps_that_column_1_has_not_are_marked():
     text = str(DIFFERENT)
     assert re.search(r"fused +MatMul \+ ReLU +\* MatMul +same as column 1", text)
     assert re.search(r"\n +\* ReLU\n", text)
-    assert "* not a step of column 1" in text
+    assert "* not in column 1" in text
     assert "2: <b>" in text
+
+
+def test_kernels_have_a_row_where_they_are_known():
+    assert "kernels" not in str(DIFFERENT)
+    first, second, third = DIFFERENT.runs
+    named = replace(
+        DIFFERENT,
+        runs=(
+            replace(first, kernels=(("matmul brg:avx2",),)),
+            replace(second, kernels=(("matmul brg:avx2", "eltwise jit:avx2"),)),
+            third,
+        ),
+    )
+    assert re.search(r"\nkernels +matmul brg:avx2 +matmul brg:avx2 +-\n", str(named))
+    assert "* eltwise jit:avx2" in str(named)
 
 
 def test_columns_that_do_not_fit_come_below(monkeypatch):

@@ -1,13 +1,11 @@
 """Run as a file, by any Python: finds the package there, and hands over to its worker.
 
-``python bootstrap.py FD [PATH]``. FD is a connection; PATH is the caller's ``sys.path`` in JSON,
-where the worker is to import what the caller does. Nothing of the package may be imported at the
-top: it may not be there, or be an older one.
+``python bootstrap.py FD``, with the number of a connection. Nothing of the package may be imported
+at the top: it may not be there, or be an older one.
 """
 
 import importlib
 import importlib.util
-import json
 import os
 import sys
 
@@ -21,10 +19,8 @@ TOO_OLD = 82
 
 def _start() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
-    if len(sys.argv) > 2:
-        sys.path[:] = json.loads(sys.argv[2])
-    else:  # Python puts the folder of this file first, whose modules are not for all to import
-        sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
+    # Python puts the folder of this file first, whose modules are not for all to import.
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
     if importlib.util.find_spec("onednn_graph_py") is None:
         sys.exit(MISSING)
     for module in ("onednn_graph_py.comparing", "onednn_graph_py.comparing.worker"):

@@ -74,6 +74,7 @@ def add_compare(commands: Any) -> None:
         "--seconds", type=_seconds, default=1.0, help="for how long to time each run; 1"
     )
     parser.add_argument("--no-verify", action="store_true", help="don't compute the reference")
+    parser.add_argument("--kernels", action="store_true", help="name the kernels that run")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     parser.add_argument(
         "--timeout", type=float, default=600.0, help="seconds for a process's answer; 600"
@@ -135,6 +136,7 @@ def _compare(arguments: argparse.Namespace) -> int:
                 name=str(case),
                 seconds=arguments.seconds,
                 verify=not arguments.no_verify,
+                kernels=arguments.kernels,
                 seed=arguments.seed,
                 timeout=arguments.timeout,
                 progress=_progress,

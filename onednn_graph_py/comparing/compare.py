@@ -150,6 +150,7 @@ def compare_document(
     values: dict[int, Any] | None = None,
     seconds: float = 1.0,
     verify: bool = True,
+    kernels: bool = False,
     seed: int = 0,
     timeout: float = 600.0,
     progress: Progress = lambda text: None,
@@ -164,7 +165,7 @@ def compare_document(
         What to call the graph.
     values : mapping of int to numpy.ndarray, optional
         Of constants, by tensor id.
-    seconds, verify, seed, timeout, progress
+    seconds, verify, kernels, seed, timeout, progress
         As `compare` explains.
     """
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
@@ -181,6 +182,8 @@ def compare_document(
             _check_inputs(columns)
             if seconds > 0:
                 _time(columns, seconds, timeout, progress)
+            if kernels:
+                _name_kernels(columns, timeout, progress)
             progress("comparing outputs")
             _check_outputs(columns, verify, seed, timeout)
         finally:
@@ -227,6 +230,26 @@ def _time(columns: Sequence[_Column], seconds: float, timeout: float, progress: 
             run.milliseconds, run.spread = times.milliseconds, times.spread
             run.fastest, run.ratio = times.fastest, times.ratio
             run.calls = sum(map(len, column.rounds))
+
+
+def _name_kernels(columns: Sequence[_Column], timeout: float, progress: Progress) -> None:
+    """Ask each process for its kernels' names; it starts another one, which writes a log."""
+    for column in columns:
+        if column.process is None:
+            continue
+        progress(f"naming kernels: {column.run.label}")
+        try:
+            # It ends its own process before it would be ended itself.
+            found = column.process.ask("kernels", timeout, seconds=0.9 * timeout)
+        except Ended as e:
+            if e.verdict is Verdict.REFUSED:  # by a package that can't do this yet
+                column.run.notes += (f"kernels are not known: {e.reason}",)
+            else:
+                column.ended(e)
+            continue
+        column.run.kernels = tuple(map(tuple, found["kernels"]))
+        if found["unknown"]:
+            column.run.notes += (f"kernels are not known: {found['unknown']}",)
 
 
 def _check_outputs(columns: Sequence[_Column], verify: bool, seed: int, timeout: float) -> None:
@@ -297,6 +320,7 @@ def compare(
     rewrite: str | Sequence[str] = (),
     seconds: float = 1.0,
     verify: bool = True,
+    kernels: bool = False,
     seed: int = 0,
     timeout: float = 600.0,
     progress: Callable[[str], None] | None = None,
@@ -328,6 +352,8 @@ def compare(
         For how long each run is timed; 0 for not at all.
     verify : bool
         Compare outputs with the reference in NumPy, within what rounding may do in the math mode.
+    kernels : bool
+        Name the kernels that oneDNN runs, as `explain` does.
     seed : int
         Of the inputs.
     timeout : float
@@ -385,6 +411,7 @@ def compare(
         values=values,
         seconds=seconds,
         verify=verify,
+        kernels=kernels,
         seed=seed,
         timeout=timeout,
         progress=progress or (lambda text: None),

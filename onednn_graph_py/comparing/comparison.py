@@ -39,6 +39,8 @@ class Run:
         How many oneDNN makes of the graph.
     steps : tuple of Step
         What ran, in order; the ops of a step are fused.
+    kernels : tuple of tuple of str
+        The kernels that each step runs at each call, as oneDNN's log names them.
     same_steps_as : int or None
         The number of the first run, from 1, before this one that ran the same steps.
     error, share : float or None
@@ -67,6 +69,7 @@ class Run:
     notes: tuple[str, ...] = ()
     partitions: int | None = None
     steps: tuple[Step, ...] = ()
+    kernels: tuple[tuple[str, ...], ...] = ()
     same_steps_as: int | None = None
     error: float | None = None
     share: float | None = None

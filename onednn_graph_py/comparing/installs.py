@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import dataclass, field
@@ -23,8 +22,12 @@ HERE = "here"
 
 # The older spelling has the same meaning.
 _MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-# Nobody would read what a worker prints, and printing takes time.
-_VERBOSE = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")
+# Nobody would read what a worker prints or writes, and that takes time.
+_OUTPUT = tuple(
+    f"{prefix}_{name}"
+    for prefix in ("ONEDNN", "DNNL")
+    for name in ("VERBOSE", "GRAPH_VERBOSE", "GRAPH_DUMP", "JIT_DUMP")
+)
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,9 @@ class Install:
         OSError
             The executable can't be run.
         """
-        environment = {k: v for k, v in os.environ.items() if k not in _VERBOSE}
-        arguments = []
-        if self.where == HERE:
-            arguments.append(json.dumps(sys.path))
+        environment = {k: v for k, v in os.environ.items() if k not in _OUTPUT}
+        if self.where == HERE:  # it is to import what the caller does
+            environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
         else:
             for name in ("PYTHONPATH", "PYTHONHOME"):  # of the caller's Python
                 environment.pop(name, None)
@@ -76,7 +78,7 @@ class Install:
             for name in _MAX_ISA:
                 environment.pop(name, None)
             environment[_MAX_ISA[0]] = isa
-        return WorkerProcess(self.python, bootstrap.__file__, arguments, environment)
+        return WorkerProcess(self.python, bootstrap.__file__, environment)
 
 
 def _executable(where: str) -> str:

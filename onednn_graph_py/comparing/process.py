@@ -7,7 +7,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
@@ -22,38 +22,38 @@ _KEPT = 2000  # characters of what it wrote last
 
 
 class WorkerProcess:
-    """Starts a worker, and waits until it has imported the package.
+    """Starts a worker.
 
     Parameters
     ----------
     python : str
         An executable.
-    arguments : sequence of str
-        What follows the connection's number.
+    script : str
+        A Python file, which is given the number of a connection.
     environment : mapping of str to str
 
     Attributes
     ----------
-    hello : dict
-        What it says about itself first.
+    status : int or None
+        Its exit status, once an answer did not come because it had ended.
 
     Raises
     ------
-    Ended
-        It did not start; `status` is then its exit status.
+    OSError
+        The executable can't be run.
     """
 
-    def __init__(
-        self, python: str, script: str, arguments: Sequence[str], environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, python: str, script: str, environment: Mapping[str, str]) -> None:
         self.status: int | None = None
         self._connection: Connection
         self._connection, its = Pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         try:
             self._process = subprocess.Popen(
-                [python, script, str(its.fileno()), *arguments],
+                [python, script, str(its.fileno())],
                 env=dict(environment),
+                # Not the caller's folder: `python -m` there would prefer the packages in it.
+                cwd=tempfile.gettempdir(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,

@@ -51,6 +51,17 @@ def _steps(run: Run, first: Run) -> Cell:
     return lines
 
 
+def _kernels(run: Run, first: Run) -> Cell:
+    names = list(dict.fromkeys(name for step in run.kernels for name in step))
+    if not names:
+        return ["-"]
+    shown = [
+        name if run is first or any(name in step for step in first.kernels) else f"{_OTHER}{name}"
+        for name in names[:_SHOWN_STEPS]
+    ]
+    return shown + ([f"{len(names) - _SHOWN_STEPS} more"] if len(names) > _SHOWN_STEPS else [])
+
+
 def _threads(run: Run, first: Run) -> Cell:
     if run.partitions is None:  # it did not come so far
         return ["-"]
@@ -77,7 +88,9 @@ def _ratio(run: Run, first: Run) -> Cell:
     return [_number(run.ratio, ".2f")]
 
 
-_ROWS: Sequence[tuple[str, Callable[[Run, Run], Cell]]] = (
+Rows = Sequence[tuple[str, Callable[[Run, Run], Cell]]]
+
+_ROWS: Rows = (
     ("oneDNN", lambda run, first: [f"{run.onednn} ({run.runtime})"]),
     ("ISA", lambda run, first: [run.isa or "-"]),
     ("threads", _threads),
@@ -88,6 +101,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run, Run], Cell]]] = (
         lambda run, first: ["-" if run.partitions is None else str(run.partitions)],
     ),
     ("fused", _steps),
+    ("kernels", _kernels),
     ("error", _error),
     ("from column 1", lambda run, first: [_number(run.difference)]),
     ("time", _time),
@@ -120,14 +134,21 @@ def _footer(comparison: Comparison) -> list[str]:
                 f"Before, other processes used {comparison.load:.0%} of the CPUs: compare the "
                 "fastest calls, or try again when the machine is idle."
             )
-    if any(_marked(comparison)):
-        lines.append(f"{_OTHER.strip()} not a step of column 1")
+    if _marked(comparison):
+        lines.append(f"{_OTHER.strip()} not in column 1")
     return lines
 
 
-def _marked(comparison: Comparison) -> list[bool]:
+def _rows(comparison: Comparison) -> Rows:
+    """Those that there is something for."""
+    named = any(run.kernels for run in comparison.runs)
+    return [(name, cell) for name, cell in _ROWS if named or name != "kernels"]
+
+
+def _marked(comparison: Comparison) -> bool:
     first = comparison.runs[0]
-    return [line.startswith(_OTHER) for run in comparison.runs for line in _steps(run, first)]
+    cells = (cell(run, first) for run in comparison.runs for _, cell in _rows(comparison))
+    return any(line.startswith(_OTHER) for lines in cells for line in lines)
 
 
 # -- text
@@ -155,10 +176,11 @@ def _block(names: Cell, columns: Sequence[Sequence[Cell]]) -> list[str]:
 
 def as_text(comparison: Comparison) -> str:
     """For a terminal: as many columns side by side as there is room for."""
-    names = ["", *(name for name, _ in _ROWS)]
+    rows = _rows(comparison)
+    names = ["", *(name for name, _ in rows)]
     first = comparison.runs[0]
     columns = [
-        [_wrapped([label]), *(_wrapped(cell(run, first)) for _, cell in _ROWS)]
+        [_wrapped([label]), *(_wrapped(cell(run, first)) for _, cell in rows)]
         for label, run in zip(_columns(comparison), comparison.runs, strict=True)
     ]
     room = max(shutil.get_terminal_size((110, 24)).columns, 60) - max(map(len, names))
@@ -191,7 +213,7 @@ def as_markdown(comparison: Comparison) -> str:
     lines = [f"## {graph}", "", *machine]
     lines += ["", "| | " + " | ".join(map(_in_markdown, _columns(comparison))) + " |"]
     lines.append("|" + " --- |" * (len(comparison.runs) + 1))
-    for name, cell in _ROWS:
+    for name, cell in _rows(comparison):
         cells = ["<br>".join(map(_in_markdown, cell(run, first))) for run in comparison.runs]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines += ["", *(f"- {_in_markdown(line)}" for line in _footer(comparison))]
@@ -205,7 +227,7 @@ def _html_cell(name: str, lines: Cell, run: Run) -> str:
     made = []
     for line in lines:
         text = escape(line)
-        if name == "fused" and line.startswith(_OTHER):
+        if line.startswith(_OTHER):
             text = f"<b>{text}</b>"
         made.append(text)
     colour = "inherit"
@@ -222,7 +244,7 @@ def as_html(comparison: Comparison) -> str:
         f"<tr><th>{escape(name)}</th>"
         + "".join(_html_cell(name, cell(run, first), run) for run in comparison.runs)
         + "</tr>"
-        for name, cell in _ROWS
+        for name, cell in _rows(comparison)
     )
     style = "text-align:left;vertical-align:top;border-spacing:8px 1px"
     footer = "<br>".join(escape(line) for line in _footer(comparison))

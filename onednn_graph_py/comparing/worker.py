@@ -14,6 +14,9 @@ import numpy.typing as npt
 from .. import __version__, cpu_isa, get_effective_cpu_isa, num_threads, set_num_threads, version
 from ..builder import GraphBuilder
 from ..errors import UnimplementedError
+from ..executor import CompiledGraph
+from ..explain.kernels import job_of, kernels_of
+from ..explain.steps import step_keys
 from ..replay.cases import Case
 from ..replay.stages import (
     Ended,
@@ -86,6 +89,7 @@ class _Worker:
     """The graph that it has in hand."""
 
     def __init__(self) -> None:
+        self._model: CompiledGraph | None = None
         self._call: Callable[[], Any] | None = None
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +109,7 @@ class _Worker:
         outputs = called(model, inputs)
         for path, array in zip(request["outputs"], outputs, strict=False):
             np.save(path, _stored(array), allow_pickle=False)
-        self._call = model.bind(list(inputs))
+        self._model, self._call = model, model.bind(list(inputs))
         return {
             "partitions": count,
             "steps": [s._asdict() for s in model.steps()],
@@ -121,6 +125,19 @@ class _Worker:
         """Time calls of what was loaded, in seconds."""
         assert self._call is not None
         return {"times": time_calls(self._call, request["seconds"])}
+
+    def kernels(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Name the kernels of each step that oneDNN runs at each call, from its log."""
+        model = self._model
+        assert model is not None
+        shapes = tuple(v.shape or () for v in model.inputs)
+        (found,) = kernels_of([job_of(model, shapes)], timeout=request["seconds"])
+        made = []
+        for key in step_keys(model._builder, model._specialization(shapes).plan):
+            step = found.of.get(tuple(key))
+            kernels = step.kernels if step is not None else ()
+            made.append([f"{k.kind} {k.implementation}" for k in kernels if k.when == "each call"])
+        return {"kernels": made, "unknown": found.unknown}
 
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
         """How far the outputs of each run are from those of the first."""
@@ -157,6 +174,7 @@ def serve(descriptor: int) -> None:
     commands = {
         "load": worker.load,
         "time": worker.time,
+        "kernels": worker.kernels,
         "differences": worker.differences,
         "verify": worker.verify,
     }
@@ -167,8 +185,13 @@ def serve(descriptor: int) -> None:
             request = json.loads(connection.recv_bytes())
         except (EOFError, OSError):  # who asked is gone, or wants no more
             return
+        command = commands.get(request["do"])
+        if command is None:
+            reason = f"onednn_graph_py {__version__} there knows no request {request['do']!r}"
+            answer = {"verdict": Verdict.REFUSED.value, "reason": reason}
+            continue
         try:
-            answer = commands[request["do"]](request)
+            answer = command(request)
         except Ended as e:
             answer = {"verdict": e.verdict.value, "reason": e.reason}
         except MemoryError as e:
