@@ -3,6 +3,7 @@
 import re
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from onednn_graph_py.examples._hardware import lacks
 from onednn_graph_py.explain.reasons import reasons
 from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.verify import reference_values
+from onednn_recipe.settings import Settings
 
 UNIT = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
 POOL = {"strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0), "kernel": (2, 2)}
@@ -252,6 +254,47 @@ def half_quantized_concat(b):
     return quantized(b, b.op("Concat", x, b.input((4, 16)), axis=1, name="join"), "u8", name="to_y")
 
 
+def concat_of_other_scales(b):
+    x = dequantized(b, b.input((4, 16), "u8"), name="from_x")
+    y = dequantized(b, b.input((4, 16), "u8"), 0.07, name="from_y")
+    return quantized(b, b.op("Concat", x, y, axis=1, name="join"), "u8", name="to_z")
+
+
+def norm_with_a_zero_point(b):
+    x = dequantized(b, b.input((1, 4, 4, 8), "s8"), name="from_x", zps=[5])
+    given = [np.abs(noise(8)) + 0.5 for _ in range(4)]
+    y = b.op("BatchNormInference", x, *given, epsilon=1e-5, name="norm")
+    return quantized(b, b.op("ReLU", y, name="act"), "s8", 0.09, "to_y")
+
+
+def shape_as_an_input(b):
+    shape = b.input((4,), "s32", name="shape")
+    x, d = b.input((1, 4, 4, 8)), b.input((1, 9, 9, 4))
+    return b.op(
+        "ConvTransposeBackwardWeights", x, d, shape, name="gradient",
+        outputs=[((3, 3, 4, 8), "f32")], **{**UNIT, "strides": (2, 2), "pads_begin": (0, 0),
+        "pads_end": (0, 0)},
+    )  # fmt: skip
+
+
+def product_of_eighth_floats(b):
+    x = b.op("Dequantize", b.input((4, 16), "f8_e4m3"), scales=[0.1], name="from_x")
+    w = dequantized(b, b.constant(whole(16, 8)), 0.013, "from_w")
+    return b.op("MatMul", x, w, name="fc")
+
+
+def product_of_two_eighth_floats(b):
+    x, w = (b.op("Dequantize", b.input(shape, "f8_e4m3"), scales=[0.1], name=name)
+            for shape, name in (((4, 16), "from_x"), ((16, 8), "from_w")))  # fmt: skip
+    return b.op("MatMul", x, w, name="fc")
+
+
+def attention_with_something_else(b):
+    q, k, v = (b.input((1, 2, 8, 4), name=n) for n in "qkv")
+    y = b.op("ReLU", b.op("MatMul", q, k, transpose_b=True, name="scores"), name="act")
+    return b.op("MatMul", b.op("SoftMax", y, axis=-1, name="soft"), v, name="mix")
+
+
 def pool_of_channels_last(b):
     y = b.op("MaxPool", b.input((1, 6, 6, 8)), name="pool", **POOL)
     return b.op("Add", y, noise(8), name="sum")
@@ -356,6 +399,11 @@ CASES = [
     Case(int8_pool("AvgPool"), "pool", "alone", "behind AvgPool 'pool'", name="int8 AvgPool"),
     Case(int8_pool_and_relu, "pool", "in parts", "behind MaxPool 'pool'", "rounds"),
     Case(half_quantized_concat, "join", "alone", "before input 1"),
+    Case(concat_of_other_scales, "join", "alone", "the scale and zero point of"),
+    Case(concat_of_other_scales, "from_x", "alone", "the scale and zero point of"),
+    Case(norm_with_a_zero_point, "from_x", "alone", "set zps of Dequantize 'from_x' to 0"),
+    Case(shape_as_an_input, "gradient", "unsupported", "the attribute weights_shape"),
+    Case(attention_with_something_else, "soft", "alone", "leave out ReLU 'act'"),
     Case(pool_of_channels_last, "pool", "in parts", "to NCX", "channels-last"),
     Case(pool_between_others, "pool", "in parts", "to NCX", "channels-last"),
     Case(pool_and_whole_operand, "pool", "in parts", None, "more than one wide dim"),
@@ -468,6 +516,23 @@ def test_a_data_type_that_this_cpu_lacks(op):
         check_change(b, reason, change)
 
 
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [(product_of_eighth_floats, "reads s8"), (product_of_two_eighth_floats, "s8 instead of")],
+)
+def test_8_bit_floats_that_this_cpu_lacks(build, said):
+    b = built(build)
+    mine = [r for r in reasons(b) if r.op == "fc"]
+    missing = lacks("f8_e4m3")
+    if missing is None and not mine:
+        return  # it fuses
+    (reason,) = mine
+    assert missing is None or missing in reason.why
+    assert any(said in c.description for c in reason.changes)
+    for change in reason.changes:
+        check_change(b, reason, change)
+
+
 def test_what_no_oneDNN_knows_has_a_reason_and_no_change():
     b = og.GraphBuilder()
     x = b.input((4, 16))
@@ -488,7 +553,7 @@ def test_an_op_says_where_it_was_made_and_prints():
     (reason,) = [r for r in reasons(b) if r.op == "pow"]
     file, _, line = reason.where.rpartition(":")
     assert file == __file__
-    assert "beta=beta" in open(file).read().splitlines()[int(line) - 1]
+    assert "beta=beta" in Path(file).read_text().splitlines()[int(line) - 1]
     text = str(reason)
     assert text.startswith(f"Pow 'pow' ({reason.where}): unsupported: ")
     assert "\n  write Pow 'pow' as Square: supported" in text
@@ -574,3 +639,78 @@ def test_a_large_graph_is_asked_about_in_part():
         assert any("do not return 'middle'" in c.description for c in reason.changes)
         for change in reason.changes:
             check_change(b, reason, change)
+
+
+# -- the gallery and oneDNN's own graphs
+
+
+def sizes_of(b):
+    """Shapes for the inputs of which some dim is not known."""
+    if all(-1 not in v.shape for v in b.inputs):
+        return ()
+    return tuple(tuple(4 if d < 0 else d for d in v.shape) for v in b.inputs)
+
+
+def chosen_cases():
+    """Of each pattern its first case, and the first of which oneDNN does something else."""
+    for pattern in PATTERNS.values():
+        here = [c for c in pattern.cases if c.needs <= LINKED]
+        odd = [c for c in here if c.expected(LINKED) != c.partitions]
+        for case in [*here[:1], *odd[:1]]:
+            yield pytest.param(pattern, case, id=f"{pattern.id} {case.dtypes} {case.name}")
+
+
+@pytest.mark.parametrize(("pattern", "case"), list(chosen_cases()))
+def test_a_pattern_that_does_not_fuse_has_a_reason(pattern, case):
+    try:
+        b = pattern.graph(case)
+    except og.OneDNNError:
+        assert case.expected(LINKED) is None
+        return
+    before, sizes = picture(b), sizes_of(b)
+    found = reasons(b, shapes=sizes)
+    assert picture(b) == before
+    places = {n.where: n.kind for n in b.nodes}
+    for reason in found:
+        assert reason.kind in {n.kind for n in b.nodes} and reason.where in places and reason.why
+    steps = modelled(b).steps(*sizes)
+    if len(steps) == 1 and steps[0].implementation == "oneDNN":
+        assert found == ()
+    elif case.partitions == 1:
+        assert found, steps
+    elif any(s.implementation != "oneDNN" for s in steps):
+        assert "unsupported" in [r.status for r in found]
+
+
+GRAPHS = {
+    # Each with the op that stays apart on a CPU without f8 and f16; None where all fuses.
+    "op/f32/reciprocal.json": "Reciprocal",
+    "op/f32/prelu_bwd_dw_5d.json": "PReLUBackward",
+    "op/f32/matmul_2d_4d.json": None,
+    "pattern/f32/maxpool_sum_relu_fusion.json": "MaxPool",
+    "pattern/f8/f8_matmul.json": "MatMul",
+    "pattern/int8/int8_matmul_mul_add_mul_fusion.json": "Dequantize",
+    "complex_fusion/mha/MHA-LLaMa-inf-fp32-bs1.json": "SoftMax",
+    "complex_fusion/mha/MHA-distill_bert-inf-fp32-bs1.json": "MatMul",
+    "complex_fusion/mha/sdpa-compressed-k-int8-gs32.json": "MatMul",
+    "complex_fusion/mha/MHA_forward-Bert_large-train-fp32-bs4.json": "SoftMax",
+}
+SOURCES = sorted((Settings.from_env().cache_dir / "src").glob("onednn-3.7.2/tests/benchdnn/inputs"))
+
+
+@pytest.mark.skipif(not SOURCES, reason="oneDNN 3.7.2's sources are not in the cache")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_of_oneDNNs_own_tests(name):
+    b = og.load(SOURCES[-1] / "graph" / name)
+    before = picture(b)
+    found = reasons(b)
+    assert picture(b) == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        steps = b.compile(fallback="reference").steps()
+    if GRAPHS[name] is None:
+        assert len(steps) == 1 and found == ()
+    elif len(steps) > 1 or steps[0].implementation != "oneDNN":
+        assert GRAPHS[name] in [r.kind for r in found], (steps, found)
+    else:
+        assert found == ()

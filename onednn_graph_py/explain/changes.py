@@ -122,6 +122,18 @@ class Around:
         every = {n.id: n for n in (self.node, *self.group, *self.neighbours)}
         return tuple(every.values())
 
+    @property
+    def quantizing(self) -> tuple[Node, ...]:
+        """The Quantize and Dequantize ops among those concerned, and beside them."""
+        found: dict[int, Node] = {}
+        for node in self.concerned:
+            beside = [v.producer for v in node.inputs]
+            beside += [r for v in node.outputs for r in self.readers.get(v.id, [])]
+            for n in (node, *beside):
+                if n is not None and n.kind in ("Quantize", "Dequantize"):
+                    found[n.id] = n
+        return tuple(found.values())
+
     def is_output(self, value: Value) -> bool:
         """Whether a call returns it."""
         return any(v.id == value.id for v in self.builder.outputs.values())

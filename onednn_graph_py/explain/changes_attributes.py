@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called
 from .rebuild import Copy
 
-__all__ = ["attributes", "explicit_pads"]
+__all__ = ["attributes", "explicit_pads", "scales_and_zero_points", "shapes_as_attributes"]
 
 # What may not be tried: another value says that there are other tensors, or changes only numbers.
 _LEFT = ("keep_stats", "use_affine", "qtype", "accumulation_mode")
@@ -50,9 +50,6 @@ def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
         rank = len(node.inputs[0].shape or ()) if node.inputs else 0
         if rank and -rank <= value < rank:
             yield (value + rank if value < 0 else value - rank), True
-    elif name == "zps" and value is not None:
-        if any(value):
-            yield (0,) * len(value), False
     elif name == "groups" and value != 1:
         yield 1, False
     elif name == "dilations" and value is not None and any(d != 1 for d in value):
@@ -68,7 +65,56 @@ def attributes(around: Around) -> Iterator[Candidate]:
                 continue
             for value, exact in _others(node, attribute):
                 yield _set(around, node, {attribute.name: value}, exact=exact)
+
+
+def scales_and_zero_points(around: Around) -> Iterator[Candidate]:
+    """Quantization with one scale, without zero points, or the same throughout."""
+    nodes = around.quantizing
+    for node in nodes:
         yield from _per_tensor(around, node)
+    shifted = [n for n in nodes if any(n.attrs.get("zps", ()))]
+    for chosen in [[n] for n in shifted] + ([shifted] if len(shifted) > 1 else []):
+        attrs = [(n, {"zps": (0,) * len(n.attrs["zps"])}) for n in chosen]
+        yield _set_all(around, attrs, "set zps of {} to 0")
+    for like in nodes:
+        keys = ("qtype", "scales", "zps", "axis")
+        same = {k: like.attrs[k] for k in keys if k in like.attrs}
+        others = [
+            (n, same) for n in nodes if {k: n.attrs.get(k) for k in same} != same and n is not like
+        ]
+        if others and like.attrs.get("qtype", "per_tensor") == "per_tensor":
+            yield _set_all(around, others, f"give {{}} the scale and zero point of {called(like)}")
+
+
+def _set_all(
+    around: Around, attrs: Sequence[tuple[Node, Mapping[str, Any]]], text: str
+) -> Candidate:
+    written = [(node, partial(_written, values)) for node, values in attrs]
+    names = ", ".join(called(node) for node, _ in attrs)
+    return Candidate(text.format(names), around.written(*written[0], *written[1:]), exact=False)
+
+
+def _without_shape(
+    name: str, copy: Copy, node: Node, inputs: tuple[Value, ...]
+) -> tuple[Value, ...]:
+    attrs = {**node.attrs, name: node.outputs[0].shape}
+    made = copy.instead(node.kind, inputs[:-1], attrs, name=node.name or None)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def shapes_as_attributes(around: Around) -> Iterator[Candidate]:
+    """A shape that an input tells, told by the attribute."""
+    for node in around.concerned:
+        schema = row(node.kind)
+        port = schema.port("inputs", len(node.inputs) - 1) if node.inputs else None
+        shape = node.outputs[0].shape if node.outputs else None
+        known = shape is not None and is_whole(shape)
+        if port is not None and known and schema.attribute(port.name) is not None:
+            yield Candidate(
+                f"give {called(node)} the attribute {port.name} {list(shape or ())} instead of "
+                "the input",
+                around.written(node, partial(_without_shape, port.name)),
+            )
 
 
 def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:

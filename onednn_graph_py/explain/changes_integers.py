@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from .changes import Around, Candidate, called
 from .rebuild import Edit
 
-__all__ = ["integer_types", "math_modes"]
+__all__ = ["eighth_floats", "integer_types", "math_modes"]
 
-_OTHER = {"u8": "s8", "s8": "u8"}
+_OTHER = {"u8": "s8", "s8": "u8", "f8_e4m3": "s8", "f8_e5m2": "s8"}
 
 
 def integer_types(around: Around) -> Iterator[Candidate]:
     """A quantized tensor is s8 instead of u8, or the other way round."""
-    for node in around.concerned:
-        if node.kind not in ("Quantize", "Dequantize", "DynamicDequantize", "DynamicQuantize"):
-            continue
+    dynamic = [n for n in around.concerned if n.kind.startswith("Dynamic")]
+    for node in (*around.quantizing, *dynamic):
         value = node.outputs[0] if node.kind.endswith("Quantize") else node.inputs[0]
         other = _OTHER.get(value.dtype)
         readers = around.readers.get(value.id, [])
@@ -25,6 +24,24 @@ def integer_types(around: Around) -> Iterator[Candidate]:
         what = f"what {called(node)} " + ("makes" if value is node.outputs[0] else "reads")
         edit = Edit(dtypes={around.numbers[value.id]: other})
         yield Candidate(f"make {what} {other}", around.checked(edit), exact=False)
+
+
+def eighth_floats(around: Around) -> Iterator[Candidate]:
+    """All 8-bit floats as s8."""
+    values = {
+        v.id: v
+        for n in around.quantizing
+        for v in (*n.inputs, *n.outputs)
+        if v.dtype.startswith("f8")
+    }
+    if len(values) > 1:
+        dtypes = dict.fromkeys((around.numbers[i] for i in values), "s8")
+        what = ", ".join(called(n) for n in around.quantizing)
+        yield Candidate(
+            f"quantize to s8 instead of 8-bit floats ({what})",
+            around.checked(Edit(dtypes=dtypes)),
+            exact=False,
+        )
 
 
 def math_modes(around: Around) -> Iterator[Candidate]:

@@ -10,7 +10,7 @@ from ..value import Node, Value
 from .changes import Around, Candidate, called
 from .rebuild import Copy
 
-__all__ = ["earlier"]
+__all__ = ["earlier", "left_out"]
 
 # Each element is what it was, in another place or layout.
 _MOVES = ("Reorder", "StaticReshape", "StaticTranspose")
@@ -49,3 +49,24 @@ def earlier(around: Around) -> Iterator[Candidate]:
             exact = before.kind in _MOVES and node.kind in (*UNARY, *BINARY) and single
             edit = around.written(before, partial(_first, node), (node, partial(_second, before)))
             yield Candidate(f"move {called(node)} before {called(before)}", edit, exact=exact)
+
+
+def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    return (inputs[i],)
+
+
+def left_out(around: Around) -> Iterator[Candidate]:
+    """The graph without an op beside it, to tell that it is what keeps others apart."""
+    node = around.node
+    beside = [v.producer for v in node.inputs]
+    beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]
+    for other in {n.id: n for n in beside if n is not None}.values():
+        if other.kind not in (*UNARY, *BINARY, "Select"):
+            continue
+        made = other.outputs[0]
+        for i, value in enumerate(other.inputs):
+            same = value.shape == made.shape and value.dtype == made.dtype
+            if same and value.producer is not None and not around.is_output(made):
+                edit = around.written(other, partial(_passed_by, i))
+                yield Candidate(f"leave out {called(other)}", edit, exact=False)
+                break

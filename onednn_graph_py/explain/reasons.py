@@ -53,6 +53,8 @@ FAMILIES: dict[str, Family] = {
     "other ops that compute the same": changes_kinds.other_kinds,
     "the order of ops": changes_order.earlier,
     "attributes": changes_attributes.attributes,
+    "scales and zero points": changes_attributes.scales_and_zero_points,
+    "shapes as attributes": changes_attributes.shapes_as_attributes,
     "explicit paddings": changes_attributes.explicit_pads,
     "the form of operands": changes_operands.operand_forms,
     "strides": changes_layout.plain_strides,
@@ -62,9 +64,11 @@ FAMILIES: dict[str, Family] = {
     "TypeCasts left out": changes_dtype.casts_left_out,
     "quantization": changes_quantization.missing_quantization,
     "integer types": changes_integers.integer_types,
+    "8-bit floats": changes_integers.eighth_floats,
     "fpmath_mode": changes_integers.math_modes,
     "data types of the op": changes_dtype.op_types,
     "data types of all that is connected": changes_dtype.region_types,
+    "leaving out what is beside it": changes_order.left_out,
 }
 """What is tried, by what messages call it."""
 
@@ -261,7 +265,15 @@ def _why(around: Around, status: Status, group: Group) -> str:
         if other.id in around.unsupported:
             told[-1] += ", which is unsupported itself"
     why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, here oneDNN does not"
-    return "; ".join([why, *_also_read(around)])
+    return "; ".join([why, *_lacking(around), *_also_read(around)])
+
+
+def _lacking(around: Around) -> Iterator[str]:
+    """Data types around an op that this CPU does not compute in."""
+    if around.builder.engine_kind.name == "cpu":
+        nodes = (*around.concerned, *around.quantizing)
+        dtypes = dict.fromkeys(v.dtype for n in nodes for v in (*n.inputs, *n.outputs))
+        yield from (why for d in dtypes if (why := lacks(d)) is not None)
 
 
 def _also_read(around: Around) -> Iterator[str]:

@@ -272,7 +272,18 @@ def rebuild(
         results = copy.write(i, nodes[i], inputs)
         copy.values.update({v.id: r for v, r in zip(nodes[i].outputs, results, strict=True)})
     _mark_outputs(copy, kept, only is not None)
+    _drop_unread(copy, read)
     return copy
+
+
+def _drop_unread(copy: Copy, read: Container[int]) -> None:
+    """What was read, and is not any more, is no input."""
+    contents = copy.builder._contents
+    still = {v.id for n in contents.nodes for v in n.inputs}
+    still |= {v.id for v in contents.outputs.values()}
+    unread = {v.id for i, v in copy.values.items() if i in read} - still
+    contents.inputs = [v for v in contents.inputs if v.id not in unread]
+    contents.constants = [v for v in contents.constants if v.id not in unread]
 
 
 def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:
