@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import numpy as np
+import pytest
 from explained import chain
 from graphs import LINKED
 
@@ -19,6 +20,14 @@ from onednn_graph_py.examples._hardware import lacks
 from onednn_graph_py.explain import explain_all, kernels
 from onednn_graph_py.explain._worker import Job
 from onednn_graph_py.patterns.measure import _known_shapes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
 
 LOGGING = """
     import pickle, sys
@@ -80,6 +89,40 @@ def test_constants_are_packed_once_and_inputs_at_each_call():
     noted = [n for n in built["input"].notes if "packs the input 'w' at each call" in n]
     assert len(noted) == len(reorders["input"])
     assert not any("packs" in n for n in built["constant"].notes)
+
+
+def test_scratch_memory_is_what_a_call_takes_meanwhile():
+    b = og.GraphBuilder()
+    b.output(b.input((64, 256), name="x") @ b.input((256, 512), name="w"))
+    model = b.compile()
+    (step,) = model.explain(seconds=0, what_if=False).steps
+    (planned,) = model._specialization(((64, 256), (256, 512))).plan.steps
+    if LINKED >= (3, 13):
+        lt = planned.compiled.get_scratchpad_logical_tensor()
+        assert step.scratch_bytes == lt.get_mem_size() > 0
+        return
+    allocator = og.allocator()
+    engine = og.make_engine_with_allocator("cpu", 0, allocator)
+    (partition,) = b.graph.get_partitions()
+    inputs, outputs = partition.get_input_ports(), partition.get_output_ports()
+    compiled = partition.compile(inputs, outputs, engine)
+    arrays = [np.zeros(lt.get_dims(), np.float32) for lt in (*inputs, *outputs)]
+    tensors = [og.tensor(lt, engine, a) for lt, a in zip((*inputs, *outputs), arrays, strict=True)]
+    compiled.execute(og.stream(engine), tensors[:2], tensors[2:])
+    assert step.scratch_bytes == allocator.statistics()["peak_bytes"] > 0
+
+
+def test_what_runs_no_primitive_has_no_speed():
+    b = og.GraphBuilder()
+    x = b.input((64, 128), name="x").exp(name="e")
+    moved = b.static_transpose(x, order=(1, 0), name="t")
+    b.output(b.softmax(moved, axis=1, name="s"))
+    model = b.compile()
+    by = {s.ops[0].name: s for s in model.explain(seconds=0.01, what_if=False).steps}
+    assert by["t"].kernels == ()
+    assert by["t"].kernels_unknown == "oneDNN logs no primitive of it"
+    assert by["t"].work.bytes_per_second is None
+    assert by["s"].work.bytes_per_second > 0
 
 
 def test_reference_kernels_of_onednn_are_pointed_out():

@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 from .. import _core
 from ..builder import GraphBuilder
+from ..compiler import _engines
+from ..errors import OneDNNError
 from ..executor import CompiledGraph, _Specialization
 from ..filling import fill_inputs
 from .steps import step_keys
@@ -62,14 +64,44 @@ def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[A
         output[...] = np.zeros((), output.dtype)
 
 
-def _run(job: Job) -> None:
+class _Counted:
+    """Memory that oneDNN takes for itself while a step runs, told as it comes and goes."""
+
+    def __init__(self) -> None:
+        self.taken: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def allocate(self, size: int, alignment: int) -> int:
+        """Return the address of so many bytes."""
+        memory = np.empty(size + alignment, np.uint8)
+        address = -(-memory.ctypes.data // alignment) * alignment
+        self.taken[address] = memory[:size]
+        _tell("memory", bytes=size)
+        return address
+
+    def free(self, address: int) -> None:
+        """Take them back."""
+        _tell("memory", bytes=-self.taken.pop(address).nbytes)
+
+
+def _count_memory() -> bool:
+    """Have models run on an engine whose memory is counted, where oneDNN has such engines."""
+    counted = _Counted()
+    try:
+        allocator = _core.allocator(counted.allocate, counted.free)
+        _engines["cpu"] = _core.make_engine_with_allocator("cpu", 0, allocator)
+    except OneDNNError:  # SYCL's memory is its own; but there oneDNN tells how much it needs
+        return False
+    return True
+
+
+def _run(job: Job, counted: bool) -> None:
     model = CompiledGraph(job.builder, **job.options)
     plan = model._specialization(job.shapes).plan
     keys = step_keys(model._builder, plan)
     for step in plan.steps:
         if step.function is not None:
             step.function = _nothing
-    _tell("plan", steps=keys)
+    _tell("plan", steps=keys, counted=counted and job.builder.engine_kind.name == "cpu")
     run = _Specialization(model, plan).run
     named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
     arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))
@@ -87,10 +119,11 @@ def serve() -> None:
     constant_capacity, jobs = pickle.load(sys.stdin.buffer)
     if constant_capacity:
         _core.set_constant_tensor_cache_capacity("cpu", constant_capacity)
+    counted = _count_memory()
     for number, job in jobs:
         _tell("job", number=number)
         try:
-            _run(pickle.loads(job))
+            _run(pickle.loads(job), counted)
         except Exception as e:
             _tell("failed", why=f"{type(e).__name__}: {e}")
 

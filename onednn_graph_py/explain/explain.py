@@ -28,7 +28,11 @@ __all__ = ["explain", "explain_all"]
 
 Shape = tuple[int, ...]
 
+# How many calls are timed at least, unless they take longer than so many seconds.
 _CALLS = 5
+_LONGEST = 10.0
+
+_NO_PRIMITIVE = "oneDNN logs no primitive of it"
 
 
 @dataclass
@@ -122,11 +126,11 @@ def _timed(subject: _Subject, seconds: float) -> tuple[list[float | None], float
     )
     run()  # constants are reordered
     with profile() as p:
-        end = time.perf_counter() + seconds
-        calls = 0
-        while calls < _CALLS or time.perf_counter() < end:
+        began = time.perf_counter()
+        calls, spent = 0, 0.0
+        while spent < seconds or (calls < _CALLS and spent < max(seconds, _LONGEST)):
             run()
-            calls += 1
+            calls, spent = calls + 1, time.perf_counter() - began
     labels = [s.label for s in plan.steps if s.implementation != "view"]
     # Other models of this process may run meanwhile.
     calls_seen = [
@@ -147,9 +151,11 @@ def _timed(subject: _Subject, seconds: float) -> tuple[list[float | None], float
     return list(made), whole, len(calls_seen)
 
 
-def _speed(work: Work | None, seconds: float | None, peaks: Machine | None) -> Work | None:
-    if work is None:
-        return None
+def _speed(step: StepFacts, peaks: Machine | None) -> Work | None:
+    work, seconds = step.work, step.seconds
+    # Without a primitive nothing is moved: the output is the input with other strides.
+    if work is None or step.kernels_unknown == _NO_PRIMITIVE:
+        return work
     if seconds:
         work = replace(
             work,
@@ -226,7 +232,8 @@ def _merged(step: StepFacts, key: Sequence[str], kernels: Kernels) -> StepFacts:
         step,
         partition=f"{found.partition.kind} {found.partition.implementation}".strip(),
         kernels=found.kernels,
-        kernels_unknown="" if found.kernels else "oneDNN logs no primitive of it",
+        kernels_unknown="" if found.kernels else _NO_PRIMITIVE,
+        scratch_bytes=found.scratch_bytes if step.scratch_bytes is None else step.scratch_bytes,
     )
 
 
@@ -282,7 +289,7 @@ def _finish(
                 peaks = machine(model.threads)
             except (OneDNNError, MemoryError) as e:
                 subject.notes.append(f"not timed: {e}")
-    steps = [replace(s, work=_speed(s.work, s.seconds, peaks)) for s in steps]
+    steps = [replace(s, work=_speed(s, peaks)) for s in steps]
     if model is not None and model._options["policy"] == "debug":
         subject.notes.append("policy='debug' runs each op in a partition of its own")
         what_if = False
@@ -376,7 +383,8 @@ def explain(
     *shapes : sequence of int
         Of the inputs, where dims are unknown. The latest that a model was called with by default.
     seconds : float
-        How long calls are timed, five at least; 0 for not at all.
+        How long calls are timed, five at least if that takes no longer than 10 s; 0 for not at
+        all.
     what_if : bool
         Try changes of ops that stayed alone.
     timeout : float

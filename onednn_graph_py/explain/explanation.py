@@ -147,7 +147,8 @@ class StepFacts:
     kernels_unknown : str
         Why `kernels` is empty, unless nothing of oneDNN runs.
     scratch_bytes : int or None
-        Memory that it needs while it runs; None where oneDNN does not tell (before 3.13).
+        Memory that it needs while it runs; None where that is not known: oneDNN tells from 3.13
+        on, before that the process that logs counts it.
     seconds : float or None
         The median of many calls.
     share : float or None
@@ -198,7 +199,8 @@ class Explanation:
     input_bytes, output_bytes, constant_bytes : int or None
         Memory of the model's tensors of these roles; None where dims are not known.
     intermediate_bytes : int or None
-        What holds all other tensors, and scratch memory where oneDNN tells.
+        What holds all other tensors, and scratch memory where oneDNN leaves that to its callers
+        (from 3.13 on).
     seconds : float or None
         The median of the steps' sums over many calls.
     calls : int

@@ -45,10 +45,13 @@ class StepKernels:
     partition : LoggedPartition
     kernels : tuple of Kernel
         First those that run at each call.
+    scratch_bytes : int or None
+        Memory that it took and gave back in each call; None where that was not counted.
     """
 
     partition: LoggedPartition
     kernels: tuple[Kernel, ...]
+    scratch_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,9 @@ class _Heard:
     """What was heard of one job."""
 
     steps: list[list[str]] | None = None
-    calls: list[list[str]] = field(default_factory=list)
+    counted: bool = False
+    # Lines of the log, and bytes taken (or given back, negative) between them.
+    calls: list[list[str | int]] = field(default_factory=list)
     ended: bool = False
     failed: str = ""
 
@@ -171,9 +176,12 @@ def _heard(text: str) -> dict[int, _Heard]:
         elif now is None:
             continue
         elif told["event"] == "plan":
-            now.steps = told["steps"]
+            now.steps, now.counted = told["steps"], told["counted"]
         elif told["event"] == "call":
             now.calls.append([])
+        elif told["event"] == "memory":
+            if now.calls:
+                now.calls[-1].append(told["bytes"])
         elif told["event"] == "end":
             now.ended = True
         elif told["event"] == "failed":
@@ -181,19 +189,31 @@ def _heard(text: str) -> dict[int, _Heard]:
     return jobs
 
 
-_Call = list[tuple[PartitionRecord, list[PrimitiveRecord]]]
+@dataclass
+class _Ran:
+    """A partition in one call, the primitives that it ran, and the memory it took meanwhile."""
+
+    record: PartitionRecord
+    primitives: list[PrimitiveRecord]
+    most_bytes: int
 
 
-def _by_partition(lines: Sequence[str]) -> _Call:
-    """The partitions that ran in a call; primitives come before their partition."""
-    made: _Call = []
+def _by_partition(lines: Sequence[str | int]) -> list[_Ran]:
+    """The partitions that ran in a call; what they did comes before them."""
+    made: list[_Ran] = []
     waiting: list[PrimitiveRecord] = []
-    for record in read_verbose_log(lines):
-        if isinstance(record, PrimitiveRecord) and record.operation == "exec":
-            waiting.append(record)
-        elif isinstance(record, PartitionRecord) and record.operation == "exec":
-            made.append((record, waiting))
-            waiting = []
+    taken = most = 0
+    for line in lines:
+        if isinstance(line, int):
+            taken += line
+            most = max(most, taken)
+            continue
+        for record in read_verbose_log([line]):
+            if isinstance(record, PrimitiveRecord) and record.operation == "exec":
+                waiting.append(record)
+            elif isinstance(record, PartitionRecord) and record.operation == "exec":
+                made.append(_Ran(record, waiting, most))
+                waiting, most = [], taken
     return made
 
 
@@ -227,13 +247,12 @@ def _kernel(
     )
 
 
-def _step(number: int, first: _Call, later: Sequence[_Call]) -> StepKernels:
+def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
     """What runs in one step: what later calls have, and what only the first one has."""
-    partition, primitives = first[number]
     counts: dict[LoggedPrimitive, int] = {}
     spent: dict[LoggedPrimitive, list[float]] = {}
-    for call in later:
-        for primitive, count, seconds in _counted(call[number][1]):
+    for ran in later:
+        for primitive, count, seconds in _counted(ran.primitives):
             counts[primitive] = count
             spent.setdefault(primitive, []).append(seconds)
     kernels = [
@@ -241,11 +260,12 @@ def _step(number: int, first: _Call, later: Sequence[_Call]) -> StepKernels:
         _kernel(p, "each call", count, min(spent[p]))
         for p, count in counts.items()
     ]
-    for primitive, count, seconds in _counted(primitives):
+    for primitive, count, seconds in _counted(first.primitives):
         more = count - counts.get(primitive, 0)
         if more > 0:
             kernels.append(_kernel(primitive, "first call", more, seconds * more / count))
-    return StepKernels(partition.partition, tuple(kernels))
+    scratch = max(ran.most_bytes for ran in later) if counted else None
+    return StepKernels(first.record.partition, tuple(kernels), scratch)
 
 
 def _understood(heard: _Heard) -> Kernels:
@@ -261,7 +281,9 @@ def _understood(heard: _Heard) -> Kernels:
             return Kernels(
                 unknown=f"oneDNN logged {len(call)} partitions in a call, expected {len(wanted)}"
             )
-    return Kernels({step: _step(i, calls[0], calls[1:]) for i, step in enumerate(wanted)})
+    steps = zip(*calls, strict=True)
+    found = [_step(first, later, heard.counted) for first, *later in steps]
+    return Kernels(dict(zip(wanted, found, strict=True)))
 
 
 def kernels_of(
