@@ -441,6 +441,11 @@ def test_a_slow_call_is_timed_once():
 def test_ratios_are_of_rounds():
     slow_round = summed_up([[2e-3, 2e-3], [20e-3], [2e-3]], [[1e-3], [10e-3], [1e-3]])
     assert slow_round.ratio == pytest.approx(2)
+    # Of rounds that differ in their numbers of samples each counts as much.
+    uneven = summed_up([[1e-3] * 99, [5e-3] * 3, [9e-3]], [])
+    assert uneven.milliseconds == pytest.approx(5)
+    assert uneven.spread == pytest.approx(8)
+    assert uneven.fastest == pytest.approx(1)
     assert slow_round.milliseconds == pytest.approx(2)
     assert slow_round.fastest == pytest.approx(2)
     assert summed_up([], [[1.0]]) is None
@@ -489,6 +494,21 @@ def test_kernels_have_a_row_where_they_are_known():
     )
     assert re.search(r"\nkernels +matmul brg:avx2 +matmul brg:avx2 +-\n", str(named))
     assert "* eltwise jit:avx2" in str(named)
+
+
+def test_nothing_is_marked_where_column_1_has_nothing():
+    failed = Run("a", "python", "0", "3.7.2", "OpenMP", verdict=Verdict.REFUSED)
+    second = replace(DIFFERENT.runs[1], kernels=(("matmul brg:avx2",),))
+    text = str(replace(DIFFERENT, runs=(failed, second)))
+    assert re.search(r"fused +- +MatMul\n", text)
+    assert "* " not in text
+
+
+def test_a_busy_machine_is_told():
+    timed = replace(DIFFERENT.runs[0], milliseconds=1.0, spread=0.1, fastest=0.9, ratio=1.0)
+    busy = replace(DIFFERENT, runs=(timed,), load=3.5)
+    assert "The machine was busy (load average 3.5 a CPU)" in str(busy)
+    assert "busy" not in str(replace(busy, load=0.1))
 
 
 def test_columns_that_do_not_fit_come_below(monkeypatch):

@@ -21,8 +21,8 @@ __all__ = ["add_compare"]
 _DESCRIPTION = """\
 Run the same graph under all combinations of settings and oneDNN installs, each in a process of its
 own, and show partitions, numbers and times side by side. Runs are timed one at a time, in turns.
-Exit status: 0 if all runs are right, 1 if one is not, or crashed, 2 if files or options can't be
-read.
+Exit status: 0 if no run failed, 1 if one is wrong, refused, crashed or too slow, 2 if files or
+options can't be read. That oneDNN has no kernel for an op is no failure.
 """
 
 

@@ -48,8 +48,8 @@ class Run:
     difference : float or None
         The largest difference to the first run's outputs.
     milliseconds, spread, fastest : float or None
-        The median of one call's times, how far the third quartile is from the first, and the
-        shortest.
+        The median of one call's times, with all rounds counting as much; how far the third
+        quartile is from the first; and the shortest.
     ratio : float or None
         Of its time to the first run's: the median of the rounds' ratios.
     calls : int
@@ -107,8 +107,8 @@ class Comparison:
     rounds : int
         The runs took turns so many times, one at a time.
     load : float
-        How much of the CPUs other processes used before, 1 for all: the load average over a minute
-        by the number of CPUs.
+        The machine's load average over the minute before, by the number of CPUs: 1 if others kept
+        all busy.
     """
 
     graph: str

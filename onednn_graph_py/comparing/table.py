@@ -19,7 +19,7 @@ _OTHER = "* "
 _WIDEST = 34  # characters of a column of text
 _SHOWN_STEPS = 12
 _SHOWN_OPS = 6
-_BUSY = 0.5  # what part of the CPUs others may use before times mean little
+_BUSY = 0.5  # load average a CPU above which times mean little
 
 _COLOURS = {Verdict.PASSED: "#2e7d32", Verdict.SPLIT: "#8d6e00"}
 _WRONG = "#c62828"
@@ -41,10 +41,9 @@ def _steps(run: Run, first: Run) -> Cell:
         return ["-"]
     if run.same_steps_as is not None:
         return [f"same as column {run.same_steps_as}"]
-    known = {(s.ops, s.names, s.implementation) for s in first.steps}
     lines = []
     for step in run.steps[:_SHOWN_STEPS]:
-        other = run is not first and (step.ops, step.names, step.implementation) not in known
+        other = bool(first.steps) and step not in first.steps
         lines.append(f"{_OTHER if other else ''}{_step(step.ops, step.implementation)}")
     if len(run.steps) > _SHOWN_STEPS:
         lines.append(f"{len(run.steps) - _SHOWN_STEPS} more")
@@ -55,8 +54,9 @@ def _kernels(run: Run, first: Run) -> Cell:
     names = list(dict.fromkeys(name for step in run.kernels for name in step))
     if not names:
         return ["-"]
+    known = {name for step in first.kernels for name in step}
     shown = [
-        name if run is first or any(name in step for step in first.kernels) else f"{_OTHER}{name}"
+        f"{_OTHER}{name}" if first.kernels and name not in known else name
         for name in names[:_SHOWN_STEPS]
     ]
     return shown + ([f"{len(names) - _SHOWN_STEPS} more"] if len(names) > _SHOWN_STEPS else [])
@@ -131,8 +131,8 @@ def _footer(comparison: Comparison) -> list[str]:
         )
         if comparison.load > _BUSY:
             lines.append(
-                f"Before, other processes used {comparison.load:.0%} of the CPUs: compare the "
-                "fastest calls, or try again when the machine is idle."
+                f"The machine was busy (load average {comparison.load:.1f} a CPU): compare the "
+                "fastest calls, or try again when it is idle."
             )
     if _marked(comparison):
         lines.append(f"{_OTHER.strip()} not in column 1")

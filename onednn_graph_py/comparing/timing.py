@@ -15,6 +15,7 @@ __all__ = ["Times", "summed_up", "time_calls"]
 _WARM_UP = 0.05
 # Short calls are timed several at a time, so that there are no more samples than these.
 _SAMPLES = 200
+_PARTS = np.linspace(0.5, 99.5, 100)  # percentiles that stand for a round
 
 
 def time_calls(call: Callable[[], Any], seconds: float) -> list[float]:
@@ -54,7 +55,7 @@ class Times:
     Parameters
     ----------
     milliseconds : float
-        The median.
+        The median; all rounds count as much.
     spread : float
         From the first to the third quartile, in milliseconds.
     fastest : float
@@ -74,8 +75,9 @@ def summed_up(rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]
     """Sum up the times of all rounds, in seconds; None where there are none."""
     if not rounds:
         return None
-    times = np.concatenate([np.asarray(r) for r in rounds]) * 1e3
-    low, middle, high = (float(t) for t in np.percentile(times, (25, 50, 75)))
+    # A round in which the machine was slow has fewer samples, and counts as much.
+    even = np.concatenate([np.percentile(r, _PARTS) for r in rounds]) * 1e3
+    low, middle, high = (float(t) for t in np.percentile(even, (25, 50, 75)))
     ratios = [np.median(a) / np.median(b) for a, b in zip(rounds, first, strict=False)]
     ratio = float(np.median(ratios)) if ratios else None
-    return Times(middle, high - low, float(times.min()), ratio)
+    return Times(middle, high - low, min(map(min, rounds)) * 1e3, ratio)
