@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,25 +12,18 @@ from ..builder import GraphBuilder
 from ..compiler import Plan, infer_shapes
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..executor import CompiledGraph
-from ..filling import fill_inputs
-from ..inspect.profile import profile
 from ..ops.call import shape_text
 from ..ops.check import row
 from ..value import is_whole
-from .explanation import Explanation, StepFacts, Work
+from .explanation import Explanation, StepFacts
 from .kernels import Kernels, job_of, kernels_of
-from .machine import Machine, machine
+from .machine import machine
 from .steps import PASSED, bytes_of, step_keys, steps_of_builder, steps_of_plan
+from .times import NO_PRIMITIVE, speed, timed
 
 __all__ = ["explain", "explain_all"]
 
 Shape = tuple[int, ...]
-
-# How many calls are timed at least, unless they take longer than so many seconds.
-_CALLS = 5
-_LONGEST = 10.0
-
-_NO_PRIMITIVE = "oneDNN logs no primitive of it"
 
 
 @dataclass
@@ -112,67 +103,6 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
     return subject
 
 
-# -- times
-
-
-def _timed(subject: _Subject, seconds: float) -> tuple[list[float | None], float | None, int]:
-    """Each step's median, the median of a call, and how many calls there were."""
-    model, plan = subject.model, subject.plan
-    assert model is not None and plan is not None
-    none: list[float | None] = [None] * len(plan.steps)
-    named = {v.name: s for v, s in zip(model.inputs, subject.shapes, strict=True)}
-    run: Any = model._specialization(subject.shapes).run.bind(
-        fill_inputs(model._builder, shapes=named), None
-    )
-    run()  # constants are reordered
-    with profile() as p:
-        began = time.perf_counter()
-        calls, spent = 0, 0.0
-        while spent < seconds or (calls < _CALLS and spent < max(seconds, _LONGEST)):
-            run()
-            calls, spent = calls + 1, time.perf_counter() - began
-    labels = [s.label for s in plan.steps if s.implementation != "view"]
-    # Other models of this process may run meanwhile.
-    calls_seen = [
-        c.times
-        for c in p._calls()
-        if c.model.name == model.name
-        and [name for name, _ in c.model.steps] == labels
-        and c.model.shapes == subject.shapes
-    ]
-    if not calls_seen:
-        return none, None, 0
-    each = [
-        statistics.median(float(t[i + 1] - t[i]) for t in calls_seen) for i in range(len(labels))
-    ]
-    left = iter(each)
-    made = [0.0 if s.implementation == "view" else next(left) for s in plan.steps]
-    whole = statistics.median(float(t[-1] - t[0]) for t in calls_seen)
-    return list(made), whole, len(calls_seen)
-
-
-def _speed(step: StepFacts, peaks: Machine | None) -> Work | None:
-    work, seconds = step.work, step.seconds
-    # Without a primitive nothing is moved: the output is the input with other strides.
-    if work is None or step.kernels_unknown == _NO_PRIMITIVE:
-        return work
-    if seconds:
-        work = replace(
-            work,
-            operations_per_second=work.operations / seconds,
-            bytes_per_second=work.bytes / seconds,
-        )
-    if peaks is None or not peaks.operations:
-        return work
-    # Elementwise work is done in f32 whatever is stored.
-    operations = peaks.operations.get(work.dtype or "f32")
-    work = replace(work, peak_operations=operations, peak_bytes=peaks.bandwidth)
-    if operations is None or not work.bytes:
-        return work
-    compute = work.operations / work.bytes > operations / peaks.bandwidth
-    return replace(work, bound="compute" if compute else "memory")
-
-
 # -- all of it
 
 
@@ -232,7 +162,7 @@ def _merged(step: StepFacts, key: Sequence[str], kernels: Kernels) -> StepFacts:
         step,
         partition=f"{found.partition.kind} {found.partition.implementation}".strip(),
         kernels=found.kernels,
-        kernels_unknown="" if found.kernels else _NO_PRIMITIVE,
+        kernels_unknown="" if found.kernels else NO_PRIMITIVE,
         scratch_bytes=found.scratch_bytes if step.scratch_bytes is None else step.scratch_bytes,
     )
 
@@ -280,7 +210,7 @@ def _finish(
             steps = _unsupported(builder, steps)
         elif seconds > 0:
             try:
-                times, whole, calls = _timed(subject, seconds)
+                times, whole, calls = timed(model, plan, subject.shapes, seconds)
                 total = sum(t for t in times if t is not None)
                 steps = [
                     replace(s, seconds=t, share=None if t is None or not total else t / total)
@@ -289,7 +219,7 @@ def _finish(
                 peaks = machine(model.threads)
             except (OneDNNError, MemoryError) as e:
                 subject.notes.append(f"not timed: {e}")
-    steps = [replace(s, work=_speed(s, peaks)) for s in steps]
+    steps = [replace(s, work=speed(s, peaks)) for s in steps]
     if model is not None and model._options["policy"] == "debug":
         subject.notes.append("policy='debug' runs each op in a partition of its own")
         what_if = False

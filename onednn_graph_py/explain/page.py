@@ -13,6 +13,7 @@ from .words import HEADER, cells, heading, place_known, step_lines, title_lines
 __all__ = ["to_html"]
 
 _LINE = "border-bottom:1px solid rgba(128,128,128,0.4)"
+_TABLE = '<table style="border-collapse:collapse">'
 _TEXT_COLUMNS = 4
 
 
@@ -42,7 +43,7 @@ def _details(number: int, step: StepFacts) -> str:
         f"<tr>{_cell('td', what, 0)}{_cell('td', line, 1)}</tr>" for what, line in step_lines(step)
     )
     title = html.escape(f"step {number}: {heading(step)}")
-    return f"<details><summary>{title}</summary><table>{lines}</table></details>"
+    return f"<details><summary>{title}</summary>{_TABLE}{lines}</table></details>"
 
 
 def to_html(of: Explanation) -> str:
@@ -59,7 +60,7 @@ def to_html(of: Explanation) -> str:
     if of.steps:
         head = "".join(_cell("th", text, i) for i, text in enumerate(HEADER))
         body = "".join(_row(i + 1, s) for i, s in enumerate(of.steps))
-        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        parts.append(f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         parts += [_details(i + 1, s) for i, s in enumerate(of.steps)]
     if of.reasons:
         items = []
@@ -75,5 +76,5 @@ def to_html(of: Explanation) -> str:
                 else ""
             )
             items.append(f"<li><b>{html.escape(name)}</b>{why}{where}<ul>{changes}</ul></li>")
-        parts.append(f"<p><b>What would fuse</b></p><ul>{''.join(items)}</ul>")
+        parts.append(f"<p><b>Why not fused</b></p><ul>{''.join(items)}</ul>")
     return f"<div>{''.join(parts)}</div>"

@@ -41,6 +41,8 @@ def seconds_text(seconds: float | None) -> str:
     """
     if seconds is None:
         return ""
+    if seconds == 0:
+        return "<1 µs"  # below what the clock of the log tells
     for factor, unit in ((1.0, "s"), (1e3, "ms")):
         if seconds * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"
