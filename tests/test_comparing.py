@@ -21,6 +21,7 @@ from onednn_graph_py.comparing import Comparison, Run, bootstrap, installs
 from onednn_graph_py.comparing import compare as compare_function
 from onednn_graph_py.comparing.comparison import Step
 from onednn_graph_py.comparing.graph_files import bind_constants, constant_values, save_constants
+from onednn_graph_py.comparing.process import WorkerProcess
 from onednn_graph_py.comparing.settings import settings_of
 from onednn_graph_py.comparing.timing import summed_up, time_calls
 from onednn_graph_py.replay import Verdict
@@ -326,7 +327,7 @@ def test_an_instruction_set_that_one_oneDNN_does_not_know_is_a_cell(graph, monke
     right = installs.find_install
     monkeypatch.setattr("onednn_graph_py.comparing.settings.find_install", knowing)
     settings = settings_of("avx99", (), (), ["here", sys.executable])
-    column = compare_module._Column(settings.all()[0], "", _NoFiles(), 0)
+    column = compare_module.Column(settings.all()[0], "", _NoFiles(), 0)
     column.start(0, 10, 0.5)
     assert column.run.verdict is Verdict.REFUSED
     assert column.run.reason.endswith("knows no ISA 'avx99'")
@@ -347,7 +348,7 @@ def interfered(monkeypatch):
 
     def install(command, number, action):
         asked = []
-        right = compare_module.WorkerProcess.ask
+        right = WorkerProcess.ask
 
         def ask(self, name, timeout, **what):
             if name == command:
@@ -357,7 +358,7 @@ def interfered(monkeypatch):
                     return action(self, given, lambda: right(self, name, **given))
             return right(self, name, timeout, **what)
 
-        monkeypatch.setattr(compare_module.WorkerProcess, "ask", ask)
+        monkeypatch.setattr(WorkerProcess, "ask", ask)
 
     return install
 

@@ -1,10 +1,11 @@
-"""A graph as files that another process can read: its JSON, and its constants' values."""
+"""A graph as files that other processes can read: its JSON, and its constants' values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,12 @@ from ..constant_arrays import aligned_copy
 from ..errors import InvalidArgumentsError
 from ..ops.call import shape_text
 from ..reference.rounding import NUMPY_DTYPES
-from ..serialization import GraphDocument
+from ..serialization import GraphDocument, save
 
-__all__ = ["bind_constants", "constant_values", "save_constants"]
+if TYPE_CHECKING:
+    from .settings import MathMode, Settings
+
+__all__ = ["GraphFiles", "bind_constants", "constant_values", "save_constants"]
 
 _PACKED = ("s4", "u4")
 
@@ -86,3 +90,39 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
             value.data, value.strides = aligned_copy(stored), None
             contents.constants.append(value)
     contents.inputs = [v for v in contents.inputs if v.data is None]
+
+
+class GraphFiles:
+    """A graph in a folder, once for each math mode.
+
+    Parameters
+    ----------
+    folder : Path
+    document : GraphDocument
+    values : mapping of int to numpy.ndarray
+        Of constants, by tensor id.
+    settings : Settings
+    """
+
+    def __init__(
+        self, folder: Path, document: GraphDocument, values: Mapping[int, Array], settings: Settings
+    ) -> None:
+        self.folder = folder
+        self.outputs = len(document.outputs())
+        self.constants: str | None = None
+        if values:
+            self.constants = str(folder / "constants.npz")
+            save_constants(values, Path(self.constants))
+        self._graphs: dict[MathMode | None, Path] = {}
+        for number, mode in enumerate(settings.fpmath):
+            changed = document
+            if mode is not None:
+                changed = replace(changed, fpmath_mode=mode.mode)
+            if mode is not None and mode.apply_to_int is not None:
+                changed = replace(changed, fpmath_mode_apply_to_int=mode.apply_to_int)
+            self._graphs[mode] = folder / f"graph-{number}.json"
+            save(changed, self._graphs[mode])
+
+    def graph(self, mode: MathMode | None) -> Path:
+        """The file of a math mode."""
+        return self._graphs[mode]
