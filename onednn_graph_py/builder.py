@@ -31,7 +31,7 @@ from .ops.check import TensorSpec, check, label_of, make_call, row
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
 if TYPE_CHECKING:
-    from .compiler import Fallback, Layout, Policy
+    from .compiler import Fallback, KnownDefects, Layout, Policy
     from .executor import CompiledGraph
     from .export.python_program import Style
     from .inspect import Diagram
@@ -324,6 +324,7 @@ class GraphBuilder(BuilderMethods):
         dtype: str | None = None,
         outputs: Sequence[Any] | None = None,
         name: str | None = None,
+        where: str | None = None,
     ) -> Any:
         like = next((i for i in inputs if isinstance(i, Value)), None)
         full = self._named(name)
@@ -347,7 +348,7 @@ class GraphBuilder(BuilderMethods):
             raise
         call = make_call(kind, given, attrs, made, name=full)
         fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
-        node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), caller())
+        node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), where or caller())
         for i, value in enumerate(fresh):
             value._producer = weakref.ref(node)
             value.name = full if len(fresh) == 1 or not full else f"{full}:{i}"
@@ -408,6 +409,7 @@ class GraphBuilder(BuilderMethods):
         layout: Layout = "auto",
         fallback: Fallback = None,
         policy: Policy = "fusion",
+        known_defects: KnownDefects = "avoid",
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -430,6 +432,7 @@ class GraphBuilder(BuilderMethods):
             layout=layout,
             fallback=fallback,
             policy=policy,
+            known_defects=known_defects,
             threads=threads,
             max_shapes=max_shapes,
             name=name,

@@ -32,6 +32,7 @@ __all__ = ["Plan", "PlannedStep", "make_plan"]
 Layout = Literal["auto", "plain"]
 Fallback = Literal["reference"] | None
 Policy = Literal["fusion", "debug"]
+KnownDefects = Literal["avoid", "run"]
 
 ALIGNMENT = 64
 
@@ -235,8 +236,10 @@ class _Planner:
         layout: Layout,
         fallback: Fallback,
         policy: Policy,
+        known_defects: KnownDefects = "avoid",
     ) -> None:
         self.policy = policy
+        self.known_defects = known_defects
         self.builder = builder
         self.engine = engine
         self.shapes = shapes
@@ -281,7 +284,11 @@ class _Planner:
 
     def defect(self, nodes: tuple[Node, ...]) -> str | None:
         """What oneDNN would compute wrongly, running these ops together."""
-        return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
+        return wrong_result(
+            nodes,
+            apply_to_int=self.builder.apply_to_int,
+            fused_too=self.known_defects == "avoid",
+        )
 
     def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
         """Add what runs a group, split where that is needed."""
@@ -508,6 +515,7 @@ def make_plan(
     layout: Layout = "auto",
     fallback: Fallback = None,
     policy: Policy = "fusion",
+    known_defects: KnownDefects = "avoid",
     threads: int = 0,
     registration: Registration | None = None,
 ) -> Plan:
@@ -518,7 +526,7 @@ def make_plan(
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
         Of the inputs, by id.
-    layout, fallback, policy, threads
+    layout, fallback, policy, known_defects, threads
         As `CompiledGraph` explains.
     registration : Registration, optional
         The model's share of the cache of constants.
@@ -540,9 +548,13 @@ def make_plan(
         raise InvalidArgumentsError(f"fallback must be None or 'reference', got {fallback!r}")
     if policy not in ("fusion", "debug"):
         raise InvalidArgumentsError(f"policy must be 'fusion' or 'debug', got {policy!r}")
+    if known_defects not in ("avoid", "run"):
+        raise InvalidArgumentsError(
+            f"known_defects must be 'avoid' or 'run', got {known_defects!r}"
+        )
     every = infer_shapes(builder, shapes)
     engine = engine_of(builder.engine_kind)
-    planner = _Planner(builder, engine, every, layout, fallback, policy)
+    planner = _Planner(builder, engine, every, layout, fallback, policy, known_defects)
     if registration is not None:
         registration.enter(builder.engine_kind)
     with _core._compiling_with(threads):

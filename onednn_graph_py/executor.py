@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from . import _core
 from .builder import GraphBuilder
-from .compiler import Fallback, Layout, Plan, Policy, make_plan
+from .compiler import Fallback, KnownDefects, Layout, Plan, Policy, make_plan
 from .constants import Registration
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
@@ -262,6 +262,11 @@ class CompiledGraph(_core._model_base):
         ``reference`` computes in NumPy what oneDNN has no kernel for.
     policy : str
         ``fusion``, or ``debug`` for one op a partition.
+    known_defects : str
+        ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, ``run``
+        as oneDNN makes them: THE NUMBERS ARE WRONG then, which is for looking into the defect.
+        What would read or write out of bounds, or is wrong also as an op by itself, is refused in
+        both.
     threads : int, optional
         How many threads each call uses; `num_threads()` by default.
     max_shapes : int
@@ -292,6 +297,7 @@ class CompiledGraph(_core._model_base):
         layout: Layout = "auto",
         fallback: Fallback = None,
         policy: Policy = "fusion",
+        known_defects: KnownDefects = "avoid",
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -307,6 +313,7 @@ class CompiledGraph(_core._model_base):
             "layout": layout,
             "fallback": fallback,
             "policy": policy,
+            "known_defects": known_defects,
             "threads": threads,
             "max_shapes": max_shapes,
             "name": name,
@@ -435,6 +442,7 @@ class CompiledGraph(_core._model_base):
                 layout=self._options["layout"],
                 fallback=self._options["fallback"],
                 policy=self._options["policy"],
+                known_defects=self._options["known_defects"],
                 threads=self._threads,
                 registration=self._registration,
             )

@@ -82,7 +82,8 @@ class Node:
     attrs : mapping of str to value
         In the library's spelling.
     where : str
-        The caller's line that made it.
+        What made it: the caller's line, ``model.py:12``, or a place in a file of a graph,
+        ``g.json: graph[3] 'conv'``.
     """
 
     id: int

@@ -1,5 +1,6 @@
 """Fused partitions that oneDNN computes wrongly: found again here, and avoided by models."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -225,6 +226,36 @@ def test_onednn_still_computes_these_wrongly(case):
     arrays = arrays_of(b)
     (exact,) = evaluate(b, arrays)
     assert np.abs(run_fused(b, arrays).astype(float) - exact.astype(float)).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    "case", ["layer_norm_and_sum"] if LINKED < (3, 13) else ["residual_of_other_sign"]
+)
+def test_a_known_defect_runs_as_it_is_where_that_is_wanted(case):
+    b = og.GraphBuilder()
+    CASES[case](b)
+    model = b.compile(known_defects="run")  # a warning would fail
+    assert len(model.steps()) == 1
+    (exact,) = evaluate(b, arrays := arrays_of(b))
+    assert np.abs(model(*arrays).astype(float) - exact.astype(float)).max() > 0.1
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied(*arrays), model(*arrays))
+
+
+def test_running_known_defects_lifts_no_other_guard():
+    b = og.GraphBuilder()
+    product_over_nothing(b)
+    if LINKED < (3, 13):  # wrong also by itself: memory that nobody wrote
+        with pytest.warns(RuntimeWarning), pytest.raises(og.UnimplementedError, match="unwritten"):
+            b.compile(known_defects="run")
+    b = og.GraphBuilder()
+    pads = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
+    x = b.input((1, 6, 6, 16), "s8").dequantize(scales=[0.5], **PER_TENSOR)
+    b.output(x.convolution(noise(3, 3, 16, 8), **pads))
+    model = b.compile(known_defects="run")  # in one graph the search for fusions crashes
+    assert len(model.steps()) == 2
+    with pytest.raises(og.InvalidArgumentsError, match="known_defects must be 'avoid' or 'run'"):
+        b.compile(known_defects="wrong")
 
 
 def test_every_row_names_its_versions():

@@ -118,6 +118,8 @@ def test_what_oneDNN_computes_wrongly_runs_in_parts(tmp_path):
     result = run_case(Case(saved(tmp_path / "g.json", DEFECTIVE)), VERIFY)
     assert result.verdict is Verdict.SPLIT
     assert "runs in parts: oneDNN" in result.reason
+    # The file and the first op's place in it, not a line of this package.
+    assert f"made at {tmp_path / 'g.json'}: graph[0] runs" in result.reason
     assert result.error is not None  # it was verified
 
 
@@ -134,6 +136,18 @@ def test_what_oneDNN_computes_wrongly_is_found_and_bisected(tmp_path, monkeypatc
     assert "with every op by itself it is right" in result.diverges
 
 
+def test_a_known_defect_is_run_bisected_and_reduced_as_it_is(tmp_path, capsys):
+    path = saved(tmp_path / "g.json", DEFECTIVE)
+    status, out, _ = run(capsys, path, "--as-is", "--bisect")
+    assert status == 1
+    assert out.startswith("wrong")
+    assert f"first wrong op: op ({WRONG_OP})" in out
+    assert "runs in parts" not in out
+    small = str(tmp_path / "small.json")
+    assert cli.main(["reduce", path, "--while", "mismatch", "--tries", "40", "-o", small]) == 0
+    assert run(capsys, small, "--as-is", "--verify")[0] == 1
+
+
 def test_a_right_graph_has_no_divergence():
     b = og.GraphBuilder()
     small(b)
@@ -145,6 +159,20 @@ def test_an_op_without_a_kernel_is_named(tmp_path):
     assert result.verdict is Verdict.UNSUPPORTED
     assert result.reason == "op 0 (Pow): oneDNN has no kernel for it in f32"
     assert (result.partitions, result.supported) == (1, 0)
+
+
+def test_ops_of_a_file_are_made_at_their_place_in_it(tmp_path):
+    def named(b):
+        b.output(b.relu(b.input((4, 8)), name="first").softmax(axis=-1))
+
+    path = saved(tmp_path / "g.json", named)
+    for given in (path, tmp_path / "g.json"):
+        assert [n.where for n in og.load(given).nodes] == [
+            f"{path}: graph[0] 'first'",
+            f"{path}: graph[1]",
+        ]
+    text = (tmp_path / "g.json").read_text()
+    assert [n.where for n in og.load(text).nodes] == ["graph[0] 'first'", "graph[1]"]
 
 
 def test_hardware_that_lacks_a_type_is_named(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from ..builder import GraphBuilder
-from ..compiler import Policy
+from ..compiler import KnownDefects, Policy
 from ..errors import OneDNNError
 from ..value import Node, Value
 from ..verify import OutputCheck, Verification, compare_values
@@ -58,13 +58,17 @@ def _ending_at(builder: GraphBuilder, value: Value) -> GraphBuilder:
 
 
 def _computed(
-    builder: GraphBuilder, value: Value, inputs: Sequence[Array], policy: Policy
+    builder: GraphBuilder,
+    value: Value,
+    inputs: Sequence[Array],
+    policy: Policy,
+    known_defects: KnownDefects,
 ) -> tuple[Array, tuple[str, ...]] | None:
     """A value, and the ops that run with the one that makes it; None if it can't be compiled."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what runs in parts said so when it was compiled
-            model = _ending_at(builder, value).compile(policy=policy)
+            model = _ending_at(builder, value).compile(policy=policy, known_defects=known_defects)
     except OneDNNError:
         return None
     given: list[Any] = list(inputs)
@@ -73,7 +77,11 @@ def _computed(
 
 
 def first_divergence(
-    builder: GraphBuilder, inputs: Sequence[Array], seed: int = 0
+    builder: GraphBuilder,
+    inputs: Sequence[Array],
+    seed: int = 0,
+    *,
+    known_defects: KnownDefects = "avoid",
 ) -> Divergence | None:
     """Name the first op whose result is wrong when it is run as the end of the graph.
 
@@ -87,6 +95,8 @@ def first_divergence(
         In the order of a call.
     seed : int
         Of the disturbances that tell what rounding may do.
+    known_defects : str
+        As `CompiledGraph` has it: ``run`` finds also what models go around.
 
     Returns
     -------
@@ -97,7 +107,7 @@ def first_divergence(
     makers: dict[int, tuple[Node, Value]] = {}
     for node in builder.nodes:
         for value in node.outputs:
-            found = _computed(builder, value, inputs, "fusion")
+            found = _computed(builder, value, inputs, "fusion", known_defects)
             if found is not None:
                 made[value.id] = found
                 makers[value.id] = node, value
@@ -106,7 +116,7 @@ def first_divergence(
         if check.ok:
             continue
         node, value = makers[id]
-        unfused = _computed(builder, value, inputs, "debug")
+        unfused = _computed(builder, value, inputs, "debug", known_defects)
         alone: Verification | None = None
         if unfused is not None:
             alone = compare_values(builder, inputs, {id: unfused[0]}, None, seed)

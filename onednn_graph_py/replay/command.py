@@ -52,6 +52,11 @@ def add_run(commands: Any) -> None:
     run.add_argument(
         "--bisect", action="store_true", help="name the first op that is wrong; verifies too"
     )
+    run.add_argument(
+        "--as-is",
+        action="store_true",
+        help="run fused partitions with known defects as they are, not in parts (wrong numbers)",
+    )
     run.add_argument("--bench", action="store_true", help="time a call")
     run.add_argument("--threads", type=_positive, help="of a call")
     run.add_argument("--jobs", type=_positive, default=1, help="how many run at a time")
@@ -69,6 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
         bench=arguments.bench,
         threads=arguments.threads,
         seed=arguments.seed,
+        as_is=arguments.as_is,
     )
     try:
         given = [o if o.startswith("--") else f"--{o}" for o in arguments.set]

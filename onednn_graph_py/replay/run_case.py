@@ -27,6 +27,7 @@ from .stages import (
 from .verdicts import Result, Verdict
 
 if TYPE_CHECKING:
+    from ..compiler import KnownDefects
     from ..executor import CompiledGraph
 
 __all__ = ["DEFAULTS", "Options", "run_case"]
@@ -56,6 +57,8 @@ class Options:
         Of a call.
     seed : int
         Of the inputs.
+    as_is : bool
+        Run fused partitions that oneDNN is known to compute wrongly as they are, not in parts.
     memory_share : float
         The part of the free memory that a case may take.
     """
@@ -66,7 +69,13 @@ class Options:
     bench: bool = False
     threads: int | None = None
     seed: int = 0
+    as_is: bool = False
     memory_share: float = 0.9
+
+    @property
+    def known_defects(self) -> KnownDefects:
+        """As `GraphBuilder.compile` takes it."""
+        return "run" if self.as_is else "avoid"
 
 
 DEFAULTS = Options()
@@ -107,9 +116,9 @@ def _run(case: Case, options: Options, result: Result) -> None:
     if options.partition_only:
         result.verdict = Verdict.PARTITIONED
         return
-    builder = built(document)
+    builder = built(document, case.path)
     check_memory(builder, verify=options.verify, share=options.memory_share)
-    model, split = compiled(builder, options.threads)
+    model, split = compiled(builder, options.threads, options.known_defects)
     inputs = inputs_of(builder, options.seed)
     outputs = called(model, inputs)
     if options.bench:
@@ -149,6 +158,6 @@ def _verify(
         result.verdict = Verdict.PASSED
         return
     if options.bisect:
-        first = first_divergence(builder, inputs, options.seed)
+        first = first_divergence(builder, inputs, options.seed, known_defects=options.known_defects)
         result.diverges = str(first or "every op is right when the graph ends there")
     raise Ended(Verdict.WRONG, "; ".join(str(o) for o in found.outputs if not o.ok))

@@ -21,6 +21,7 @@ from .memory import bytes_needed, free_bytes
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
+    from ..compiler import KnownDefects
     from ..executor import CompiledGraph
 
 __all__ = ["Ended", "built", "called", "check_memory", "compiled", "inputs_of", "partition", "read"]
@@ -83,10 +84,10 @@ def partition(document: GraphDocument) -> tuple[int, int, str]:
     return len(partitions), sum(p.is_supported() for p in partitions), missing
 
 
-def built(document: GraphDocument) -> GraphBuilder:
-    """Build a graph."""
+def built(document: GraphDocument, file: str | None = None) -> GraphBuilder:
+    """Build the graph, which was read from a file."""
     try:
-        return to_builder(document)
+        return to_builder(document, file=file)
     except UnimplementedError as e:
         raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:
@@ -104,12 +105,14 @@ def check_memory(builder: GraphBuilder, *, verify: bool, share: float) -> None:
         )
 
 
-def compiled(builder: GraphBuilder, threads: int | None) -> tuple[CompiledGraph, str]:
+def compiled(
+    builder: GraphBuilder, threads: int | None, known_defects: KnownDefects = "avoid"
+) -> tuple[CompiledGraph, str]:
     """Compile a graph; return the model, and why it runs in parts, if it does."""
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            model = builder.compile(threads=threads)
+            model = builder.compile(threads=threads, known_defects=known_defects)
     except (UnimplementedError, NoDeviceError) as e:
         raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:

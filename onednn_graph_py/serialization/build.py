@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "to_builder", "to_graph"]
 
 _LONGEST_MESSAGE = 1500
+_LONGEST_NAME = 80
 
 # An attribute's name tells its type, whatever op has it.
 _TYPES: dict[str, AttributeType] = {a.name: a.type for op in OPS.values() for a in op.attributes}
@@ -79,10 +80,10 @@ def load(source: JSONSource) -> GraphBuilder:
     if path is None:
         return to_builder(document)
     with _at(path):
-        return to_builder(document)
+        return to_builder(document, file=path)
 
 
-def to_builder(document: GraphDocument) -> GraphBuilder:
+def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuilder:
     """Build what a document says, op by op, each checked with the table of ops.
 
     Tensors that no op makes become inputs, also the constant ones, whose values the file does not
@@ -92,6 +93,8 @@ def to_builder(document: GraphDocument) -> GraphBuilder:
     Parameters
     ----------
     document : GraphDocument
+    file : str, optional
+        Where it was read from, for messages about an op.
 
     Returns
     -------
@@ -129,7 +132,8 @@ def to_builder(document: GraphDocument) -> GraphBuilder:
                 specs = [(values[t.id].shape, values[t.id].dtype) for t in op.inputs]
                 check("End", specs, op.values, [(t.dims, t.dtype) for t in op.outputs])
                 continue
-            node = _node(builder, op, [values[t.id] for t in op.inputs])
+            where = _where(file, i, op)
+            node = _node(builder, op, [values[t.id] for t in op.inputs], where)
         ops[node.id] = i
         values.update(zip((t.id for t in op.outputs), node.outputs, strict=True))
     builder.output(**{f"t{id}": values[id] for id in document.outputs()})
@@ -155,9 +159,17 @@ def _input(builder: GraphBuilder, tensor: TensorRecord) -> Value:
     return builder.input(dims, tensor.dtype, name=f"t{tensor.id}", strides=strides)
 
 
-def _node(builder: GraphBuilder, op: OpRecord, inputs: list[Value]) -> Node:
+def _where(file: str | None, i: int, op: OpRecord) -> str:
+    """The op's place in the file."""
+    name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 3]}..."
+    place = f"graph[{i}] {name!r}" if name else f"graph[{i}]"
+    return f"{file}: {place}" if file is not None else place
+
+
+def _node(builder: GraphBuilder, op: OpRecord, inputs: list[Value], where: str) -> Node:
     outputs = [(t.dims, None if t.dtype == "undef" else t.dtype) for t in op.outputs]
-    builder._add(op.kind, inputs, op.values, outputs=outputs, name=op.name or None)
+    name = op.name or None
+    builder._add(op.kind, inputs, op.values, outputs=outputs, name=name, where=where)
     return builder.nodes[-1]
 
 
