@@ -43,7 +43,7 @@ def _graph(file: Path, options: list[str]) -> GraphBuilder:
         raise InvalidArgumentsError(
             f"--set: one graph is explained at a time, these options make {len(rewritings)}"
         )
-    return to_builder(rewritings[0].apply(parse(file)), file=file)
+    return to_builder(rewritings[0].apply(parse(file)), file=str(file))
 
 
 def _explain(arguments: argparse.Namespace) -> int:
