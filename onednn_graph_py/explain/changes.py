@@ -34,7 +34,7 @@ class Change:
     description: str
     result: str
     exact: bool = True
-    _edit: Edit = field(default_factory=Edit, repr=False)
+    _edit: Edit = field(default_factory=Edit, repr=False, compare=False)
 
     def apply(self, builder: GraphBuilder) -> GraphBuilder:
         """Make the change in a copy of the graph, which stays as it is.
@@ -95,6 +95,8 @@ class Around:
         The ops that the library has together with it.
     unsupported : frozenset of int
         Ids of the ops that it has no kernel for.
+    on_gpu : frozenset of int
+        Of these, those that it would have one for on a GPU.
     """
 
     builder: GraphBuilder
@@ -105,6 +107,7 @@ class Around:
     positions: Mapping[int, int]
     group: tuple[Node, ...]
     unsupported: frozenset[int] = frozenset()
+    on_gpu: frozenset[int] = frozenset()
 
     @property
     def position(self) -> int:

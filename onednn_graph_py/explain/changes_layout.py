@@ -66,7 +66,7 @@ def _relaid(
     rank = len(order)
     given = []
     for old, value in zip(node.inputs, inputs, strict=True):
-        if len(old.shape or ()) == rank and old.id not in turned:
+        if len(old.shape or ()) == rank and copy.number(old) not in turned:
             value = _transposed(copy, value, order)
         given.append(value)
     attrs: dict[str, Any] = dict(node.attrs)
@@ -81,7 +81,7 @@ def _turned_back(
     turned: frozenset[int], order: Order, copy: Copy, node: Node, inputs: tuple[Value, ...]
 ) -> tuple[Value, ...]:
     given = [
-        _transposed(copy, value, order) if old.id in turned else value
+        _transposed(copy, value, order) if copy.number(old) in turned else value
         for old, value in zip(node.inputs, inputs, strict=True)
     ]
     return copy.same(node, given)
@@ -138,13 +138,14 @@ def _other_format(around: Around, start: Node, rank: int) -> Edit | None:
             if inside and (len(value.shape) == rank or lower) and value.dtype not in ("s4", "u4"):
                 leaves[around.numbers[value.id]] = partial(_leaf, order)
                 turned.add(value.id)
-    known = frozenset(turned | weights)
+    known = frozenset(around.numbers[i] for i in turned | weights)
+    inside_out = frozenset(around.numbers[i] for i in turned)
     nodes: dict[int, Writer] = {
         around.positions[n.id]: partial(_relaid, known, order) for n in region.values()
     }
     for node in around.builder.nodes:
         if node.id not in region and any(v.id in turned for v in node.inputs):
-            nodes[around.positions[node.id]] = partial(_turned_back, frozenset(turned), back)
+            nodes[around.positions[node.id]] = partial(_turned_back, inside_out, back)
     kinds = {i: around.builder.nodes[i].kind for i in nodes}
     return Edit(nodes=nodes, leaves=leaves, kinds=kinds)
 

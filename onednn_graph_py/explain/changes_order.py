@@ -17,17 +17,19 @@ _MOVES = ("Reorder", "StaticReshape", "StaticTranspose")
 _ELEMENTWISE = (*UNARY, *BINARY, "BiasAdd", "BatchNormInference", *_MOVES, "TypeCast")
 
 
-def _first(second: Node, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Write what came second where the first was, of its input."""
     made = {v.id for v in node.outputs}
-    given = [inputs[0] if v.id in made else copy.values[v.id] for v in second.inputs]
-    return copy.same(second, given)
+    moved = copy.source.nodes[second]
+    given = [inputs[0] if v.id in made else copy.values[v.id] for v in moved.inputs]
+    return copy.same(moved, given)
 
 
-def _second(first: Node, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Write what came first, of what came second and is in its place now."""
-    moved = copy.values[first.outputs[0].id]
-    return copy.same(first, [moved, *(copy.values[v.id] for v in first.inputs[1:])])
+    before = copy.source.nodes[first]
+    moved = copy.values[before.outputs[0].id]
+    return copy.same(before, [moved, *(copy.values[v.id] for v in before.inputs[1:])])
 
 
 def earlier(around: Around) -> Iterator[Candidate]:
@@ -47,7 +49,11 @@ def earlier(around: Around) -> Iterator[Candidate]:
                 continue
             single = all(d == 1 for v in others for d in v.shape or ())
             exact = before.kind in _MOVES and node.kind in (*UNARY, *BINARY) and single
-            edit = around.written(before, partial(_first, node), (node, partial(_second, before)))
+            edit = around.written(
+                before,
+                partial(_first, around.positions[node.id]),
+                (node, partial(_second, around.positions[before.id])),
+            )
             yield Candidate(f"move {called(node)} before {called(before)}", edit, exact=exact)
 
 

@@ -35,15 +35,12 @@ def fewer_outputs(around: Around) -> Iterator[Candidate]:
         )
 
 
-def _again(
-    copies: tuple[Node, ...], reader: Node, copy: Copy, node: Node, inputs: tuple[Value, ...]
-) -> tuple[Value, ...]:
-    """Write the producers once more before the reader, which then reads these."""
-    fresh: dict[int, Value] = {}
-    for made in copies:
-        taken = [fresh.get(v.id, copy.values[v.id]) for v in made.inputs]
-        results = copy.same(made, taken, name=f"{made.name}_again" if made.name else "")
-        fresh.update({v.id: r for v, r in zip(made.outputs, results, strict=True)})
+def _again(producer: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write the producer once more before its reader, which then reads that."""
+    made = copy.source.nodes[producer]
+    taken = [copy.values[v.id] for v in made.inputs]
+    results = copy.same(made, taken, name=f"{made.name}_again" if made.name else "")
+    fresh = {v.id: r for v, r in zip(made.outputs, results, strict=True)}
     given = tuple(fresh.get(v.id, i) for v, i in zip(node.inputs, inputs, strict=True))
     return copy.same(node, given)
 
@@ -59,7 +56,7 @@ def own_producers(around: Around) -> Iterator[Candidate]:
             if reader.id in inside:
                 yield Candidate(
                     f"compute {called(node)} twice, once for {called(reader)} alone",
-                    around.written(reader, partial(_again, (node,), reader)),
+                    around.written(reader, partial(_again, around.positions[node.id])),
                 )
 
 

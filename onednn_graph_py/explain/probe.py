@@ -5,6 +5,7 @@ A `Probe` asks this of copies of one graph in which something is changed.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +32,8 @@ __all__ = [
 LIMIT = 200
 """How often the library is asked about one op, at most."""
 
-_NEAR = 40
+# A graph of more ops is asked about in part: as many around the one, in whole groups.
+_NEAR = 20
 
 
 @dataclass(frozen=True)
@@ -226,10 +228,13 @@ class Probe:
         self.builder = builder
         self.position = position
         self.asked = 0
-        self.refusals: list[str] = []
         self._near = _near(builder, position, groups)
         self.part = len(self._near) < len(builder.nodes)
-        self.before = Tried(rebuild(builder), list(groups)) if not self.part else self._ask(Edit())
+
+    @functools.cached_property
+    def before(self) -> Tried:
+        """What the library makes of it without a change."""
+        return self._ask(Edit())
 
     def _ask(self, edit: Edit, *, everything: bool = False) -> Tried:
         only = None if everything or not self.part else self._near
@@ -243,14 +248,13 @@ class Probe:
         self.asked += 1
         try:
             return self._ask(edit)
-        except (OneDNNError, TypeError, ValueError) as e:
-            self.refusals.append(str(e))
+        except (OneDNNError, TypeError, ValueError):
             return None
 
-    def confirmed(self, edit: Edit, tried: Tried) -> Tried | None:
-        """What the library makes of it in the whole graph, if it compiles there too."""
+    def confirmed(self, edit: Edit, tried: Tried, *, everything: bool = True) -> Tried | None:
+        """What the library makes of it in the whole graph, or in the part, if it compiles."""
         try:
-            whole = self._ask(edit, everything=True) if self.part else tried
+            whole = self._ask(edit, everything=True) if self.part and everything else tried
             groups = whole.with_op(self.position)
             if not groups or not all(g.runs for g in groups):
                 return None

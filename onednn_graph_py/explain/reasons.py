@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from .. import _core
 from ..builder import GraphBuilder
@@ -14,63 +12,20 @@ from ..errors import OneDNNError
 from ..examples._hardware import lacks
 from ..ops.check import row
 from ..value import Node
-from . import (
-    changes_attributes,
-    changes_dtype,
-    changes_integers,
-    changes_kinds,
-    changes_layout,
-    changes_operands,
-    changes_order,
-    changes_quantization,
-    changes_readers,
-)
-from .changes import Around, Candidate, Change, Family, called
+from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
 from .probe import (
     Group,
     Probe,
-    Tried,
     can_compile,
     grouped,
-    near_defect,
     refused_alone,
     specialised,
 )
 from .rebuild import for_engine_kind, numbers_of
+from .search import Search, Status, helpful, tried_in_vain
 
 __all__ = ["Change", "Reason", "Status", "reasons"]
-
-Status = Literal["unsupported", "alone", "in parts"]
-
-_MOST = 5
-"""Changes that are told for one op, at most."""
-
-FAMILIES: dict[str, Family] = {
-    "outputs in the middle": changes_readers.fewer_outputs,
-    "second readers": changes_readers.own_producers,
-    "the order of operands": changes_readers.swapped_operands,
-    "other ops that compute the same": changes_kinds.other_kinds,
-    "the order of ops": changes_order.earlier,
-    "attributes": changes_attributes.attributes,
-    "scales and zero points": changes_attributes.scales_and_zero_points,
-    "shapes as attributes": changes_attributes.shapes_as_attributes,
-    "explicit paddings": changes_attributes.explicit_pads,
-    "the form of operands": changes_operands.operand_forms,
-    "strides": changes_layout.plain_strides,
-    "data_format": changes_layout.data_formats,
-    "weights_format": changes_layout.weights_formats,
-    "the types of parameters": changes_dtype.parameter_types,
-    "TypeCasts left out": changes_dtype.casts_left_out,
-    "quantization": changes_quantization.missing_quantization,
-    "integer types": changes_integers.integer_types,
-    "8-bit floats": changes_integers.eighth_floats,
-    "fpmath_mode": changes_integers.math_modes,
-    "data types of the op": changes_dtype.op_types,
-    "data types of all that is connected": changes_dtype.region_types,
-    "leaving out what is beside it": changes_order.left_out,
-}
-"""What is tried, by what messages call it."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +94,14 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
     numbers = numbers_of(graph)
     positions = {n.id: i for i, n in enumerate(graph.nodes)}
     unsupported = frozenset(n.id for g in groups if not g.supported for n in g.nodes)
+    on_gpu = _on_gpu(graph, unsupported)
+    group_of = {n.id: g for g in groups for n in g.nodes}
     alone: dict[int, dict[int, str]] = {}
+    search = Search()
     made = []
     for node in graph.nodes:
-        group = next((g for g in groups if any(n.id == node.id for n in g.nodes)), None)
-        if group is None or node.kind == "End":
+        group = group_of.get(node.id)
+        if group is None:
             continue
         near = neighbours(node, readers)
         if id(group) not in alone:
@@ -151,8 +109,10 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
         status = _status(node, group, near, alone[id(group)])
         if status is None:
             continue
-        around = Around(graph, node, near, readers, numbers, positions, group.nodes, unsupported)
-        made.append(_reason(around, status, group, groups))
+        around = Around(
+            graph, node, near, readers, numbers, positions, group.nodes, unsupported, on_gpu
+        )
+        made.append(_reason(around, status, group, groups, search))
     return tuple(made)
 
 
@@ -174,79 +134,18 @@ def _subject(group: Group) -> Node:
     return next((n for n in group.nodes if n.kind not in conversions), group.nodes[0])
 
 
-def _reason(around: Around, status: Status, group: Group, groups: Sequence[Group]) -> Reason:
+def _reason(
+    around: Around, status: Status, group: Group, groups: Sequence[Group], search: Search
+) -> Reason:
     probe = Probe(around.builder, around.position, groups)
-    found = _helpful(around, status, probe)
+    found = helpful(around, status, probe, search)
     node = around.node
     why = _why(around, status, group)
-    if not found:
-        why += f"; {_tried(around, probe)}"
+    if not found and search.left <= 0:
+        why += "; no more changes were tried, as this graph has so many ops of this sort"
+    elif not found:
+        why += f"; {tried_in_vain(around, probe)}"
     return Reason(node.name, node.kind, node.where, status, why, tuple(found))
-
-
-def _tried(around: Around, probe: Probe) -> str:
-    """What was tried in vain."""
-    if not probe.asked:
-        return "no change that is known could help"
-    names = [name for name, family in FAMILIES.items() if next(family(around), None)]
-    count = "one change was" if probe.asked == 1 else f"{probe.asked} changes were"
-    return f"{count} tried ({', '.join(names)}), and none helps"
-
-
-# -- changes
-
-
-def _candidates(around: Around) -> Iterator[Candidate]:
-    for family in FAMILIES.values():
-        yield from family(around)
-
-
-def _helpful(around: Around, status: Status, probe: Probe) -> list[Change]:
-    """The changes that help, what computes the same first."""
-    if around.node.kind == "Wildcard":
-        return []
-    found: list[Change] = []
-    promising: list[tuple[Candidate, Tried]] = []
-    for candidate in _candidates(around):
-        tried = probe.ask(candidate.edit)
-        if tried is not None and _helps(around, status, probe.before, tried):
-            promising.append((candidate, tried))
-    for candidate, tried in sorted(promising, key=lambda pair: not pair[0].exact):
-        confirmed = probe.confirmed(candidate.edit, tried)
-        if confirmed is not None:
-            result = _result(around, status, confirmed)
-            found.append(Change(candidate.description, result, candidate.exact, candidate.edit))
-        if len(found) == _MOST:
-            break
-    return found
-
-
-def _helps(around: Around, status: Status, before: Tried, after: Tried) -> bool:
-    """Whether an op is better off, and none worse."""
-    groups = after.with_op(around.position)
-    if not groups or not all(g.runs for g in groups) or after.unsupported > before.unsupported:
-        return False
-    if status == "unsupported":
-        return True
-    partners = after.partners(around.position)
-    if status == "in parts":
-        if any(near_defect(after.copy.builder, g) for g in groups):
-            return False
-        wanted = {around.positions[n.id] for n in around.group} - {around.position}
-        return bool(partners & wanted)
-    return bool(partners - before.partners(around.position)) and len(after.groups) <= len(
-        before.groups
-    )
-
-
-def _result(around: Around, status: Status, after: Tried) -> str:
-    nodes = around.builder.nodes
-    counts = Counter(called(nodes[i]) for i in sorted(after.partners(around.position)))
-    partners = [name if n == 1 else f"{n} {name}" for name, n in counts.items()]
-    fuses = f"fuses with {', '.join(partners)}" if partners else ""
-    if status == "unsupported":
-        return f"supported, {fuses}" if fuses else "supported"
-    return fuses
 
 
 # -- why
@@ -304,17 +203,17 @@ def _why_unsupported(around: Around, group: Group) -> str:
     if group.trouble:
         return _plain(group.trouble)
     dtypes = tuple(dict.fromkeys(v.dtype for v in (*node.inputs, *node.outputs)))
-    for dtype in dtypes:
-        missing = lacks(dtype) if kind == "cpu" else None
-        if missing is not None:
-            return missing
-    told = f"oneDNN {_linked()} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
-    notes = [n for n in row(node.kind).notes if "CPU" in n]
-    if notes and kind == "cpu":
-        told += f": {' '.join(notes).rstrip('.')}"
-    if kind == "cpu" and _on_gpu(around):
-        told += "; it is supported on a GPU"
-    return told
+    missing = next((m for d in dtypes if (m := lacks(d)) is not None), None)
+    if missing is not None and kind == "cpu":
+        told = missing
+    else:
+        told = (
+            f"oneDNN {_linked()} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
+        )
+        notes = [n for n in row(node.kind).notes if "CPU" in n]
+        if notes and kind == "cpu":
+            told += f": {' '.join(notes).rstrip('.')}"
+    return f"{told}; it is supported on a GPU" if node.id in around.on_gpu else told
 
 
 def _linked() -> str:
@@ -322,12 +221,13 @@ def _linked() -> str:
     return f"{v['major']}.{v['minor']}.{v['patch']}"
 
 
-def _on_gpu(around: Around) -> bool:
-    """Whether a GPU's partitions have a kernel for it, if the library knows about GPUs."""
-    if str(_core.version()["gpu_runtime"]).lower() == "none":
-        return False
+def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[int]:
+    """Those of the ops for which a GPU has a kernel, if the library knows about GPUs."""
+    on_cpu = builder.engine_kind.name == "cpu"
+    if not unsupported or not on_cpu or str(_core.version()["gpu_runtime"]).lower() == "none":
+        return frozenset()
     try:
-        groups = grouped(for_engine_kind(around.builder, "gpu"))
+        groups = grouped(for_engine_kind(builder, "gpu"))
     except OneDNNError:
-        return False
-    return any(g.supported and any(n.id == around.node.id for n in g.nodes) for g in groups)
+        return frozenset()
+    return frozenset(n.id for g in groups if g.supported for n in g.nodes if n.id in unsupported)

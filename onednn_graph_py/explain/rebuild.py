@@ -173,6 +173,10 @@ class Copy:
         """A new constant."""
         return self.builder.constant(array, dtype)
 
+    def number(self, value: Value) -> int:
+        """A value of the source by its number, which is the same in every graph alike."""
+        return self._numbers[value.id]
+
     # -- how it goes
 
     def _cast(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
