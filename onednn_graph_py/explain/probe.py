@@ -5,10 +5,9 @@ A `Probe` asks this of copies of one graph in which something is changed.
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from .. import _core
 from ..builder import GraphBuilder
@@ -16,7 +15,7 @@ from ..compiler import _ordered, _Planner, engine_of, infer_shapes
 from ..defects import wrong_result
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..value import Node, Value, is_whole
-from .rebuild import Copy, Edit, rebuild
+from .rebuild import Copy, Edit, rebuild, values_of
 
 __all__ = [
     "Group",
@@ -33,7 +32,7 @@ LIMIT = 200
 """How often the library is asked about one op, at most."""
 
 # A graph of more ops is asked about in part: as many around the one, in whole groups.
-_NEAR = 20
+_NEAR = 12
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,11 @@ class Group:
     nodes: tuple[Node, ...]
     supported: bool
     trouble: str = ""
+    _compile: Callable[[], str] | None = None
+
+    def refusal(self) -> str:
+        """Compile it where there is an engine; what is said against it, or nothing."""
+        return "" if self._compile is None else self._compile()
 
     @property
     def runs(self) -> bool:
@@ -91,10 +95,14 @@ def can_compile(builder: GraphBuilder) -> bool:
 
 def _planner(builder: GraphBuilder) -> _Planner | None:
     """What plans a model of the graph; None where some shape is not known."""
-    try:
-        shapes = infer_shapes(builder, {v.id: v.shape or () for v in builder.inputs})
-    except OneDNNError:
-        return None
+    every = values_of(builder)
+    # A copy's shapes are inferred as it is written.
+    shapes = {v.id: v.shape for v in every if v.shape is not None and is_whole(v.shape)}
+    if len(shapes) < len(every):
+        try:
+            shapes = infer_shapes(builder, {v.id: v.shape or () for v in builder.inputs})
+        except OneDNNError:
+            return None
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
     return _Planner(builder, engine, shapes, "auto", "reference", "fusion")  # type: ignore[arg-type]
@@ -124,15 +132,18 @@ def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
                 made.append(Group(nodes, partition.is_supported()))
         return made
     originals = {id(n.attrs): n for n in builder.nodes}
+    compiles = can_compile(builder)
     made = []
     for nodes, partition in _ordered(planner.groups(planner.nodes)):
         # Where a Dequantize has several readers, each has a copy of it.
         known = tuple(originals.get(id(n.attrs), n) for n in nodes)
-        group = Group(known, partition is not None)
-        if partition is not None:
-            group = replace(group, trouble=planner.defect(nodes) or "")
-        if compiled and not group.trouble and partition is not None:
-            group = replace(group, trouble=_compiling(planner, nodes, partition))
+        if partition is None:
+            made.append(Group(known, False))
+            continue
+        compiling = partial(_compiling, planner, nodes, partition) if compiles else None
+        group = Group(known, True, planner.defect(nodes) or "", compiling)
+        if compiled and not group.trouble:
+            group = replace(group, trouble=group.refusal())
         made.append(group)
     return made
 
@@ -231,7 +242,7 @@ class Probe:
         self._near = _near(builder, position, groups)
         self.part = len(self._near) < len(builder.nodes)
 
-    @functools.cached_property
+    @cached_property
     def before(self) -> Tried:
         """What the library makes of it without a change."""
         return self._ask(Edit())
@@ -258,25 +269,11 @@ class Probe:
             groups = whole.with_op(self.position)
             if not groups or not all(g.runs for g in groups):
                 return None
-            if can_compile(whole.copy.builder) and any(_refused(whole, g) for g in groups):
+            if any(g.refusal() for g in groups):
                 return None
         except (OneDNNError, TypeError, ValueError):
             return None
         return whole
-
-
-def _refused(tried: Tried, group: Group) -> str:
-    """Why a group does not compile, or nothing."""
-    planner = _planner(tried.copy.builder)
-    if planner is None:
-        return ""
-    wanted = {id(n.attrs) for n in group.nodes}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        for nodes, partition in planner.groups(planner.nodes):
-            if {id(n.attrs) for n in nodes} == wanted and partition is not None:
-                return _compiling(planner, nodes, partition)
-    return "it is no group"
 
 
 def _near(builder: GraphBuilder, position: int, groups: Sequence[Group]) -> Collection[int]:
