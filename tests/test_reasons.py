@@ -11,6 +11,7 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py.examples._hardware import lacks
+from onednn_graph_py.explain import probe
 from onednn_graph_py.explain.probe import Probe
 from onednn_graph_py.explain.reasons import reasons
 from onednn_graph_py.patterns import PATTERNS
@@ -645,6 +646,19 @@ def test_a_large_graph_is_asked_about_in_part():
         assert any("do not return 'middle'" in c.description for c in reason.changes)
         for change in reason.changes:
             check_change(b, reason, change)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.since <= LINKED < c.until], ids=name_of)
+def test_a_part_of_a_graph_tells_what_the_whole_does(case, monkeypatch):
+    def told():
+        return [
+            (r.op, r.status, [(c.description, c.result) for c in r.changes]) for r in reasons(b)
+        ]
+
+    b = built(case.build)
+    whole = told()
+    monkeypatch.setattr(probe, "_NEAR", 1)
+    assert told() == whole
 
 
 def test_equal_layers_are_searched_once(monkeypatch):

@@ -231,15 +231,23 @@ class Probe:
         With shapes as far as they are known; it is not changed.
     position : int
         Of the op.
+    concerned : collection of int
+        Positions of others that changes are about.
     groups : sequence of Group
         Of the graph as it is.
     """
 
-    def __init__(self, builder: GraphBuilder, position: int, groups: Sequence[Group]) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        position: int,
+        concerned: Collection[int],
+        groups: Sequence[Group],
+    ) -> None:
         self.builder = builder
         self.position = position
         self.asked = 0
-        self._near = _near(builder, position, groups)
+        self._near = _near(builder, (position, *concerned), groups)
         self.part = len(self._near) < len(builder.nodes)
 
     @cached_property
@@ -248,8 +256,15 @@ class Probe:
         return self._ask(Edit())
 
     def _ask(self, edit: Edit, *, everything: bool = False) -> Tried:
-        only = None if everything or not self.part else self._near
-        copy = rebuild(self.builder, edit, only=only)
+        beyond = any(i not in self._near for i in edit.nodes)
+        only = None if everything or beyond or not self.part else self._near
+        try:
+            copy = rebuild(self.builder, edit, only=only)
+        except KeyError:
+            if only is None:
+                raise
+            # What is written otherwise may read what only the whole graph has.
+            copy = rebuild(self.builder, edit)
         return Tried(copy, grouped(copy.builder))
 
     def ask(self, edit: Edit) -> Tried | None:
@@ -276,8 +291,10 @@ class Probe:
         return whole
 
 
-def _near(builder: GraphBuilder, position: int, groups: Sequence[Group]) -> Collection[int]:
-    """Positions of the ops around one, by whole groups: all of a small graph."""
+def _near(
+    builder: GraphBuilder, positions: Collection[int], groups: Sequence[Group]
+) -> Collection[int]:
+    """Positions of the ops around some, by whole groups: all of a small graph."""
     nodes = builder.nodes
     if len(nodes) <= _NEAR:
         return range(len(nodes))
@@ -287,15 +304,17 @@ def _near(builder: GraphBuilder, position: int, groups: Sequence[Group]) -> Coll
     for i, node in enumerate(nodes):
         for value in node.inputs:
             readers.setdefault(value.id, []).append(i)
-    found = dict.fromkeys(group_of.get(position, [position]))
+    found = dict.fromkeys(k for i in positions for k in group_of.get(i, [i]))
     ring = list(found)
-    while ring and len(found) < _NEAR:
+    rings = 0
+    while ring and (rings < 2 or len(found) < _NEAR):
+        rings += 1
         following: dict[int, None] = {}
         for i in ring:
             made_by = [v.producer for v in nodes[i].inputs]
             near = [places[n.id] for n in made_by if n is not None]
             near += [j for v in nodes[i].outputs for j in readers.get(v.id, ())]
             following.update(dict.fromkeys(k for j in near for k in group_of.get(j, [j])))
-        ring = [i for i in following if i not in found][:_NEAR]
+        ring = [i for i in following if i not in found]
         found.update(dict.fromkeys(ring))
     return set(found)

@@ -137,7 +137,8 @@ def _subject(group: Group) -> Node:
 def _reason(
     around: Around, status: Status, group: Group, groups: Sequence[Group], search: Search
 ) -> Reason:
-    probe = Probe(around.builder, around.position, groups)
+    concerned = [around.positions[n.id] for n in (*around.concerned, *around.quantizing)]
+    probe = Probe(around.builder, around.position, concerned, groups)
     found = helpful(around, status, probe, search)
     node = around.node
     why = _why(around, status, group)
