@@ -51,6 +51,13 @@ with og.profile() as p:
         model(np.ones((1, 3, 32, 32), np.float32))
 p
 """,
+    "explain": "model.explain()",
+    "unsupported": """
+b = og.GraphBuilder()
+x = b.input((8, 16), "f32", name="x")
+b.output((x @ rng.random((16, 16), "f4")).pow(beta=3.0, name="<cube>").relu())
+og.explain(b)
+""",
 }
 
 
@@ -228,3 +235,46 @@ def test_the_table_of_a_profile(page):
     assert [r[column["count"]]["text"] for r in rows] == ["5", "5"]
     shares = [float(r[column["share"]]["text"].rstrip("%")) for r in rows]
     assert np.isclose(sum(shares), 100, atol=0.1 * len(shares))
+
+
+def test_the_table_of_an_explanation(page):
+    head, *rows = page.ask(TABLE % output("explain"))
+    legible([head, *rows])
+    column = {cell["text"]: i for i, cell in enumerate(head)}
+    conv, pool = ({name: row[i]["text"] for name, i in column.items()} for row in rows)
+    assert conv["ops"].startswith("Convolution") and "ReLU" in conv["ops"]
+    assert "<pool> & more" in pool["ops"]
+    assert conv["by"] == pool["by"] == "oneDNN"
+    assert conv["kernel"].startswith("convolution ")
+    assert pool["kernel"].startswith("pooling ")
+    shares = [float(r["share"].rstrip("%")) for r in (conv, pool)]
+    assert np.isclose(sum(shares), 100, atol=0.2)
+    # What is behind a title is hidden until the title is clicked.
+    opened = page.ask(
+        f"""
+        const details = {output("explain")}.querySelector("details");
+        const inner = details.querySelector("table");
+        const before = inner.checkVisibility();
+        details.querySelector("summary").click();
+        return {{before, after: inner.checkVisibility(), text: inner.textContent,
+                width: box(inner).right, page: document.documentElement.clientWidth}};
+        """
+    )
+    assert (opened["before"], opened["after"]) == (False, True)
+    assert "f32 1x3x32x32 row-major, 12.0 KiB" in opened["text"]
+    assert opened["width"] <= opened["page"]
+
+
+def test_what_is_not_supported_is_told_with_a_change(page):
+    told = page.ask(
+        f"""
+        return [...{output("unsupported")}.querySelectorAll(".jp-RenderedHTML li")].map((e) => ({{
+          text: e.innerText, box: box(e),
+          contrast: contrast(solid(getComputedStyle(e).color), under(e)),
+        }}));
+        """
+    )
+    legible([told])
+    cube = next(t["text"] for t in told if t["text"].startswith("Pow '<cube>'"))
+    assert "unsupported" in cube and "no cpu kernel for Pow" in cube
+    assert "as Square and Multiply (supported" in cube

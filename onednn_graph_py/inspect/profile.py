@@ -175,9 +175,9 @@ class Profile:
                 s.step,
                 s.implementation,
                 str(s.count),
-                f"{s.median * 1e6:.4g}",
-                f"{s.minimum * 1e6:.4g}",
-                f"{s.spread * 1e6:.4g}",
+                _microseconds(s.median),
+                _microseconds(s.minimum),
+                _microseconds(s.spread),
                 f"{s.share:.1%}",
             )
             for s in self.steps
@@ -291,6 +291,12 @@ class Profile:
         """
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.chrome_trace(), file)
+
+
+def _microseconds(seconds: float) -> str:
+    """With four digits, or all before the point."""
+    value = seconds * 1e6
+    return f"{value:.0f}" if value >= 1e4 else f"{value:.4g}"
 
 
 _HEADER = ("model", "inputs", "step", "by", "count", "median µs", "min µs", "spread µs", "share")
