@@ -648,7 +648,11 @@ def test_a_large_graph_is_asked_about_in_part():
             check_change(b, reason, change)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.since <= LINKED < c.until], ids=name_of)
+# Its last product is five ops away from what it would fuse with: so small a part is too small.
+NEARER = [c for c in CASES if c.since <= LINKED < c.until and c.build != attention_of_bf16_and_f32]
+
+
+@pytest.mark.parametrize("case", NEARER, ids=name_of)
 def test_a_part_of_a_graph_tells_what_the_whole_does(case, monkeypatch):
     def told():
         return [
