@@ -18,7 +18,7 @@ Cell = list[str]
 _OTHER = "* "
 _WIDEST = 34  # characters of a column of text
 _SHOWN_STEPS = 12
-_SHOWN_OPS = 6
+_SHOWN_OPS = 8
 _BUSY = 0.5  # load average a CPU above which times mean little
 
 _COLOURS = {Verdict.PASSED: "#2e7d32", Verdict.SPLIT: "#8d6e00"}
