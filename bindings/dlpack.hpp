@@ -6,6 +6,7 @@
 namespace ogp::dlpack {
 
 constexpr int32_t device_cpu = 1;
+constexpr int32_t device_sycl = 14;  // called oneAPI there
 constexpr uint64_t flag_read_only = 1;
 
 struct device {

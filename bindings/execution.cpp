@@ -81,6 +81,11 @@ public:
         for (const auto &item : items_) item.value->in_use += by;
     }
 
+    bool are_read_unasked() const {
+        return std::any_of(items_.begin(), items_.end(),
+                [](const entry &item) { return item.value->memory->is_read_unasked(); });
+    }
+
     void add_memory(std::vector<memory_ptr> &to) const {
         for (const auto &item : items_) to.push_back(item.value->memory);
     }
@@ -280,7 +285,7 @@ void note_writer(stream &s, const tensor_list &outputs) {
 
 // Runs, and has the stream keep what is used where oneDNN is not done on return.
 void run_and_keep(const compiled_partition_ptr &cp, stream &s, const tensor_list &inputs,
-        const tensor_list &outputs, tensor *scratchpad, bool synchronous) {
+        const tensor_list &outputs, tensor *scratchpad, bool synchronous, bool wait) {
     if (!synchronous) {
         // Before the call: when it fails, a part of the work may have been submitted.
         for (const auto &memory : memory_of(inputs, outputs, scratchpad)) s.keep(memory);
@@ -288,6 +293,7 @@ void run_and_keep(const compiled_partition_ptr &cp, stream &s, const tensor_list
         note_writer(s, outputs);
     }
     run(submit, *cp, s, inputs, outputs, scratchpad);
+    if (!synchronous && wait && outputs.are_read_unasked()) s.wait();
 }
 
 void check_execution(const compiled_partition &cp, const stream &s, const tensor_list &inputs,
@@ -322,6 +328,7 @@ struct bound_execution {
     tensor *scratchpad;
     uint64_t generation = 0;
     bool synchronous = false;
+    bool wait = true;
 
     uint64_t current_generation() const {
         return inputs.generation() + outputs.generation()
@@ -338,7 +345,7 @@ struct bound_execution {
 
     void operator()() {
         if (current_generation() != generation) resolve();
-        run_and_keep(cp, *s, inputs, outputs, scratchpad, synchronous);
+        run_and_keep(cp, *s, inputs, outputs, scratchpad, synchronous, wait);
     }
 };
 
@@ -383,14 +390,14 @@ struct call_tensors {
 };
 
 void execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
-        py::handle scratchpad) {
+        py::handle scratchpad, bool wait) {
     const call_tensors tensors(*cp, s, inputs, outputs, scratchpad);
     run_and_keep(cp, s, tensors.inputs, tensors.outputs, tensors.scratchpad,
-            runs_synchronously(cp->engine_->kind()));
+            runs_synchronously(cp->engine_->kind()), wait);
 }
 
 std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::object &inputs,
-        const py::object &outputs, const py::object &scratchpad) {
+        const py::object &outputs, const py::object &scratchpad, bool wait) {
     auto b = std::make_unique<bound_execution>();
     b->cp = cp.cast<compiled_partition_ptr>();
     b->cp->get();
@@ -402,6 +409,7 @@ std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::obj
     b->cp_object = cp;
     b->stream_object = s;
     b->scratchpad_object = scratchpad;
+    b->wait = wait;
     b->inputs.take(inputs, "input", *b->cp);
     b->outputs.take(outputs, "output", *b->cp);
     b->scratchpad = scratchpad_of(scratchpad, *b->cp);
@@ -413,7 +421,7 @@ std::unique_ptr<bound_execution> bind(py::object cp, py::object s, const py::obj
 
 void execute_with_event(const submit_function &submit, const py::object &is_complete,
         const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
-        py::handle scratchpad) {
+        py::handle scratchpad, bool wait) {
     const call_tensors tensors(*cp, s, inputs, outputs, scratchpad);
     std::vector<memory_ptr> used = memory_of(tensors.inputs, tensors.outputs, tensors.scratchpad);
     try {
@@ -426,6 +434,7 @@ void execute_with_event(const submit_function &submit, const py::object &is_comp
     }
     note_writer(s, tensors.outputs);
     s.keep_until(is_complete, std::move(used), cp);
+    if (wait && tensors.outputs.are_read_unasked()) s.wait();
 }
 
 double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
@@ -459,20 +468,23 @@ void init_execution(py::module_ &m) {
     using compiled_class = py::class_<compiled_partition, compiled_partition_ptr>;
     compiled_class cls(m.attr("compiled_partition"));
     cls.def("execute", &execute, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
-               py::arg("scratchpad") = py::none(),
+               py::arg("scratchpad") = py::none(), py::kw_only(), py::arg("wait") = true,
                "Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere\n"
-               "``stream.wait()`` tells.\n\n"
+               "``stream.wait()`` tells, and what reads an output through its tensor waits.\n\n"
                "Parameters\n----------\n"
                "stream : stream\n    Of the engine that was compiled for.\n"
                "inputs, outputs : list or tuple of tensor\n    In the order given to `compile`.\n"
-               "scratchpad : tensor, optional\n    Working memory (oneDNN 3.13).\n\n"
+               "scratchpad : tensor, optional\n    Working memory (oneDNN 3.13).\n"
+               "wait : bool\n"
+               "    Be done on return where an output can be read without asking its tensor: it is\n"
+               "    memory of a NumPy array or buffer, or ``numpy()`` or DLPack gave out views.\n\n"
                "Raises\n------\n"
                "InvalidArgumentsError\n"
                "    Count or ids differ, an output is read-only, or memory overlaps wrongly.\n"
                "InvalidShapeError, InvalidDataTypeError\n"
                "    A tensor is not what was compiled for.")
             .def("bind", &bind, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
-                    py::arg("scratchpad") = py::none(),
+                    py::arg("scratchpad") = py::none(), py::kw_only(), py::arg("wait") = true,
                     "Checks now what `execute` would check at each call.\n\n"
                     "Returns\n-------\nbound_execution\n"
                     "    Callable without arguments; keeps all it uses alive.\n\n"

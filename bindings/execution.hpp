@@ -22,10 +22,11 @@ struct handle_arguments {
 using submit_function = std::function<dnnl_status_t(const handle_arguments &)>;
 
 // `execute` through another of oneDNN's functions, which gives an event. What is used is kept until
-// `is_complete()`, which asks that event, is true, or the stream has been waited for.
+// `is_complete()`, which asks that event, is true, or the stream has been waited for. `wait` as
+// Python's `execute` explains it.
 void execute_with_event(const submit_function &submit, const py::object &is_complete,
         const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
-        py::handle scratchpad);
+        py::handle scratchpad, bool wait);
 
 // Seconds for `count` calls from C++, as a program without Python would make them.
 double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,

@@ -35,4 +35,9 @@ std::string sycl_runtime_of(const std::string &file) {
     return function ? file_of(function) : "";
 }
 
+bool runs_on_sycl() {
+    const dnnl_version_t *v = dnnl_version();
+    return v->cpu_runtime == DNNL_RUNTIME_SYCL || v->gpu_runtime == DNNL_RUNTIME_SYCL;
+}
+
 }  // namespace ogp

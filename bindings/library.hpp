@@ -15,4 +15,7 @@ std::string sycl_runtime_of(const std::string &library_file);
 // The file of the linked oneDNN.
 std::string library_file();
 
+// Whether the linked oneDNN runs on SYCL, on CPU or GPU.
+bool runs_on_sycl();
+
 }  // namespace ogp

@@ -115,6 +115,7 @@ memory_ptr from_array(const py::array &array, const logical_tensor &lt, bool raw
     }
     auto memory = std::make_shared<memory_block>();
     memory->owner = array;
+    memory->is_an_array = true;
     memory->data = const_cast<void *>(array.data());
     memory->writable = array.writeable();
     if (raw) {
@@ -141,11 +142,15 @@ py::object take_managed(const py::capsule &capsule, const char *name, const char
     });
 }
 
-memory_ptr from_dlpack(py::handle source, const logical_tensor &lt) {
+int dlpack_device_type(py::handle source) {
     const auto device = source.attr("__dlpack_device__")().cast<py::tuple>();
     if (device.size() != 2) throw py::type_error("__dlpack_device__ must return a pair");
-    const int device_type = py::int_(device[0]).cast<int>();
-    if (device_type != dlpack::device_cpu)
+    return py::int_(device[0]).cast<int>();
+}
+
+memory_ptr from_dlpack(py::handle source, const logical_tensor &lt, bool of_sycl) {
+    const int device_type = dlpack_device_type(source);
+    if (device_type != dlpack::device_cpu && !(of_sycl && device_type == dlpack::device_sycl))
         raise_invalid_arguments(context(lt) + "expected memory on the CPU (DLPack device type 1), "
                 "got DLPack device type " + std::to_string(device_type));
 
@@ -160,6 +165,7 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt) {
         throw py::type_error("__dlpack__ must return a capsule");
     const auto capsule = result.cast<py::capsule>();
     auto memory = std::make_shared<memory_block>();
+    memory->is_an_array = true;
     const dlpack::tensor *t = nullptr;
     if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
         auto *managed = static_cast<dlpack::managed_versioned *>(
@@ -180,8 +186,11 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt) {
     }
 
     const auto &info = info_of(is_opaque(lt) || is_packed(lt) ? data_type::u8 : lt.dtype());
-    if (t->device.type != dlpack::device_cpu)
-        raise_invalid_arguments(context(lt) + "expected memory on the CPU");
+    if (t->device.type != device_type)
+        raise_invalid_arguments(context(lt) + "expected memory on "
+                + (device_type == dlpack::device_cpu ? "the CPU" : "a SYCL device")
+                + ", as __dlpack_device__ says; __dlpack__ gives DLPack device type "
+                + std::to_string(t->device.type));
     if (t->dtype.code != info.dlpack_code || t->dtype.bits != info.bits || t->dtype.lanes != 1)
         raise_invalid_data_type(context(lt) + "expected elements of type " + enum_name(info.type)
                 + ", got DLPack type code " + std::to_string(t->dtype.code) + " with "
@@ -231,19 +240,33 @@ memory_ptr from_address(py::handle source, const logical_tensor &lt) {
 void require_host_memory(const memory_block &memory, const logical_tensor &lt) {
     if (!memory.on_host)
         raise_invalid_arguments(context(lt) + "its memory is a device's own, which the host can't "
-                "read; copy it first, for example with copy_to_host() of its dpctl memory");
+                "read; copy it first, for example with sycl_interop.copy_to_host");
     wait_for_writer(memory);
 }
 
+// Something of Python's that reads memory whenever it likes.
+class view_of_memory {
+public:
+    explicit view_of_memory(memory_ptr memory) : memory_(std::move(memory)) { ++memory_->views; }
+    ~view_of_memory() { --memory_->views; }
+    view_of_memory(const view_of_memory &) = delete;
+    view_of_memory &operator=(const view_of_memory &) = delete;
+    const memory_block &memory() const { return *memory_; }
+
+private:
+    memory_ptr memory_;
+};
+
 struct dlpack_context {
-    memory_ptr memory;
+    view_of_memory view;
     dims shape;
     dims strides;
 };
 
-void fill_dlpack(dlpack::tensor &t, dlpack_context &context, const dtype_info &info) {
-    t.data = context.memory->data;
-    t.device = {dlpack::device_cpu, 0};
+void fill_dlpack(dlpack::tensor &t, dlpack_context &context, const dtype_info &info,
+        std::pair<int, int> device) {
+    t.data = context.view.memory().data;
+    t.device = {device.first, device.second};
     t.ndim = static_cast<int32_t>(context.shape.size());
     t.dtype = {static_cast<uint8_t>(info.dlpack_code), static_cast<uint8_t>(info.bits), 1};
     t.shape = context.shape.data();
@@ -277,13 +300,13 @@ py::capsule make_capsule(Managed *managed, const char *name) {
 
 }  // namespace
 
-memory_ptr memory_from_python(py::handle source, const logical_tensor &lt) {
+memory_ptr memory_from_python(py::handle source, const logical_tensor &lt, bool of_sycl) {
     required_bytes(lt);  // raises early, in terms of the logical tensor
     if (py::isinstance<py::array>(source))
         return from_array(py::reinterpret_borrow<py::array>(source), lt, false);
     if (is_integer(source) && !py::hasattr(source, "__dlpack__")) return from_address(source, lt);
     if (py::hasattr(source, "__dlpack__") && py::hasattr(source, "__dlpack_device__"))
-        return from_dlpack(source, lt);
+        return from_dlpack(source, lt, of_sycl);
     if (PyObject_CheckBuffer(source.ptr())) {
         const auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(source.ptr()));
         if (!view) throw py::error_already_set();  // a released one, for example
@@ -302,8 +325,8 @@ py::array numpy_view(const memory_ptr &memory, const logical_tensor &lt) {
 
 py::array array_over(const memory_ptr &memory, const logical_tensor &lt) {
     // The array's base is the memory, not the tensor: a tensor may be given other memory later.
-    const py::capsule base(new memory_ptr(memory),
-            [](void *pointer) { delete static_cast<memory_ptr *>(pointer); });
+    const py::capsule base(new view_of_memory(memory),
+            [](void *pointer) { delete static_cast<view_of_memory *>(pointer); });
     std::vector<py::ssize_t> shape, strides;
     py::dtype dtype = py::dtype("uint8");
     if (is_opaque(lt) || is_packed(lt)) {
@@ -321,9 +344,33 @@ py::array array_over(const memory_ptr &memory, const logical_tensor &lt) {
     return view;
 }
 
-py::capsule dlpack_capsule(
-        const memory_ptr &memory, const logical_tensor &lt, const py::object &max_version) {
-    require_host_memory(*memory, lt);
+bool is_usm(py::handle source) {
+    if (py::isinstance<py::array>(source)) return false;
+    if (py::hasattr(source, "__dlpack__") && py::hasattr(source, "__dlpack_device__"))
+        return dlpack_device_type(source) == dlpack::device_sycl;
+    return py::hasattr(source, "__sycl_usm_array_interface__")
+            && !PyObject_CheckBuffer(source.ptr());
+}
+
+std::pair<int, int> dlpack_device_of(const memory_block &memory, const logical_tensor &lt) {
+    if (!memory.usm.kind.empty() && memory.usm.device_id >= 0)
+        return {dlpack::device_sycl, memory.usm.device_id};
+    if (memory.on_host) return {dlpack::device_cpu, 0};
+    throw py::buffer_error(context(lt) + "its memory is a device's own, and not of a SYCL device's "
+            "default context, which is all that DLPack can name");
+}
+
+py::capsule dlpack_capsule(const memory_ptr &memory, const logical_tensor &lt,
+        const py::object &max_version, const py::object &device) {
+    std::pair<int, int> where = dlpack_device_of(*memory, lt);
+    if (!device.is_none() && !py::make_tuple(where.first, where.second).equal(device)) {
+        if (!memory->on_host || !py::make_tuple(int(dlpack::device_cpu), 0).equal(device))
+            throw py::buffer_error(context(lt) + "the memory is on DLPack device ("
+                    + std::to_string(where.first) + ", " + std::to_string(where.second)
+                    + "), dl_device asks for " + py::repr(device).cast<std::string>());
+        where = {dlpack::device_cpu, 0};
+    }
+    wait_for_writer(*memory);
     const auto &info = info_of(lt.dtype());
     if (is_opaque(lt) || is_packed(lt) || info.dlpack_code < 0)
         throw py::buffer_error(context(lt) + "DLPack can't describe this data type or layout");
@@ -331,20 +378,44 @@ py::capsule dlpack_capsule(
             !max_version.is_none() && max_version.cast<py::tuple>()[0].cast<int>() >= 1;
     if (!memory->writable && !versioned)
         throw py::buffer_error(context(lt) + "read-only memory needs a consumer of DLPack 1.0");
-    auto holder = std::make_unique<dlpack_context>(
-            dlpack_context{memory, lt.shape(), lt.ndims() > 0 ? lt.strides() : dims{}});
+    std::unique_ptr<dlpack_context> holder(new dlpack_context{
+            view_of_memory(memory), lt.shape(), lt.ndims() > 0 ? lt.strides() : dims{}});
     if (versioned) {
         auto *managed = new dlpack::managed_versioned{};
         managed->version = {1, 0};
         managed->flags = memory->writable ? 0 : dlpack::flag_read_only;
-        fill_dlpack(managed->dl_tensor, *holder, info);
+        fill_dlpack(managed->dl_tensor, *holder, info, where);
         managed->manager_ctx = holder.release();
         return make_capsule(managed, "dltensor_versioned");
     }
     auto *managed = new dlpack::managed{};
-    fill_dlpack(managed->dl_tensor, *holder, info);
+    fill_dlpack(managed->dl_tensor, *holder, info, where);
     managed->manager_ctx = holder.release();
     return make_capsule(managed, "dltensor");
+}
+
+py::dict usm_array_interface(const memory_ptr &memory, const logical_tensor &lt) {
+    if (memory->usm.kind.empty())
+        throw py::attribute_error(context(lt) + "its memory is not SYCL's");
+    const bool typed = !is_opaque(lt) && !is_packed(lt);
+    const py::dtype dtype = typed ? numpy_dtype(lt.dtype()) : py::dtype("uint8");
+    // The interface names types as NumPy does, which has none of bf16 and the 8-bit floats.
+    const auto name = dtype.attr("str").cast<std::string>();
+    if (std::string("biufc").find(dtype.kind()) == std::string::npos
+            || !py::dtype(name).equal(dtype))
+        throw py::attribute_error(context(lt) + "SYCL's array interface has no such data type");
+    wait_for_writer(*memory);
+    memory->address_is_known = true;
+    py::dict made;
+    made["data"] = py::make_tuple(reinterpret_cast<uintptr_t>(memory->data), !memory->writable);
+    made["shape"] = typed ? py::tuple(py::cast(lt.shape())) : py::make_tuple(memory->bytes);
+    made["strides"] = typed && lt.ndims() > 0 ? py::object(py::tuple(py::cast(lt.strides())))
+                                              : py::object(py::none());
+    made["typestr"] = name;
+    made["version"] = 1;
+    made["offset"] = 0;
+    made["syclobj"] = memory->usm.sycl_object;
+    return made;
 }
 
 }  // namespace ogp

@@ -11,6 +11,13 @@ namespace ogp {
 
 struct stream;
 
+// What SYCL knows of memory.
+struct usm_facts {
+    std::string kind;        // shared, host or device; empty for memory that SYCL does not know
+    py::object sycl_object;  // the queue, context or device that it was allocated with
+    int device_id = -1;      // as DLPack counts SYCL's devices; -1 where DLPack can't name it
+};
+
 struct memory_block {
     py::object owner;  // the Python object that keeps the bytes alive; None for an address
     // Or the oneDNN tensor that allocated them, and its engine, which has to outlive it.
@@ -20,14 +27,27 @@ struct memory_block {
     size_t bytes = 0;
     bool writable = true;
     bool on_host = true;  // whether the host may read it: not so with a device's own memory
+    usm_facts usm;
     std::weak_ptr<stream> writer;  // of the last asynchronous execution that writes here
+
+    // Who reads it without asking us first: the owner of an array that was given to us, what was
+    // made by `numpy_view` or `dlpack_capsule` and lives, or whoever learned its address.
+    bool is_an_array = false;
+    size_t views = 0;  // guarded by the GIL
+    bool address_is_known = false;
+
+    bool is_read_unasked() const { return is_an_array || views || address_is_known; }
 };
 
 using memory_ptr = std::shared_ptr<memory_block>;
 
 // The memory of a NumPy array, a DLPack producer, a buffer or an integer address, checked against
-// `lt`: data type, shape, strides, size, alignment, device. Nothing is copied.
-memory_ptr memory_from_python(py::handle source, const logical_tensor &lt);
+// `lt`: data type, shape, strides, size, alignment, device. Nothing is copied. `of_sycl`: DLPack
+// may bring memory of a SYCL device, which the caller has to check.
+memory_ptr memory_from_python(py::handle source, const logical_tensor &lt, bool of_sycl = false);
+
+// Whether an object is memory that only SYCL describes.
+bool is_usm(py::handle source);
 
 // The memory as a NumPy array that keeps it alive, without a copy. Opaque layouts and int4 come
 // as bytes.
@@ -38,8 +58,16 @@ py::array numpy_view(const memory_ptr &memory, const logical_tensor &lt);
 // The same for who asks only where the elements lie, and reads none.
 py::array array_over(const memory_ptr &memory, const logical_tensor &lt);
 
-// A DLPack capsule over the memory. `max_version` is None or a tuple, as in the protocol.
-py::capsule dlpack_capsule(
-        const memory_ptr &memory, const logical_tensor &lt, const py::object &max_version);
+// The pair (type, number) of the device that DLPack calls the memory's.
+std::pair<int, int> dlpack_device_of(const memory_block &memory, const logical_tensor &lt);
+
+// A DLPack capsule over the memory. `max_version` and `device` are None or tuples, as in the
+// protocol. Waits for the execution that writes it.
+py::capsule dlpack_capsule(const memory_ptr &memory, const logical_tensor &lt,
+        const py::object &max_version, const py::object &device);
+
+// What SYCL's arrays describe themselves with, as a dict; AttributeError where the memory is none.
+// Waits for the execution that writes it.
+py::dict usm_array_interface(const memory_ptr &memory, const logical_tensor &lt);
 
 }  // namespace ogp

@@ -169,7 +169,7 @@ uintptr_t execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs
                 return f.execute(a.compiled_partition, a.stream, a.input_count, a.inputs,
                         a.output_count, a.outputs, first, count, &done);
             },
-            is_complete, cp, s, inputs, outputs, scratchpad);
+            is_complete, cp, s, inputs, outputs, scratchpad, true);
     return reinterpret_cast<uintptr_t>(done);
 }
 

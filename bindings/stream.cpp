@@ -55,17 +55,21 @@ void stream::keep(const memory_ptr &memory) { wards_.memory.insert(memory); }
 
 void stream::keep(const compiled_partition_ptr &compiled) { wards_.compiled.insert(compiled); }
 
+void stream::let_go_finished() {
+    // The list is ours meanwhile: asking an event runs Python, which may come back here.
+    std::vector<execution> all = std::move(wards_.executions), running;
+    wards_.executions = {};
+    for (auto &one : all)
+        if (!is_done(one.is_complete)) running.push_back(std::move(one));
+    for (auto &one : wards_.executions) running.push_back(std::move(one));
+    wards_.executions = std::move(running);
+}
+
 void stream::keep_until(
         py::object is_complete, std::vector<memory_ptr> memory, compiled_partition_ptr compiled) {
     if (wards_.executions.size() >= look_through_at_) {
-        // Seldom enough that each execution is looked at a few times at most. The list is ours
-        // meanwhile: asking an event runs Python, which may come back here.
-        std::vector<execution> all = std::move(wards_.executions), running;
-        wards_.executions = {};
-        for (auto &one : all)
-            if (!is_done(one.is_complete)) running.push_back(std::move(one));
-        for (auto &one : wards_.executions) running.push_back(std::move(one));
-        wards_.executions = std::move(running);
+        // Seldom enough that each execution is looked at a few times at most.
+        let_go_finished();
         look_through_at_ = std::max(first_look, 2 * wards_.executions.size());
     }
     wards_.executions.push_back({std::move(is_complete), std::move(memory), std::move(compiled)});

@@ -37,6 +37,9 @@ struct stream : std::enable_shared_from_this<stream> {
     void keep_until(py::object is_complete, std::vector<memory_ptr> memory,
             std::shared_ptr<compiled_partition> compiled);
 
+    // Lets go what executions kept whose event is complete.
+    void let_go_finished();
+
     // How many blocks of memory and compiled partitions are kept now.
     size_t kept() const;
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <optional>
+#include <tuple>
 
 #include "address.hpp"
 #include "arguments.hpp"
@@ -37,11 +38,6 @@ void find(Function &function, const char *name) {
     function = reinterpret_cast<Function>(library_function(name));
 }
 
-bool has_sycl() {
-    const dnnl_version_t *v = dnnl_version();
-    return v->cpu_runtime == DNNL_RUNTIME_SYCL || v->gpu_runtime == DNNL_RUNTIME_SYCL;
-}
-
 // The functions, or an error where the linked oneDNN was built without SYCL. Some of them are there
 // even then, and answer "unimplemented".
 const sycl_functions &sycl(const char *what) {
@@ -59,7 +55,7 @@ const sycl_functions &sycl(const char *what) {
         return f;
     }();
     const auto &f = functions;
-    if (has_sycl() && f.allocator_create && f.make_engine && f.make_engine_with_allocator
+    if (runs_on_sycl() && f.allocator_create && f.make_engine && f.make_engine_with_allocator
             && f.get_device && f.get_context && f.make_stream && f.get_queue && f.execute)
         return f;
     raise_status(dnnl_unimplemented,
@@ -166,14 +162,36 @@ uintptr_t address_of(Get get, Handle handle, const char *what) {
     return reinterpret_cast<uintptr_t>(address);
 }
 
+// `describe(address)` returns usm_facts, or raises where the engine can't reach the memory.
 std::shared_ptr<tensor> make_tensor(
-        const logical_tensor &lt, engine_ptr e, py::handle array, bool on_host) {
+        const logical_tensor &lt, engine_ptr e, py::handle source, const py::function &describe) {
     e->get();
     require_sycl_engine(*e, "make_tensor");
     auto made = std::make_shared<tensor>();
     made->lt = lt;
-    made->memory = memory_from_python(array, lt);
-    made->memory->on_host = on_host;
+    made->memory = memory_from_python(source, lt, true);
+    const auto [kind, sycl_object, device_id] =
+            describe(reinterpret_cast<uintptr_t>(made->memory->data))
+                    .cast<std::tuple<std::string, py::object, int>>();
+    made->memory->usm = {kind, sycl_object, device_id};
+    made->memory->on_host = kind != "device";
+    // Whoever has an array of USM memory reads it through a queue, which is theirs to order.
+    made->memory->is_an_array = false;
+    made->engine_ = std::move(e);
+    made->value = dg::tensor(lt.cpp(), made->engine_->get(), made->memory->data);
+    return made;
+}
+
+std::shared_ptr<tensor> tensor_as(const tensor &t, const logical_tensor &lt, engine_ptr e) {
+    t.require();
+    e->get();
+    if (required_bytes(lt) > t.memory->bytes)
+        raise_invalid_shape("tensor_as: " + repr(lt) + " needs "
+                + std::to_string(required_bytes(lt)) + " bytes, " + repr(t) + " has "
+                + std::to_string(t.memory->bytes));
+    auto made = std::make_shared<tensor>();
+    made->lt = lt;
+    made->memory = t.memory;
     made->engine_ = std::move(e);
     made->value = dg::tensor(lt.cpp(), made->engine_->get(), made->memory->data);
     return made;
@@ -182,7 +200,7 @@ std::shared_ptr<tensor> make_tensor(
 // `dependencies` and `event` are addresses of sycl::event; `event` is written.
 void execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
         py::handle scratchpad, const std::vector<index_arg> &dependencies, index_arg event,
-        const py::object &is_complete) {
+        const py::object &is_complete, bool wait) {
     const sycl_functions &f = sycl("execute");
     if (!cp) throw py::type_error("execute: compiled_partition must not be None");
     s.get();
@@ -201,7 +219,7 @@ void execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs, py:
                 return f.execute(a.compiled_partition, a.stream, a.input_count, a.inputs,
                         a.output_count, a.outputs, &events, done);
             },
-            is_complete, cp, s, inputs, outputs, scratchpad);
+            is_complete, cp, s, inputs, outputs, scratchpad, wait);
 }
 
 // A class, not a submodule, so that one stub file describes the extension.
@@ -215,7 +233,7 @@ void init_sycl_interop(py::module_ &m) {
             .def_static(
                     "require", [](const std::string &what) { sycl(what.c_str()); }, py::arg("what"),
                     "Raises `UnimplementedError`, naming `what`, where it is not available.")
-            .def_static("available", &has_sycl, "Whether the linked oneDNN runs on SYCL.")
+            .def_static("available", &runs_on_sycl, "Whether the linked oneDNN runs on SYCL.")
             .def_static(
                     "runtime", [] { return sycl_runtime_of(library_file()); },
                     "The file of the SYCL runtime that oneDNN uses; empty without one.")
@@ -267,13 +285,44 @@ void init_sycl_interop(py::module_ &m) {
                     },
                     py::arg("stream"), "Address of the stream's queue.")
             .def_static("make_tensor", &make_tensor, py::arg("lt"), py::arg("engine").none(false),
-                    py::arg("array"), py::arg("on_host"),
-                    "A tensor over an array of USM memory; `on_host`: whether the host may read it.")
+                    py::arg("source"), py::arg("describe"),
+                    "A tensor over an array of USM memory. `describe(address)` returns its kind,\n"
+                    "the SYCL object that allocated it, and DLPack's number of the device or -1.")
+            .def_static("tensor_as", &tensor_as, py::arg("tensor").none(false), py::arg("lt"),
+                    py::arg("engine").none(false),
+                    "Another tensor over a tensor's memory, which must be large enough.")
+            .def_static(
+                    "wait_for_writer",
+                    [](const tensor &t) {
+                        t.require();
+                        wait_for_writer(*t.memory);
+                    },
+                    py::arg("tensor").none(false),
+                    "Waits for the execution that writes a tensor's memory.")
+            .def_static(
+                    "usm_kind",
+                    [](const tensor &t) {
+                        t.require();
+                        return t.memory->usm.kind;
+                    },
+                    py::arg("tensor").none(false),
+                    "shared, host or device; empty for other memory.")
+            .def_static(
+                    "is_read_unasked",
+                    [](const tensor &t) {
+                        t.require();
+                        return t.memory->is_read_unasked();
+                    },
+                    py::arg("tensor").none(false),
+                    "Whether somebody can read its memory without asking the tensor.")
             .def_static("execute", &execute, py::arg("compiled_partition").none(false),
                     py::arg("stream").none(false), py::arg("inputs"), py::arg("outputs"),
                     py::arg("scratchpad"), py::arg("deps"), py::arg("event"),
-                    py::arg("is_complete"),
+                    py::arg("is_complete"), py::arg("wait"),
                     "Executes behind the events `deps` and writes `event`; `is_complete()` asks it.")
+            .def_static(
+                    "let_go", [](stream &s) { s.let_go_finished(); }, py::arg("stream").none(false),
+                    "Has a stream let go what finished executions used.")
             .def_static(
                     "kept", [](const stream &s) { return s.kept(); }, py::arg("stream"),
                     "How many blocks of memory and compiled partitions a stream keeps alive.");

@@ -3,6 +3,7 @@
 #include "arguments.hpp"
 #include "call.hpp"
 #include "dtypes.hpp"
+#include "library.hpp"
 
 namespace ogp {
 
@@ -27,11 +28,21 @@ void check_engine(const engine &e, const logical_tensor &lt) {
                         + " is not supported yet, use a cpu engine");
 }
 
-std::shared_ptr<tensor> wrap(const logical_tensor &lt, engine_ptr e, py::handle data) {
+memory_ptr memory_for(const logical_tensor &lt, const engine_ptr &e, py::handle data) {
+    // Which memory a SYCL engine reaches, Python knows through dpctl.
+    if (runs_on_sycl() && is_usm(data))
+        return py::module_::import("onednn_graph_py.sycl_interop")
+                .attr("make_tensor")(lt, e, data)
+                .cast<std::shared_ptr<tensor>>()
+                ->memory;
     check_engine(*e, lt);
+    return memory_from_python(data, lt);
+}
+
+std::shared_ptr<tensor> wrap(const logical_tensor &lt, engine_ptr e, py::handle data) {
     auto made = std::make_shared<tensor>();
     made->lt = lt;
-    made->memory = memory_from_python(data, lt);
+    made->memory = memory_for(lt, e, data);
     made->engine_ = std::move(e);
     made->value = dg::tensor(lt.cpp(), made->engine_->get(), made->memory->data);
     return made;
@@ -121,7 +132,8 @@ void init_tensor(py::module_ &m) {
             "The memory is used in place, never copied, and kept alive. It comes from\n\n"
             "- a NumPy array of the same dtype, shape and strides (ml_dtypes for bf16, f8_e4m3 and\n"
             "  f8_e5m2), or a flat array of just the right size, which is taken as raw memory;\n"
-            "- a DLPack producer on the CPU, such as a torch tensor;\n"
+            "- a DLPack producer on the CPU, such as a torch tensor; with a oneDNN that runs on\n"
+            "  SYCL also one on a device of the engine's context, such as a dpnp array;\n"
             "- an object with the buffer protocol; flat bytes are taken as raw memory;\n"
             "- an integer address of mapped memory, which the caller must keep alive;\n"
             "- oneDNN, when no `data` is given.\n\n"
@@ -161,7 +173,7 @@ void init_tensor(py::module_ &m) {
                         if (self.in_use)
                             raise_invalid_arguments(repr(self)
                                     + ": can't change its memory while an execute runs on it");
-                        memory_ptr memory = memory_from_python(data, self.lt);
+                        memory_ptr memory = memory_for(self.lt, self.engine_, data);
                         self.value = dg::tensor(self.lt.cpp(), self.engine_->get(), memory->data);
                         self.memory = std::move(memory);
                         ++self.generation;
@@ -216,12 +228,11 @@ void init_tensor(py::module_ &m) {
                             const py::object &device, const py::object &copy) {
                         self.require();
                         if (!stream.is_none())
-                            throw py::buffer_error("__dlpack__: stream must be None on the CPU");
-                        if (!device.is_none() && !py::make_tuple(1, 0).equal(device))
-                            throw py::buffer_error("__dlpack__: the memory is on the CPU, (1, 0)");
+                            throw py::buffer_error(
+                                    "__dlpack__: stream must be None on the CPU and with SYCL");
                         if (!copy.is_none() && copy.cast<bool>())
                             throw py::buffer_error("__dlpack__: no copies are made");
-                        return dlpack_capsule(self.memory, self.lt, max_version);
+                        return dlpack_capsule(self.memory, self.lt, max_version, device);
                     },
                     py::kw_only(), py::arg("stream") = py::none(),
                     py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
@@ -229,8 +240,16 @@ void init_tensor(py::module_ &m) {
             .def("__dlpack_device__",
                     [](const tensor &self) {
                         self.require();
-                        return py::make_tuple(1, 0);
+                        return dlpack_device_of(*self.memory, self.lt);
                     })
+            .def_property_readonly(
+                    "__sycl_usm_array_interface__",
+                    [](const tensor &self) -> py::object {
+                        self.require();
+                        return usm_array_interface(self.memory, self.lt);
+                    },
+                    "How SYCL's arrays (dpnp) see memory of SYCL; other tensors have no such\n"
+                    "attribute. Getting it waits for the execution that writes the memory.")
             .def(
                     "get",
                     [](const tensor &self) {

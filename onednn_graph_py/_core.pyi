@@ -526,7 +526,8 @@ class tensor:
 
     - a NumPy array of the same dtype, shape and strides (ml_dtypes for bf16, f8_e4m3 and
       f8_e5m2), or a flat array of just the right size, which is taken as raw memory;
-    - a DLPack producer on the CPU, such as a torch tensor;
+    - a DLPack producer on the CPU, such as a torch tensor; with a oneDNN that runs on
+      SYCL also one on a device of the engine's context, such as a dpnp array;
     - an object with the buffer protocol; flat bytes are taken as raw memory;
     - an integer address of mapped memory, which the caller must keep alive;
     - oneDNN, when no `data` is given.
@@ -621,6 +622,12 @@ class tensor:
         """
         Uses other memory from now on, checked as in the constructor; the old memory
         is let go.
+        """
+    @property
+    def __sycl_usm_array_interface__(self) -> typing.Any:
+        """
+        How SYCL's arrays (dpnp) see memory of SYCL; other tensors have no such
+        attribute. Getting it waits for the execution that writes the memory.
         """
 
 class op:
@@ -1024,6 +1031,8 @@ class compiled_partition:
         inputs: list[tensor] | tuple[tensor, ...],
         outputs: list[tensor] | tuple[tensor, ...],
         scratchpad: tensor | None = None,
+        *,
+        wait: bool = True,
     ) -> bound_execution:
         """
         Checks now what `execute` would check at each call.
@@ -1044,10 +1053,12 @@ class compiled_partition:
         inputs: list[tensor] | tuple[tensor, ...],
         outputs: list[tensor] | tuple[tensor, ...],
         scratchpad: tensor | None = None,
+        *,
+        wait: bool = True,
     ) -> None:
         """
         Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere
-        ``stream.wait()`` tells.
+        ``stream.wait()`` tells, and what reads an output through its tensor waits.
 
         Parameters
         ----------
@@ -1057,6 +1068,9 @@ class compiled_partition:
             In the order given to `compile`.
         scratchpad : tensor, optional
             Working memory (oneDNN 3.13).
+        wait : bool
+            Be done on return where an output can be read without asking its tensor: it is
+            memory of a NumPy array or buffer, or ``numpy()`` or DLPack gave out views.
 
         Raises
         ------
@@ -1151,6 +1165,7 @@ class _sycl:
         deps: collections.abc.Sequence[int],
         event: int,
         is_complete: typing.Any,
+        wait: bool,
     ) -> None:
         """
         Executes behind the events `deps` and writes `event`; `is_complete()` asks it.
@@ -1171,9 +1186,19 @@ class _sycl:
         Address of the stream's queue.
         """
     @staticmethod
+    def is_read_unasked(tensor: tensor) -> bool:
+        """
+        Whether somebody can read its memory without asking the tensor.
+        """
+    @staticmethod
     def kept(stream: stream) -> int:
         """
         How many blocks of memory and compiled partitions a stream keeps alive.
+        """
+    @staticmethod
+    def let_go(stream: stream) -> None:
+        """
+        Has a stream let go what finished executions used.
         """
     @staticmethod
     def make_allocator(
@@ -1193,9 +1218,15 @@ class _sycl:
         A stream over a queue.
         """
     @staticmethod
-    def make_tensor(lt: logical_tensor, engine: engine, array: typing.Any, on_host: bool) -> tensor:
+    def make_tensor(
+        lt: logical_tensor,
+        engine: engine,
+        source: typing.Any,
+        describe: collections.abc.Callable[..., typing.Any],
+    ) -> tensor:
         """
-        A tensor over an array of USM memory; `on_host`: whether the host may read it.
+        A tensor over an array of USM memory. `describe(address)` returns its kind,
+        the SYCL object that allocated it, and DLPack's number of the device or -1.
         """
     @staticmethod
     def require(what: str) -> None:
@@ -1211,6 +1242,21 @@ class _sycl:
     def runtime_of(library: str) -> str:
         """
         The file of the SYCL runtime that a loaded library uses; empty without one.
+        """
+    @staticmethod
+    def tensor_as(tensor: tensor, lt: logical_tensor, engine: engine) -> tensor:
+        """
+        Another tensor over a tensor's memory, which must be large enough.
+        """
+    @staticmethod
+    def usm_kind(tensor: tensor) -> str:
+        """
+        shared, host or device; empty for other memory.
+        """
+    @staticmethod
+    def wait_for_writer(tensor: tensor) -> None:
+        """
+        Waits for the execution that writes a tensor's memory.
         """
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 

@@ -6,6 +6,7 @@ dpctl is optional, and only imported when something of it is needed.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ _CAPSULE_NAMES = {"SyclContext": b"SyclContextRef", "SyclQueue": b"SyclQueueRef"
                   "SyclEvent": b"SyclEventRef"}  # fmt: skip
 # Values of dpctl's DPCTLSyclUSMType; 0 is unknown.
 _USM_TYPES = {1: "device", 2: "shared", 3: "host"}
+
+# The dpctl that was found to share its runtime with oneDNN, and what said so.
+_loaded: tuple[Any, Any] | None = None
+
+# DLPack's type of SYCL devices, which it calls oneAPI.
+_DLPACK_SYCL = 14
 
 _new_capsule = ctypes.PYFUNCTYPE(
     ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
@@ -52,8 +59,12 @@ def load(what: str) -> Any:
     ModuleNotFoundError
         dpctl is not installed.
     """
+    global _loaded
+    dpctl = sys.modules.get("dpctl")
+    if dpctl is not None and _loaded == (dpctl, _sycl):
+        return dpctl
     _sycl.require(what)
-    dpctl = sys.modules.get("dpctl") or _import(what)
+    dpctl = dpctl or _import(what)
     theirs = _sycl.runtime_of(_interface_library(dpctl))
     ours = _sycl.runtime()
     if theirs and ours and not Path(theirs).samefile(ours):
@@ -61,6 +72,7 @@ def load(what: str) -> Any:
             f"{what}: oneDNN uses the SYCL runtime {ours} and dpctl {theirs}; objects of one mean "
             "nothing to the other, so that both must come from one environment"
         )
+    _loaded = dpctl, _sycl
     return dpctl
 
 
@@ -156,15 +168,77 @@ def require_usm(address: object, context: int, what: str) -> str:
     """
     if not isinstance(address, (int, np.integer)) or isinstance(address, bool):
         raise TypeError(f"{what} is no int but {type(address).__name__}")
-    # dpctl's Python function for it ends the process over addresses that are none.
-    query = ctypes.CDLL(_interface_library(load(what))).DPCTLUSM_GetPointerType
-    query.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    query = _pointer_type_query(_interface_library(load(what)))
     found = query(int(address), context) if 0 < address < 2**63 else 0
     if found not in _USM_TYPES:
         raise InvalidArgumentsError(
             f"{what} is no unified shared memory of the engine's context: {address}"
         )
     return _USM_TYPES[found]
+
+
+def is_on_sycl_device(source: object) -> bool:
+    """Whether a DLPack producer says that its memory is on a SYCL device."""
+    device = getattr(source, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) == _DLPACK_SYCL
+
+
+def root_of(device: Any) -> Any:
+    """The device (dpctl) that a device is a part of, or itself."""
+    return device.get_unpartitioned_parent_device()
+
+
+def dlpack_number(device: Any, context: Any) -> int:
+    """The number that DLPack has for a device (dpctl), whose default context it takes for granted.
+
+    Returns
+    -------
+    int
+        -1 for a part of a device, or in another context.
+    """
+    dpctl = load("dlpack_number")
+    if device.parent_device is not None or dpctl.SyclQueue(device).sycl_context != context:
+        return -1
+    return int(device.get_device_id())
+
+
+def memory_at(address: int, nbytes: int, queue: Any) -> Any:
+    """A memory object of dpctl over USM memory, which somebody else keeps alive."""
+    return importlib.import_module("dpctl.memory").as_usm_memory(UsmBytes(address, nbytes, queue))
+
+
+class UsmBytes:
+    """Bytes of USM memory, described as SYCL's arrays are.
+
+    Parameters
+    ----------
+    address : int
+    nbytes : int
+    queue : dpctl.SyclQueue
+        Of the memory's context.
+    owner : object, optional
+        Kept alive.
+    """
+
+    def __init__(self, address: int, nbytes: int, queue: Any, owner: object = None) -> None:
+        self.owner = owner
+        self.__sycl_usm_array_interface__ = {
+            "data": (address, False),
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "strides": None,
+            "offset": 0,
+            "version": 1,
+            "syclobj": queue,
+        }
+
+
+@functools.cache
+def _pointer_type_query(library: str) -> Any:
+    # dpctl's Python function for it ends the process over addresses that are none.
+    query = ctypes.CDLL(library).DPCTLUSM_GetPointerType
+    query.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    return query
 
 
 def _interface_library(dpctl: Any) -> str:

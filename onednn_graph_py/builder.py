@@ -413,6 +413,8 @@ class GraphBuilder(BuilderMethods):
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
+        queue: Any = None,
+        copy: bool | None = None,
     ) -> CompiledGraph:
         """Partition, compile, and return the callable model; see `CompiledGraph`.
 
@@ -426,7 +428,8 @@ class GraphBuilder(BuilderMethods):
         from .compiler import engine_of
         from .executor import CompiledGraph
 
-        engine_of(self.engine_kind)  # also where a call's shapes are what is compiled for
+        if queue is None:
+            engine_of(self.engine_kind)  # also where a call's shapes are what is compiled for
         return CompiledGraph(
             self,
             layout=layout,
@@ -436,6 +439,8 @@ class GraphBuilder(BuilderMethods):
             threads=threads,
             max_shapes=max_shapes,
             name=name,
+            queue=queue,
+            copy=copy,
         )
 
     def to_json(self) -> str:

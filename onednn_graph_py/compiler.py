@@ -518,6 +518,7 @@ def make_plan(
     known_defects: KnownDefects = "avoid",
     threads: int = 0,
     registration: Registration | None = None,
+    engine: _core.engine | None = None,
 ) -> Plan:
     """Partition, compile and lay out a graph for one set of input shapes.
 
@@ -530,6 +531,8 @@ def make_plan(
         As `CompiledGraph` explains.
     registration : Registration, optional
         The model's share of the cache of constants.
+    engine : engine, optional
+        The one that all models of the builder's kind share, if left out.
 
     Returns
     -------
@@ -553,7 +556,7 @@ def make_plan(
             f"known_defects must be 'avoid' or 'run', got {known_defects!r}"
         )
     every = infer_shapes(builder, shapes)
-    engine = engine_of(builder.engine_kind)
+    engine = engine or engine_of(builder.engine_kind)
     planner = _Planner(builder, engine, every, layout, fallback, policy, known_defects)
     if registration is not None:
         registration.enter(builder.engine_kind)

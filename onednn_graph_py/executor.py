@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from . import _core, _dpctl
 from .builder import GraphBuilder
 from .compiler import Fallback, KnownDefects, Layout, Plan, Policy, make_plan
 from .constants import Registration
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from .model_queue import ModelQueue, device_of
 from .ops.call import shape_text
+from .queue_executor import QueueBound, QueueExecutor
 from .value import Value, is_whole, row_major
 
 if TYPE_CHECKING:
@@ -81,6 +83,18 @@ class _Specialization:
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
         self.plan = plan
         convert = _Converter(model, plan)
+        self.run: _core._executor | QueueExecutor
+        if model._queue is not None:
+            self.run = QueueExecutor(
+                model.name,
+                plan,
+                model._queue,
+                model._uploaded(plan),
+                convert.input,
+                convert.output,
+                convert.copied,
+            )
+            return
         self.run = _core._executor(
             model.name,
             plan.engine,
@@ -112,7 +126,16 @@ class _Converter:
         # Not the model itself, which keeps its specializations alive.
         self.name = model.name
         self.counters = model._counters
+        self.may_copy = model._options["copy"] is not False
         self.plan = plan
+
+    def copied(self, what: str) -> None:
+        """Count a copy that is about to be made, or refuse it."""
+        if not self.may_copy:
+            raise InvalidArgumentsError(
+                f"{what} would have to be copied, and the model was compiled with copy=False"
+            )
+        self.counters.copied()
 
     def input(self, i: int, given: Any) -> npt.NDArray[Any]:
         """An array of the right data type, shape and strides."""
@@ -126,7 +149,7 @@ class _Converter:
                     f"{lt.get_mem_size()} bytes, got shape {array.shape}"
                 )
             _check(what, array.shape, tuple(lt.get_dims()))
-            self.counters.copied()
+            self.copied(f"{what}: what is not packed")
             return pack_int4(_in_memory_order(array, lt, what), value.dtype)
         wanted = _core.numpy_dtype(lt.get_data_type())
         if array.dtype != wanted:
@@ -137,7 +160,7 @@ class _Converter:
         _check(what, array.shape, tuple(lt.get_dims()))
         if _fits(array, lt, wanted):
             return array
-        self.counters.copied()
+        self.copied(f"{what}: strides {array.strides} or alignment")
         return _copy_in_layout(array, lt, wanted)
 
     def output(self, i: int, given: Any) -> npt.NDArray[Any]:
@@ -274,6 +297,12 @@ class CompiledGraph(_core._model_base):
         recently used goes first.
     name : str
         For messages.
+    queue : dpctl.SyclQueue, optional
+        Run on this queue's device, which must be of the builder's engine kind; see the notes. A
+        graph for ``gpu`` runs on a queue of the default GPU otherwise.
+    copy : bool, optional
+        False raises `InvalidArgumentsError` where an input or output would have to be copied; None
+        copies, and counts it (`copies`).
 
     Raises
     ------
@@ -287,7 +316,21 @@ class CompiledGraph(_core._model_base):
     Notes
     -----
     Calls from several threads run at the same time, each with intermediate memory of its own, and
-    without the GIL. Models pickle, with their constants.
+    without the GIL. Models pickle, with their constants; one with a queue gets a new queue of the
+    same device.
+
+    A model with a queue also takes arrays in SYCL's unified shared memory, where they lie: dpnp's
+    arrays, dpctl's memory, tensors of `sycl_interop.make_tensor`, DLPack producers on a SYCL
+    device. Memory of another context raises. If an input is such an array, the outputs are arrays
+    of the same library in memory of the same kind (the most restricted of ``host``, ``shared`` and
+    ``device`` among the inputs), or tensors where that library has no such data type. If none is,
+    they are NumPy arrays. A CPU reads NumPy arrays in place; for a GPU they are copied, once, and
+    counted. Constants are on the device.
+
+    Its calls take two more arguments. ``wait=False`` returns a `Submission`, tensors and an event,
+    while it runs: whatever reads a tensor waits, and all memory stays alive until then. `deps`
+    lists the events (dpctl) to start after, by default all that was submitted to the queues that
+    the inputs belong to. Inputs must not be changed before the event.
     """
 
     def __init__(
@@ -301,13 +344,19 @@ class CompiledGraph(_core._model_base):
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
+        queue: Any = None,
+        copy: bool | None = None,
     ) -> None:
         super().__init__()
+        if copy is not None and copy is not False:
+            raise InvalidArgumentsError(f"copy must be None or False, got {copy!r}")
         if threads is not None and (isinstance(threads, bool) or threads < 1):
             raise InvalidArgumentsError(f"threads must be at least 1, got {threads!r}")
         if max_shapes < 1:
             raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
         self.name = name
+        self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
+        self._device_constants: dict[tuple[int, str], Any] = {}
         self._builder = builder._snapshot()
         self._options: dict[str, Any] = {
             "layout": layout,
@@ -317,6 +366,7 @@ class CompiledGraph(_core._model_base):
             "threads": threads,
             "max_shapes": max_shapes,
             "name": name,
+            "copy": copy,
         }
         self._threads = threads or _core.num_threads()
         self._counters = _Counters()
@@ -326,9 +376,14 @@ class CompiledGraph(_core._model_base):
         self._registration = Registration(
             sum(v.data.nbytes for v in self._builder.constants if v.data is not None)
         )
+        self._queue_run: QueueExecutor | None = None
         shapes = [v.shape or () for v in self._builder.inputs]
         if all(is_whole(s) for s in shapes):
-            self._run = self._specialization(tuple(shapes)).run
+            run = self._specialization(tuple(shapes)).run
+            if isinstance(run, QueueExecutor):
+                self._queue_run = run
+            else:
+                self._run = run
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{v.name}: {v.dtype} {shape_text(v.shape)}" for v in self.inputs)
@@ -356,9 +411,11 @@ class CompiledGraph(_core._model_base):
 
     @property
     def engine(self) -> _core.engine:
-        """The engine that all models of this kind share."""
+        """The engine that all models of this kind, or on queues of this device, share."""
         from .compiler import engine_of
 
+        if self._queue is not None:
+            return self._queue.engine
         return engine_of(self._builder.engine_kind)
 
     @property
@@ -367,8 +424,13 @@ class CompiledGraph(_core._model_base):
         return self._threads
 
     @property
+    def queue(self) -> Any:
+        """The queue (dpctl) that it runs on, or None."""
+        return None if self._queue is None else self._queue.queue
+
+    @property
     def copies(self) -> int:
-        """How many inputs were copied so far because of their strides or alignment."""
+        """How many arrays were copied so far: strides, alignment, or between host and device."""
         return self._counters.copies
 
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
@@ -445,12 +507,24 @@ class CompiledGraph(_core._model_base):
                 known_defects=self._options["known_defects"],
                 threads=self._threads,
                 registration=self._registration,
+                engine=None if self._queue is None else self._queue.engine,
             )
             made = self._made[shapes] = _Specialization(self, plan)
             while len(self._made) > self._options["max_shapes"]:
                 self._made.popitem(last=False)
                 self._counters.evictions += 1
             return made
+
+    def _uploaded(self, plan: Plan) -> list[Any]:
+        """The plan's constants in memory of the device, which all shapes share."""
+        assert self._queue is not None
+        # A step in NumPy reads them on the host.
+        kind = "shared" if any(s.implementation == "reference" for s in plan.steps) else "device"
+        for array in plan.constants:
+            key = (id(array), kind)
+            if key not in self._device_constants:
+                self._device_constants[key] = self._queue.upload(array, kind)
+        return [self._device_constants[id(array), kind] for array in plan.constants]
 
     def _positional(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """All inputs in order."""
@@ -474,11 +548,15 @@ class CompiledGraph(_core._model_base):
             raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
         return [made[n] for n in names]
 
-    def _executor_for(self, arrays: Sequence[Any]) -> _core._executor:
-        if self._run is not None:
-            return self._run
+    def _executor_for(self, arrays: Sequence[Any]) -> _core._executor | QueueExecutor:
+        run = self._run or self._queue_run
+        if run is not None:
+            return run
         shapes = []
         for value, array in zip(self._builder.inputs, arrays, strict=True):
+            if self._queue is not None and isinstance(array, _core.tensor):
+                shapes.append(tuple(array.get_logical_tensor().get_dims()))
+                continue
             if not hasattr(array, "shape"):
                 raise TypeError(
                     f"{self.name}: input {value.name!r} must be a NumPy array or support DLPack, "
@@ -490,12 +568,23 @@ class CompiledGraph(_core._model_base):
     # -- calls
 
     def _call(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Run what the base class can't run at once: inputs by name, or unknown dims."""
+        """Run what the base class can't run at once: inputs by name, unknown dims, a queue."""
+        options = {}
+        if self._queue is not None:
+            options = {
+                key: named.pop(key)
+                for key in ("wait", "deps")
+                if key in named and key not in self._positions
+            }
         arrays = self._positional(inputs, named)
         run = self._executor_for(arrays)
+        if isinstance(run, QueueExecutor):
+            return run(*arrays, out=out, **options)
         return run(*arrays) if out is None else run(*arrays, out=out)
 
-    def bind(self, inputs: Sequence[Any] | Mapping[str, Any], out: Any = None) -> _core.bound_model:
+    def bind(
+        self, inputs: Sequence[Any] | Mapping[str, Any], out: Any = None
+    ) -> _core.bound_model | QueueBound:
         """Check arrays once, for many calls.
 
         Parameters
@@ -506,7 +595,7 @@ class CompiledGraph(_core._model_base):
 
         Returns
         -------
-        bound_model
+        bound_model or QueueBound
             Callable without arguments; reads and writes the arrays' memory as it is then.
 
         Raises
@@ -535,7 +624,8 @@ class CompiledGraph(_core._model_base):
         return explain(self, *shapes, seconds=seconds, what_if=what_if)
 
     def __reduce__(self) -> Any:
-        return _restored, (self._builder, self._options)
+        device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
+        return _restored, (self._builder, self._options, device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph into a file, as `GraphBuilder.save` does."""
@@ -558,8 +648,13 @@ class CompiledGraph(_core._model_base):
         return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}
 
 
-def _restored(builder: GraphBuilder, options: dict[str, Any]) -> CompiledGraph:
-    return CompiledGraph(builder, **options)
+def _restored(
+    builder: GraphBuilder, options: dict[str, Any], device: str | None = None
+) -> CompiledGraph:
+    if device is None:
+        return CompiledGraph(builder, **options)
+    dpctl = _dpctl.load("a model on a SYCL queue")
+    return CompiledGraph(builder, **options, queue=dpctl.SyclQueue(device))
 
 
 def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[int]) -> None:

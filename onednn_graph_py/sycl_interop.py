@@ -21,8 +21,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _dpctl
 from ._core import (
@@ -31,12 +33,14 @@ from ._core import (
     compiled_partition,
     engine,
     logical_tensor,
+    numpy_dtype,
     stream,
     tensor,
 )
 from .errors import InvalidArgumentsError
 
 __all__ = [
+    "copy_to_host",
     "execute",
     "get_context",
     "get_device",
@@ -49,6 +53,7 @@ __all__ = [
     "make_usm_allocator",
     "missing",
     "runtime",
+    "usm_type",
 ]
 
 # dpctl has no type annotations; an integer is the address of the C++ object.
@@ -292,7 +297,7 @@ def make_tensor(lt: logical_tensor, engine: engine, data: object) -> tensor:
         Of known dims; strided or opaque.
     engine : engine
         Whose context the memory belongs to.
-    data : object with ``__sycl_usm_array_interface__``
+    data : object with ``__sycl_usm_array_interface__``, or DLPack producer on a SYCL device
         A dpnp array of the same dtype, shape and strides, or a dpctl memory object of at least as
         many bytes as `lt` takes.
 
@@ -300,23 +305,94 @@ def make_tensor(lt: logical_tensor, engine: engine, data: object) -> tensor:
     -------
     tensor
         Of device memory only its address can be had: what would read it on the host raises
-        `InvalidArgumentsError`.
+        `InvalidArgumentsError`; `copy_to_host` copies it. To DLPack the tensor is on a SYCL device
+        (type 14, oneAPI) where its context is the device's default one.
 
     Raises
     ------
     TypeError
         Memory that SYCL does not describe, such as a NumPy array.
     InvalidArgumentsError
-        Memory that is not of the engine's context, or misaligned.
+        Memory that is not of the engine's context, device memory of another device, or misaligned.
     InvalidShapeError, InvalidDataTypeError
         Other elements than those of `lt`.
     """
     what = f"make_tensor of {lt!r}"
     _sycl.require(what)
-    array = _dpctl.array_of(data, what)
-    address = np.asarray(array).ctypes.data
-    usm_type = _dpctl.require_usm(address, _sycl.get_context(engine), f"{what}: its memory")
-    return _sycl.make_tensor(lt, engine, array, usm_type != "device")
+    interface = getattr(data, "__sycl_usm_array_interface__", None)
+    source: object
+    sycl_object: Any = None
+    if interface is None and _dpctl.is_on_sycl_device(data):
+        source = data
+    else:
+        source = _dpctl.array_of(data, what)
+        sycl_object = (interface or {}).get("syclobj")
+
+    def describe(address: int) -> tuple[str, object, int]:
+        usm_type = _dpctl.require_usm(address, _sycl.get_context(engine), f"{what}: its memory")
+        device = get_device(engine)
+        theirs: Any = getattr(sycl_object, "sycl_device", device)
+        if usm_type == "device" and _dpctl.root_of(theirs) != _dpctl.root_of(device):
+            raise InvalidArgumentsError(
+                f"{what}: its memory is of another device than {engine!r}: {theirs.name.strip()}"
+            )
+        made_with = get_context(engine) if sycl_object is None else sycl_object
+        return usm_type, made_with, _dlpack_number(engine)
+
+    return _sycl.make_tensor(lt, engine, source, describe)
+
+
+_dlpack_numbers: WeakKeyDictionary[engine, int] = WeakKeyDictionary()
+
+
+def _dlpack_number(of: engine) -> int:
+    """How DLPack numbers the device, or -1: it takes memory of default contexts only."""
+    if of not in _dlpack_numbers:
+        _dlpack_numbers[of] = _dpctl.dlpack_number(get_device(of), get_context(of))
+    return _dlpack_numbers[of]
+
+
+def usm_type(tensor: tensor) -> str | None:
+    """Tell what memory a tensor uses.
+
+    Parameters
+    ----------
+    tensor : tensor
+
+    Returns
+    -------
+    str or None
+        ``shared`` (host and device move it between them), ``host``, ``device`` (only the device
+        reads it); None for memory that SYCL does not know, such as a NumPy array's.
+    """
+    return _sycl.usm_kind(tensor) or None
+
+
+def copy_to_host(tensor: tensor) -> npt.NDArray[Any]:
+    """Copy a tensor into a new NumPy array, when what writes it is done; of any memory.
+
+    Parameters
+    ----------
+    tensor : tensor
+
+    Returns
+    -------
+    numpy.ndarray
+        As ``tensor.numpy()``.
+    """
+    if _sycl.usm_kind(tensor) != "device":
+        return np.array(tensor.numpy())
+    _sycl.wait_for_writer(tensor)
+    lt = tensor.get_logical_tensor()
+    host = np.empty(lt.get_mem_size(), np.uint8)
+    of = tensor.get_engine()
+    queue = _dpctl.load("copy_to_host").SyclQueue(get_context(of), get_device(of))
+    _dpctl.memory_at(tensor.get_data_handle(), host.nbytes, queue).copy_to_host(host)
+    if lt.get_layout_type().name == "opaque" or lt.get_data_type().name in ("s4", "u4"):
+        return host
+    dtype = numpy_dtype(lt.get_data_type())
+    strides = [dtype.itemsize * s for s in lt.get_strides()] if lt.get_dims() else []
+    return np.lib.stride_tricks.as_strided(host.view(dtype), lt.get_dims(), strides)
 
 
 def execute(
@@ -327,6 +403,7 @@ def execute(
     deps: Sequence[Event] = (),
     *,
     scratchpad: tensor | None = None,
+    wait: bool = True,
 ) -> Event:
     """Submit a compiled partition. Mirrors ``dnnl::graph::sycl_interop::execute``.
 
@@ -341,6 +418,10 @@ def execute(
         What has to be complete before it starts.
     scratchpad : tensor, optional
         Working memory (oneDNN 3.13).
+    wait : bool
+        Be done on return where an output can be read without asking its tensor: it is memory of a
+        NumPy array, or ``numpy()`` or DLPack gave out views. USM memory that comes from the caller
+        is not waited for: who reads it by other means than the tensor waits for the event.
 
     Returns
     -------
@@ -372,5 +453,6 @@ def execute(
         addresses,
         event.addressof_ref(),
         lambda: bool(event.execution_status == complete),
+        wait,
     )
     return event

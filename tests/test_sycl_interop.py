@@ -240,7 +240,7 @@ def test_shared_and_host_memory_is_used_in_place(setup, kind):
     view[...] = 7
     assert np.frombuffer(memory, np.float32).tolist() == [7] * (BYTES // 4)
     assert np.shares_memory(np.asarray(tensor), view)
-    np.testing.assert_array_equal(np.from_dlpack(tensor), view)
+    np.testing.assert_array_equal(np.from_dlpack(tensor, device="cpu"), view)
 
 
 @needs_sycl
@@ -250,11 +250,14 @@ def test_device_memory_computes_but_is_never_read_on_the_host(setup):
     y = sycl_interop.make_tensor(lt(1), setup.engine, memory)
     assert y.get_data_handle() == address_of(memory)
     sycl_interop.execute(compiled, setup.stream, [x], [y]).wait()
-    for read in (y.numpy, lambda: np.asarray(y), lambda: np.from_dlpack(y)):
+    for read in (y.numpy, lambda: np.asarray(y)):
         with pytest.raises(
             og.InvalidArgumentsError, match="device's own, which the host can't read"
         ):
             read()
+    with pytest.raises(BufferError, match=r"on DLPack device \(14, \d+\), dl_device asks"):
+        np.from_dlpack(y, device="cpu")
+    np.testing.assert_array_equal(sycl_interop.copy_to_host(y), np.maximum(values, 0))
     copy = memory.copy_to_host().view(np.float32).reshape(SHAPE)
     np.testing.assert_array_equal(copy, np.maximum(values, 0))
 
@@ -510,8 +513,8 @@ def test_numpy_arrays_stay_alive_until_the_stream_was_waited_for():
     array = np.ones(SHAPE, np.float32).view(Array)
     alive = weakref.ref(array)
     y = og.tensor(lt(1), engine, np.zeros(SHAPE, np.float32))
-    compiled.execute(stream, [og.tensor(lt(0), engine, array)], [y])
-    bound = compiled.bind(stream, [og.tensor(lt(0), engine, array)], [y])
+    compiled.execute(stream, [og.tensor(lt(0), engine, array)], [y], wait=False)
+    bound = compiled.bind(stream, [og.tensor(lt(0), engine, array)], [y], wait=False)
     bound()
     del array, bound
     gc.collect()
@@ -530,9 +533,9 @@ def test_a_stream_that_goes_away_waits_and_lets_go():
     compiled = part.compile([lt(0)], [lt(1)], engine)
     x = og.tensor(lt(0), engine, np.ones(SHAPE, np.float32))
     y = og.tensor(lt(1), engine, np.zeros(SHAPE, np.float32))
-    compiled.execute(stream, [x], [y])
+    compiled.execute(stream, [x], [y], wait=False)
     assert _sycl.kept(stream) == 3
-    compiled.execute(stream, [x], [y])
+    compiled.execute(stream, [x], [y], wait=False)
     assert _sycl.kept(stream) == 3  # what is kept already costs nothing more
     del stream
     np.testing.assert_array_equal(y.numpy(), 1)
