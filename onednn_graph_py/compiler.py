@@ -385,11 +385,16 @@ class _Planner:
         ]
         try:
             compiled = partition.compile(inputs, free, self.engine)
+            outputs = [compiled.query_logical_tensor(i) for i in ports]
+            # 3.13 forgets to choose one for a SoftMax that also returns its statistics.
+            chosen = all(o.get_layout_type() != _core.logical_tensor.any for o in outputs)
         except OneDNNError:
             if free == plain:
                 raise
+            chosen = False
+        if not chosen:
             compiled = partition.compile(inputs, plain, self.engine)
-        outputs = [compiled.query_logical_tensor(i) for i in ports]
+            outputs = [compiled.query_logical_tensor(i) for i in ports]
         step = PlannedStep(nodes, compiled, None, inputs, outputs)
         if hasattr(compiled, "get_scratchpad_logical_tensor"):
             try:

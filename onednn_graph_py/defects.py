@@ -145,8 +145,10 @@ def _depthwise_groups_of_s8(nodes: Sequence[Node]) -> bool:
 
 
 def _layer_norm_and_sum(nodes: Sequence[Node]) -> bool:
-    """A tensor of the same shape is added; others are right."""
+    """A tensor of the same shape is added, maybe behind a TypeCast; others are right."""
     made = {v.id: n for n in nodes for v in n.outputs}
+    for node in (n for n in nodes if n.kind == "TypeCast" and n.inputs[0].id in made):
+        made[node.outputs[0].id] = made[node.inputs[0].id]
     for add in (n for n in nodes if n.kind == "Add"):
         kinds = {made[v.id].kind for v in add.inputs if v.id in made}
         if "LayerNorm" in kinds and add.inputs[0].shape == add.inputs[1].shape:
