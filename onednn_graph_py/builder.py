@@ -33,6 +33,7 @@ from .value import Node, Value, ValueLike, caller, is_whole, new_id
 if TYPE_CHECKING:
     from .compiler import Fallback, KnownDefects, Layout, Policy
     from .executor import CompiledGraph
+    from .explain import Explanation
     from .export.python_program import Style
     from .inspect import Diagram
     from .serialization.origin import Origin
@@ -488,6 +489,14 @@ class GraphBuilder(BuilderMethods):
         from .inspect import diagram
 
         return diagram(self, path, max_nodes=max_nodes, scopes=scopes)
+
+    def explain(
+        self, *shapes: Sequence[int], seconds: float = 0.2, what_if: bool = True
+    ) -> Explanation:
+        """Tell what would run, and why not otherwise; see `onednn_graph_py.explain`."""
+        from .explain import explain
+
+        return explain(self, *shapes, seconds=seconds, what_if=what_if)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}

@@ -244,7 +244,7 @@ def test_a_graph_that_does_not_compile_is_explained():
 
 
 def test_reasons_name_the_op_that_has_no_kernel():
-    found = og.explain(with_unsupported_op(), seconds=0)
+    found = with_unsupported_op().explain(seconds=0)
     reason = next(r for r in found.reasons if r.op == "p")
     assert (reason.kind, reason.status) == ("Pow", "unsupported")
     assert reason.why in str(found)
