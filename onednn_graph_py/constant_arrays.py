@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .dtypes import pack_int4
+from .dtypes import pack_int4, unpack_int4
 from .errors import InvalidDataTypeError
 from .reference.rounding import NUMPY_DTYPES, round_to
 
-__all__ = ["aligned_copy", "converted", "owned"]
+__all__ = ["aligned_copy", "converted", "owned", "unpacked"]
 
 _PACKED = ("s4", "u4")
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
@@ -40,6 +40,12 @@ def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[An
 def owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """A read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
     return aligned_copy(pack_int4(values, dtype) if dtype in _PACKED else values)
+
+
+def unpacked(stored: Any, shape: Any, dtype: str) -> npt.NDArray[Any]:
+    """A constant's elements; 4-bit integers as ml_dtypes has them, one to an element."""
+    array: npt.NDArray[Any] = np.asarray(stored)
+    return round_to(unpack_int4(array, shape, dtype), dtype) if dtype in _PACKED else array
 
 
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,9 @@
 
 Random numbers everywhere would not do: a variance must be positive, scales are small, what masks an
 attention score is 0 or far below it, what a backward op takes as the forward op's result must be
-one that it can have. The rules go by what the op that reads a tensor calls the port.
+one that it can have. The rules go by what the op that reads a tensor calls the port. Quantized
+integers have the whole range of their type as far as results do not saturate
+(`onednn_graph_py.integer_ranges`).
 
 The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014), so that an
 exported C++ program makes the same ones.
@@ -19,19 +21,21 @@ import numpy as np
 import numpy.typing as npt
 
 from .builder import GraphBuilder
+from .compiler import infer_shapes
+from .constant_arrays import unpacked
 from .errors import InvalidShapeError
+from .integer_ranges import MOVES, IntegerRange, fitted, range_of
+from .magnitudes import Size, size_of
 from .ops.call import shape_text
 from .ops.check import row
 from .reference import round_to
 from .value import Node, Value, is_whole
 
-__all__ = ["Fill", "fill_inputs", "fill_of", "filled"]
+__all__ = ["Fill", "fill_inputs", "fill_of_constant", "filled", "fills_of"]
 
 Array = npt.NDArray[Any]
 Readers = Mapping[int, list[tuple[Node, int]]]
 
-# They hand on what they are given, so that the next reader decides.
-_MOVES = ("Concat", "End", "Reorder", "StaticReshape", "StaticTranspose", "TypeCast")
 _MASKED = -1e4
 """What keeps a score from SoftMax; less would not fit f16."""
 
@@ -46,7 +50,7 @@ class Fill:
         ``uniform`` between two numbers; ``whole`` numbers from the one to the other;
         ``power of two`` of such whole numbers; ``mostly true`` (three of four, and the first of
         each row); ``mask`` of attention scores, 0 or -1e4: causal to the bottom right, and for one
-        query the last quarter of the keys.
+        query the last quarter of the keys; each further head or batch hides one key more.
     low, high : float
     """
 
@@ -80,14 +84,8 @@ _RULES: Mapping[tuple[str, str], Fill] = {
     ("LogSoftmaxBackward", "dst"): Fill("uniform", -4.0, -0.5),
     ("Sqrt", "src"): Fill("uniform", 0.125, 2.0),
 }
-_INTEGERS: Mapping[str, Fill] = {
-    "s8": Fill("whole", -16, 16),
-    "u8": Fill("whole", 0, 32),
-    "s4": Fill("whole", -8, 7),
-    "u4": Fill("whole", 0, 15),
-    "s32": Fill("whole", 0, 0),  # positions and the like
-    "s64": Fill("whole", 0, 0),
-}
+_POSITION = Fill("whole", 0, 0)  # and the like: what s32 and s64 are used for
+_QUANTIZED = ("s8", "u8", "s4", "u4")
 
 
 # -- which numbers
@@ -103,7 +101,7 @@ def _readers(builder: GraphBuilder) -> Readers:
 
 def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]:
     for node, i in readers.get(value.id, ()):
-        if node.kind in _MOVES:
+        if node.kind in MOVES:  # the next reader decides
             for made in node.outputs:
                 yield from _final_readers(made, readers)
         else:
@@ -127,7 +125,7 @@ def _weights(node: Node, shape: tuple[int, ...]) -> Fill:
     return Fill("uniform", -size, size)
 
 
-def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill:
+def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill | IntegerRange:
     chosen = Fill("uniform", -2.0, 2.0)
     for node, i in _final_readers(value, readers):
         port = row(node.kind).port("inputs", i)
@@ -141,21 +139,73 @@ def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill:
             chosen = _weights(node, shape)
     if value.dtype == "boolean":
         return _TRUTH
-    return _INTEGERS.get(value.dtype, chosen)
+    if value.dtype in _QUANTIZED:
+        return range_of(value, readers)
+    return _POSITION if value.dtype in ("s32", "s64") else chosen
 
 
-def fill_of(builder: GraphBuilder, value: Value, shape: tuple[int, ...] | None = None) -> Fill:
-    """Which numbers suit a tensor that no op makes.
+def _size(fill: Fill) -> Size:
+    if fill.kind == "uniform" or fill.kind == "whole":
+        return Size((fill.low + fill.high) / 2, (fill.high - fill.low) / math.sqrt(12))
+    if fill.kind == "power of two":
+        return Size(2.0 ** ((fill.low + fill.high) / 2), 0.0)
+    return Size(0.0, 0.0)  # of a mask, what lets through
+
+
+def _whole(found: IntegerRange) -> Fill:
+    low, high = found.bounds
+    return Fill("whole", low, high)
+
+
+def fills_of(
+    builder: GraphBuilder, shapes: Mapping[int, tuple[int, ...]] | None = None
+) -> dict[int, Fill]:
+    """Which numbers suit each input.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    shapes : mapping of int to tuple of int, optional
+        Of inputs with unknown dims, by id.
+
+    Returns
+    -------
+    dict of int to Fill
+        By the input's id.
+
+    Raises
+    ------
+    InvalidShapeError
+        Dims are unknown, or shapes don't fit together.
+    """
+    readers = _readers(builder)
+    given = {v.id: (shapes or {}).get(v.id, v.shape or ()) for v in builder.inputs}
+    found = {v.id: _fill(v, given[v.id], readers) for v in builder.inputs}
+    fills = {i: f for i, f in found.items() if isinstance(f, Fill)}
+    ranges = {i: f for i, f in found.items() if isinstance(f, IntegerRange)}
+    if ranges:
+        known = {i: _size(f) for i, f in fills.items()}
+        known |= {v.id: size_of(unpacked(v.data, v.shape, v.dtype)) for v in builder.constants}
+        ranges = fitted(builder.nodes, ranges, known, infer_shapes(builder, given))
+    return fills | {i: _whole(r) for i, r in ranges.items()}
+
+
+def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
+    """What to fill a constant with whose values are not to be kept.
 
     Parameters
     ----------
     builder : GraphBuilder
     value : Value
-        Of that builder.
-    shape : tuple of int, optional
-        Where not all of its dims are known.
+        A constant of that builder.
     """
-    return _fill(value, shape if shape is not None else value.shape or (), _readers(builder))
+    found = _fill(value, value.shape or (), _readers(builder))
+    if isinstance(found, Fill):
+        return found
+    elements = unpacked(value.data, value.shape, value.dtype)
+    if not elements.size:
+        return _whole(found)
+    return Fill("whole", float(elements.min()), float(elements.max()))
 
 
 # -- the numbers
@@ -180,11 +230,14 @@ def _mask(shape: tuple[int, ...]) -> Array:
     if len(shape) < 2:
         return made
     rows, columns = shape[-2:]
+    # A kernel that reads one head's mask for all of them would be right were they alike.
+    fewer = np.arange(math.prod(shape[:-2])) % max(columns // 2, 1)
+    fewer = fewer.reshape(*shape[:-2], 1, 1)
     if rows == 1:
-        made[..., max(columns - columns // 4, 1) :] = _MASKED
+        kept = np.maximum(columns - columns // 4 - fewer, 1)
     else:
-        after = np.arange(columns) > np.arange(rows)[:, None] + max(columns - rows, 0)
-        made[..., after] = _MASKED
+        kept = np.maximum(np.arange(rows)[:, None] + max(columns - rows, 0) - fewer, 0) + 1
+    made[np.arange(columns) >= kept] = _MASKED
     return made
 
 
@@ -244,14 +297,16 @@ def fill_inputs(
     InvalidShapeError
         Dims are unknown.
     """
-    readers = _readers(builder)
-    made = []
-    for i, value in enumerate(builder.inputs):
+    known = {}
+    for value in builder.inputs:
         shape = (shapes or {}).get(value.name, value.shape)
         if shape is None or not is_whole(shape):
             raise InvalidShapeError(
                 f"input {value.name!r}: its shape must be given, it is {shape_text(value.shape)}"
             )
-        fill = _fill(value, tuple(shape), readers)
-        made.append(filled(fill, tuple(shape), value.dtype, seed=seed, number=i))
-    return made
+        known[value.id] = tuple(shape)
+    fills = fills_of(builder, known)
+    return [
+        filled(fills[v.id], known[v.id], v.dtype, seed=seed, number=i)
+        for i, v in enumerate(builder.inputs)
+    ]

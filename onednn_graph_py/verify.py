@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .builder import GraphBuilder
-from .dtypes import unpack_int4
+from .constant_arrays import unpacked
 from .filling import fill_inputs
 from .reference import round_to
 from .reference.rounding import dtype_name, float_info, is_integer
@@ -144,7 +144,7 @@ def reference_values(
         Rounded to the values' data types.
     """
     known: Values = {v.id: a for v, a in zip(builder.inputs, inputs, strict=True)}
-    known.update({v.id: _unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
+    known.update({v.id: unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
     for node in builder.nodes:
         if node.kind == "End":
             continue
@@ -160,11 +160,6 @@ def reference_values(
                 exact = after(node, i, exact, off)
             known[value.id] = round_to(exact, value.dtype)
     return known
-
-
-def _unpacked(data: Any, shape: Any, dtype: str) -> Array:
-    array: Array = np.asarray(data)
-    return round_to(unpack_int4(array, shape, dtype), dtype) if dtype in ("s4", "u4") else array
 
 
 def _epsilon(dtype: str) -> float:

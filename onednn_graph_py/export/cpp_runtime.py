@@ -144,10 +144,12 @@ enum fill_kind { uniform, whole, power_of_two, mostly_true, mask };
         } else if (how == mostly_true) {
             x = (z >> 33) % 4 != 0 || (rank && column == 0);
         } else if (how == mask) {
+            // Each further head or batch hides one key more.
+            const size_t fewer = i / columns / rows % std::max<size_t>(columns / 2, 1);
             const size_t wider = columns > rows ? columns - rows : 0;
-            const bool padding = column >= std::max<size_t>(columns - columns / 4, 1);
-            const bool held = rank < 2 ? false : rows == 1 ? padding : column > row + wider;
-            x = held ? -1e4 : 0;
+            const size_t first = rows == 1 ? columns - columns / 4 : row + wider + 1;
+            const size_t kept = first > fewer ? first - fewer : 1;
+            x = rank > 1 && column >= kept ? -1e4 : 0;
         } else {
             x = static_cast<double>((z >> 33) % static_cast<uint64_t>(high - low + 1)) + low;
             if (how == power_of_two) x = std::exp2(x);

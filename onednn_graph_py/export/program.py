@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..builder import GraphBuilder
 from ..compiler import infer_shapes
 from ..errors import InvalidGraphError, InvalidShapeError
-from ..filling import Fill, fill_of
+from ..filling import Fill, fill_of_constant, fills_of
 from ..ops.call import shape_text
 from ..ops.check import row
 from ..ops.schema import AttributeType, AttributeValue
@@ -146,6 +146,7 @@ def program_of(
         known[value.id] = tuple(shape)
     known = infer_shapes(builder, known)
 
+    fills = fills_of(builder, {v.id: known[v.id] for v in builder.inputs})
     numbers: dict[int, int] = {}
     tensors: list[ExportedTensor] = []
 
@@ -157,14 +158,14 @@ def program_of(
         tensors.append(ExportedTensor(len(tensors), name, value.dtype, shape, strides, **more))
 
     for value in builder.inputs:
-        add(value, "input", fill=fill_of(builder, value, known[value.id]))
+        add(value, "input", fill=fills[value.id])
     for value in builder.constants:
         data = np.asarray(value.data)
         if data.nbytes <= EMBEDDED_BYTES:
             add(value, "constant", constant=True, data=data)
         else:
             comment = f"its {data.nbytes} bytes are not kept: filled like an input"
-            fill = fill_of(builder, value)
+            fill = fill_of_constant(builder, value)
             add(value, "constant", constant=True, fill=fill, comment=comment)
     ops: list[ExportedOp] = []
     for node in builder.nodes:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import InvalidArgumentsError
 
-__all__ = ["NUMPY_DTYPES", "dtype_name", "float_info", "is_integer", "round_to"]
+__all__ = ["NUMPY_DTYPES", "dtype_name", "float_info", "integer_limits", "is_integer", "round_to"]
 
 # As `dtypes.numpy_dtype`, but complete: that one knows only what the linked oneDNN has.
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
@@ -59,6 +59,11 @@ _LIMITS = {
 def float_info(dtype: str) -> ml_dtypes.finfo:
     """The limits of a floating-point data type."""
     return ml_dtypes.finfo(NUMPY_DTYPES[dtype])  # type: ignore[no-untyped-call]
+
+
+def integer_limits(dtype: str) -> tuple[int, int]:
+    """The least and the largest number of an integer data type."""
+    return _LIMITS[dtype]
 
 
 def is_integer(dtype: str) -> bool:
