@@ -365,9 +365,11 @@ py::capsule dlpack_capsule(const memory_ptr &memory, const logical_tensor &lt,
     std::pair<int, int> where = dlpack_device_of(*memory, lt);
     if (!device.is_none() && !py::make_tuple(where.first, where.second).equal(device)) {
         if (!memory->on_host || !py::make_tuple(int(dlpack::device_cpu), 0).equal(device))
-            throw py::buffer_error(context(lt) + "the memory is on DLPack device ("
-                    + std::to_string(where.first) + ", " + std::to_string(where.second)
-                    + "), dl_device asks for " + py::repr(device).cast<std::string>());
+            throw py::buffer_error(context(lt) + "the memory is on "
+                    + (where.first == dlpack::device_cpu ? "the CPU" : "a SYCL device")
+                    + ", DLPack device (" + std::to_string(where.first) + ", "
+                    + std::to_string(where.second) + "), dl_device asks for "
+                    + py::repr(device).cast<std::string>());
         where = {dlpack::device_cpu, 0};
     }
     wait_for_writer(*memory);
