@@ -9,6 +9,8 @@ from explained import chain, with_unsupported_op
 
 import onednn_graph_py as og
 from onednn_graph_py import compiler
+from onednn_graph_py.explain import OpFacts, StepFacts
+from onednn_graph_py.explain.words import step_lines
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -325,3 +327,19 @@ def test_a_dict_goes_through_json(found):
 def test_wrong_arguments_are_refused():
     with pytest.raises(TypeError, match="expected a CompiledGraph or a GraphBuilder, got str"):
         og.explain("model")
+
+
+def test_places_in_one_file_are_told_in_a_line():
+    def step(*places):
+        return StepFacts(tuple(OpFacts("Add", "", p) for p in places), "oneDNN", (), ())
+
+    told = [
+        (["a.py:3", "a.py:5", "a.py:3"], ["a.py:3, 5"]),
+        (["In[2]:1", "<string>:2", "b c.py:9"], ["In[2]:1", "b c.py:9"]),
+        (
+            ["d/g.json: graph[0] 'x: 1'", "d/g.json: graph[12]"],
+            ["d/g.json: graph[0] 'x: 1', graph[12]"],
+        ),
+    ]
+    for given, lines in told:
+        assert step_lines(step(*given)) == [("made at", line) for line in lines]

@@ -183,6 +183,14 @@ def mask_of_other_rank(b):
     return attention(b, mask=(2, 8, 8))
 
 
+def attention_that_selects(b):
+    q, k, v = (b.input((2, 4, 8, 16)) for _ in range(3))
+    scores = q.matmul(k, transpose_b=True, name="scores")
+    hidden = b.input((2, 1, 1, 8), "boolean", name="hidden")
+    masked = b.select(hidden, b.constant(np.float32([-1e9]), name="low"), scores, name="mask")
+    return masked.softmax(axis=-1, name="soft").matmul(v, name="out")
+
+
 def strided_attention(b):
     return attention(b, shape=(4, 2, 4, 8), strides=(64, 8, 16, 1))
 
@@ -390,6 +398,11 @@ CASES = [
     Case(attention_of_bf16_and_f32, "mix", "alone", "in bf16"),
     Case(attention_with_probabilities, "soft", "alone", "do not return 'p'"),
     Case(mask_of_other_rank, "scores", "in parts", "1x2x8x8", "another rank", until=(3, 13)),
+    Case(
+        attention_that_selects, "scores", "in parts",
+        "give 'hidden', 'low' of Select 'mask' the whole shape 2x4x8x8", "input 0 of another shape",
+        until=(3, 13),
+    ),
     Case(strided_attention, "scores", "in parts", "row-major", "strided inputs", until=(3, 8)),
     Case(f32_weights_of_an_int8_product, "fc", "alone", "before the weights of MatMul 'fc'"),
     Case(scales_per_channel, "fc", "in parts", "per_tensor", "scales per channel"),

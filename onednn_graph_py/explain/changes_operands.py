@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -49,12 +49,42 @@ def operand_forms(around: Around) -> Iterator[Candidate]:
         if node.kind not in _KINDS:
             continue
         rank = len(node.outputs[0].shape or ())
-        for value in node.inputs:
-            if value.shape is None or not is_whole(value.shape) or value.producer is not None:
-                continue
-            if len(around.readers.get(value.id, ())) != 1 or value.strides is not None:
-                continue
+        free = [v for v in dict.fromkeys(node.inputs) if _may_change(around, v)]
+        for value in free:
             yield from _of(around, node, value, rank)
+        yield from _all_whole(around, node, free)
+
+
+def _may_change(around: Around, value: Value) -> bool:
+    if value.shape is None or not is_whole(value.shape) or value.producer is not None:
+        return False
+    return len(around.readers.get(value.id, ())) == 1 and value.strides is None
+
+
+def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Candidate]:
+    """Some kernels take no operand as broadcast, so it may need all of them."""
+    full = node.outputs[0].shape
+    smaller = [v for v in free if v.shape != full]
+    if full is None or not is_whole(full) or np.prod(full) > _LARGEST:
+        return
+    if len(smaller) < 2 and all(v.data is not None for v in smaller):
+        return  # one constant is tried by itself
+    if any(v.dtype in ("s4", "u4") for v in smaller):
+        return
+    names = ", ".join(repr(v.name) for v in smaller)
+    yield Candidate(
+        f"give {names} of {called(node)} the whole shape {shape_text(full)}",
+        around.checked(
+            Edit(
+                leaves={
+                    around.numbers[v.id]: partial(
+                        _reshaped if v.data is None else _written_out, full
+                    )
+                    for v in smaller
+                }
+            )
+        ),
+    )
 
 
 def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Candidate]:

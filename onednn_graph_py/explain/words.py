@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from ..inspect.labels import bytes_text, kinds_text, visible
 from ..ops.call import shape_text
 from .explanation import Explanation, Kernel, StepFacts, TensorFacts
@@ -162,8 +165,21 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
         made.append(("work", text))
     if step.split:
         made.append(("split", step.split))
-    places = dict.fromkeys(o.where for o in step.ops)
-    return made + [("made at", where) for where in places if place_known(where)]
+    return made + [("made at", line) for line in _places([o.where for o in step.ops])]
+
+
+def _places(wheres: Sequence[str]) -> list[str]:
+    """Places, those of one file in a line: ``model.py:12, 14``."""
+    files: dict[str, list[str]] = {}
+    for where in dict.fromkeys(w for w in wheres if place_known(w)):
+        # "model.py:12", or "g.json: graph[3] 'conv'" with a name that may have anything in it.
+        found = _PLACE.fullmatch(where)
+        file, place = found.groups() if found else (where, "")
+        files.setdefault(file, []).append(place)
+    return [f + ", ".join(filter(None, places)) for f, places in files.items()]
+
+
+_PLACE = re.compile(r"(.*?: ?)(\d+|graph\[\d+\].*)", re.DOTALL)
 
 
 def place_known(where: str) -> bool:
