@@ -18,10 +18,13 @@ from collections.abc import Sequence
 
 from . import _core
 
-__all__ = ["SPACING", "partition_of"]
+__all__ = ["FILLER", "SPACING", "partition_of"]
 
 SPACING = 4**3
 """Scales, zero points, and one more."""
+
+FILLER = "takes a partition id"
+"""The name of ops that are there for nothing else."""
 
 _ATTEMPTS = 1000
 
@@ -32,7 +35,7 @@ def _graph_of(ops: int) -> _core.graph:
     g = _core.graph("cpu")
     for i in range(ops):
         tensors = [_core.logical_tensor(2 * i + k, "f32", [1], "strided") for k in (0, 1)]
-        g.add_op(_core.op(i, "ReLU", tensors[:1], tensors[1:]))
+        g.add_op(_core.op(i, "ReLU", tensors[:1], tensors[1:], FILLER))
     g.finalize()
     return g
 

@@ -23,11 +23,12 @@ from .ops.check import TensorSpec, label_of
 if TYPE_CHECKING:
     from .builder import GraphBuilder
 
-__all__ = ["Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
+__all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
 
 # oneDNN shares compiled partitions and cached constants between all graphs of the process whose
 # ids are equal. So no two builders share one; and none with who counts from 0.
-_unique_ids = itertools.count(1 << 32)
+FIRST_ID = 1 << 32
+_unique_ids = itertools.count(FIRST_ID)
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,66 @@ def test_a_model_is_dumped_when_it_is_compiled(tmp_path):
     b = og.load(files[0])
     x, w = og.fill_inputs(b)
     assert b.compile().verify(x, w)
+
+
+def quantized():
+    """What is partitioned again for an id that suits oneDNN's cache, and runs in parts."""
+    b = og.GraphBuilder()
+    scaled = {"scales": [0.5], "zps": [0], "qtype": "per_tensor"}
+    x = b.input((1, 4, 4, 8), "s8").dequantize(**scaled)
+    window = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+    b.output(x.max_pool(**window).relu().quantize(dtype="s8", **scaled))
+    return b
+
+
+@pytest.mark.filterwarnings("ignore:.*runs in parts")
+def test_parts_of_a_model_are_left_out_unless_wanted(tmp_path):
+    with og.dump(tmp_path / "whole") as files:
+        quantized().compile()
+    assert [len(serialization.parse(f).graph) for f in files] == [4, 4]
+    with og.dump(tmp_path / "parts", parts=True) as files:
+        quantized().compile()
+    assert len(given(files)) > 4
+
+
+def test_parts_of_a_programs_models_are_left_out_unless_wanted(tmp_path, monkeypatch):
+    program = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        "import test_capture as t; t.quantized().compile()",
+    ]
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
+    counts = []
+    for options in ([], ["--parts"]):
+        folder = tmp_path / "-".join(["graphs", *options])
+        assert main(["capture", "-o", str(folder), *options, "--", *program]) == 0
+        counts.append(len(list(folder.iterdir())))
+    assert counts[0] == 2
+    assert counts[1] > 8
+
+
+def test_a_graph_that_grew_is_no_part(tmp_path):
+    b = og.GraphBuilder()
+    y = b.input((4, 8)).relu()
+    b.output(y)
+    with og.dump(tmp_path) as files:
+        b.compile()
+        b.output(y.abs())
+        b.compile()
+        b.compile()
+    assert sorted(len(f.graph) for f in given(files)) == [1, 3]  # with an End
+
+
+def test_graphs_of_others_are_no_parts_though_ids_are_equal(tmp_path):
+    """Ids that count from 0 say nothing about what belongs together."""
+    document = serialization.from_builder(chain())
+    cut = replace(document, graph=document.graph[:1])
+    with og.dump(tmp_path) as files:
+        serialization.to_graph(document).get_partitions()
+        serialization.to_graph(cut).get_partitions()
+    assert len(given(files)) == 2
 
 
 def test_nothing_is_dumped_before_and_after(tmp_path, working_directory):

@@ -24,10 +24,15 @@ def add_capture(commands: Any) -> None:
         "capture",
         help="run a program and keep the graphs that it partitions",
         description=_DESCRIPTION,
-        usage="%(prog)s [-h] [-o DIR] [--] PROGRAM [ARGUMENT ...]",
+        usage="%(prog)s [-h] [-o DIR] [--parts] [--] PROGRAM [ARGUMENT ...]",
     )
     made.add_argument(
         "-o", dest="folder", metavar="DIR", default="graphs", help="graphs, if not given"
+    )
+    made.add_argument(
+        "--parts",
+        action="store_true",
+        help="also graphs that are parts of others, of models of this package",
     )
     made.add_argument("words", nargs=argparse.REMAINDER, metavar="PROGRAM", help="with arguments")
     made.set_defaults(run=_capture)
@@ -39,7 +44,7 @@ def _capture(arguments: argparse.Namespace) -> int:
         print("capture: no program is given", file=sys.stderr)
         return 125
     try:
-        found = capture(words, arguments.folder)
+        found = capture(words, arguments.folder, parts=arguments.parts)
     except OneDNNError as e:
         print(f"capture: {e}", file=sys.stderr)
         return 125

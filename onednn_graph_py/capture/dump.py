@@ -25,13 +25,14 @@ _one = threading.Lock()
 
 
 @contextlib.contextmanager
-def dump(folder: str | os.PathLike[str], modes: str = "graph") -> Iterator[list[Path]]:
+def dump(
+    folder: str | os.PathLike[str], modes: str = "graph", *, parts: bool = False
+) -> Iterator[list[Path]]:
     """Write all graphs that this process partitions in the meantime, in any thread.
 
     oneDNN writes ``graph-ID.json``, as it was given, and ``graph-ID-partitioning.json``, with the
     partition of every op; where `folder` has that name already, ``.2`` and so on comes before
-    ``.json``. A model is partitioned when it is compiled, and in parts where need be. Read the
-    files with `load`.
+    ``.json``. A model is partitioned when it is compiled. Read the files with `load`.
 
     Parameters
     ----------
@@ -40,6 +41,10 @@ def dump(folder: str | os.PathLike[str], modes: str = "graph") -> Iterator[list[
     modes : str
         ``graph``, ``subgraph`` (``graph-ID-HASH.json``: each partition as it is compiled, with all
         shapes) or ``graph,subgraph``.
+    parts : bool
+        A model that is compiled has parts of its graph partitioned again, up to some dozens of
+        them. Files of these, and of what was written before with the same ops, are left out unless
+        this is true.
 
     Yields
     ------
@@ -72,8 +77,8 @@ def dump(folder: str | os.PathLike[str], modes: str = "graph") -> Iterator[list[
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with og.dump(folder) as files:
     ...         model = b.compile()
-    ...     [op.kind for op in og.serialization.parse(files[0]).graph]
-    ['ReLU']
+    ...     len(files), [op.kind for op in og.serialization.parse(files[0]).graph]
+    (2, ['ReLU'])
     """
     asked = [m.strip() for m in modes.split(",")]
     if not set(asked) <= set(_MODES):
@@ -89,7 +94,10 @@ def dump(folder: str | os.PathLike[str], modes: str = "graph") -> Iterator[list[
             raise PermissionError(
                 f"{here}: oneDNN writes graphs into the working directory, which can't be written"
             )
-        with DumpFolder(here, folder) as watched, _dumping(",".join(dict.fromkeys(asked))):
+        with (
+            DumpFolder(here, folder, parts=parts) as watched,
+            _dumping(",".join(dict.fromkeys(asked))),
+        ):
             yield files
         files += watched.files
     finally:

@@ -19,11 +19,13 @@ from pathlib import Path
 from types import TracebackType
 
 from ..errors import OneDNNError
+from .parts import parts_among
 
 __all__ = ["DumpFolder"]
 
 # graph-ID.json, graph-ID-partitioning.json, and graph-ID-HASH.json for a partition.
 _NAMES = re.compile(r"graph-\d+(-partitioning|-\d+)?\.json")
+_PARTITIONS = re.compile(r"graph-\d+-\d+\.json")
 _UNLOCKABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -36,6 +38,8 @@ class DumpFolder:
         Where oneDNN writes.
     into : path
         Where its files are to be; made if need be. Files that are there stay as they are.
+    parts : bool
+        Keep also graphs that are only parts of others, see `parts_among`.
 
     Raises
     ------
@@ -45,7 +49,14 @@ class DumpFolder:
         Somebody else watches the folder.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], into: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        into: str | os.PathLike[str],
+        *,
+        parts: bool = False,
+    ) -> None:
+        self.parts = parts
         self.folder = Path(folder).resolve()
         self.into = Path(into).resolve()
         self.files: list[Path] = []
@@ -91,11 +102,12 @@ class DumpFolder:
                 self._taken.append(kept)
 
     def _found(self) -> list[Path]:
-        return sorted(
+        found = [
             Path(entry.path)
             for entry in os.scandir(self.folder)
             if _NAMES.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
-        )
+        ]
+        return sorted(found, key=_in_order)
 
     def _put_back(self) -> None:
         for file in self._aside.iterdir():
@@ -107,7 +119,12 @@ class DumpFolder:
         A graph that is partitioned again is written again: the same file is kept once.
         """
         placed: set[tuple[str, bytes]] = set()
+        # Partitions that were asked for are kept, whatever graph they are of.
+        graphs = [f for f in self._taken if not _PARTITIONS.search(f.name)]
+        left_out = set() if self.parts else parts_among(graphs)
         for file in self._taken:
+            if file in left_out:
+                continue
             name = file.name.split("-", 1)[1]
             contents = (name, hashlib.sha256(file.read_bytes()).digest())
             if contents in placed:
@@ -121,6 +138,11 @@ class DumpFolder:
             file.rename(target)
             self.files.append(target)
         self.files.sort()
+
+
+def _in_order(file: Path) -> tuple[int, str]:
+    """By the graph's number, which counts up."""
+    return int(file.name.split("-")[1].removesuffix(".json")), file.name
 
 
 def _temporary(prefix: str, dir: Path) -> tempfile.TemporaryDirectory[str]:

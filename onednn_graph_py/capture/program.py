@@ -72,7 +72,9 @@ class Captured:
         )
 
 
-def capture(words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str]) -> Captured:
+def capture(
+    words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, parts: bool = False
+) -> Captured:
     """Run a program in this working directory, and keep the graphs that it partitions.
 
     Whatever has a oneDNN inside that can write graphs does so, in the program and in those that it
@@ -84,6 +86,8 @@ def capture(words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[s
         The program and its arguments.
     folder : path
         Where the files are to be; made if need be.
+    parts : bool
+        Keep also what `onednn_graph_py.dump` leaves out of models of this package.
 
     Raises
     ------
@@ -99,7 +103,7 @@ def capture(words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[s
     the other's.
     """
     with tempfile.TemporaryDirectory(prefix="onednn-capture-") as logs:
-        with DumpFolder(Path.cwd(), folder) as watched:
+        with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
             log = Path(logs)
             process = subprocess.Popen(words, env=_environment(log))
             with _passed_on(process):

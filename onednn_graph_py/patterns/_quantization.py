@@ -22,8 +22,7 @@ __all__ = [
     "post_ops",
 ]
 
-# With the integers that `fill_inputs` draws, sources are about 1 in size, and so are results; no
-# powers of two, so that scaling rounds.
+# No powers of two, so that scaling rounds; `fill_inputs` draws integers with which results fit.
 SRC_SCALE = 0.06
 DST_SCALE = 0.04
 _WEIGHTS_STEPS = 90  # from 0 to the weights' largest magnitudes

@@ -1,0 +1,63 @@
+"""Which dumped graphs are only parts of others, made while a model of this package was compiled.
+
+A model partitions its graph once as a whole, and parts of it again: what runs in parts, and
+partitions that are to have another id. oneDNN dumps them all alike. They are told by their ops,
+whose ids no other graph of the process has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import GraphFormatError
+from ..partition_ids import FILLER
+from ..serialization import OpRecord, parse
+from ..value import FIRST_ID
+
+__all__ = ["parts_among"]
+
+_Op = tuple[object, ...]
+
+
+def _described(op: OpRecord) -> _Op:
+    tensors = ((t.id, t.dtype, t.shape) for t in (*op.inputs, *op.outputs))
+    return (op.id, op.kind, *tensors)
+
+
+def _ops(file: Path) -> frozenset[_Op] | None:
+    """The ops of a graph of this package, but for End; None of another graph."""
+    try:
+        graph = [op for op in parse(file).graph if op.kind != "End"]
+    except GraphFormatError:  # the program ended while it was written
+        return None
+    if graph and all(op.name == FILLER for op in graph):
+        return frozenset()
+    if not graph or any(op.id < FIRST_ID for op in graph):
+        return None
+    return frozenset(_described(op) for op in graph)
+
+
+def parts_among(files: Sequence[Path]) -> set[Path]:
+    """Those whose ops are all in one that was written before.
+
+    Parameters
+    ----------
+    files : sequence of pathlib.Path
+        Graphs, in the order in which they were written; partitioned ones are compared with such.
+    """
+    found: set[Path] = set()
+    # The graphs that an op is in, none of which is in another one.
+    wholes: dict[tuple[bool, _Op], list[frozenset[_Op]]] = {}
+    for file in files:
+        ops = _ops(file)
+        if ops is None:
+            continue
+        partitioned = "-partitioning" in file.name
+        one = next(iter(ops), None)
+        if one is None or any(ops <= whole for whole in wholes.get((partitioned, one), ())):
+            found.add(file)
+            continue
+        for op in ops:
+            wholes.setdefault((partitioned, op), []).append(ops)
+    return found
