@@ -284,11 +284,9 @@ class _Planner:
 
     def defect(self, nodes: tuple[Node, ...]) -> str | None:
         """What oneDNN would compute wrongly, running these ops together."""
-        return wrong_result(
-            nodes,
-            apply_to_int=self.builder.apply_to_int,
-            fused_too=self.known_defects == "avoid",
-        )
+        if self.known_defects == "run":
+            return None
+        return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
 
     def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
         """Add what runs a group, split where that is needed."""

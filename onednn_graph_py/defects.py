@@ -366,17 +366,11 @@ DEFECTS = (
 """All known cases."""
 
 
-def wrong_result(
-    nodes: Sequence[Node], *, apply_to_int: bool = False, fused_too: bool = True
-) -> str | None:
-    """What the linked oneDNN computes wrongly in a partition of these ops, or None.
-
-    Without `fused_too` only what an op by itself is enough for.
-    """
+def wrong_result(nodes: Sequence[Node], *, apply_to_int: bool = False) -> str | None:
+    """What the linked oneDNN computes wrongly in a partition of these ops, or None."""
     linked = linked_version()
-    fused_too = fused_too and len(nodes) > 1
     for defect in DEFECTS:
-        if (apply_to_int and defect.unless_apply_to_int) or not (fused_too or defect.alone):
+        if (apply_to_int and defect.unless_apply_to_int) or (len(nodes) == 1 and not defect.alone):
             continue
         if defect.since <= linked < defect.until and defect.met(nodes):
             return defect.what

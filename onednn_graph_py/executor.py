@@ -286,10 +286,10 @@ class CompiledGraph(_core._model_base):
     policy : str
         ``fusion``, or ``debug`` for one op a partition.
     known_defects : str
-        ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, ``run``
-        as oneDNN makes them: THE NUMBERS ARE WRONG then, which is for looking into the defect.
-        What would read or write out of bounds, or is wrong also as an op by itself, is refused in
-        both.
+        ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, and
+        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them:
+        THE NUMBERS ARE WRONG then, which is for looking into the defect. What would read or write
+        out of bounds is refused or split in both.
     threads : int, optional
         How many threads each call uses; `num_threads()` by default.
     max_shapes : int

@@ -20,6 +20,7 @@ from .value import Node
 __all__ = ["Size", "excess", "quantization_parameters", "size_of", "sizes"]
 
 _LARGEST = 1e30
+_SAMPLE = 1 << 16
 # What holds scores back in attention is no measure of the others.
 _HOLDS_BACK = 1e3
 # Beyond these, in deviations from the mean, SoftMax and its like are 0 or 1 and tell nothing.
@@ -54,7 +55,8 @@ class Size(NamedTuple):
 
 def size_of(array: npt.NDArray[Any]) -> Size:
     """The size of known elements, but for those that hold attention scores back."""
-    known = array.astype(np.float64)
+    every = max(array.size // _SAMPLE, 1)  # large ones would take long
+    known = array.reshape(-1)[::every].astype(np.float64)
     known = known[np.abs(known) < _HOLDS_BACK]
     return Size(float(known.mean()), float(known.std())) if known.size else Size(0.0, 0.0)
 

@@ -27,7 +27,7 @@ class Divergence:
     Parameters
     ----------
     op : str
-        Names it.
+        Names it, and where it was made.
     check : OutputCheck
         Its result beside the reference.
     fused : tuple of str
@@ -111,7 +111,8 @@ def first_divergence(
             if found is not None:
                 made[value.id] = found
                 makers[value.id] = node, value
-    checked = compare_values(builder, inputs, {i: a for i, (a, _) in made.items()}, None, seed)
+    names = {i: value.name or "its result" for i, (_, value) in makers.items()}
+    checked = compare_values(builder, inputs, {i: a for i, (a, _) in made.items()}, names, seed)
     for id, check in zip(made, checked.outputs, strict=True):
         if check.ok:
             continue
@@ -119,8 +120,11 @@ def first_divergence(
         unfused = _computed(builder, value, inputs, "debug", known_defects)
         alone: Verification | None = None
         if unfused is not None:
-            alone = compare_values(builder, inputs, {id: unfused[0]}, None, seed)
+            alone = compare_values(builder, inputs, {id: unfused[0]}, names, seed)
         return Divergence(
-            node.label, check, made[id][1], alone.outputs[0] if alone is not None else None
+            f"{node.label} made at {node.where}",
+            check,
+            made[id][1],
+            alone.outputs[0] if alone is not None else None,
         )
     return None

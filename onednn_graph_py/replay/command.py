@@ -55,7 +55,7 @@ def add_run(commands: Any) -> None:
     run.add_argument(
         "--as-is",
         action="store_true",
-        help="run fused partitions with known defects as they are, not in parts (wrong numbers)",
+        help="run what oneDNN is known to compute wrongly as it is, not in parts",
     )
     run.add_argument("--bench", action="store_true", help="time a call")
     run.add_argument("--threads", type=_positive, help="of a call")

@@ -58,7 +58,7 @@ class Options:
     seed : int
         Of the inputs.
     as_is : bool
-        Run fused partitions that oneDNN is known to compute wrongly as they are, not in parts.
+        Run what oneDNN is known to compute wrongly as it is, neither in parts nor refused.
     memory_share : float
         The part of the free memory that a case may take.
     """
