@@ -31,12 +31,15 @@ struct memory_block {
     std::weak_ptr<stream> writer;  // of the last asynchronous execution that writes here
 
     // Who reads it without asking us first: the owner of an array that was given to us, what was
-    // made by `numpy_view` or `dlpack_capsule` and lives, or whoever learned its address.
+    // made by `numpy_view` or `dlpack_capsule` and lives, or whoever learned its address. The owner
+    // of USM memory may also know when it may be read, from an event.
     bool is_an_array = false;
+    bool is_usm_of_caller = false;
     size_t views = 0;  // guarded by the GIL
     bool address_is_known = false;
 
-    bool is_read_unasked() const { return is_an_array || views || address_is_known; }
+    bool is_shown() const { return is_an_array || views || address_is_known; }
+    bool is_read_unasked() const { return is_usm_of_caller || is_shown(); }
 };
 
 using memory_ptr = std::shared_ptr<memory_block>;

@@ -175,8 +175,8 @@ std::shared_ptr<tensor> make_tensor(
                     .cast<std::tuple<std::string, py::object, int>>();
     made->memory->usm = {kind, sycl_object, device_id};
     made->memory->on_host = kind != "device";
-    // Whoever has an array of USM memory reads it through a queue, which is theirs to order.
     made->memory->is_an_array = false;
+    made->memory->is_usm_of_caller = true;
     made->engine_ = std::move(e);
     made->value = dg::tensor(lt.cpp(), made->engine_->get(), made->memory->data);
     return made;
@@ -308,10 +308,10 @@ void init_sycl_interop(py::module_ &m) {
                     py::arg("tensor").none(false),
                     "shared, host or device; empty for other memory.")
             .def_static(
-                    "is_read_unasked",
+                    "is_shown",
                     [](const tensor &t) {
                         t.require();
-                        return t.memory->is_read_unasked();
+                        return t.memory->is_shown();
                     },
                     py::arg("tensor").none(false),
                     "Whether somebody can read its memory without asking the tensor.")

@@ -1069,8 +1069,8 @@ class compiled_partition:
         scratchpad : tensor, optional
             Working memory (oneDNN 3.13).
         wait : bool
-            Be done on return where an output can be read without asking its tensor: it is
-            memory of a NumPy array or buffer, or ``numpy()`` or DLPack gave out views.
+            Be done on return where an output can be read without asking its tensor: its
+            memory is an array of the caller's, or ``numpy()`` or DLPack gave out views.
 
         Raises
         ------
@@ -1186,7 +1186,7 @@ class _sycl:
         Address of the stream's queue.
         """
     @staticmethod
-    def is_read_unasked(tensor: tensor) -> bool:
+    def is_shown(tensor: tensor) -> bool:
         """
         Whether somebody can read its memory without asking the tensor.
         """

@@ -285,7 +285,7 @@ class QueueExecutor:
             )
         if is_usm(given):
             tensor = self._usm_tensor(given, lt, what)
-            if not wait and _core._sycl.is_read_unasked(tensor):
+            if not wait and _core._sycl.is_shown(tensor):
                 raise InvalidArgumentsError(
                     f"{what}: with wait=False nobody may have views of its memory, which show what "
                     "is not written yet; somebody has, from numpy() or DLPack, or knows its "

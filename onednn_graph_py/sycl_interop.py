@@ -407,6 +407,9 @@ def execute(
 ) -> Event:
     """Submit a compiled partition. Mirrors ``dnnl::graph::sycl_interop::execute``.
 
+    In C++ it never waits; here it does where somebody could read an output too early, unless `wait`
+    is False.
+
     Parameters
     ----------
     compiled_partition : compiled_partition
@@ -419,9 +422,9 @@ def execute(
     scratchpad : tensor, optional
         Working memory (oneDNN 3.13).
     wait : bool
-        Be done on return where an output can be read without asking its tensor: it is memory of a
-        NumPy array, or ``numpy()`` or DLPack gave out views. USM memory that comes from the caller
-        is not waited for: who reads it by other means than the tensor waits for the event.
+        Be done on return where an output can be read without asking its tensor: its memory comes
+        from the caller (USM memory, a NumPy array), or ``numpy()`` or DLPack gave out views. With
+        False, who reads such memory by other means than the tensor waits for the event first.
 
     Returns
     -------

@@ -371,8 +371,9 @@ def test_a_thousand_executions_follow_each_other_by_their_events(setup):
     events = []
     for step in range(1000):
         source, target = tensors[step % 2][0], tensors[(step + 1) % 2][1]
+        submit = sycl_interop.execute
         events.append(
-            sycl_interop.execute(compiled, setup.stream, [source, one], [target], events[-1:])
+            submit(compiled, setup.stream, [source, one], [target], events[-1:], wait=False)
         )
         if step % 100 == 99:
             events[-1].wait()
@@ -418,9 +419,9 @@ def test_an_output_is_read_when_it_is_written(setup):
     for step in range(1, 200):
         x.numpy()[...] = values * step
         if step % 2:
-            sycl_interop.execute(compiled, setup.stream, [x], [y])
+            sycl_interop.execute(compiled, setup.stream, [x], [y], wait=False)
         else:
-            compiled.execute(setup.stream, [x], [y])
+            compiled.execute(setup.stream, [x], [y], wait=False)
         np.testing.assert_array_equal(y.numpy(), np.maximum(values * np.float32(step), 0))
 
 
@@ -492,7 +493,7 @@ def test_memory_stays_alive_until_the_stream_was_waited_for(setup):
     memory = Described((address_of(owner := setup.shared()), False), SHAPE, setup.queue)
     y = sycl_interop.make_tensor(lt(1), setup.engine, memory)
     alive = weakref.ref(memory)
-    sycl_interop.execute(compiled, setup.stream, [x], [y])
+    sycl_interop.execute(compiled, setup.stream, [x], [y], wait=False)
     del y, memory
     gc.collect()
     assert alive() is not None
@@ -548,7 +549,8 @@ def test_finished_executions_are_let_go_without_a_wait(setup):
     compiled, x, _, _ = setup.relu()
     for _ in range(500):
         # Memory of its own each time.
-        event = sycl_interop.execute(compiled, setup.stream, [x], [setup.tensor(1)])
+        y = setup.tensor(1)
+        event = sycl_interop.execute(compiled, setup.stream, [x], [y], wait=False)
         event.wait()
     # Of each execution: input, output, compiled partition.
     assert _sycl.kept(setup.stream) <= 3 * 65

@@ -717,7 +717,7 @@ def mirror_relu(queue: object, engine: og.engine):
 def test_readers_of_the_mirrors_outputs_wait_for_the_stream(queue, reader):
     engine = sycl_interop.make_engine(queue)
     compiled, stream, x, y = mirror_relu(queue, engine)
-    sycl_interop.execute(compiled, stream, [x], [y])
+    sycl_interop.execute(compiled, stream, [x], [y], wait=False)
     event = pending(queue)  # the stream is not done before
     READERS[reader](y)
     assert is_complete(event)
@@ -725,13 +725,15 @@ def test_readers_of_the_mirrors_outputs_wait_for_the_stream(queue, reader):
 
 @needs_sycl
 @pytest.mark.parametrize("execute", ["execute", "bound", "with_event"])
-@pytest.mark.parametrize("shown", ["array", "view", "dlpack", "interface", "nothing"])
+@pytest.mark.parametrize("shown", ["array", "usm", "view", "dlpack", "interface", "nothing"])
 @pytest.mark.parametrize("wait", [True, False])
 def test_the_mirror_is_done_on_return_where_an_output_is_shown(queue, execute, shown, wait):
     engine = sycl_interop.make_engine(queue)
     compiled, stream, x, y = mirror_relu(queue, engine)
     if shown == "array":
         y = og.tensor(y.get_logical_tensor(), engine, np.empty_like(X))
+    elif shown not in ("usm", "interface"):  # what the caller has brought
+        y = og.tensor(y.get_logical_tensor(), engine)  # memory that nobody else knows
     view = {
         "view": y.numpy,
         "dlpack": lambda: y.__dlpack__(),

@@ -88,7 +88,7 @@ class SyclExecution:
         for step in self._steps:
             inputs = [self._tensors[lt.get_id()] for lt in step.get_inputs()]
             outputs = [self._tensors[lt.get_id()] for lt in step.get_outputs()]
-            done = [sycl_interop.execute(step, self._stream, inputs, outputs, done)]
+            done = [sycl_interop.execute(step, self._stream, inputs, outputs, done, wait=False)]
         for event in done:
             event.wait()
 
