@@ -9,7 +9,7 @@ import pytest
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 SHORT = {
     "overhead": ["--calls", "100", "--rounds", "2"],
-    "run": ["call", "weights", "encoder", "--quick", "--threads", "1", "--rounds", "2"],
+    "run": ["call", "weights", "encoder", "--quick", "--threads", "1", "--rounds", "2", "--peers"],
 }
 # Builds a program of oneDNN's first, for minutes.
 ELSEWHERE = {"benchdnn": "test_benchdnn.py"}
@@ -31,3 +31,12 @@ def test_the_benchmark_runs(name, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "over C++" in done.stdout
+
+
+@pytest.mark.slow  # torch compiles for half a minute
+def test_the_benchmark_runs_with_all_peers_that_are_there(tmp_path):
+    options = [option for option in SHORT["run"] if option != "--peers"]
+    command = [sys.executable, BENCHMARKS / "run.py", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "from NumPy" in done.stdout
