@@ -9,6 +9,7 @@ import pytest
 from graphs import LINKED, before, since
 
 from onednn_graph_py import InvalidArgumentsError, engine
+from onednn_graph_py.cpu_support import lacks
 from onednn_graph_py.examples import __main__ as command
 from onednn_graph_py.examples import (
     _attention,
@@ -30,7 +31,6 @@ from onednn_graph_py.examples._bounded_training import (
     total,
 )
 from onednn_graph_py.examples._grouped_heads import GroupedHeads
-from onednn_graph_py.examples._hardware import lacks
 from onednn_graph_py.examples._report import Case, Skipped
 
 CORE = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from graphs import LINKED
 
-from onednn_graph_py import InvalidArgumentsError, engine
+from onednn_graph_py import InvalidArgumentsError, cpu_support, engine
 from onednn_graph_py.examples import (
     _built,
     _gated_mlp,
-    _hardware,
     _pipeline,
     gated_mlp,
     gated_mlp_int4,
@@ -51,7 +50,7 @@ def test_each_data_type_is_right_or_skipped_for_the_cpu(example):
     made = cases(example)
     assert [case.name.split(",")[0] for case in made] == ["f32", "bf16", "f16"]
     for case in made:
-        lacks = _hardware.lacks(case.name.split(",")[0])
+        lacks = cpu_support.lacks(case.name.split(",")[0])
         if lacks is None:
             assert case.all_faults() == []
             (compared,) = case.comparisons.values()

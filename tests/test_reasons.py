@@ -10,7 +10,7 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py.examples._hardware import lacks
+from onednn_graph_py.cpu_support import lacks
 from onednn_graph_py.explain import probe
 from onednn_graph_py.explain.probe import Probe
 from onednn_graph_py.explain.reasons import reasons

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from .. import _core
+from ..cpu_support import lacks
 from .device import Device
 
 __all__ = ["cpu_data_types", "from_dpctl", "from_pyopencl", "host"]
@@ -16,9 +17,6 @@ _EVERY_GPU = ("f32", "s32", "s8", "u8")
 
 def cpu_data_types() -> tuple[str, ...]:
     """Those that oneDNN uses on this CPU, whichever runtime its kernels run on."""
-    # Needs the whole package, which imports this module.
-    from ..examples._hardware import lacks
-
     every = _core.logical_tensor.data_type.__members__
     return tuple(name for name in every if name != "undef" and lacks(name) is None)
 

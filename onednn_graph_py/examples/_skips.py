@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .. import graph
+from ..cpu_support import lacks
 from ..ops.check import linked_version
 from ._device import only_partitioned, without_device
-from ._hardware import lacks
 from ._report import Skipped
 
 

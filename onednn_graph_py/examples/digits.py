@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import engine, graph, logical_tensor, op
+from ..cpu_support import lacks_bf16, largest_int8_weight
 from ..dtypes import numpy_dtype
 from ._bounded import Bounded, Comparison
 from ._classifier import Classifier, Layer, train
-from ._hardware import lacks_bf16, largest_int8_weight
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
 

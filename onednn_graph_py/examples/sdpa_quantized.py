@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from .. import GraphBuilder, Value
+from ..cpu_support import largest_int8_weight
 from ..dtypes import numpy_dtype
 from ..ops.check import linked_version
 from ._arguments import check_arguments
 from ._attention import Array, Arrays, entry_of, padding_mask, root_scale, swapped
 from ._bounded import Bounded, Comparison
 from ._built import BuiltRun
-from ._hardware import largest_int8_weight
 from ._report import Case, Skipped
 from ._skips import cannot_run, too_old
 

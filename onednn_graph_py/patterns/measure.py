@@ -14,9 +14,9 @@ import numpy.typing as npt
 from .. import _core
 from ..builder import GraphBuilder
 from ..compiler import engine_of
+from ..cpu_support import lacks
 from ..defects import wrong_result
 from ..errors import OneDNNError
-from ..examples._hardware import lacks
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..ops.check import linked_version

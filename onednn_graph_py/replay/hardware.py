@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..examples._hardware import lacks
+from ..cpu_support import lacks
 from ..serialization import OpRecord
 
 __all__ = ["why_unsupported"]

@@ -5,7 +5,9 @@ Otherwise a fault in the library would look like a CPU that lacks something.
 
 from __future__ import annotations
 
-from .. import get_effective_cpu_isa
+from ._core import get_effective_cpu_isa
+
+__all__ = ["lacks", "lacks_bf16", "lacks_f8", "lacks_f16", "largest_int8_weight"]
 
 # On x64 oneDNN computes in bf16 from AVX-512 on (emulated where the CPU has no such instructions)
 # and on AVX2 with the VNNI-2 extension.
