@@ -491,12 +491,16 @@ class GraphBuilder(BuilderMethods):
         return diagram(self, path, max_nodes=max_nodes, scopes=scopes)
 
     def explain(
-        self, *shapes: Sequence[int], seconds: float = 0.2, what_if: bool = True
+        self,
+        *shapes: Sequence[int],
+        seconds: float = 0.2,
+        what_if: bool = True,
+        onednn: str | Sequence[str] = (),
     ) -> Explanation:
         """Tell what would run, and why not otherwise; see `onednn_graph_py.explain`."""
         from .explain import explain
 
-        return explain(self, *shapes, seconds=seconds, what_if=what_if)
+        return explain(self, *shapes, seconds=seconds, what_if=what_if, onednn=onednn)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}

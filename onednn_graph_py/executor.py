@@ -486,12 +486,16 @@ class CompiledGraph(_core._model_base):
         return verify(self, *inputs, seed=seed, **named)
 
     def explain(
-        self, *shapes: Sequence[int], seconds: float = 0.2, what_if: bool = True
+        self,
+        *shapes: Sequence[int],
+        seconds: float = 0.2,
+        what_if: bool = True,
+        onednn: str | Sequence[str] = (),
     ) -> Explanation:
         """Tell what runs, how fast, and why not otherwise; see `onednn_graph_py.explain`."""
         from .explain import explain
 
-        return explain(self, *shapes, seconds=seconds, what_if=what_if)
+        return explain(self, *shapes, seconds=seconds, what_if=what_if, onednn=onednn)
 
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()

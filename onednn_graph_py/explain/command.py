@@ -52,12 +52,17 @@ def _explain(arguments: argparse.Namespace) -> int:
     except (OneDNNError, OSError) as e:
         print(f"explain: {e}", file=sys.stderr)
         return 2
-    found = explain(
-        builder,
-        seconds=arguments.seconds,
-        what_if=not arguments.no_what_if,
-        timeout=arguments.timeout,
-    )
+    try:
+        found = explain(
+            builder,
+            seconds=arguments.seconds,
+            what_if=not arguments.no_what_if,
+            onednn=arguments.onednn,
+            timeout=arguments.timeout,
+        )
+    except InvalidArgumentsError as e:  # of an environment, or of a file with unknown dims
+        print(f"explain: {e}", file=sys.stderr)
+        return 2
     if arguments.form == "json":
         print(json.dumps(found.to_dict(), indent=2))
     elif arguments.form == "html":
@@ -88,6 +93,13 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
         )
     parser.add_argument("--no-what-if", action="store_true", help="try no changes")
+    parser.add_argument(
+        "--onednn",
+        action="append",
+        default=[],
+        metavar="ENVIRONMENT",
+        help="also ask another oneDNN: a virtual environment with this package, or its Python",
+    )
     parser.add_argument(
         "--seconds", type=_seconds, default=0.2, help="how long calls are timed; 0 for not at all"
     )

@@ -297,6 +297,7 @@ def explain(
     *shapes: Sequence[int],
     seconds: float = 0.2,
     what_if: bool = True,
+    onednn: str | Sequence[str] = (),
     timeout: float = 120.0,
 ) -> Explanation:
     """Tell what runs, how fast, and why not otherwise.
@@ -317,6 +318,8 @@ def explain(
         all.
     what_if : bool
         Try changes of ops that stayed alone.
+    onednn : str or sequence of str
+        Other installs of oneDNN to ask what they would do, as `onednn_graph_py.compare` takes them.
     timeout : float
         Seconds that the other process may take.
 
@@ -329,7 +332,8 @@ def explain(
     TypeError
         `model` is neither.
     InvalidArgumentsError, InvalidShapeError
-        Shapes are not of the inputs, or of a model with unknown dims they are not known.
+        Shapes are not of the inputs, or of a model with unknown dims they are not known; `onednn`
+        names no environment with this package.
 
     Examples
     --------
@@ -341,4 +345,12 @@ def explain(
     >>> e.steps[0].label, e.steps[0].kernels[0].kind, e.steps[0].work.operations
     ('MatMul + ReLU', 'matmul', 1056)
     """
-    return explain_all([(model, shapes)], seconds=seconds, what_if=what_if, timeout=timeout)[0]
+    (found,) = explain_all([(model, shapes)], seconds=seconds, what_if=what_if, timeout=timeout)
+    if not onednn:
+        return found
+    from .elsewhere import elsewhere
+
+    builder = model._builder if isinstance(model, CompiledGraph) else model
+    known = tuple(shape for _, shape in found.shapes)
+    lines, reasons = elsewhere(builder, known, onednn, found.reasons, timeout)
+    return replace(found, notes=(*found.notes, *lines), reasons=reasons)

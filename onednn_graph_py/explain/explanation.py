@@ -270,6 +270,7 @@ class Explanation:
                     "changes": [
                         {"description": c.description, "result": c.result} for c in r.changes
                     ],
+                    "elsewhere": list(r.elsewhere),
                 }
                 for r in self.reasons
             ],

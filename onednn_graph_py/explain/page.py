@@ -69,6 +69,7 @@ def to_html(of: Explanation) -> str:
             changes = "".join(
                 f"<li>{html.escape(f'{c.description} ({c.result})')}</li>" for c in reason.changes
             )
+            changes += "".join(f"<li>{html.escape(text)}</li>" for text in reason.elsewhere)
             why = html.escape(f", {reason.status}: {reason.why}")
             where = (
                 f"<br><small>{html.escape(reason.where)}</small>"

@@ -47,6 +47,8 @@ class Reason:
         What the library, or this package's tables, know about it.
     changes : tuple of Change
         Each by itself makes it supported, or fuse; what computes the same first.
+    elsewhere : tuple of str
+        What other installs of oneDNN do otherwise, where they were asked.
     """
 
     op: str
@@ -55,6 +57,7 @@ class Reason:
     status: Status
     why: str
     changes: tuple[Change, ...]
+    elsewhere: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         name = f"{self.kind} {self.op!r}" if self.op else self.kind
@@ -62,6 +65,7 @@ class Reason:
         for change in self.changes:
             other = "" if change.exact else " (other results)"
             lines.append(f"  {change.description}: {change.result}{other}")
+        lines += [f"  {text}" for text in self.elsewhere]
         return "\n".join(lines)
 
 

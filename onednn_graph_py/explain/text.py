@@ -47,6 +47,7 @@ def to_text(of: Explanation) -> str:
         name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
         lines = [f"{name}, {reason.status}: {reason.why}"]
         lines += [f"  to fuse it: {c.description} ({c.result})" for c in reason.changes]
+        lines += [f"  to fuse it: {text}" for text in reason.elsewhere]
         lines += [f"  made at {reason.where}"] if place_known(reason.where) else []
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
