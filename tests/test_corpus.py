@@ -78,10 +78,15 @@ KNOWN: dict[str, Known] = {
     ),
     **{
         f"complex_fusion/mha/MHA-distill_bert-inf-{dtype}-bs1.json": Known(
-            Verdict.SPLIT, "attention that selects input 1 in place of scores"
+            Verdict.SPLIT,
+            "attention that selects input 1 in place of scores",
+            lambda document: LINKED < (3, 13),
         )
         for dtype in ("fp32", "int8")
     },
+    "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": Known(
+        Verdict.SPLIT, "attention with the batches", lambda document: LINKED >= (3, 13)
+    ),
     **{
         f"pattern/int8/int8_{name}.json": SYCL
         for name in (
