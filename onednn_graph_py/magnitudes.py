@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .ops.work import flop
+from .ops.check import row
 from .reference.rounding import integer_limits
 from .value import Node
 
@@ -83,7 +83,7 @@ class _Use(NamedTuple):
 def _product(use: _Use) -> Size:
     """A sum of products, and the bias."""
     one, other = use.given[:2]
-    work = flop(use.node.kind, use.inputs, [use.output], use.node.attrs)
+    work = row(use.node.kind).flop(use.inputs, [use.output], use.node.attrs)
     terms = max(work // (2 * max(math.prod(use.output), 1)), 1)
     mean = terms * one.mean * other.mean
     square = terms * max(one.square * other.square - (one.mean * other.mean) ** 2, 0.0)

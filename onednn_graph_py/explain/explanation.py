@@ -100,7 +100,7 @@ class Work:
     Parameters
     ----------
     operations : int
-        As `onednn_graph_py.ops.work.flop` counts them.
+        As `onednn_graph_py.ops.work` counts them.
     bytes : int
         Of its inputs and outputs, each once: the least that is to be moved.
     dtype : str or None

@@ -14,7 +14,7 @@ from ..errors import OneDNNError, UnimplementedError
 from ..executor import CompiledGraph
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
-from ..ops.work import flop
+from ..ops.check import row
 from ..value import Node, Value, is_whole
 from .explanation import By, OpFacts, StepFacts, TensorFacts, Work
 
@@ -135,7 +135,7 @@ class _Described:
             if not all(s is not None and is_whole(s) for s in (*inputs, *outputs)):
                 return None
             known = [s for s in inputs if s is not None], [s for s in outputs if s is not None]
-            total += flop(node.kind, *known, node.attrs)
+            total += row(node.kind).flop(*known, node.attrs)
         return total
 
     def work(

@@ -7,9 +7,11 @@ versions made of it, and `OpSchema.at` gives the op as one version has it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+from .work import Use, Work
 
 if TYPE_CHECKING:
     from .call import Call, Shape
@@ -115,6 +117,8 @@ class OpSchema:
     infer : callable
         Takes a `Call`; raises `InvalidShapeError` where the inputs don't fit together, and returns
         the outputs' shapes as far as they follow.
+    work : callable
+        Takes a `Use`; counts its operations (`onednn_graph_py.ops.work`).
     attributes : tuple of Attribute
     rules : tuple of callable
         What oneDNN checks beyond types and attributes; each takes a `Call` and raises.
@@ -141,6 +145,7 @@ class OpSchema:
     outputs: tuple[Port, ...]
     types: Mapping[str, tuple[str, ...]]
     infer: Callable[[Call], list[Shape]]
+    work: Work
     attributes: tuple[Attribute, ...] = ()
     rules: tuple[Callable[[Call], None], ...] = ()
     input_counts: tuple[int, ...] = ()
@@ -152,6 +157,32 @@ class OpSchema:
     notes: tuple[str, ...] = ()
     sample_inputs: tuple[tuple[int, ...], ...] = ()
     sample_attrs: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+    def flop(
+        self,
+        inputs: Sequence[Sequence[int]],
+        outputs: Sequence[Sequence[int]],
+        attrs: Mapping[str, Any],
+    ) -> int:
+        """Floating-point (or integer) operations of one use.
+
+        Parameters
+        ----------
+        inputs, outputs : sequence of shapes
+            All dims known.
+        attrs : mapping of str to value
+            Those that are set, in the library's spelling.
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> ops.MatMul.flop([(4, 16), (16, 8)], [(4, 8)], {})
+        1024
+        """
+        return self.work(Use(self, inputs, outputs, attrs))
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]

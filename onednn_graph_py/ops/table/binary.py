@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import shapes
+from .. import shapes, work
 from ..schema import Change, OpSchema, Port
 from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
 
@@ -39,6 +39,7 @@ def _binary(
         outputs=outputs,
         types=types,
         infer=shapes.binary,
+        work=work.a_result(1),
         attributes=(AUTO_BROADCAST,),
         commutative=commutative,
         combinations=combinations,
@@ -110,6 +111,7 @@ ROWS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": ("boolean",), "T2": FLOATS},
         infer=shapes.select,
+        work=work.none,
         attributes=(AUTO_BROADCAST,),
         notes=("Inputs 1 and 2 broadcast with each other; the condition broadcasts to both.",),
     ),
@@ -120,6 +122,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.bias_add,
+        work=work.a_result(1),
         sample_inputs=((2, 4, 4, 8), (8,)),
         attributes=(DATA_FORMAT,),
     ),
@@ -130,6 +133,7 @@ ROWS = (
         outputs=(Port("diff_bias"),),
         types=T,
         infer=shapes.bias_add_backward,
+        work=work.a_source(1),
         sample_inputs=((2, 4, 4, 8),),
         attributes=(DATA_FORMAT,),
         notes=("No CPU kernel runs it alone: its partition is not supported.",),

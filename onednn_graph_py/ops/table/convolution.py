@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, OpSchema, Port
 from .common import (
     AUTO_PAD,
@@ -79,6 +79,7 @@ ROWS = (
         outputs=(Port("dst"),),
         types=T,
         infer=shapes.convolution,
+        work=work.windows("outputs", 0, "inputs", 1),
         sample_inputs=((1, 6, 6, 8), (3, 3, 8, 16)),
         attributes=_CONVOLUTION,
         rules=(rules.pads,),
@@ -95,6 +96,7 @@ ROWS = (
         outputs=(Port("diff_src", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_data,
+        work=work.windows("inputs", 0, "inputs", 1),
         sample_inputs=((1, 4, 4, 16), (3, 3, 8, 16)),
         sample_attrs={"dst_shape": (1, 6, 6, 8)},
         attributes=(
@@ -116,6 +118,7 @@ ROWS = (
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_weights,
+        work=work.windows("inputs", 1, "outputs", 0),
         sample_inputs=((1, 6, 6, 8), (1, 4, 4, 16)),
         sample_attrs={"weights_shape": (3, 3, 8, 16)},
         attributes=(_WEIGHTS_SHAPE, *_CONVOLUTION),
@@ -129,6 +132,7 @@ ROWS = (
         outputs=(Port("dst"),),
         types=T,
         infer=shapes.conv_transpose,
+        work=work.windows("inputs", 0, "inputs", 1),
         sample_inputs=((1, 4, 4, 8), (3, 3, 16, 8)),
         attributes=(_OUTPUT_PADDING, *_TRANSPOSED),
         rules=(rules.pads,),
@@ -141,6 +145,7 @@ ROWS = (
         outputs=(Port("diff_src"),),
         types=T,
         infer=shapes.conv_transpose_backward_data,
+        work=work.windows("outputs", 0, "inputs", 1),
         sample_inputs=((1, 6, 6, 16), (3, 3, 16, 8)),
         attributes=_TRANSPOSED,
         rules=(rules.pads,),
@@ -157,6 +162,7 @@ ROWS = (
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.conv_transpose_backward_weights,
+        work=work.windows("inputs", 0, "outputs", 0),
         sample_inputs=((1, 4, 4, 8), (1, 6, 6, 16)),
         sample_attrs={"weights_shape": (3, 3, 16, 8)},
         attributes=(_WEIGHTS_SHAPE, *_TRANSPOSED),

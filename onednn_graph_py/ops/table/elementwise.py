@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import shapes
+from .. import shapes, work
 from ..schema import Attribute, Change, OpSchema, Port
 from .common import DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, FLOATS, SRC, USE_DST, T
 
@@ -21,6 +21,7 @@ def _forward(
         outputs=(DST,),
         types=T,
         infer=shapes.same,
+        work=work.a_result(1),
         attributes=attributes,
         changes=changes,
         notes=notes,
@@ -40,6 +41,7 @@ def _backward(
         outputs=(DIFF_SRC,),
         types=T,
         infer=shapes.same,
+        work=work.a_result(2),
         attributes=(*attributes, USE_DST) if first == "src/dst" else attributes,
         changes=changes,
     )
@@ -105,6 +107,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.prelu,
+        work=work.a_result(1),
         sample_inputs=((2, 4, 4, 8), (8,)),
         attributes=(
             DATA_FORMAT,
@@ -123,6 +126,7 @@ ROWS = (
         outputs=(DIFF_SRC, Port("diff_slope")),
         types=T,
         infer=shapes.prelu_backward,
+        work=work.a_source(3),
         sample_inputs=((2, 4, 4, 8), (8,), (2, 4, 4, 8)),
         attributes=(DATA_FORMAT,),
     ),
@@ -150,6 +154,7 @@ ROWS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": FLOATS, "T2": ("s32",)},
         infer=shapes.gen_index,
+        work=work.none,
         attributes=(
             Attribute("axis", "s64", "the axis; negative counts from the end", True, example=1),
         ),
@@ -172,6 +177,7 @@ ROWS = (
             "T_mask": ("u8",),
         },
         infer=shapes.first,
+        work=work.a_source(2),
         sample_inputs=((4, 16), (1,), (1,), (1,)),
         since=(3, 12),
         notes=(

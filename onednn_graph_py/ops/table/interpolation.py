@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, OpSchema, Port
 from .common import DATA_FORMAT, FLOATS
 
@@ -40,6 +40,7 @@ ROWS = (
         outputs=(Port("dst", "T1"),),
         types=_TYPES,
         infer=shapes.interpolate,
+        work=work.interpolate,
         sample_inputs=((1, 4, 4, 8),),
         sample_attrs={"sizes": (8, 8)},
         attributes=_ATTRIBUTES,
@@ -53,6 +54,7 @@ ROWS = (
         outputs=(Port("diff_src", "T1"),),
         types=_TYPES,
         infer=shapes.interpolate_backward,
+        work=work.interpolate_backward,
         sample_inputs=((1, 4, 4, 8), (1, 8, 8, 8)),
         sample_attrs={"sizes": (8, 8)},
         attributes=_ATTRIBUTES,

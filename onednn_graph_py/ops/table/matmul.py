@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, Change, OpSchema, Port
 from .common import FLOATS, T
 
@@ -14,6 +14,7 @@ ROWS = (
         outputs=(Port("dst"),),
         types=T,
         infer=shapes.matmul,
+        work=work.matmul,
         sample_inputs=((4, 16), (16, 8)),
         attributes=(
             Attribute("transpose_a", "bool", "swap the last two dims of src first", default=False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, OpSchema, Port
 from .common import DST, FLOATS, SRC, T
 
@@ -14,6 +14,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.concat,
+        work=work.none,
         sample_inputs=((4, 16), (4, 16)),
         attributes=(
             Attribute(
@@ -29,6 +30,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.same,
+        work=work.none,
         notes=("A reorder into an opaque layout copies the bytes unchanged: wrong results.",),
     ),
     OpSchema(
@@ -38,6 +40,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.reshape,
+        work=work.none,
         attributes=(
             Attribute(
                 "shape",
@@ -62,6 +65,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.transpose,
+        work=work.none,
         attributes=(
             Attribute(
                 "order",
@@ -79,6 +83,7 @@ ROWS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": FLOATS, "T2": FLOATS},
         infer=shapes.same,
+        work=work.none,
         rules=(rules.type_cast_types,),
         combinations=("bf16|f16, f32", "f32, bf16|f16"),
     ),

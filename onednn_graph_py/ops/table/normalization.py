@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, Change, OpSchema, Port
 from .common import DATA_FORMAT, DST, EPSILON, FLOATS, NORM_TYPES, OPTIONAL_EPSILON, SRC, T
 
@@ -43,6 +43,8 @@ ROWS = (
         outputs=(_RESULT,),
         types=NORM_TYPES,
         infer=shapes.batch_norm_inference,
+        # Product with a factor, sum with a shift, both made of the four parameters beforehand.
+        work=work.a_source(2),
         sample_inputs=((2, 4, 4, 8), *((8,),) * 4),
         attributes=(EPSILON, DATA_FORMAT),
         rules=(rules.batch_norm_types,),
@@ -58,6 +60,7 @@ ROWS = (
         ),
         types=NORM_TYPES,
         infer=shapes.batch_norm_training,
+        work=work.normalization,
         sample_inputs=((2, 4, 4, 8), *((8,),) * 4),
         sample_attrs={"momentum": 0.9},
         attributes=(
@@ -83,6 +86,9 @@ ROWS = (
         ),
         types=NORM_TYPES,
         infer=shapes.batch_norm_backward,
+        # Normalized again (2), summed with and without the gradient (3), three terms with their
+        # factors (5).
+        work=work.a_source(10),
         sample_inputs=((2, 4, 4, 8), (2, 4, 4, 8), *((8,),) * 3),
         attributes=(EPSILON, DATA_FORMAT),
         rules=(rules.batch_norm_types,),
@@ -95,6 +101,7 @@ ROWS = (
         outputs=(_RESULT, *_STATISTICS),
         types=NORM_TYPES,
         infer=shapes.layer_norm,
+        work=work.normalization,
         sample_inputs=((4, 16), (16,), (16,)),
         attributes=(_KEEP_STATS, _BEGIN_NORM_AXIS, _USE_AFFINE, OPTIONAL_EPSILON),
         rules=(rules.norm_types, rules.norm_statistics),
@@ -112,6 +119,8 @@ ROWS = (
         ),
         types=NORM_TYPES,
         infer=shapes.layer_norm_backward,
+        # As BatchNormTrainingBackward.
+        work=work.a_source(10),
         sample_inputs=((4, 16), (4, 16), (4,), (4,), (16,), (16,)),
         attributes=(_BEGIN_NORM_AXIS, _USE_AFFINE, OPTIONAL_EPSILON),
         rules=(rules.norm_types, rules.norm_gradients),
@@ -125,6 +134,7 @@ ROWS = (
         outputs=(_RESULT, *_STATISTICS),
         types=NORM_TYPES,
         infer=shapes.group_norm,
+        work=work.normalization,
         sample_inputs=((2, 4, 4, 8), (8,), (8,)),
         attributes=(
             _KEEP_STATS,
@@ -144,6 +154,7 @@ ROWS = (
         outputs=(_RESULT,),
         types={"T1": FLOATS, "T2": FLOATS},
         infer=shapes.rms_norm,
+        work=work.rms,
         sample_inputs=((4, 16), (16,)),
         attributes=(_BEGIN_NORM_AXIS, OPTIONAL_EPSILON),
         rules=(rules.rms_norm_types,),
@@ -156,6 +167,8 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.softmax,
+        # Maximum, difference, exponential, sum, quotient.
+        work=work.a_source(5),
         attributes=(
             _softmax_axis(1),
             Attribute(
@@ -196,6 +209,8 @@ ROWS = (
         outputs=(Port("diff_src"),),
         types=T,
         infer=shapes.softmax_backward,
+        # Product, sum, difference, product.
+        work=work.a_source(4),
         attributes=(_softmax_axis(1),),
         combinations=("f32, f32, f32", "bf16, bf16, f32|bf16", "f16, f16, f32|f16"),
         changes=(
@@ -216,6 +231,8 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.softmax,
+        # Maximum, difference, exponential, sum, difference.
+        work=work.a_source(5),
         attributes=(_softmax_axis(-1),),
     ),
     OpSchema(
@@ -225,6 +242,8 @@ ROWS = (
         outputs=(Port("diff_src"),),
         types=T,
         infer=shapes.softmax_backward,
+        # Sum, exponential, product, difference.
+        work=work.a_source(4),
         attributes=(_softmax_axis(-1),),
     ),
 )

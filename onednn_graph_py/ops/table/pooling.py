@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, OpSchema, Port
 from .common import (
     AUTO_PAD,
@@ -43,6 +43,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.pool,
+        work=work.pool("dst"),
         sample_inputs=((1, 6, 6, 8),),
         attributes=(*_WINDOW, _EXCLUDE_PAD, _KERNEL, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
         rules=(rules.pads,),
@@ -55,6 +56,7 @@ ROWS = (
         outputs=(DIFF_SRC,),
         types={"T": FLOATS, "T1": ("s32",)},
         infer=shapes.avg_pool_backward,
+        work=work.pool("first"),
         sample_inputs=((1, 5, 5, 8),),
         sample_attrs={"src_shape": (1, 6, 6, 8)},
         attributes=(
@@ -79,6 +81,7 @@ ROWS = (
         outputs=(DST,),
         types=T,
         infer=shapes.pool,
+        work=work.pool("dst"),
         sample_inputs=((1, 6, 6, 8),),
         attributes=(*_WINDOW, _KERNEL, _DILATIONS, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
         rules=(rules.pads, rules.pool_dilations),
@@ -91,6 +94,7 @@ ROWS = (
         outputs=(DIFF_SRC,),
         types=T,
         infer=shapes.max_pool_backward,
+        work=work.pool("second"),
         sample_inputs=((1, 6, 6, 8), (1, 5, 5, 8)),
         sample_attrs={"dilations": (1, 1)},
         attributes=(*_WINDOW, _KERNEL, AUTO_PAD, _DILATIONS, DATA_FORMAT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, OpSchema, Port
 
 _EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
@@ -40,6 +40,7 @@ ROWS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": ("f32",), "T2": _EIGHT_BITS},
         infer=shapes.quantize,
+        work=work.quantization,
         attributes=_STATIC,
         rules=(rules.static_quantization,),
         notes=_STATIC_NOTES,
@@ -51,6 +52,7 @@ ROWS = (
         outputs=(Port("dst", "T2"),),
         types={"T1": _EIGHT_BITS, "T2": ("f32",)},
         infer=shapes.quantize,
+        work=work.quantization,
         attributes=_STATIC,
         rules=(rules.static_quantization,),
         notes=_STATIC_NOTES,
@@ -62,6 +64,7 @@ ROWS = (
         outputs=(Port("dst", "T3"),),
         types={"T1": ("f32",), "T2": ("u8", "s8", "s32"), "T3": ("u8", "s8")},
         infer=shapes.dynamic_quantize,
+        work=work.quantization,
         sample_inputs=((4, 16), (1,)),
         attributes=(_qtype("per_tensor", "per_channel"), _AXIS),
         rules=(rules.dynamic_quantization,),
@@ -77,6 +80,7 @@ ROWS = (
             "T3": ("u4", "s4", "u8", "s8", "s32"),
         },
         infer=shapes.dynamic_quantize,
+        work=work.quantization,
         sample_inputs=((4, 16), (1,)),
         attributes=(
             _qtype("per_tensor", "per_channel", "per_group"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes
+from .. import rules, shapes, work
 from ..schema import Attribute, OpSchema, Port
 from .common import FLOATS
 
 
-def _reduction(kind: str, summary: str) -> OpSchema:
+def _reduction(kind: str, summary: str, operations: int = 1) -> OpSchema:
     return OpSchema(
         kind,
         summary,
@@ -15,6 +15,7 @@ def _reduction(kind: str, summary: str) -> OpSchema:
         outputs=(Port("dst", "T1"),),
         types={"T1": FLOATS, "T2": ("s32",)},
         infer=shapes.reduce,
+        work=work.a_source(operations),
         sample_attrs={"axes": (1,)},
         attributes=(
             Attribute("axes", "s64[]", "the axes to reduce; negative counts from the end"),
@@ -29,8 +30,8 @@ def _reduction(kind: str, summary: str) -> OpSchema:
 
 
 ROWS = (
-    _reduction("ReduceL1", "The sum of absolute values over some axes."),
-    _reduction("ReduceL2", "The root of the sum of squares over some axes."),
+    _reduction("ReduceL1", "The sum of absolute values over some axes.", 2),
+    _reduction("ReduceL2", "The root of the sum of squares over some axes.", 2),
     _reduction("ReduceMax", "The largest element over some axes."),
     _reduction("ReduceMean", "The mean over some axes."),
     _reduction("ReduceMin", "The smallest element over some axes."),

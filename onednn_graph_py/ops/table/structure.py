@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import shapes
+from .. import shapes, work
 from ..schema import OpSchema, Port
 
 ROWS = (
@@ -13,6 +13,7 @@ ROWS = (
         outputs=(Port("dst", "any", optional=True, variadic=True),),
         types={},
         infer=shapes.nothing,
+        work=work.none,
     ),
     OpSchema(
         "End",
@@ -21,5 +22,6 @@ ROWS = (
         outputs=(),
         types={"T": ("f32", "f16", "bf16", "s8", "u8", "s32", "undef")},
         infer=shapes.nothing,
+        work=work.none,
     ),
 )
