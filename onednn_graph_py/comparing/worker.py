@@ -15,8 +15,7 @@ from .. import __version__, cpu_isa, get_effective_cpu_isa, num_threads, set_num
 from ..builder import GraphBuilder
 from ..errors import UnimplementedError
 from ..executor import CompiledGraph
-from ..explain.kernels import job_of, kernels_of
-from ..explain.steps import step_keys
+from ..kernels import job_of, kernels_of, step_keys
 from ..replay.cases import Case
 from ..replay.stages import (
     Ended,

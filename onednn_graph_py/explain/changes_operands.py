@@ -8,16 +8,13 @@ from functools import partial
 import numpy as np
 
 from ..ops.call import shape_text
+from ..ops.check import row
 from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called
 from .rebuild import Copy, Edit
 
 __all__ = ["operand_forms"]
 
-_KINDS = (
-    "Add", "Divide", "GreaterEqual", "Maximum", "Minimum", "Multiply", "Select",
-    "SquaredDifference", "Subtract",
-)  # fmt: skip
 _LARGEST = 1 << 22  # elements of an operand that is written out
 
 
@@ -46,7 +43,7 @@ def _forms(shape: tuple[int, ...], rank: int) -> Iterator[tuple[int, ...]]:
 def operand_forms(around: Around) -> Iterator[Candidate]:
     """An input or constant of another rank, or written out to the whole shape."""
     for node in around.concerned:
-        if node.kind not in _KINDS:
+        if row(node.kind).attribute("auto_broadcast") is None:
             continue
         rank = len(node.outputs[0].shape or ())
         free = [v for v in dict.fromkeys(node.inputs) if _may_change(around, v)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .. import comparing
 from ..builder import GraphBuilder
 from ..executor import Step
 from .changes import called
@@ -47,10 +48,7 @@ def elsewhere(
     InvalidArgumentsError
         An environment lacks this package, or is none.
     """
-    # Comparisons name kernels with this package's help.
-    from ..comparing import compare
-
-    found = compare(
+    found = comparing.compare(
         specialised(builder, shapes), onednn=onednn, seconds=0, verify=False, timeout=timeout
     )
     lines, told = [], list(reasons)

@@ -12,13 +12,14 @@ from ..builder import GraphBuilder
 from ..compiler import Plan, infer_shapes
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..executor import CompiledGraph
+from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..ops.call import shape_text
 from ..ops.check import row
 from ..value import is_whole
+from .elsewhere import elsewhere
 from .explanation import Explanation, StepFacts
-from .kernels import Kernels, job_of, kernels_of
 from .machine import machine
-from .steps import PASSED, bytes_of, step_keys, steps_of_builder, steps_of_plan
+from .steps import PASSED, bytes_of, steps_of_builder, steps_of_plan
 from .times import NO_PRIMITIVE, speed, timed
 
 __all__ = ["explain", "explain_all"]
@@ -348,8 +349,6 @@ def explain(
     (found,) = explain_all([(model, shapes)], seconds=seconds, what_if=what_if, timeout=timeout)
     if not onednn:
         return found
-    from .elsewhere import elsewhere
-
     builder = model._builder if isinstance(model, CompiledGraph) else model
     known = tuple(shape for _, shape in found.shapes)
     lines, reasons = elsewhere(builder, known, onednn, found.reasons, timeout)

@@ -14,11 +14,12 @@ from ..errors import OneDNNError, UnimplementedError
 from ..executor import CompiledGraph
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
+from ..kernels.step_keys import node_keys
 from ..ops.check import row
 from ..value import Node, Value, is_whole
 from .explanation import By, OpFacts, StepFacts, TensorFacts, Work
 
-__all__ = ["PASSED", "bytes_of", "step_keys", "steps_of_builder", "steps_of_plan"]
+__all__ = ["PASSED", "bytes_of", "steps_of_builder", "steps_of_plan"]
 
 Shapes = Mapping[int, tuple[int, ...]]
 
@@ -161,33 +162,6 @@ def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[V
 # -- what would be fused
 
 
-def _keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
-    """Names of nodes, by id, that are the same in each plan of a builder, in each process.
-
-    The compiler gives each reader of a dequantized tensor a Dequantize of its own, with a new id.
-    """
-    position = {n.id: i for i, n in enumerate(builder.nodes)}
-    reader = {v.id: n for n in nodes for v in n.inputs}
-    made = {}
-    for node in nodes:
-        if node.id in position:
-            made[node.id] = str(position[node.id])
-        elif node.outputs and node.outputs[0].id in reader:
-            made[node.id] = f"before {position[reader[node.outputs[0].id].id]}"
-        else:  # the step that copies into an output
-            made[node.id] = node.name
-    return made
-
-
-def step_keys(builder: GraphBuilder, plan: Plan) -> list[list[str]]:
-    """For each step who computes it, and its ops by names that other processes know too.
-
-    Neither the order of steps nor that of the ops in one is the same in all of them.
-    """
-    keys = _keys(builder, [n for s in plan.steps for n in s.nodes])
-    return [[s.implementation, *sorted(keys[n.id] for n in s.nodes)] for s in plan.steps]
-
-
 def _splits(model: CompiledGraph, plan: Plan, shapes: Shapes) -> dict[int, str]:
     """For steps by number, why they do not run together with the rest of oneDNN's partition."""
     builder = model._builder
@@ -200,9 +174,9 @@ def _splits(model: CompiledGraph, plan: Plan, shapes: Shapes) -> dict[int, str]:
         model._options["policy"],
     )
     nodes = [n for s in plan.steps for n in s.nodes]
-    keys = _keys(builder, nodes)
+    keys = node_keys(builder, nodes)
     step_of = {keys[n.id]: i for i, s in enumerate(plan.steps) for n in s.nodes}
-    planned = _keys(builder, planner.nodes)
+    planned = node_keys(builder, planner.nodes)
     found: dict[int, str] = {}
     for members, partition in planner.groups(planner.nodes):
         steps = {step_of.get(planned[n.id]) for n in members} - {None}

@@ -25,12 +25,12 @@ from ..inspect.verbose_records import (
     PartitionRecord,
     PrimitiveRecord,
 )
-from ._worker import MARKER, Job
-from .explanation import Kernel
+from .kernel import Kernel
+from .worker import MARKER, Job
 
 __all__ = ["Kernels", "StepKernels", "job_of", "kernels_of"]
 
-_WORKER = f"{__package__}._worker"
+_WORKER = f"{__package__}.worker"
 
 # What ONEDNN_VERBOSE and its like may be in the caller's environment has no place in the other's.
 _OWN_SETTINGS = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VERBOSE)")
@@ -61,7 +61,7 @@ class Kernels:
     Parameters
     ----------
     of : mapping of tuple of str to StepKernels
-        For each step that oneDNN runs, by its key, as `steps.step_keys` has it.
+        For each step that oneDNN runs, by its key, as `step_keys` has it.
     unknown : str
         Why there is nothing; empty otherwise.
     """

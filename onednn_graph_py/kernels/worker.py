@@ -1,4 +1,4 @@
-"""The process in which models run with oneDNN's verbose log on: ``python -m ..._worker``.
+"""The process in which models run with oneDNN's verbose log on: ``python -m ...kernels.worker``.
 
 oneDNN reads its settings once, so the log can't be turned on where the caller lives; and it writes
 to standard output, where the caller may have its own. Jobs come pickled on standard input; marker
@@ -24,11 +24,11 @@ from ..compiler import _engines
 from ..errors import OneDNNError
 from ..executor import CompiledGraph, _Specialization
 from ..filling import fill_inputs
-from .steps import step_keys
+from .step_keys import step_keys
 
 __all__ = ["CALLS", "MARKER", "Job", "serve"]
 
-MARKER = "onednn_graph_py explain: "
+MARKER = "onednn_graph_py kernels: "
 
 CALLS = 4
 """At most so many calls of a model are logged."""

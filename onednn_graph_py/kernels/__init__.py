@@ -1,0 +1,11 @@
+"""Which kernels oneDNN runs in a model's steps.
+
+Another process (`worker`) runs the model with oneDNN's verbose log on: the setting is read once,
+and would slow down this one.
+"""
+
+from .find import Kernels, StepKernels, job_of, kernels_of
+from .kernel import Kernel
+from .step_keys import step_keys
+
+__all__ = ["Kernel", "Kernels", "StepKernels", "job_of", "kernels_of", "step_keys"]
