@@ -66,7 +66,7 @@ class Work:
     Parameters
     ----------
     operations : int
-        As `onednn_graph_py.ops.work` counts them.
+        As the rows of the op table count them (``flop``).
     bytes : int
         Of its inputs and outputs, each once: the least that is to be moved.
     dtype : str or None
