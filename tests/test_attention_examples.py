@@ -9,7 +9,6 @@ import pytest
 from graphs import LINKED, before, since
 
 from onednn_graph_py import InvalidArgumentsError, engine
-from onednn_graph_py.cpu_support import lacks
 from onednn_graph_py.examples import __main__ as command
 from onednn_graph_py.examples import (
     _attention,
@@ -32,6 +31,7 @@ from onednn_graph_py.examples._bounded_training import (
 )
 from onednn_graph_py.examples._grouped_heads import GroupedHeads
 from onednn_graph_py.examples._report import Case, Skipped
+from onednn_graph_py.machine.cpu import lacks
 
 CORE = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
 BATCH, SEQUENCE, HEADS, SIZE = 3, 24, 4, 16

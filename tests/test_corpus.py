@@ -14,7 +14,7 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py.cpu_support import lacks
+from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
 from onednn_graph_py.serialization import GraphDocument, parse
 from onednn_graph_py.serialization.options import Rewriting, parse_rewritings

@@ -13,7 +13,6 @@ import pytest
 from onednn_graph_py import (
     InvalidArgumentsError,
     cpu_isa,
-    cpu_support,
     engine,
     graph,
     logical_tensor,
@@ -25,6 +24,7 @@ from onednn_graph_py.examples import _device, _pipeline, gpu_opencl_getting_star
 from onednn_graph_py.examples._bounded import Bounded, Comparison
 from onednn_graph_py.examples._classifier import Classifier, Layer
 from onednn_graph_py.examples._report import Case
+from onednn_graph_py.machine import cpu
 
 # All that oneDNN 3.13.1 has.
 UPSTREAM = [
@@ -89,8 +89,8 @@ def check_passed(done: subprocess.CompletedProcess[str], partitions: list[list[s
 
 ATTENTION = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
 # Types in which attention runs on this CPU.
-TYPES = [name for name in ("f32", "bf16", "f16") if cpu_support.lacks(name) is None]
-needs_bf16 = pytest.mark.skipif(cpu_support.lacks_bf16() is not None, reason="no bf16 on this CPU")
+TYPES = [name for name in ("f32", "bf16", "f16") if cpu.lacks(name) is None]
+needs_bf16 = pytest.mark.skipif(cpu.lacks_bf16() is not None, reason="no bf16 on this CPU")
 
 
 def test_getting_started_runs_in_two_partitions(tmp_path):
@@ -478,9 +478,9 @@ def test_small_types_and_large_int8_weights_depend_on_the_instruction_set(monkey
         cpu_isa.avx512_core_fp16,
         cpu_isa.avx512_core_amx,
     ):
-        monkeypatch.setattr(cpu_support, "get_effective_cpu_isa", lambda isa=isa: isa)
-        types = [name for name in ("bf16", "f16", "f8_e4m3") if cpu_support.lacks(name) is None]
-        facts[isa] = (types, cpu_support.largest_int8_weight())
+        monkeypatch.setattr(cpu, "get_effective_cpu_isa", lambda isa=isa: isa)
+        types = [name for name in ("bf16", "f16", "f8_e4m3") if cpu.lacks(name) is None]
+        facts[isa] = (types, cpu.largest_int8_weight())
     every = ["bf16", "f16", "f8_e4m3"]
     assert facts == {
         cpu_isa.avx2: ([], 64),
@@ -495,4 +495,4 @@ def test_small_types_and_large_int8_weights_depend_on_the_instruction_set(monkey
 
 
 def test_types_that_every_cpu_computes_in_lack_nothing():
-    assert [cpu_support.lacks(name) for name in ("f32", "s8", "u8")] == [None] * 3
+    assert [cpu.lacks(name) for name in ("f32", "s8", "u8")] == [None] * 3

@@ -16,10 +16,10 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py import patterns
-from onednn_graph_py.cpu_support import lacks
 from onednn_graph_py.explain import explain_all
 from onednn_graph_py.kernels import find as kernels
 from onednn_graph_py.kernels.worker import Job
+from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.patterns.measure import _known_shapes
 
 

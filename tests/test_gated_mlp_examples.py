@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from graphs import LINKED
 
-from onednn_graph_py import InvalidArgumentsError, cpu_support, engine
+from onednn_graph_py import InvalidArgumentsError, engine
 from onednn_graph_py.examples import (
     _built,
     _gated_mlp,
@@ -19,6 +19,7 @@ from onednn_graph_py.examples import (
 )
 from onednn_graph_py.examples._bounded import Bounded, Comparison
 from onednn_graph_py.examples._report import Case, Skipped
+from onednn_graph_py.machine import cpu
 
 SIZES: dict[ModuleType, tuple[int, ...]] = {
     gated_mlp: (3, 64, 100),
@@ -50,7 +51,7 @@ def test_each_data_type_is_right_or_skipped_for_the_cpu(example):
     made = cases(example)
     assert [case.name.split(",")[0] for case in made] == ["f32", "bf16", "f16"]
     for case in made:
-        lacks = cpu_support.lacks(case.name.split(",")[0])
+        lacks = cpu.lacks(case.name.split(",")[0])
         if lacks is None:
             assert case.all_faults() == []
             (compared,) = case.comparisons.values()

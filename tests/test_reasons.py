@@ -10,10 +10,10 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py.cpu_support import lacks
 from onednn_graph_py.explain import probe
 from onednn_graph_py.explain.probe import Probe
 from onednn_graph_py.explain.reasons import reasons
+from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.verify import reference_values
 from onednn_recipe.settings import Settings

@@ -12,7 +12,7 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py import cli, serialization
-from onednn_graph_py.cpu_support import lacks
+from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.replay import (
     Case,
     Options,

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from .. import _core
-from ..cpu_support import lacks
+from ..machine.cpu import lacks
 from .device import Device
 
 __all__ = ["cpu_data_types", "from_dpctl", "from_pyopencl", "host"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import graph
-from ..cpu_support import lacks
+from ..machine.cpu import lacks
 from ..ops.check import linked_version
 from ._device import only_partitioned, without_device
 from ._report import Skipped

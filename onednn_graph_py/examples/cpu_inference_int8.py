@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import engine, graph, logical_tensor, op
-from ..cpu_support import largest_int8_weight
+from ..machine.cpu import largest_int8_weight
 from ._bounded import Bounded, Comparison
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import engine, graph, logical_tensor, op
-from ..cpu_support import lacks_bf16, largest_int8_weight
 from ..dtypes import numpy_dtype
+from ..machine.cpu import lacks_bf16, largest_int8_weight
 from ._bounded import Bounded, Comparison
 from ._classifier import Classifier, Layer, train
 from ._pipeline import Pipeline, fused_ops, median_milliseconds

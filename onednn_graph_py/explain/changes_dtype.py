@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..cpu_support import lacks
+from ..machine.cpu import lacks
 from ..ops.check import linked_version, row
 from ..serialization.rewrite import _RETYPED
 from ..value import Node, Value

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..cpu_support import lacks
 from ..errors import OneDNNError
+from ..machine.cpu import lacks
 from ..ops.check import row
 from ..value import Node
 from .changes import Around, Change, called

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from .. import _core
 from ..builder import GraphBuilder
 from ..compiler import engine_of
-from ..cpu_support import lacks
 from ..defects import wrong_result
 from ..errors import OneDNNError
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
+from ..machine.cpu import lacks
 from ..ops.check import linked_version
 from ..ops.schema import Version
 from .pattern import Case, Pattern

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..cpu_support import lacks
+from ..machine.cpu import lacks
 from ..serialization import OpRecord
 
 __all__ = ["why_unsupported"]

@@ -5,41 +5,34 @@ Otherwise a fault in the library would look like a CPU that lacks something.
 
 from __future__ import annotations
 
-from ._core import get_effective_cpu_isa
+from .._core import get_effective_cpu_isa
+from . import isa as _isa
 
 __all__ = ["lacks", "lacks_bf16", "lacks_f8", "lacks_f16", "largest_int8_weight"]
 
-# On x64 oneDNN computes in bf16 from AVX-512 on (emulated where the CPU has no such instructions)
-# and on AVX2 with the VNNI-2 extension.
-_WITHOUT_BF16 = frozenset({"sse41", "avx", "avx2", "avx2_vnni"})
-# In f16 with AVX512-FP16 (which AMX includes) or VNNI-2, in f8 with AVX512-FP16 only.
-_WITHOUT_F16 = _WITHOUT_BF16 | {"avx512_core", "avx512_core_vnni", "avx512_core_bf16"}
-_WITHOUT_F8 = _WITHOUT_F16 | {"avx2_vnni_2"}
-_WITHOUT_VNNI = frozenset({"sse41", "avx", "avx2", "avx512_core"})
+_LACKING = "oneDNN uses {isa} on this CPU, and {dtype} needs {needs}"
+
+
+def _lacks(dtype: str, has: bool, needs: str) -> str | None:
+    isa = get_effective_cpu_isa().name
+    return None if has else _LACKING.format(isa=isa, dtype=dtype, needs=needs)
 
 
 def lacks_bf16() -> str | None:
     """Say why bf16 can't be used here, or None if it can."""
-    isa = get_effective_cpu_isa().name
-    if isa in _WITHOUT_BF16:
-        return f"oneDNN uses {isa} on this CPU, and bf16 needs avx512_core or avx2_vnni_2"
-    return None
+    has = _isa.has_bf16(get_effective_cpu_isa().name)
+    return _lacks("bf16", has, "avx512_core or avx2_vnni_2")
 
 
 def lacks_f16() -> str | None:
     """Say why f16 can't be used here, or None if it can."""
-    isa = get_effective_cpu_isa().name
-    if isa in _WITHOUT_F16:
-        return f"oneDNN uses {isa} on this CPU, and f16 needs avx512_core_fp16 or avx2_vnni_2"
-    return None
+    has = _isa.has_f16(get_effective_cpu_isa().name)
+    return _lacks("f16", has, "avx512_core_fp16 or avx2_vnni_2")
 
 
 def lacks_f8() -> str | None:
     """Say why f8_e4m3 and f8_e5m2 can't be used here, or None if they can."""
-    isa = get_effective_cpu_isa().name
-    if isa in _WITHOUT_F8:
-        return f"oneDNN uses {isa} on this CPU, and f8 needs avx512_core_fp16"
-    return None
+    return _lacks("f8", _isa.has_f8(get_effective_cpu_isa().name), "avx512_core_fp16")
 
 
 def lacks(data_type: str) -> str | None:
@@ -54,4 +47,4 @@ def largest_int8_weight() -> int:
     Without VNNI instructions the sum of two products saturates at 16 bits: 2 * 255 * 64 fits, and
     2 * 255 * 127 does not. oneDNN page: Nuances of int8 Computations.
     """
-    return 64 if get_effective_cpu_isa().name in _WITHOUT_VNNI else 127
+    return 127 if _isa.has_vnni(get_effective_cpu_isa().name) else 64

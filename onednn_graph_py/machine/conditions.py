@@ -1,0 +1,71 @@
+"""What decides whether oneDNN shows a defect: its version and runtime, instructions and threads."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from .. import _core
+from . import isa as _isa
+
+__all__ = ["Conditions", "current"]
+
+
+class Conditions(NamedTuple):
+    """Where a partition is to run.
+
+    Parameters
+    ----------
+    version : (int, int)
+        Of oneDNN: major and minor.
+    runtime : str
+        Of its CPU engine, as oneDNN names it, such as ``OMP`` or ``SYCL``.
+    isa : str
+        The instruction set that it dispatches to, by its name in `cpu_isa`.
+    threads : int
+        That a call may use.
+    """
+
+    version: tuple[int, int]
+    runtime: str
+    isa: str
+    threads: int
+
+    @property
+    def amx(self) -> bool:
+        """AMX kernels may run."""
+        return _isa.has_amx(self.isa)
+
+    @property
+    def avx512(self) -> bool:
+        """AVX-512 kernels may run."""
+        return _isa.has_avx512(self.isa)
+
+    @property
+    def vnni(self) -> bool:
+        """int8 products are added without saturation."""
+        return _isa.has_vnni(self.isa)
+
+    @property
+    def f16(self) -> bool:
+        """f16 kernels may run."""
+        return _isa.has_f16(self.isa)
+
+
+@cache
+def _linked() -> tuple[tuple[int, int], str]:
+    found = _core.version()
+    return (int(found["major"]), int(found["minor"])), str(found["cpu_runtime"])
+
+
+def current(threads: int | None = None) -> Conditions:
+    """Those of this process.
+
+    Parameters
+    ----------
+    threads : int, optional
+        `num_threads()` by default.
+    """
+    version, runtime = _linked()
+    isa = _core.get_effective_cpu_isa().name
+    return Conditions(version, runtime, isa, threads or _core.num_threads())

@@ -1,0 +1,48 @@
+"""What each instruction set that oneDNN dispatches to brings, by its name in `cpu_isa`."""
+
+from __future__ import annotations
+
+from .._core import cpu_isa
+
+__all__ = ["NAMES", "has_amx", "has_avx512", "has_bf16", "has_f8", "has_f16", "has_vnni"]
+
+NAMES = tuple(name for name in cpu_isa.__members__ if name != "isa_default")
+"""All names, in the order of `cpu_isa`."""
+
+# The bits of dnnl_cpu_isa_t, each an instruction set that contains those before it.
+_VNNI_256, _VNNI_2 = 1 << 3, 1 << 4
+_AVX512, _VNNI_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 8, 1 << 9
+
+
+def _has(isa: str, bits: int) -> bool:
+    return bool(cpu_isa[isa].value & bits)
+
+
+def has_avx512(isa: str) -> bool:
+    """Whether it has AVX-512."""
+    return _has(isa, _AVX512)
+
+
+def has_vnni(isa: str) -> bool:
+    """Whether it adds int8 products in 32 bits; otherwise pairs of them saturate at 16 bits."""
+    return _has(isa, _VNNI_256 | _VNNI_512)
+
+
+def has_amx(isa: str) -> bool:
+    """Whether it has AMX for bf16 and int8."""
+    return _has(isa, _AMX)
+
+
+def has_bf16(isa: str) -> bool:
+    """Whether oneDNN computes in bf16: from AVX-512 on (emulated at first), and with VNNI-2."""
+    return _has(isa, _AVX512 | _VNNI_2)
+
+
+def has_f16(isa: str) -> bool:
+    """Whether oneDNN computes in f16."""
+    return _has(isa, _F16_512 | _VNNI_2)
+
+
+def has_f8(isa: str) -> bool:
+    """Whether oneDNN computes in f8_e4m3 and f8_e5m2."""
+    return _has(isa, _F16_512)
