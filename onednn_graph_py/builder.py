@@ -31,11 +31,11 @@ from .ops.check import TensorSpec, check, label_of, make_call, row
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
 if TYPE_CHECKING:
-    from .compiler import Fallback, KnownDefects, Layout, Policy
     from .executor import CompiledGraph
     from .explain import Explanation
     from .export.python_program import Style
     from .inspect import Diagram
+    from .planning import Check, Fallback, KnownDefects, Layout, Policy, SlowFusions
     from .serialization.origin import Origin
 
 __all__ = ["GraphBuilder", "graph_of"]
@@ -411,6 +411,9 @@ class GraphBuilder(BuilderMethods):
         fallback: Fallback = None,
         policy: Policy = "fusion",
         known_defects: KnownDefects = "avoid",
+        slow_fusions: SlowFusions = "avoid",
+        fold_constants: bool = True,
+        check: Check = None,
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -426,8 +429,8 @@ class GraphBuilder(BuilderMethods):
         OneDNNError
             As `CompiledGraph`.
         """
-        from .compiler import engine_of
         from .executor import CompiledGraph
+        from .planning import engine_of
 
         if queue is None:
             engine_of(self.engine_kind)  # also where a call's shapes are what is compiled for
@@ -437,6 +440,9 @@ class GraphBuilder(BuilderMethods):
             fallback=fallback,
             policy=policy,
             known_defects=known_defects,
+            slow_fusions=slow_fusions,
+            fold_constants=fold_constants,
+            check=check,
             threads=threads,
             max_shapes=max_shapes,
             name=name,
@@ -585,6 +591,8 @@ def graph_of(
     shapes: Mapping[int, tuple[int, ...]],
     nodes: Sequence[Node] | None = None,
     every: Sequence[Node] | None = None,
+    *,
+    strict: bool = False,
 ) -> _core.graph:
     """The mirror's graph, finalized.
 
@@ -597,10 +605,13 @@ def graph_of(
         Only these ops.
     every : sequence of Node, optional
         What may read their results; the builder's own nodes by default.
+    strict : bool
+        Without a smaller floating-point type, whatever the builder allows.
     """
     members = builder.nodes if nodes is None else nodes
     g = _core.graph(builder.engine_kind)
-    g.set_fpmath_mode(builder.fpmath_mode, builder.apply_to_int)
+    mode = _core.fpmath_mode.strict if strict else builder.fpmath_mode
+    g.set_fpmath_mode(mode, builder.apply_to_int and not strict)
     for node in members:
         o = _core.op(node.id, node.kind, node.name or node.kind.lower())
         o.add_inputs([v._described(shapes.get(v.id, v.shape)) for v in node.inputs])

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .compiler import Plan
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from .ops.call import shape_text
+from .planning import Plan
 from .value import row_major
 
 __all__ = ["Converter"]

@@ -6,16 +6,29 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _core, _dpctl
 from .builder import GraphBuilder
 from .call_arrays import Converter
-from .compiler import Fallback, KnownDefects, Layout, Plan, Policy, make_plan
 from .constants import Registration
 from .errors import InvalidArgumentsError, InvalidShapeError
 from .model_queue import ModelQueue, device_of
 from .ops.call import shape_text
+from .planning import (
+    Check,
+    CompileOptions,
+    Fallback,
+    KnownDefects,
+    Layout,
+    Plan,
+    Policy,
+    SlowFusions,
+    engine_of,
+    make_plan,
+)
+from .planning.folding import FoldedConstants
 from .queue_executor import QueueBound, QueueExecutor
 from .value import Value, is_whole
 
@@ -66,12 +79,18 @@ class Step(NamedTuple):
         The ops' names.
     implementation : str
         ``oneDNN``; ``reference`` for what is computed in NumPy; ``view`` for a reshape or
-        transpose that is not run, because its readers read its input's memory.
+        transpose that is not run, because its readers read its input's memory; ``constant`` for
+        what was computed from constants when the model was compiled.
+    why : str
+        Why its ops do not run together with others, or not as the graph has them: a known defect of
+        oneDNN, a fusion that is slower than its ops apart, or what compiling them together said.
+        Empty otherwise.
     """
 
     ops: tuple[str, ...]
     names: tuple[str, ...]
     implementation: str
+    why: str = ""
 
 
 class _Specialization:
@@ -108,8 +127,7 @@ class _Specialization:
                     plan.arguments(step.outputs),
                     step.scratchpad,
                 )
-                for step in plan.steps
-                if step.implementation != "view"
+                for step in plan.running
             ],
             plan.arena_bytes,
             plan.threads,
@@ -160,6 +178,16 @@ class CompiledGraph(_core._model_base):
         refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them:
         THE NUMBERS ARE WRONG then, which is for looking into the defect. What would read or write
         out of bounds is refused or split in both.
+    slow_fusions : str
+        ``avoid`` runs a fused partition in parts where it is known, or measured while compiling, to
+        take more than 1.2 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
+        Measured are partitions without products and windows, and compressed weights.
+    fold_constants : bool
+        Compute once, when compiling, what ops make of constants alone. That takes the memory of
+        the results: False keeps compressed weights small, and computes at each call.
+    check : str, optional
+        ``verify`` runs each partition once in another process and compares it with the reference;
+        what is wrong, crashes or hangs runs in parts. See `onednn_graph_py.verdicts`.
     threads : int, optional
         How many threads each call uses; `num_threads()` by default.
     max_shapes : int
@@ -211,6 +239,9 @@ class CompiledGraph(_core._model_base):
         fallback: Fallback = None,
         policy: Policy = "fusion",
         known_defects: KnownDefects = "avoid",
+        slow_fusions: SlowFusions = "avoid",
+        fold_constants: bool = True,
+        check: Check = None,
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -228,11 +259,11 @@ class CompiledGraph(_core._model_base):
         self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
         self._device_constants: dict[tuple[int, str], Any] = {}
         self._builder = builder._snapshot()
+        self._compile_options = CompileOptions(
+            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check
+        )
         self._options: dict[str, Any] = {
-            "layout": layout,
-            "fallback": fallback,
-            "policy": policy,
-            "known_defects": known_defects,
+            **asdict(self._compile_options),
             "threads": threads,
             "max_shapes": max_shapes,
             "name": name,
@@ -246,6 +277,7 @@ class CompiledGraph(_core._model_base):
         self._registration = Registration(
             sum(v.data.nbytes for v in self._builder.constants if v.data is not None)
         )
+        self._folded = FoldedConstants()
         self._queue_run: QueueExecutor | None = None
         shapes = [v.shape or () for v in self._builder.inputs]
         if all(is_whole(s) for s in shapes):
@@ -282,8 +314,6 @@ class CompiledGraph(_core._model_base):
     @property
     def engine(self) -> _core.engine:
         """The engine that all models of this kind, or on queues of this device, share."""
-        from .compiler import engine_of
-
         if self._queue is not None:
             return self._queue.engine
         return engine_of(self._builder.engine_kind)
@@ -322,6 +352,7 @@ class CompiledGraph(_core._model_base):
                 tuple(n.kind for n in step.nodes),
                 tuple(n.name for n in step.nodes),
                 step.implementation,
+                step.why,
             )
             for step in plan.steps
         )
@@ -336,7 +367,7 @@ class CompiledGraph(_core._model_base):
                 sum(r.calls for r in runs),
                 sum(r.seconds for r in runs),
                 c.copies,
-                memory + self._registration.bytes,
+                memory + self._registration.bytes + self._folded.bytes,
                 len(runs),
                 c.hits,
                 c.misses,
@@ -371,12 +402,10 @@ class CompiledGraph(_core._model_base):
             plan = make_plan(
                 self._builder,
                 {v.id: s for v, s in zip(inputs, shapes, strict=True)},
-                layout=self._options["layout"],
-                fallback=self._options["fallback"],
-                policy=self._options["policy"],
-                known_defects=self._options["known_defects"],
+                self._compile_options,
                 threads=self._threads,
                 registration=self._registration,
+                constants=self._folded,
                 engine=None if self._queue is None else self._queue.engine,
             )
             made = self._made[shapes] = _Specialization(self, plan)
@@ -546,10 +575,13 @@ def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[in
     AssertionError
         It does not; the message lists what runs.
     """
-    steps = model.steps(*shapes)
+    steps = [s for s in model.steps(*shapes) if s.implementation != "constant"]
     if len(steps) == partitions and all(s.implementation == "oneDNN" for s in steps):
         return
-    listed = "".join(f"\n  {s.implementation}: {', '.join(s.ops)}" for s in steps)
+    listed = "".join(
+        f"\n  {s.implementation}: {', '.join(s.ops)}" + (f" ({s.why})" if s.why else "")
+        for s in steps
+    )
     raise AssertionError(
         f"{model.name} was to run in {partitions} oneDNN partitions, it runs in {len(steps)} steps:"
         f"{listed}"

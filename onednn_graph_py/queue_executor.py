@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core, _dpctl, sycl_interop
-from .compiler import Plan
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from .model_queue import Event, ModelQueue, note_written, writer_of
 from .ops.call import shape_text
+from .planning import Plan
 from .usm_arrays import Family, coerced_usm_type, family_of, is_usm
 
 __all__ = ["QueueBound", "QueueExecutor", "Submission"]
@@ -139,7 +139,7 @@ class QueueExecutor:
         self.plan = plan
         self.queue = queue
         self.constants = constants
-        self.steps = [s for s in plan.steps if s.implementation != "view"]
+        self.steps = plan.running
         self.has_python_steps = any(s.compiled is None for s in self.steps)
         self.calls = 0
         self.seconds = 0.0

@@ -12,7 +12,6 @@ import pytest
 from graphs import python
 
 import onednn_graph_py as og
-from onednn_graph_py import compiler
 from onednn_graph_py.inspect import dot as graphviz_text
 from onednn_graph_py.inspect import folding, palette
 from onednn_graph_py.inspect.assemble import DrawnOp, Graph, assemble
@@ -26,6 +25,7 @@ from onednn_graph_py.inspect.labels import (
     title_lines,
     visible,
 )
+from onednn_graph_py.planning import planner
 
 HOSTILE = [
     '"]; x --> y["',
@@ -217,9 +217,9 @@ def test_ops_without_a_kernel_are_marked():
 
 
 def test_steps_in_numpy_and_views_are_marked(monkeypatch):
-    groups = compiler._Planner.groups
+    groups = planner.Planner.groups
     monkeypatch.setattr(
-        compiler._Planner,
+        planner.Planner,
         "groups",
         lambda self, nodes: [
             (m, None if m[0].kind in ("StaticTranspose", "Exp") else p)

@@ -11,9 +11,10 @@ import pytest
 from explained import chain, with_unsupported_op
 
 import onednn_graph_py as og
-from onednn_graph_py import comparing, compiler
+from onednn_graph_py import comparing
 from onednn_graph_py.explain import OpFacts, StepFacts
 from onednn_graph_py.explain.words import step_lines
+from onednn_graph_py.planning import planner
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -210,7 +211,7 @@ def test_fallback_and_view_steps_are_told():
 
 
 def test_a_view_takes_no_time_and_moves_nothing(monkeypatch):
-    groups = compiler._Planner.groups
+    groups = planner.Planner.groups
 
     def without_reshape(self, nodes):
         return [
@@ -218,7 +219,7 @@ def test_a_view_takes_no_time_and_moves_nothing(monkeypatch):
             for members, partition in groups(self, nodes)
         ]
 
-    monkeypatch.setattr(compiler._Planner, "groups", without_reshape)
+    monkeypatch.setattr(planner.Planner, "groups", without_reshape)
     b = og.GraphBuilder()
     y = b.input((2, 3, 4), name="x").exp(name="e")
     y = y.static_reshape(shape=(24,), special_zero=False, name="flat")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
-from onednn_graph_py import compiler
+from onednn_graph_py.planning import planner
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -15,7 +15,7 @@ def without(monkeypatch):
     """Make models of one op a partition, none of which is there for the given kinds."""
 
     def lack(*kinds):
-        groups = compiler._Planner.groups
+        groups = planner.Planner.groups
 
         def fewer(self, nodes):
             return [
@@ -23,7 +23,7 @@ def without(monkeypatch):
                 for members, partition in groups(self, nodes)
             ]
 
-        monkeypatch.setattr(compiler._Planner, "groups", fewer)
+        monkeypatch.setattr(planner.Planner, "groups", fewer)
         return {"policy": "debug", "fallback": "reference"}
 
     return lack

@@ -9,12 +9,12 @@ from typing import Any
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..compiler import Plan, infer_shapes
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..executor import CompiledGraph
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..ops.call import shape_text
 from ..ops.check import row
+from ..planning import Plan, infer_shapes
 from ..value import is_whole
 from .elsewhere import elsewhere
 from .explanation import Explanation, StepFacts

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
 
-By = Literal["oneDNN", "reference", "view", "unsupported"]
+By = Literal["oneDNN", "reference", "view", "constant", "unsupported"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class StepFacts:
     ----------
     ops : tuple of OpFacts
     by : str
-        ``oneDNN``; ``reference``, in NumPy; ``view`` for what is not run; ``unsupported`` for what
+        ``oneDNN``; ``reference``, in NumPy; ``view`` for what is not run; ``constant`` for
+        what was computed when the model was compiled; ``unsupported`` for what
         oneDNN has no kernel for, so that the graph does not compile.
     inputs, outputs : tuple of TensorFacts
     partition : str

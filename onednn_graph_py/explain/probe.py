@@ -11,9 +11,10 @@ from functools import cached_property, partial
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..compiler import _ordered, _Planner, engine_of, infer_shapes
 from ..defects import wrong_result
 from ..errors import InvalidArgumentsError, OneDNNError
+from ..planning import CompileOptions, engine_of, infer_shapes
+from ..planning.planner import Planner, ordered
 from ..value import Node, Value, is_whole
 from .rebuild import Copy, Edit, rebuild, values_of
 
@@ -93,7 +94,7 @@ def can_compile(builder: GraphBuilder) -> bool:
     return True
 
 
-def _planner(builder: GraphBuilder) -> _Planner | None:
+def _planner(builder: GraphBuilder) -> Planner | None:
     """What plans a model of the graph; None where some shape is not known."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
@@ -105,7 +106,7 @@ def _planner(builder: GraphBuilder) -> _Planner | None:
             return None
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
-    return _Planner(builder, engine, shapes, "auto", "reference", "fusion")  # type: ignore[arg-type]
+    return Planner(builder, engine, shapes, CompileOptions(fallback="reference"))
 
 
 def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
@@ -131,12 +132,13 @@ def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
             if nodes:
                 made.append(Group(nodes, partition.is_supported()))
         return made
-    originals = {id(n.attrs): n for n in builder.nodes}
+    by_id = {n.id: n for n in builder.nodes}
+    by_attrs = {id(n.attrs): n for n in builder.nodes}
     compiles = can_compile(builder)
     made = []
-    for nodes, partition in _ordered(planner.groups(planner.nodes)):
+    for nodes, partition in ordered(planner.groups(planner.nodes)):
         # Where a Dequantize has several readers, each has a copy of it.
-        known = tuple(originals.get(id(n.attrs), n) for n in nodes)
+        known = tuple(by_id.get(n.id) or by_attrs.get(id(n.attrs), n) for n in nodes)
         if partition is None:
             made.append(Group(known, False))
             continue
@@ -148,7 +150,7 @@ def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
     return made
 
 
-def _compiling(planner: _Planner, nodes: tuple[Node, ...], partition: _core.partition) -> str:
+def _compiling(planner: Planner, nodes: tuple[Node, ...], partition: _core.partition) -> str:
     """What compiling says against it, or nothing."""
     for node in nodes:
         for value in node.inputs:

@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..compiler import Plan, PlannedStep, _Planner, infer_shapes
-from ..defects import wrong_result
 from ..errors import OneDNNError, UnimplementedError
 from ..executor import CompiledGraph
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
-from ..kernels.step_keys import node_keys
 from ..ops.check import row
+from ..planning import Plan, PlannedStep, infer_shapes
 from ..value import Node, Value, is_whole
 from .explanation import By, OpFacts, StepFacts, TensorFacts, Work
 
@@ -159,36 +157,6 @@ def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[V
     return inputs, outputs
 
 
-# -- what would be fused
-
-
-def _splits(model: CompiledGraph, plan: Plan, shapes: Shapes) -> dict[int, str]:
-    """For steps by number, why they do not run together with the rest of oneDNN's partition."""
-    builder = model._builder
-    planner = _Planner(
-        builder,
-        plan.engine,
-        dict(shapes),
-        model._options["layout"],
-        model._options["fallback"],
-        model._options["policy"],
-    )
-    nodes = [n for s in plan.steps for n in s.nodes]
-    keys = node_keys(builder, nodes)
-    step_of = {keys[n.id]: i for i, s in enumerate(plan.steps) for n in s.nodes}
-    planned = node_keys(builder, planner.nodes)
-    found: dict[int, str] = {}
-    for members, partition in planner.groups(planner.nodes):
-        steps = {step_of.get(planned[n.id]) for n in members} - {None}
-        if partition is None or len(members) < 2 or len(steps) < 2:
-            continue
-        together = " + ".join(n.kind for n in members)
-        why = wrong_result(members, apply_to_int=builder.apply_to_int)
-        why = why or "in one partition it does not compile"
-        found.update({i: f"oneDNN would fuse {together}: {why}" for i in steps if i is not None})
-    return found
-
-
 # -- what runs
 
 
@@ -201,12 +169,9 @@ def _scratch_bytes(step: PlannedStep) -> int | None:
         return None
 
 
-def _step(
-    told: _Described, builder: GraphBuilder, step: PlannedStep, outside: set[int], split: str
-) -> StepFacts:
-    by: By = "oneDNN" if step.compiled is not None else "reference"
-    if step.compiled is None and step.function is None:
-        by = "view"
+def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
+    by: By = step.implementation
+    if by == "view":
         values = _edge(step.nodes, outside)
         inputs, outputs = ([told.tensor(v) for v in side] for side in values)
     else:
@@ -220,7 +185,7 @@ def _step(
         tuple(outputs),
         scratch_bytes=_scratch_bytes(step),
         work=told.work(step.nodes, (*inputs, *outputs), moves=by != "view"),
-        split=split,
+        split=step.why,
     )
 
 
@@ -239,9 +204,8 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
     for step in plan.steps:
         for node in step.nodes:
             told.see(node)
-    splits = _splits(model, plan, shapes)
     outside = {v.id for v in builder.outputs.values()}
-    return [_step(told, builder, s, outside, splits.get(i, "")) for i, s in enumerate(plan.steps)]
+    return [_step(told, step, outside) for step in plan.steps]
 
 
 def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:

@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from ..compiler import Plan
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..inspect.profile import profile
+from ..planning import Plan
 from .explanation import StepFacts, Work
 from .machine import Machine
 
@@ -59,7 +59,7 @@ def timed(
         while spent < seconds or (calls < _CALLS and spent < max(seconds, _LONGEST)):
             run()
             calls, spent = calls + 1, time.perf_counter() - began
-    labels = [s.label for s in plan.steps if s.implementation != "view"]
+    labels = [s.label for s in plan.running]
     # Other models of this process may run meanwhile.
     calls_seen = [
         c.times
@@ -74,7 +74,7 @@ def timed(
         statistics.median(float(t[i + 1] - t[i]) for t in calls_seen) for i in range(len(labels))
     ]
     left = iter(each)
-    made = [0.0 if s.implementation == "view" else next(left) for s in plan.steps]
+    made = [next(left) if s.runs else 0.0 for s in plan.steps]
     whole = statistics.median(float(t[-1] - t[0]) for t in calls_seen)
     return list(made), whole, len(calls_seen)
 

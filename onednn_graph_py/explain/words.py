@@ -29,6 +29,7 @@ _BY = {
     "oneDNN": "oneDNN",
     "reference": "NumPy",
     "view": "not run (view)",
+    "constant": "once (constant)",
     "unsupported": "NO KERNEL",
 }
 _LONGEST_OPS = 60
@@ -119,7 +120,7 @@ def cells(number: int, step: StepFacts) -> tuple[str, ...]:
         visible(ops, _LONGEST_OPS),
         _BY[step.by],
         _main_kernel(step),
-        seconds_text(step.seconds) if step.by != "view" else "",
+        seconds_text(step.seconds) if step.by not in ("view", "constant") else "",
         "" if step.share is None else f"{step.share:.1%}",
         "" if work is None else rate_text(work.operations_per_second, work.peak_operations),
         "" if work is None else rate_text(work.bytes_per_second, work.peak_bytes),

@@ -58,6 +58,7 @@ _REMARKS: Mapping[Status, str] = {
     "unsupported": ": no kernel in oneDNN",
     "reference": ": reference, in NumPy",
     "view": ": view, not run",
+    "constant": ": computed once, when compiled",
 }
 
 

@@ -11,7 +11,7 @@ from ..value import row_major
 
 __all__ = ["Drawing", "Edge", "Group", "OpNode", "Status", "Tensor", "Terminal", "layout_text"]
 
-Status = Literal["oneDNN", "unsupported", "reference", "view"]
+Status = Literal["oneDNN", "unsupported", "reference", "view", "constant"]
 """Who computes a group: oneDNN, nobody (it has no kernel), NumPy; or it is not run at all."""
 
 

@@ -116,7 +116,12 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
         lines.append(f"{node.times} times")
     if node.constants:
         lines.append(f"{_counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
-    marks = {"unsupported": "unsupported", "reference": "NumPy", "view": "not run"}
+    marks = {
+        "unsupported": "unsupported",
+        "reference": "NumPy",
+        "view": "not run",
+        "constant": "once",
+    }
     mark = marks.get(drawing.status_of(node) or "")
     return [*lines, mark] if mark else lines
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..compiler import Plan, infer_shapes
 from ..executor import CompiledGraph
 from ..ops.call import shape_text
+from ..planning import Plan, infer_shapes
 from ..value import is_whole
 from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor
@@ -82,9 +82,7 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
                 source, copy = tensors[node.inputs[0].id], node.outputs[0]
                 if copy.id not in known:
                     tensors[copy.id] = Tensor(copy.dtype, source.shape)
-        status: Status = {"oneDNN": "oneDNN", "view": "view"}.get(  # type: ignore[assignment]
-            step.implementation, "reference"
-        )
+        status: Status = step.implementation
         groups.append((status, list(range(first, len(ops)))))
     notes = []
     if any(not is_whole(v.shape or ()) for v in builder.inputs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..builder import GraphBuilder
-from ..compiler import Plan
+from ..planning import Plan
 from ..value import Node
 
 __all__ = ["node_keys", "step_keys"]
@@ -14,16 +14,22 @@ __all__ = ["node_keys", "step_keys"]
 def node_keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
     """Names of nodes, by id, that are the same in each plan of a builder, in each process.
 
-    The compiler gives each reader of a dequantized tensor a Dequantize of its own, with a new id.
+    A plan has nodes that the builder has not: a Dequantize for each reader of a dequantized tensor,
+    and those of an op that is written in another way.
     """
     position = {n.id: i for i, n in enumerate(builder.nodes)}
-    reader = {v.id: n for n in nodes for v in n.inputs}
+    reader = {v.id: (n, i) for n in nodes for i, v in enumerate(n.inputs)}
+    maker = {v.id: (n, i) for n in nodes for i, v in enumerate(n.outputs)}
     made = {}
     for node in nodes:
+        read = reader.get(node.outputs[0].id) if node.outputs else None
+        wrote = maker.get(node.inputs[0].id) if node.inputs else None
         if node.id in position:
             made[node.id] = str(position[node.id])
-        elif node.outputs and node.outputs[0].id in reader:
-            made[node.id] = f"before {position[reader[node.outputs[0].id].id]}"
+        elif read is not None and read[0].id in position:
+            made[node.id] = f"{node.kind} before {position[read[0].id]}, input {read[1]}"
+        elif wrote is not None and wrote[0].id in position:
+            made[node.id] = f"{node.kind} behind {position[wrote[0].id]}, output {wrote[1]}"
         else:  # the step that copies into an output
             made[node.id] = node.name
     return made

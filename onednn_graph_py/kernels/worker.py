@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..compiler import _engines
 from ..errors import OneDNNError
 from ..executor import CompiledGraph, _Specialization
 from ..filling import fill_inputs
+from ..planning.engines import set_engine
 from .step_keys import step_keys
 
 __all__ = ["CALLS", "MARKER", "Job", "serve"]
@@ -88,7 +88,7 @@ def _count_memory() -> bool:
     counted = _Counted()
     try:
         allocator = _core.allocator(counted.allocate, counted.free)
-        _engines["cpu"] = _core.make_engine_with_allocator("cpu", 0, allocator)
+        set_engine("cpu", _core.make_engine_with_allocator("cpu", 0, allocator))
     except OneDNNError:  # SYCL's memory is its own; but there oneDNN tells how much it needs
         return False
     return True

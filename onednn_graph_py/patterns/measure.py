@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..compiler import engine_of
 from ..defects import wrong_result
 from ..errors import OneDNNError
 from ..executor import CompiledGraph
@@ -21,6 +20,7 @@ from ..filling import fill_inputs
 from ..machine.cpu import lacks
 from ..ops.check import linked_version
 from ..ops.schema import Version
+from ..planning import engine_of
 from .pattern import Case, Pattern
 
 __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]

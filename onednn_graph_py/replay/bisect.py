@@ -10,8 +10,8 @@ from typing import Any
 import numpy.typing as npt
 
 from ..builder import GraphBuilder
-from ..compiler import KnownDefects, Policy
 from ..errors import OneDNNError
+from ..planning import KnownDefects, Policy
 from ..value import Node, Value
 from ..verify import OutputCheck, Verification, compare_values
 

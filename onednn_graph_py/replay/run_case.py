@@ -27,8 +27,8 @@ from .stages import (
 from .verdicts import Result, Verdict
 
 if TYPE_CHECKING:
-    from ..compiler import KnownDefects
     from ..executor import CompiledGraph
+    from ..planning import KnownDefects
 
 __all__ = ["DEFAULTS", "Options", "run_case"]
 

@@ -21,8 +21,8 @@ from .memory import bytes_needed, free_bytes
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
-    from ..compiler import KnownDefects
     from ..executor import CompiledGraph
+    from ..planning import KnownDefects
 
 __all__ = ["Ended", "built", "called", "check_memory", "compiled", "inputs_of", "partition", "read"]
 

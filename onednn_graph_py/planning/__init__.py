@@ -1,0 +1,22 @@
+"""From a graph to a plan: which steps run, compiled, with their memory."""
+
+from .engines import engine_of
+from .infer import infer_shapes
+from .options import Check, CompileOptions, Fallback, KnownDefects, Layout, Policy, SlowFusions
+from .plan import Plan, PlannedStep
+from .planner import make_plan
+
+__all__ = [
+    "Check",
+    "CompileOptions",
+    "Fallback",
+    "KnownDefects",
+    "Layout",
+    "Plan",
+    "PlannedStep",
+    "Policy",
+    "SlowFusions",
+    "engine_of",
+    "infer_shapes",
+    "make_plan",
+]

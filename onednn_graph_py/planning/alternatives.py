@@ -1,0 +1,127 @@
+"""Other ways to write an op that oneDNN gets wrong as it is written.
+
+Each takes a node with the shapes of its tensors, and returns nodes that compute the same, of which
+one keeps the node's id and outputs; None where it does not apply. Values that it makes get shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..builder import GraphBuilder
+from ..value import Node, Value, new_id, row_major
+
+__all__ = ["ALTERNATIVES", "Shapes", "complete"]
+
+Shapes = dict[int, tuple[int, ...]]
+"""By a value's id; what is made is added."""
+
+Alternative = Callable[[GraphBuilder, Node, Shapes], list[Node] | None]
+
+_HALVES = ("bf16", "f16")
+
+
+def _value(
+    builder: GraphBuilder, like: Value, shapes: Shapes, dtype: str, order: Sequence[int] = ()
+) -> Value:
+    shape = shapes[like.id]
+    shape = tuple(shape[i] for i in order) if order else shape
+    made = Value(builder, shape, dtype, like.name)
+    shapes[made.id] = shape
+    return made
+
+
+def _op(kind: str, of: Node, source: Value, made: Value, **attrs: Any) -> Node:
+    return Node(new_id(), kind, of.name, (source,), (made,), attrs, of.where)
+
+
+def in_f32(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Compute in f32 what is given in 16 bits; the result is rounded once, as before."""
+    if not any(v.dtype in _HALVES for v in node.inputs) or node.kind == "TypeCast":
+        return None
+    before, after = [], []
+    inputs: dict[int, Value] = {}
+    for value in node.inputs:
+        if value.dtype in _HALVES and value.id not in inputs:
+            wide = inputs[value.id] = _value(builder, value, shapes, "f32")
+            before.append(_op("TypeCast", node, value, wide))
+    outputs = []
+    for value in node.outputs:
+        wide = value
+        if value.dtype in _HALVES:
+            wide = _value(builder, value, shapes, "f32")
+            after.append(_op("TypeCast", node, wide, value))
+        outputs.append(wide)
+    taken = tuple(inputs.get(v.id, v) for v in node.inputs)
+    return [*before, replace(node, inputs=taken, outputs=tuple(outputs)), *after]
+
+
+def without_transpose_a(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Swap the dims of a product's first operand by an op of its own."""
+    source = node.inputs[0] if node.inputs else None
+    if node.kind != "MatMul" or source is None or not node.attrs.get("transpose_a"):
+        return None
+    rank = len(shapes[source.id])
+    if rank < 2:
+        return None
+    order = (*range(rank - 2), rank - 1, rank - 2)
+    turned = _value(builder, source, shapes, source.dtype, order)
+    attrs = {k: v for k, v in node.attrs.items() if k != "transpose_a"}
+    return [
+        _op("StaticTranspose", node, source, turned, order=order),
+        replace(node, inputs=(turned, *node.inputs[1:]), attrs=attrs),
+    ]
+
+
+def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Say the paddings that SAME_UPPER or SAME_LOWER of a transposed convolution stand for."""
+    automatic = str(node.attrs.get("auto_pad", "None"))
+    if node.kind != "ConvTransposeBackwardWeights" or not automatic.startswith("SAME"):
+        return None
+    weights = shapes[node.outputs[0].id]
+    first = str(node.attrs.get("weights_format", "XOI")).startswith("X")
+    kernel = weights[:-2] if first else weights[2:]
+    strides = node.attrs["strides"]
+    dilations = node.attrs.get("dilations") or (1,) * len(kernel)
+    totals = [
+        max(d * (k - 1) + 1 - s, 0) for k, s, d in zip(kernel, strides, dilations, strict=True)
+    ]
+    small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    begin, end = (small, large) if automatic == "SAME_UPPER" else (large, small)
+    attrs = {**node.attrs, "auto_pad": "None", "pads_begin": tuple(begin), "pads_end": tuple(end)}
+    return [replace(node, attrs=attrs)]
+
+
+def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Copy inputs that have strides of their own."""
+    copies: dict[int, Value] = {}
+    before = []
+    for value in node.inputs:
+        if value.strides in (None, row_major(shapes[value.id])) or value.id in copies:
+            continue
+        copies[value.id] = _value(builder, value, shapes, value.dtype)
+        before.append(_op("Reorder", node, value, copies[value.id]))
+    if not before or node.kind == "Reorder":
+        return None
+    return [*before, replace(node, inputs=tuple(copies.get(v.id, v) for v in node.inputs))]
+
+
+ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
+    ("with its paddings written out", with_explicit_padding),
+    ("with row-major inputs", with_row_major_inputs),
+    ("with its first operand transposed by an op of its own", without_transpose_a),
+    ("in f32", in_f32),
+)
+"""What to say of each, and how it is done; the cheap ones come first."""
+
+
+def complete(node: Node, shapes: Shapes) -> Node:
+    """A node with the attributes that its oneDNN op can't do without, where shapes tell them.
+
+    Without `src_shape` AvgPoolBackward ends the process (3.7 to 3.13).
+    """
+    if node.kind == "AvgPoolBackward" and not node.attrs.get("src_shape") and len(node.inputs) == 1:
+        return replace(node, attrs={**node.attrs, "src_shape": shapes[node.outputs[0].id]})
+    return node

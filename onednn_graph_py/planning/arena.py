@@ -1,0 +1,85 @@
+"""Memory for what goes from one step to the next, by lifetimes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .plan import PlannedStep, Slot
+
+__all__ = ["lay_out"]
+
+ALIGNMENT = 64
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass
+class _Block:
+    """Memory that is in use from one step to another."""
+
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+def _place(blocks: Sequence[_Block]) -> int:
+    """Give each block an offset, the large ones first; return the bytes that all need."""
+    placed: list[_Block] = []
+    total = 0
+    for block in sorted(blocks, key=lambda b: (-b.size, b.first)):
+        offset = 0
+        for other in sorted(placed, key=lambda b: b.offset):
+            if other.last < block.first or block.last < other.first:
+                continue
+            if offset + block.size <= other.offset:
+                break
+            offset = max(offset, other.offset + other.size)
+        block.offset = offset
+        total = max(total, offset + block.size)
+        placed.append(block)
+    return total
+
+
+def lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping[int, int]) -> int:
+    """Put intermediate tensors and scratchpads into one arena by their lifetimes."""
+    last_use: dict[int, int] = {}
+    for i, step in enumerate(steps):
+        for lt in step.inputs:
+            last_use[views.get(lt.get_id(), lt.get_id())] = i
+    blocks: dict[int, _Block] = {}
+    scratchpads: list[tuple[PlannedStep, _Block]] = []
+    for i, step in enumerate(steps):
+        in_place: dict[int, int] = {}
+        if step.compiled is not None:
+            in_place = {out: source for source, out in step.compiled.get_inplace_ports()}
+        taken: set[int] = set()
+        for lt in step.outputs:
+            made = lt.get_id()
+            if made in slots:
+                continue
+            until = last_use.get(made, i)
+            source = in_place.get(made)
+            block = blocks.get(source) if source is not None else None
+            size = _aligned(lt.get_mem_size())
+            # The input's memory becomes the output's when nobody reads the input afterwards.
+            reuse = block is not None and block.last == i and block.size >= size
+            if reuse and block is not None and id(block) not in taken:
+                taken.add(id(block))
+                block.last = until
+                blocks[made] = block
+            else:
+                blocks[made] = _Block(size, i, until)
+        if step.scratchpad_bytes:
+            scratchpads.append((step, _Block(_aligned(step.scratchpad_bytes), i, i)))
+    unique = list({id(b): b for b in blocks.values()}.values())
+    total = _place(unique + [b for _, b in scratchpads])
+    for made, block in blocks.items():
+        slots[made] = ("arena", block.offset)
+    for step, block in scratchpads:
+        step.scratchpad = block.offset
+    slots.update({view: slots[of] for view, of in views.items()})
+    return total

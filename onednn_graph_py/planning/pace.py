@@ -1,0 +1,133 @@
+"""Whether a fused partition is slower than its ops apart: measured where that is in doubt.
+
+oneDNN has fusions for which it falls back to kernels that no one tuned, 50 to 1,200 times slower
+than the same ops one after the other. Those without a product or a window among their ops are
+cheap to measure: no call of them takes longer than one of the model itself.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from .. import _core
+from ..builder import GraphBuilder
+from ..ops.check import row
+from ..ops.table import convolution, interpolation, matmul, pooling
+from ..value import Node
+from .plan import PlannedStep
+from .trial import Trial
+
+__all__ = ["LIMIT", "Pace", "may_be_slow"]
+
+LIMIT = 1.2
+"""How many times longer than its ops apart a fused partition may take."""
+
+_RUNS = 9
+_SECONDS = 0.02
+# What a clock and a call may add to either side.
+_NOISE = 3e-6
+# Elements that a kernel which no one tuned gets through in about a third of a second.
+_ELEMENTS = 1 << 22
+_COMPRESSED = ("DynamicDequantize",)
+# Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
+_TUNED = frozenset(
+    r.kind for family in (convolution, interpolation, matmul, pooling) for r in family.ROWS
+)
+
+
+def may_be_slow(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> bool:
+    """Whether ops are worth measuring: not the products and windows that oneDNN is tuned for."""
+    if any(n.kind in _COMPRESSED for n in nodes):
+        flop = sum(
+            row(n.kind).flop(
+                [shapes[v.id] for v in n.inputs], [shapes[v.id] for v in n.outputs], n.attrs
+            )
+            for n in nodes
+        )
+        return flop <= 8 * _ELEMENTS
+    elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
+    return 0 < elements <= _ELEMENTS and not any(n.kind in _TUNED for n in nodes)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a partition takes fused, and its ops apart, in seconds a call."""
+
+    fused: float
+    apart: float
+
+    @property
+    def slow(self) -> str | None:
+        """What to say of a fused partition that should not be used, or None."""
+        if self.fused <= LIMIT * self.apart or self.fused - self.apart < _NOISE:
+            return None
+        return f"fused it takes {self.fused / self.apart:.3g} times as long as apart"
+
+    @classmethod
+    def measured(
+        cls,
+        engine: _core.engine,
+        fused: PlannedStep,
+        apart: Sequence[PlannedStep],
+        constants: Mapping[int, npt.NDArray[Any]],
+    ) -> Pace:
+        """Run both in turn, a few times, and take the shortest of each."""
+        trials = [Trial(engine, steps, constants) for steps in ([fused], apart)]
+        best = [trial.run() for trial in reversed(trials)][::-1]  # the first run also sets up
+        spent = sum(best)
+        best = [math.inf, math.inf]
+        for number in range(_RUNS):
+            for i, trial in enumerate(trials):
+                seconds = trial.run()
+                spent += seconds
+                best[i] = min(best[i], seconds)
+            if spent > _SECONDS and number >= 1:
+                break
+        return cls(*best)
+
+    @classmethod
+    def known(cls, step: PlannedStep, threads: int, builder: GraphBuilder) -> Pace | None:
+        """What was measured of an equal partition in this process."""
+        with _lock:
+            return _measured.get(_signature(step, threads, builder))
+
+    @classmethod
+    def keep(cls, step: PlannedStep, threads: int, builder: GraphBuilder, pace: Pace) -> None:
+        """Remember it."""
+        with _lock:
+            _measured[_signature(step, threads, builder)] = pace
+
+
+_lock = threading.Lock()
+_measured: dict[Hashable, Pace] = {}
+
+
+def _described(lt: _core.logical_tensor) -> Hashable:
+    layout = lt.get_layout_type()
+    strided = layout == _core.logical_tensor.layout_type.strided
+    return (
+        lt.get_data_type().name,
+        tuple(lt.get_dims()),
+        tuple(lt.get_strides()) if strided else layout.name,
+        lt.get_property_type().name,
+    )
+
+
+def _signature(step: PlannedStep, threads: int, builder: GraphBuilder) -> Hashable:
+    """What decides how fast a partition is, without the ids of this process."""
+    number: dict[int, int] = {}
+    ops = []
+    for node in step.nodes:
+        ports = [[number.setdefault(v.id, len(number)) for v in side]
+                 for side in (node.inputs, node.outputs)]  # fmt: skip
+        ops.append((node.kind, repr(sorted(node.attrs.items())), repr(ports)))
+    tensors = tuple(
+        (number.get(lt.get_id()), _described(lt)) for lt in (*step.inputs, *step.outputs)
+    )
+    return tuple(ops), tensors, threads, builder.fpmath_mode.name, builder.apply_to_int

@@ -1,0 +1,596 @@
+"""From a built graph to a plan: partitions in order, compiled, with their memory laid out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..builder import GraphBuilder, graph_of
+from ..constant_arrays import aligned_copy
+from ..constants import Registration
+from ..defects import partitioned_apart, wrong_result
+from ..errors import InvalidGraphError, OneDNNError, UnimplementedError
+from ..fallback import reference_function, view_of
+from ..partition_ids import partition_of
+from ..value import Node, Value, new_id
+from .alternatives import ALTERNATIVES, complete
+from .arena import lay_out
+from .engines import engine_of
+from .folding import FoldedConstants
+from .infer import infer_shapes
+from .options import CompileOptions
+from .pace import Pace, may_be_slow
+from .plan import Plan, PlannedStep, Slot
+from .trial import Trial
+
+__all__ = ["Planner", "make_plan", "ordered"]
+
+_QUANTIZATION = ("Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
+_CONVERTS_TO_FLOAT = ("Dequantize", "DynamicDequantize")
+
+Nodes = tuple[Node, ...]
+
+
+# -- what runs together
+
+
+def _needed(builder: GraphBuilder) -> list[Node]:
+    """The ops that outputs depend on, in the order in which they were made."""
+    wanted = {value.id for value in builder.outputs.values()}
+    nodes = []
+    for node in reversed(builder.nodes):
+        if any(value.id in wanted for value in node.outputs):
+            nodes.append(node)
+            wanted.update(value.id for value in node.inputs)
+    return nodes[::-1]
+
+
+def _one_dequantize_each(
+    builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
+) -> list[Node]:
+    """Give every op that reads a dequantized tensor a Dequantize of its own.
+
+    oneDNN computes in integers only where nobody else reads what the Dequantize made.
+    """
+    readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
+    for node in nodes:
+        for i in {v.id for v in node.inputs}:
+            readers[i] = readers.get(i, 0) + 1
+    shared = {
+        n.outputs[0].id: n for n in nodes if n.kind == "Dequantize" and readers[n.outputs[0].id] > 1
+    }
+    if not shared:
+        return list(nodes)
+    kept = {v.id for v in builder.outputs.values()}
+    made: list[Node] = []
+    for node in nodes:
+        inputs = {v.id: v for v in node.inputs}
+        for i in inputs.keys() & shared.keys():
+            if i not in kept:
+                kept.add(i)  # the first reader has the original
+                continue
+            original = shared[i]
+            value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
+            shapes[value.id] = shapes[i]
+            made.append(replace(original, id=new_id(), outputs=(value,)))
+            inputs[i] = value
+        made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
+    return made
+
+
+def ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
+    """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
+    made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
+    ordered: list[int] = []
+    state = [0] * len(groups)  # 1: being visited, 2: done
+    for root in range(len(groups)):
+        stack = [root]
+        while stack:
+            i = stack[-1]
+            if state[i] == 0:
+                state[i] = 1
+                before = {made_by[v.id] for n in groups[i][0] for v in n.inputs if v.id in made_by}
+                waiting = [j for j in sorted(before - {i}) if state[j] == 0]
+                if any(state[j] == 1 for j in before - {i}):
+                    raise InvalidGraphError("the partitions depend on each other in a circle")
+                stack.extend(waiting)
+            else:
+                stack.pop()
+                if state[i] == 1:
+                    state[i] = 2
+                    ordered.append(i)
+    return [groups[i] for i in ordered]
+
+
+@dataclass
+class _Progress:
+    """What a planner has made so far; copied where it tries something."""
+
+    steps: list[PlannedStep] = field(default_factory=list)
+    # Tensors that lie in the memory of another one, by id.
+    views: dict[int, int] = field(default_factory=dict)
+    # As they are between steps, by id.
+    known: dict[int, _core.logical_tensor] = field(default_factory=dict)
+    # Constants that stand for values that ops make of constants, by the values' ids.
+    folded: dict[int, Value] = field(default_factory=dict)
+    # Why groups run in parts, with the nodes of each.
+    splits: list[tuple[Nodes, str]] = field(default_factory=list)
+
+    def copy(self) -> _Progress:
+        return _Progress(
+            list(self.steps),
+            dict(self.views),
+            dict(self.known),
+            dict(self.folded),
+            list(self.splits),
+        )
+
+
+class Planner:
+    """Collects the steps of one plan.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    engine : engine, optional
+        Without one it groups ops, and compiles nothing.
+    shapes : dict of int to tuple of int
+        Of all values, by id; values that it makes are added.
+    options : CompileOptions
+    threads : int
+        That a call will use; 0 for the runtime's own number.
+    constants : FoldedConstants, optional
+        What other plans of the model computed from constants.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        engine: _core.engine | None,
+        shapes: dict[int, tuple[int, ...]],
+        options: CompileOptions,
+        threads: int = 0,
+        constants: FoldedConstants | None = None,
+    ) -> None:
+        self.builder = builder
+        self._engine = engine
+        self.shapes = shapes
+        self.options = options
+        self._threads = threads
+        self._constants = constants if constants is not None else FoldedConstants()
+        self._made = _Progress()
+        nodes = [complete(node, shapes) for node in _needed(builder)]
+        self.nodes = _one_dequantize_each(builder, nodes, shapes)
+        for value in (*builder.inputs, *builder.constants):
+            self._made.known[value.id] = value._described(shapes[value.id])
+        # By what a value is computed from, where that is constants alone.
+        self._keys: dict[int, Hashable] = {v.id: ("constant", v.id) for v in builder.constants}
+        self._outputs = {v.id for v in builder.outputs.values()}
+        self._free_layout: set[int] = set()
+        if options.layout == "auto":
+            self._free_layout = {v.id for n in self.nodes for v in n.outputs} - self._outputs
+        # Ops that are computed in f32 proper although the graph allows less.
+        self._strict: set[int] = set()
+
+    @property
+    def engine(self) -> _core.engine:
+        """What it compiles for."""
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def steps(self) -> list[PlannedStep]:
+        """What was planned so far."""
+        return self._made.steps
+
+    @property
+    def views(self) -> dict[int, int]:
+        """Tensors that lie in the memory of another one, by id."""
+        return self._made.views
+
+    @property
+    def known(self) -> dict[int, _core.logical_tensor]:
+        """Tensors as they are between steps, by id."""
+        return self._made.known
+
+    @property
+    def folded(self) -> dict[int, Value]:
+        """Constants that stand for values that ops make of constants, by the values' ids."""
+        return self._made.folded
+
+    def plain(self, value: Value) -> _core.logical_tensor:
+        """In row-major order."""
+        return value._described(self.shapes[value.id])
+
+    @contextmanager
+    def _trying(self) -> Iterator[_Progress]:
+        """What is planned inside is forgotten, unless the caller keeps it."""
+        before = self._made
+        self._made = before.copy()
+        try:
+            yield self._made
+        finally:
+            self._made = before
+
+    # -- groups
+
+    def graph(self, nodes: Sequence[Node]) -> _core.graph:
+        """The mirror's graph of some nodes."""
+        strict = any(n.id in self._strict for n in nodes)
+        return graph_of(self.builder, self.shapes, nodes, self.nodes, strict=strict)
+
+    def groups(self, nodes: Sequence[Node]) -> list[tuple[Nodes, Any]]:
+        """Nodes with their partition, which is None where oneDNN can't run them."""
+        computing = [n for n in nodes if n.kind != "End"]
+        if not computing:
+            return []
+        apart = partitioned_apart(computing) if len(computing) > 1 else []
+        if apart:
+            rest = [n for n in computing if n not in apart]
+            return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
+        by_id = {node.id: node for node in computing}
+        made = []
+        for partition in self.graph(computing).get_partitions(self.options.policy):
+            members = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
+            if members:
+                made.append((members, partition if partition.is_supported() else None))
+        return made
+
+    def defect(self, nodes: Nodes) -> str | None:
+        """What oneDNN would compute wrongly, running these ops together."""
+        if self.options.known_defects == "run":
+            return None
+        return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
+
+    def plan(self) -> None:
+        """Plan all nodes, and say what runs in parts."""
+        for nodes, partition in ordered(self.groups(self.nodes)):
+            self.add(nodes, partition)
+        _tell(self._made.splits)
+
+    def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
+        """Add what runs a group, split where that is needed."""
+        nodes, partition = self._with_folded(nodes, partition)
+        if partition is None:
+            for node in nodes:
+                if self.options.fallback is None or node.kind == "Wildcard":
+                    raise _unsupported(node, self.builder.engine_kind.name)
+                self.add_reference(node, why)
+            return
+        defect = self.defect(nodes)
+        if defect is not None:
+            self._add_otherwise(nodes, defect)
+            return
+        try:
+            self.add_compiled(nodes, partition, why)
+        except OneDNNError as e:
+            if len(nodes) > 1:
+                self.split(nodes, f"in one partition it does not compile: {e}")
+            elif self.options.fallback is not None:
+                self.add_reference(nodes[0], why)
+            else:
+                where = f"{nodes[0].label} made at {nodes[0].where}"
+                raise type(e)(f"{where}: {e}") from None
+            return
+        slow = self._slower_than_apart(nodes) if len(nodes) > 1 else None
+        if slow is not None:
+            self._made.steps.pop()
+            self.split(nodes, slow, warn=False)
+
+    def _add_otherwise(self, nodes: Nodes, defect: str) -> None:
+        """Add what computes a group that oneDNN would get wrong."""
+        if len(nodes) > 1:
+            self.split(nodes, defect)
+            return
+        (node,) = nodes
+        how = self._add_alternative(node, defect)
+        if how is None:
+            how = "in NumPy"
+            self.add_reference(node, defect)
+        self._made.splits.append((nodes, f"{defect}; it is computed {how}"))
+
+    def _add_alternative(self, node: Node, defect: str) -> str | None:
+        """Add an op written in another way, if there is one that is right; say which."""
+        for how, rewrite in ALTERNATIVES:
+            nodes = rewrite(self.builder, node, self.shapes)
+            if nodes is not None and self._add_all([(n,) for n in nodes], defect):
+                return how
+        if self.builder.fpmath_mode.name != "strict" and node.id not in self._strict:
+            self._strict.add(node.id)
+            if self._add_all([(node,)], defect):
+                return "without a smaller floating-point type"
+            self._strict.discard(node.id)
+        return None
+
+    def _add_all(self, parts: Sequence[Nodes], why: str) -> bool:
+        """Add parts if each is one good partition."""
+        with self._trying() as tried:
+            for part in parts:
+                groups = ordered(self.groups(self._read_folded(part)))
+                if len(groups) != 1 or groups[0][1] is None or self.defect(groups[0][0]):
+                    return False
+                try:
+                    self.add_compiled(*groups[0], why)
+                except OneDNNError:
+                    return False
+        self._made = tried
+        return True
+
+    def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:
+        """Run a group in parts, because in one it would be wrong, or slow."""
+        if warn:
+            self._made.splits.append((nodes, why))
+        why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
+        for parts in self._ways_to_split(nodes):
+            if self._add_all(parts, why):
+                return
+        for part, partition in ordered([g for n in nodes for g in self.groups([n])]):
+            self.add(part, partition, why)
+
+    def _ways_to_split(self, nodes: Nodes) -> Iterator[list[Nodes]]:
+        """Parts in the order in which they run; the fewest first."""
+        for cut in range(1, len(nodes)):
+            yield [nodes[:cut], nodes[cut:]]
+        # What converts integers by itself, and the rest as oneDNN fuses it then.
+        peeled = [n for n in nodes if n.kind in _CONVERTS_TO_FLOAT]
+        rest = [n for n in nodes if n.kind not in _CONVERTS_TO_FLOAT]
+        if peeled and len(rest) > 1:
+            groups = [g for part in ([*([n] for n in peeled)], [rest]) for p in part
+                      for g in self.groups(p)]  # fmt: skip
+            yield [members for members, _ in ordered(groups)]
+
+    # -- speed
+
+    def _slower_than_apart(self, nodes: Nodes) -> str | None:
+        """How much slower the step that was added last is than its ops apart, if it is."""
+        if self.options.slow_fusions == "run" or self.options.policy == "debug":
+            return None
+        if not may_be_slow(nodes, self.shapes) or not self._measurable():
+            return None
+        fused = self._made.steps[-1]
+        pace = Pace.known(fused, self._threads, self.builder)
+        if pace is None:
+            with self._trying() as tried:
+                tried.steps.clear()
+                parts = [(n,) for n in nodes]
+                if not self._add_all(parts, ""):
+                    return None
+                constants = self._constant_arrays()
+                pace = Pace.measured(self.engine, fused, self._made.steps, constants)
+            Pace.keep(fused, self._threads, self.builder, pace)
+        return pace.slow
+
+    def _measurable(self) -> bool:
+        return self.builder.engine_kind.name == "cpu"
+
+    # -- constants
+
+    def _constant_arrays(self) -> dict[int, npt.NDArray[Any]]:
+        """Elements of constants and of what was computed from them, by id."""
+        values = (*self.builder.constants, *self.folded.values())
+        return {v.id: v.data for v in values if v.data is not None}
+
+    def _read_folded(self, nodes: Nodes) -> Nodes:
+        """Nodes that read constants in the place of what was computed from constants."""
+        folded = self.folded
+        if all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
+            return nodes
+        return tuple(replace(n, inputs=tuple(folded.get(v.id, v) for v in n.inputs)) for n in nodes)
+
+    def _with_folded(self, nodes: Nodes, partition: Any) -> tuple[Nodes, Any]:
+        """A group that reads them, where oneDNN makes one partition of it still."""
+        reading = self._read_folded(nodes)
+        if reading is nodes or partition is None:
+            return reading, partition
+        groups = self.groups(reading)
+        return groups[0] if len(groups) == 1 else (nodes, partition)
+
+    def _fold(self, step: PlannedStep) -> None:
+        """Compute a step now, if it reads only constants."""
+        if not self.options.fold_constants or self.builder.engine_kind.name != "cpu":
+            return
+        made = {lt.get_id() for lt in step.outputs}
+        read = [lt.get_id() for lt in step.inputs]
+        if not read or made & self._outputs or any(i not in self._keys for i in read):
+            return
+        values = {v.id: v for n in step.nodes for v in n.outputs}
+        ops = tuple((n.kind, repr(sorted(n.attrs.items()))) for n in step.nodes)
+        source = (ops, tuple(self._keys[i] for i in read))
+        ports = [lt.get_id() for lt in step.outputs]
+        keys: list[Hashable] = [(source, i) for i in range(len(ports))]
+        arrays = self._constants.get(keys)
+        if arrays is None:
+            trial = Trial(self.engine, [step], self._constant_arrays())
+            trial.run()
+            arrays = [aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs]
+            self._constants.put(keys, arrays)
+        for port, key, array in zip(ports, keys, arrays, strict=True):
+            value = values[port]
+            constant = Value(self.builder, self.shapes[port], value.dtype, value.name)
+            constant.id, constant.data = port, array
+            self._keys[port] = key
+            self.folded[port] = constant
+            self.known[port] = self.plain(constant)
+        step.folded = True
+        step.compiled = step.function = None
+
+    # -- steps
+
+    def add_reference(self, node: Node, why: str = "") -> None:
+        """Compute an op in NumPy."""
+        (node,) = self._read_folded((node,))
+        inputs = [self.known[v.id] for v in node.inputs]
+        view = view_of(node, inputs[0], self.shapes[node.outputs[0].id]) if inputs else None
+        if view is not None:
+            self.views[view.get_id()] = self.views.get(inputs[0].get_id(), inputs[0].get_id())
+            self.known[view.get_id()] = view
+            self.steps.append(PlannedStep((node,), None, None, [], [], why=why))
+            return
+        outputs = [self.plain(v) for v in node.outputs]
+        function = reference_function(node, self.shapes)
+        step = PlannedStep((node,), None, function, inputs, outputs, why=why)
+        self._append(step)
+
+    def _append(self, step: PlannedStep) -> None:
+        self.steps.append(step)
+        for lt in step.outputs:
+            self.known[lt.get_id()] = lt
+        self._fold(step)
+
+    def add_compiled(self, nodes: Nodes, partition: _core.partition, why: str = "") -> None:
+        """Compile a partition."""
+        wanted = {lt.get_id() for lt in partition.get_input_ports()}
+        constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
+        if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
+            partition = partition_of(self.graph(nodes), partition.get_ops())
+        values = {v.id: v for n in nodes for v in (*n.inputs, *n.outputs)}
+        order = [v for v in values if v in wanted]
+        inputs = [self.known[i] for i in order]
+        ports = [lt.get_id() for lt in partition.get_output_ports()]
+        plain = [self.plain(values[i]) for i in ports]
+        # What only constants go into becomes a constant, which is plain.
+        folds = self.options.fold_constants and all(i in self._keys for i in order)
+        free = [
+            _core.logical_tensor(i, values[i].dtype, self.shapes[i], "any")
+            if i in self._free_layout and self.shapes[i] and not folds
+            else lt
+            for i, lt in zip(ports, plain, strict=True)
+        ]
+        try:
+            compiled = partition.compile(inputs, free, self.engine)
+            outputs = [compiled.query_logical_tensor(i) for i in ports]
+            # 3.13 forgets to choose one for a SoftMax that also returns its statistics.
+            chosen = all(o.get_layout_type() != _core.logical_tensor.any for o in outputs)
+        except OneDNNError:
+            if free == plain:
+                raise
+            chosen = False
+        if not chosen:
+            compiled = partition.compile(inputs, plain, self.engine)
+            outputs = [compiled.query_logical_tensor(i) for i in ports]
+        step = PlannedStep(nodes, compiled, None, inputs, outputs, why=why)
+        if hasattr(compiled, "get_scratchpad_logical_tensor"):
+            try:
+                step.scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
+            except UnimplementedError:
+                step.scratchpad_bytes = 0
+        self._append(step)
+
+
+def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
+    where = f"{node.label} made at {node.where}"
+    if node.kind == "Wildcard":
+        return UnimplementedError(f"{where}: a Wildcard stands for an op that oneDNN does not know")
+    return UnimplementedError(
+        f"{where}: oneDNN has no {engine_kind} kernel for it: alone it is no supported partition; "
+        "compile(fallback='reference') computes it in NumPy"
+    )
+
+
+def _tell(splits: Sequence[tuple[Nodes, str]]) -> None:
+    """Warn of what runs in parts, once for each reason."""
+    by_reason: dict[str, list[Nodes]] = {}
+    for nodes, why in splits:
+        by_reason.setdefault(why, []).append(nodes)
+    for why, groups in by_reason.items():
+        first = groups[0]
+        more = f" (and {len(groups) - 1} more)" if len(groups) > 1 else ""
+        what = "runs in parts" if len(first) > 1 else "does not run as it is"
+        warnings.warn(
+            f"{' + '.join(n.kind for n in first)} made at {first[0].where}{more} {what}: {why}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+# -- all of it
+
+
+def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
+    """Fills an output that is also another output, an input or a constant."""
+    copy = _core.logical_tensor(new_id(), value.dtype, lt.get_dims(), "strided")
+
+    def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
+        outputs[0][...] = inputs[0]
+
+    node = Node(new_id(), "Reorder", "copy", (value,), (), {}, "")
+    return PlannedStep((node,), None, compute, [lt], [copy]), copy
+
+
+def make_plan(
+    builder: GraphBuilder,
+    shapes: Mapping[int, tuple[int, ...]],
+    options: CompileOptions,
+    *,
+    threads: int = 0,
+    registration: Registration | None = None,
+    constants: FoldedConstants | None = None,
+    engine: _core.engine | None = None,
+) -> Plan:
+    """Partition, compile and lay out a graph for one set of input shapes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    shapes : mapping of int to tuple of int
+        Of the inputs, by id.
+    options : CompileOptions
+    threads : int
+        That a call will use; 0 for the runtime's own number.
+    registration : Registration, optional
+        The model's share of the cache of constants.
+    constants : FoldedConstants, optional
+        What other plans of the model computed from constants.
+    engine : engine, optional
+        The one that all models of the builder's kind share, if left out.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    OneDNNError
+        An op is not supported, does not compile, or shapes don't fit.
+    """
+    if not builder.outputs:
+        raise InvalidGraphError("the graph has no output; call output first")
+    every = infer_shapes(builder, shapes)
+    engine = engine or engine_of(builder.engine_kind)
+    planner = Planner(builder, engine, every, options, threads, constants)
+    if registration is not None:
+        registration.enter(builder.engine_kind)
+    with _core._compiling_with(threads):
+        planner.plan()
+
+    slots: dict[int, Slot] = {v.id: ("input", i) for i, v in enumerate(builder.inputs)}
+    used = {lt.get_id() for step in planner.steps if step.runs for lt in step.inputs}
+    used |= set(planner.views.values())
+    used |= {v.id for v in builder.outputs.values()}
+    kept = [v for v in (*builder.constants, *planner.folded.values()) if v.id in used]
+    slots.update({v.id: ("constant", i) for i, v in enumerate(kept)})
+    outputs = []
+    for i, (name, value) in enumerate(builder.outputs.items()):
+        lt = planner.known[value.id]
+        if value.id in slots or value.id in planner.views:
+            step, lt = _copy_step(value, lt)
+            planner.steps.append(step)
+        slots[lt.get_id()] = ("output", i)
+        outputs.append((name, lt))
+    return Plan(
+        engine,
+        [(v, planner.known[v.id]) for v in builder.inputs],
+        outputs,
+        [np.asarray(v.data) for v in kept],
+        planner.steps,
+        slots,
+        lay_out([s for s in planner.steps if s.runs], slots, planner.views),
+        threads,
+    )

@@ -1,0 +1,75 @@
+"""Steps run while a model is compiled: to compute constants, and to see how long they take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from .plan import PlannedStep
+
+__all__ = ["Trial"]
+
+Array = npt.NDArray[Any]
+
+
+class Trial:
+    """Steps with memory of their own.
+
+    Parameters
+    ----------
+    engine : engine
+    steps : sequence of PlannedStep
+        In order; what one makes the next ones read.
+    constants : mapping of int to numpy.ndarray
+        By a tensor's id; everything else that is read is full of ones.
+    """
+
+    def __init__(
+        self, engine: _core.engine, steps: Sequence[PlannedStep], constants: Mapping[int, Array]
+    ) -> None:
+        self._engine = engine
+        self._stream = _core.stream(engine)
+        self._constants = constants
+        self._tensors: dict[int, _core.tensor] = {}
+        self._calls = [self._call(step) for step in steps if step.runs]
+
+    def _tensor(self, lt: _core.logical_tensor) -> _core.tensor:
+        found = self._tensors.get(lt.get_id())
+        if found is not None:
+            return found
+        array = self._constants.get(lt.get_id())
+        if array is not None:
+            made = _core.tensor(lt, self._engine, array)
+        else:
+            made = _core.tensor(lt, self._engine)
+            view = made.numpy()
+            view[...] = np.ones((), view.dtype)
+        self._tensors[lt.get_id()] = made
+        return made
+
+    def _call(self, step: PlannedStep) -> Callable[[], None]:
+        inputs = [self._tensor(lt) for lt in step.inputs]
+        outputs = [self._tensor(lt) for lt in step.outputs]
+        if step.compiled is not None:
+            return step.compiled.bind(self._stream, inputs, outputs)
+        function = step.function
+        assert function is not None
+        arrays = [[t.numpy() for t in side] for side in (inputs, outputs)]
+        return lambda: function(*arrays)
+
+    def run(self) -> float:
+        """Run all steps once; return the seconds that it took."""
+        begin = time.perf_counter()
+        for call in self._calls:
+            call()
+        return time.perf_counter() - begin
+
+    def array(self, lt: _core.logical_tensor) -> Array:
+        """A tensor's elements; a view."""
+        view: Array = self._tensors[lt.get_id()].numpy()
+        return view
