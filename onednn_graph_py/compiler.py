@@ -13,7 +13,6 @@ import numpy.typing as npt
 from . import _core
 from .builder import GraphBuilder, graph_of
 from .constants import Registration
-from .defects import partitioned_apart, wrong_result
 from .devices import require
 from .errors import (
     InvalidArgumentsError,
@@ -23,8 +22,12 @@ from .errors import (
     UnimplementedError,
 )
 from .fallback import reference_function, view_of
+from .machine import current
 from .ops.check import check
 from .partition_ids import partition_of
+from .safety.nodes import group_of
+from .safety.partitioning import partitioned_apart
+from .safety.wrong_results import wrong_result
 from .value import Node, Value, is_whole, new_id
 
 __all__ = ["Plan", "PlannedStep", "make_plan"]
@@ -286,7 +289,14 @@ class _Planner:
         """What oneDNN would compute wrongly, running these ops together."""
         if self.known_defects == "run":
             return None
-        return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
+        group = group_of(
+            nodes,
+            self.shapes,
+            fpmath=self.builder.fpmath_mode.name,
+            apply_to_int=self.builder.apply_to_int,
+        )
+        found = wrong_result(group, current())
+        return None if found is None else found.what
 
     def add(self, nodes: tuple[Node, ...], partition: Any) -> None:
         """Add what runs a group, split where that is needed."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from .. import _core
 from ..builder import GraphBuilder
 from ..compiler import Plan, PlannedStep, _Planner, infer_shapes
-from ..defects import wrong_result
 from ..errors import OneDNNError, UnimplementedError
 from ..executor import CompiledGraph
 from ..inspect.drawing import Tensor
@@ -183,8 +182,7 @@ def _splits(model: CompiledGraph, plan: Plan, shapes: Shapes) -> dict[int, str]:
         if partition is None or len(members) < 2 or len(steps) < 2:
             continue
         together = " + ".join(n.kind for n in members)
-        why = wrong_result(members, apply_to_int=builder.apply_to_int)
-        why = why or "in one partition it does not compile"
+        why = planner.defect(members) or "in one partition it does not compile"
         found.update({i: f"oneDNN would fuse {together}: {why}" for i in steps if i is not None})
     return found
 
