@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import pytest
 from graphs import LINKED
+from onednn_graph_py.defects import DEFECTS
 
 import onednn_graph_py as og
-from onednn_graph_py.defects import DEFECTS
 from onednn_graph_py.dtypes import numpy_dtype
 from onednn_graph_py.reference import round_to
 from onednn_graph_py.verify import reference_values

@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 from graphs import LINKED
+from onednn_graph_py.defects import DEFECTS
 from test_defects import CASES, PER_TENSOR, noise, strided_scales_of_groups
 from test_defects import weights_gradient_with_automatic_padding as automatic_padding
 
 import onednn_graph_py as og
 from onednn_graph_py import defects
-from onednn_graph_py.defects import DEFECTS
 from onednn_graph_py.filling import Fill, filled, fills_of
 from onednn_graph_py.reference.rounding import integer_limits
 from onednn_graph_py.verify import reference_values

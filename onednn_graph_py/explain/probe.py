@@ -11,10 +11,12 @@ from functools import cached_property, partial
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..defects import wrong_result
 from ..errors import InvalidArgumentsError, OneDNNError
+from ..machine import current
 from ..planning import CompileOptions, engine_of, infer_shapes
 from ..planning.planner import Planner, ordered
+from ..safety.nodes import group_of
+from ..safety.wrong_results import wrong_result
 from ..value import Node, Value, is_whole
 from .rebuild import Copy, Edit, rebuild, values_of
 
@@ -176,7 +178,10 @@ def near_defect(builder: GraphBuilder, group: Group) -> bool:
             source[node.outputs[0].id] = inputs[0]
         else:
             nodes.append(replace(node, inputs=inputs))
-    return bool(nodes) and wrong_result(nodes, apply_to_int=builder.apply_to_int) is not None
+    if not nodes:
+        return False
+    without = group_of(nodes, fpmath=builder.fpmath_mode.name, apply_to_int=builder.apply_to_int)
+    return wrong_result(without, current()) is not None
 
 
 def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:

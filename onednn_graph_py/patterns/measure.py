@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,17 @@ import numpy.typing as npt
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..defects import wrong_result
 from ..errors import OneDNNError
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
+from ..machine import current
 from ..machine.cpu import lacks
 from ..ops.check import linked_version
 from ..ops.schema import Version
 from ..planning import engine_of
+from ..safety.nodes import group_of
+from ..safety.wrong_results import wrong_result
+from ..value import Node
 from .pattern import Case, Pattern
 
 __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]
@@ -118,6 +121,13 @@ class _Partitioned:
     defect: str = ""
 
 
+def _defect(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
+    """What oneDNN computes wrongly in a partition of these ops, or None."""
+    mode, apply_to_int = builder.fpmath_mode.name, builder.apply_to_int
+    found = wrong_result(group_of(nodes, fpmath=mode, apply_to_int=apply_to_int), current())
+    return None if found is None else found.what
+
+
 def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
     """Partition a graph as it is, and see whether each partition compiles."""
     nodes = {node.id: node for node in builder.nodes if node.kind != "End"}
@@ -131,11 +141,11 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
         if not partition.is_supported():
             refusal = f"{' + '.join(kinds)} is not supported"
         elif compiled:
-            alone = next((why for n in members if (why := wrong_result([n]))), None)
+            alone = next((why for n in members if (why := _defect(builder, [n]))), None)
             if alone:
                 refusal = f"{' + '.join(kinds)}: {alone}"
                 continue
-            wrong = wrong_result(members, apply_to_int=builder.apply_to_int)
+            wrong = _defect(builder, members)
             if wrong:
                 # The mirror refuses some of these; whether it does makes no difference here.
                 defect = wrong

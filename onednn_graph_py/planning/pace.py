@@ -28,8 +28,9 @@ __all__ = ["LIMIT", "Pace", "may_be_slow"]
 LIMIT = 1.2
 """How many times longer than its ops apart a fused partition may take."""
 
-_RUNS = 9
-_SECONDS = 0.02
+_FEW, _RUNS = 3, 60
+_SECONDS = 0.1
+_CLEARLY = 4
 # What a clock and a call may add to either side.
 _NOISE = 3e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
@@ -77,19 +78,23 @@ class Pace:
         apart: Sequence[PlannedStep],
         constants: Mapping[int, npt.NDArray[Any]],
     ) -> Pace:
-        """Run both in turn, a few times, and take the shortest of each."""
+        """Run both in turn, and take the shortest of each, until it is clear which is faster."""
         trials = [Trial(engine, steps, constants) for steps in ([fused], apart)]
-        best = [trial.run() for trial in reversed(trials)][::-1]  # the first run also sets up
-        spent = sum(best)
+        spent = sum(trial.run() for trial in trials)  # the first run also sets up
         best = [math.inf, math.inf]
-        for number in range(_RUNS):
+        for number in range(1, _RUNS + 1):
             for i, trial in enumerate(trials):
                 seconds = trial.run()
                 spent += seconds
                 best[i] = min(best[i], seconds)
-            if spent > _SECONDS and number >= 1:
+            pace = cls(*best)
+            # Whatever else runs here only adds to a time, so slow takes more runs than fast.
+            if pace.slow is None and number >= _FEW:
                 break
-        return cls(*best)
+            enough = number >= _FEW and spent > _SECONDS
+            if enough or (pace.fused > _CLEARLY * pace.apart and spent > _SECONDS / 5):
+                break
+        return pace
 
     @classmethod
     def known(cls, step: PlannedStep, threads: int, builder: GraphBuilder) -> Pace | None:

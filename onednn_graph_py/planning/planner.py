@@ -15,10 +15,14 @@ from .. import _core
 from ..builder import GraphBuilder, graph_of
 from ..constant_arrays import aligned_copy
 from ..constants import Registration
-from ..defects import partitioned_apart, wrong_result
 from ..errors import InvalidGraphError, OneDNNError, UnimplementedError
 from ..fallback import reference_function, view_of
+from ..machine import current
 from ..partition_ids import partition_of
+from ..safety.group import Group
+from ..safety.nodes import group_of
+from ..safety.partitioning import partitioned_apart
+from ..safety.wrong_results import wrong_result
 from ..value import Node, Value, new_id
 from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
@@ -164,6 +168,7 @@ class Planner:
         self.shapes = shapes
         self.options = options
         self._threads = threads
+        self._conditions = current(threads or None)
         self._constants = constants if constants is not None else FoldedConstants()
         self._made = _Progress()
         nodes = [complete(node, shapes) for node in _needed(builder)]
@@ -247,7 +252,18 @@ class Planner:
         """What oneDNN would compute wrongly, running these ops together."""
         if self.options.known_defects == "run":
             return None
-        return wrong_result(nodes, apply_to_int=self.builder.apply_to_int)
+        found = wrong_result(self._group(nodes), self._conditions)
+        return None if found is None else found.what
+
+    def _group(self, nodes: Nodes) -> Group:
+        """Nodes as `safety` reads them."""
+        strict = any(n.id in self._strict for n in nodes)
+        return group_of(
+            nodes,
+            self.shapes,
+            fpmath="strict" if strict else self.builder.fpmath_mode.name,
+            apply_to_int=self.builder.apply_to_int and not strict,
+        )
 
     def plan(self) -> None:
         """Plan all nodes, and say what runs in parts."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy.typing as npt
 
 from ..errors import InvalidArgumentsError
 from ..ops.call import UNKNOWN, Call, Operand, Shape
@@ -15,7 +17,7 @@ from ..ops.table import OPS
 if TYPE_CHECKING:
     from .._core import logical_tensor, op
 
-__all__ = ["Op", "Tensor", "call_of", "read_op", "read_tensor"]
+__all__ = ["Op", "Tensor", "call_of", "read_op", "read_tensor", "schema_of"]
 
 
 class Tensor(NamedTuple):
@@ -29,6 +31,8 @@ class Tensor(NamedTuple):
     """Of a strided layout whose dims are all known and at least one; else None."""
     mirror: logical_tensor
     """Shows itself in messages."""
+    data: npt.NDArray[Any] | None = None
+    """A constant's elements, where they are known."""
 
 
 class Op(NamedTuple):
@@ -70,7 +74,8 @@ def read_tensor(given: logical_tensor) -> Tensor:
 
 
 @cache
-def _schema(kind: str, version: Version) -> OpSchema | None:
+def schema_of(kind: str, version: Version) -> OpSchema | None:
+    """The row of a kind as a version of oneDNN has it; None if it has no such op."""
     row = OPS.get(kind)
     return None if row is None or version < row.since else row.at(version)
 
@@ -86,7 +91,7 @@ def read_op(given: op, version: Version) -> Op:
         tuple(read_tensor(t) for t in given.get_inputs()),
         tuple(read_tensor(t) for t in given.get_outputs()),
         {n: tuple(v) if isinstance(v, list) else v for n, v in given.get_attrs().items()},
-        _schema(kind, version),
+        schema_of(kind, version),
     )
 
 

@@ -1,0 +1,169 @@
+"""What predicates about a partition ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..machine import Conditions
+from ..ops.call import Shape
+from ..ops.shapes.windows import Data, Window, data_of, window_of
+from .calls import Op, Tensor, call_of
+from .group import Group
+
+__all__ = [
+    "BINARY",
+    "Slide",
+    "aligned",
+    "attention",
+    "attribute",
+    "contraction",
+    "integers_of",
+    "is_row_major",
+    "operands",
+    "quantization_of",
+    "runs_in_amx",
+    "slide_of",
+]
+
+BINARY = frozenset({"Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract"})
+"""What oneDNN fuses with an operand of its own."""
+
+_INTEGERS = frozenset({"Dequantize", "DynamicDequantize"})
+_MOVING = frozenset({"Reorder", "StaticReshape", "StaticTranspose", "TypeCast"})
+
+
+def attribute(op: Op, name: str) -> Any:
+    """An attribute's value, or its default where it is not set."""
+    if name in op.attrs:
+        return op.attrs[name]
+    known = None if op.schema is None else op.schema.attribute(name)
+    return None if known is None else known.default
+
+
+def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
+    """A shape as NumPy broadcasts it: with dims of 1 in front."""
+    return None if shape is None else (1,) * (rank - len(shape)) + shape
+
+
+def is_row_major(tensor: Tensor) -> bool:
+    """Whether it is strided as a contiguous array is, or in a layout that oneDNN chooses."""
+    if tensor.strides is None or tensor.shape is None:
+        return True
+    expected = 1
+    for stride, d in zip(reversed(tensor.strides), reversed(tensor.shape), strict=True):
+        if stride != expected:
+            return False
+        expected *= d
+    return True
+
+
+def _behind(group: Group, op: Op) -> set[int]:
+    """The ids of tensors that follow from an op's results, these included."""
+    found = {t.id for t in op.outputs}
+    for other in group.ops:  # in order
+        if any(t.id in found for t in other.inputs):
+            found.update(t.id for t in other.outputs)
+    return found
+
+
+def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
+    """Binary ops behind an op, each with the shape of an operand that does not follow from the op.
+
+    Yields
+    ------
+    Op
+        The binary op.
+    tuple of int
+        The operand's shape, aligned with the result's.
+    tuple of int
+        The result's shape.
+    """
+    behind = _behind(group, op)
+    for binary in group.ops:
+        if binary.kind not in BINARY or not any(t.id in behind for t in binary.inputs):
+            continue
+        result = group.shape(binary.outputs[0])
+        for tensor in binary.inputs:
+            shape = aligned(group.shape(tensor), len(result or ()))
+            if tensor.id not in behind and shape is not None and result is not None:
+                yield binary, shape, result
+
+
+def quantization_of(group: Group, tensor: Tensor) -> Op | None:
+    """The Dequantize that a tensor comes from, at most moved or cast since."""
+    while True:
+        op = group.producer(tensor)
+        if op is None or op.kind in _INTEGERS:
+            return op
+        if op.kind not in _MOVING:
+            return None
+        tensor = op.inputs[0]
+
+
+def integers_of(group: Group, op: Op) -> tuple[Tensor, Tensor] | None:
+    """The integers that both operands of a product are dequantized of; None if it is no such."""
+    if len(op.inputs) < 2:
+        return None
+    source, weights = (quantization_of(group, t) for t in op.inputs[:2])
+    if source is None or weights is None:
+        return None
+    return source.inputs[0], weights.inputs[0]
+
+
+def runs_in_amx(group: Group, op: Op, conditions: Conditions) -> bool:
+    """Whether the kernel of a product or convolution may be one of AMX."""
+    if not conditions.amx:
+        return False
+    dtype = op.inputs[0].dtype
+    if dtype == "f16" or (dtype == "f32" and group.fpmath == "f16"):
+        return "amx_fp16" in conditions.isa
+    return (
+        dtype == "bf16"
+        or (dtype == "f32" and group.fpmath in ("bf16", "any"))
+        or integers_of(group, op) is not None
+    )
+
+
+def contraction(group: Group, op: Op) -> int:
+    """The number of products in an element of a MatMul's result; -1 where unknown."""
+    shape = group.shape(op.inputs[0])
+    if not shape:
+        return -1
+    return shape[-2 if len(shape) > 1 and attribute(op, "transpose_a") else -1]
+
+
+def attention(group: Group) -> bool:
+    """Whether it has two products with a SoftMax between them."""
+    return group.count("MatMul") > 1 and group.has("SoftMax")
+
+
+class Slide(NamedTuple):
+    """What a convolution, or one of its kin, is about; all shapes are known."""
+
+    source: Data
+    result: Data
+    window: Window
+    groups: int
+
+    def padded(self) -> bool:
+        """Whether there is any padding."""
+        window = self.window
+        return window.same or (
+            window.auto_pad == "None" and any((*window.pads_begin, *window.pads_end))
+        )
+
+
+def slide_of(group: Group, op: Op) -> Slide | None:
+    """Read a Convolution, ConvTranspose or ConvTransposeBackwardData; None if dims are unknown."""
+    if op.schema is None or len(op.inputs) < 2:
+        return None
+    call = call_of(op, op.schema, {t.id: group.shape(t) for t in (*op.inputs, *op.outputs)})
+    weights = group.shape(op.inputs[1])
+    source, result = data_of(call, call.input(0)), data_of(call, call.output(0))
+    if weights is None or source is None or result is None:
+        return None
+    if min(*weights, source.batch, source.channels, *source.spatial, *result.spatial) < 0:
+        return None
+    kernel = weights[:-2] if str(call.attr("weights_format")).startswith("X") else weights[2:]
+    return Slide(source, result, window_of(call, kernel), int(call.attr("groups") or 1))

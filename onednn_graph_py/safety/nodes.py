@@ -1,0 +1,141 @@
+"""The ops of a graph that is being built, read as the mirror's are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..ops.check import label_of, linked_version
+from ..ops.schema import Version
+from .calls import Op, Tensor, schema_of
+from .group import Group
+
+__all__ = ["NodeLike", "ValueLike", "group_of"]
+
+
+class ValueLike(Protocol):
+    """A tensor of a graph that is being built."""
+
+    @property
+    def id(self) -> int:
+        """Tells it from all others."""
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """As declared; -1 for a dim that is not known."""
+
+    @property
+    def dtype(self) -> str:
+        """By oneDNN's name."""
+
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """Where they are not row-major."""
+
+    @property
+    def data(self) -> npt.NDArray[Any] | None:
+        """A constant's elements."""
+
+
+class NodeLike(Protocol):
+    """An op of a graph that is being built."""
+
+    @property
+    def id(self) -> int:
+        """Tells it from all others."""
+
+    @property
+    def kind(self) -> str:
+        """By oneDNN's name."""
+
+    @property
+    def name(self) -> str:
+        """What the caller named it."""
+
+    @property
+    def inputs(self) -> Sequence[ValueLike]:
+        """Values, in order."""
+
+    @property
+    def outputs(self) -> Sequence[ValueLike]:
+        """Values, in order."""
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes that are set."""
+
+
+def _tensor(value: ValueLike, shape: tuple[int, ...] | None) -> Tensor:
+    layout = _core.logical_tensor.layout_type.strided
+    if shape is None:
+        mirror = _core.logical_tensor(value.id, value.dtype, -1, layout)
+        return Tensor(value.id, value.dtype, None, "strided", None, mirror, value.data)
+    known = min(shape, default=0) >= 0
+    strides = value.strides if known else None
+    if strides is not None:
+        mirror = _core.logical_tensor(value.id, value.dtype, shape, strides)
+    else:
+        dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
+        mirror = _core.logical_tensor(value.id, value.dtype, dims, layout)
+        strides = tuple(mirror.get_strides()) if known and shape else None
+    return Tensor(value.id, value.dtype, shape, "strided", strides, mirror, value.data)
+
+
+def group_of(
+    nodes: Iterable[NodeLike],
+    shapes: Mapping[int, tuple[int, ...]] | None = None,
+    *,
+    fpmath: str = "strict",
+    apply_to_int: bool = False,
+    version: Version | None = None,
+) -> Group:
+    """Read nodes that are to run in one partition.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+        In the order of their dependencies.
+    shapes : mapping of int to tuple of int, optional
+        Of the shapes that a model is compiled for, by a value's id; of others what was declared
+        counts.
+    fpmath : str
+        The graph's floating-point mode.
+    apply_to_int : bool
+        Whether that mode covers integers.
+    version : (int, int), optional
+        Of the oneDNN in question; the linked one by default.
+
+    Returns
+    -------
+    Group
+    """
+    known = shapes or {}
+    version = version or linked_version()
+    tensors: dict[int, Tensor] = {}
+
+    def read(values: Sequence[ValueLike]) -> tuple[Tensor, ...]:
+        for value in values:
+            if value.id not in tensors:
+                tensors[value.id] = _tensor(value, known.get(value.id, value.shape))
+        return tuple(tensors[value.id] for value in values)
+
+    ops = [
+        Op(
+            node.id,
+            node.kind,
+            label_of(node.kind, node.name),
+            read(node.inputs),
+            read(node.outputs),
+            {
+                n: tuple(v) if isinstance(v, (list, np.ndarray)) else v
+                for n, v in node.attrs.items()
+            },
+            schema_of(node.kind, version),
+        )
+        for node in nodes
+    ]
+    return Group(ops, {t.id: t.shape for t in tensors.values()}, {}, fpmath, apply_to_int)

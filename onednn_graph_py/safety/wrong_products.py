@@ -1,0 +1,252 @@
+"""MatMul and attention: partitions of which oneDNN computes wrong results without saying so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..machine import Conditions
+from .calls import Op
+from .facts import (
+    BINARY,
+    attention,
+    attribute,
+    contraction,
+    integers_of,
+    is_row_major,
+    operands,
+    runs_in_amx,
+)
+from .group import Group
+
+__all__ = [
+    "attention_mask_of_other_rank",
+    "attention_on_strided_inputs",
+    "column_operand_of_transposed_product",
+    "int8_attention_of_mixed_types",
+    "int8_product_in_chunks",
+    "one_row_transposed",
+    "one_row_transposed_alone",
+    "operand_for_all_heads",
+    "operand_for_each_row",
+    "partly_broadcast_operand",
+    "product_over_nothing",
+]
+
+
+def _products(group: Group) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
+    """Each MatMul with the shapes of its second input and of its result."""
+    for op in group.ops:
+        weights, result = (
+            (group.shape(op.inputs[1]), group.shape(op.outputs[0]))
+            if op.kind == "MatMul"
+            else (None, None)
+        )
+        if weights is not None and result is not None:
+            yield op, weights, result
+
+
+# -- operands that are broadcast
+
+
+def _attention_in_parts(group: Group, conditions: Conditions) -> bool:
+    """Whether attention runs in the kernel that takes one head after another.
+
+    oneDNN has it since 3.7 without SYCL, for more than two heads a thread, one element as scale
+    and equal batches.
+    """
+    if not attention(group) or conditions.runtime == "SYCL" or group.count("MatMul") != 2:
+        return False
+    batches: set[tuple[int, ...]] = set()
+    types: set[str] = set()
+    for op in group.ops:
+        if op.kind == "MatMul":
+            shapes = [group.shape(t) for t in op.inputs[:2]]
+            if any(s is None or len(s) != 4 for s in shapes):
+                return False
+            batches.update(s[:2] for s in shapes if s is not None)
+            types.add(op.inputs[1].dtype)
+        if op.kind in ("Multiply", "Divide"):
+            sizes = [math.prod(s) for t in op.inputs if (s := group.shape(t)) is not None]
+            if 1 not in sizes:
+                return False
+    return len(batches) == len(types) == 1 and math.prod(*batches) > 2 * conditions.threads
+
+
+def operand_for_all_heads(group: Group, conditions: Conditions) -> bool:
+    """An operand (1, 1, M, N) behind a product of several batches and heads."""
+    for product, _, _ in _products(group):
+        if not runs_in_amx(group, product, conditions):
+            continue
+        for _, operand, result in operands(group, product):
+            wide = len(result) == 4 and min(result) > 1
+            if (
+                wide
+                and operand == (1, 1, *result[2:])
+                and not _attention_in_parts(group, conditions)
+            ):
+                return True
+    return False
+
+
+def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
+    """An operand (1, H, M, 1) behind a product, as it is or because there is one batch."""
+    for product, _, _ in _products(group):
+        if not runs_in_amx(group, product, conditions):
+            continue
+        for _, operand, result in operands(group, product):
+            if len(result) == 4 and min(result[2:]) > 1 and operand == (1, *result[1:3], 1):
+                return True
+    return False
+
+
+def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
+    """With 2-D weights the batch is flattened, and an operand that varies over a part of it not."""
+    for product, weights, made in _products(group):
+        if len(weights) != 2 or len(made) not in (3, 4):
+            continue
+        for _, operand, result in operands(group, product):
+            if len(result) != len(made):
+                continue
+            wide = [i for i, d in enumerate(result[:-1]) if d > 1]
+            varies = sum(operand[i] > 1 for i in wide)
+            if 0 < varies < len(wide) and (len(made) == 4 or operand[-1] == 1):
+                return True
+    return False
+
+
+def column_operand_of_transposed_product(group: Group, conditions: Conditions) -> bool:
+    """A product of one column with transpose_a, and an operand that varies over batch or rows."""
+    for product, _, made in _products(group):
+        if len(made) != 3 or not attribute(product, "transpose_a"):
+            continue
+        if made[2] != 1 or min(made[:2]) < 2:
+            continue
+        for _, operand, result in operands(group, product):
+            if result == made and operand in ((1, made[1], 1), (made[0], 1, 1)):
+                return True
+    return False
+
+
+# -- single products
+
+
+def _shared_row(product: Op, weights: tuple[int, ...], made: tuple[int, ...]) -> bool:
+    """One row, transposed, and the same weights for the whole batch."""
+    return (
+        len(made) > 2
+        and made[-2] == 1
+        and bool(attribute(product, "transpose_a"))
+        and math.prod(weights[:-2]) == 1
+        and math.prod(made[:-2]) > 1
+    )
+
+
+def one_row_transposed_alone(group: Group, conditions: Conditions) -> bool:
+    """As `one_row_transposed`, for what is wrong in a partition of its own too."""
+    if conditions.version >= (3, 8):
+        return False
+    for product, weights, made in _products(group):
+        if len(made) != 4 or not _shared_row(product, weights, made):
+            continue
+        if integers_of(group, product) is not None:
+            continue
+        over = contraction(group, product)
+        if product.inputs[0].dtype == "f16":
+            if conditions.avx512 and conditions.f16 and over > 1:
+                return True
+        elif runs_in_amx(group, product, conditions) and over % 2:
+            return True
+    return False
+
+
+def one_row_transposed(group: Group, conditions: Conditions) -> bool:
+    """The row is read as if it were not transposed, up to whole steps of the kernel."""
+    if one_row_transposed_alone(group, conditions):
+        return True
+    if not conditions.amx:
+        return False
+    return any(
+        _shared_row(product, weights, made)
+        and integers_of(group, product) is not None
+        and contraction(group, product) % 4 != 0
+        and (conditions.version >= (3, 8) or len(made) == 4)
+        for product, weights, made in _products(group)
+    )
+
+
+def int8_product_in_chunks(group: Group, conditions: Conditions) -> bool:
+    """The last elements of what is summed up are taken from memory that nobody wrote.
+
+    Constant weights of two or three dims are packed beforehand, and right.
+    """
+    for product, _, made in _products(group):
+        integers = integers_of(group, product)
+        over = contraction(group, product)
+        if integers is None or attribute(product, "transpose_b") or over <= 64 or not over % 64:
+            continue
+        large = made[-1] > 32 and (len(made) < 2 or made[-2] > 16)
+        if large and (len(made) > 3 or integers[1].data is None):
+            return True
+    return False
+
+
+def product_over_nothing(group: Group, conditions: Conditions) -> bool:
+    """There is nothing to add up, yet something to write."""
+    return any(
+        contraction(group, product) == 0 and 0 not in made for product, _, made in _products(group)
+    )
+
+
+# -- attention
+
+
+def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
+    """Masks of three dims for scores of four, and reshaped ones of two for scores of five."""
+    if not attention(group):
+        return False
+    for op in group.ops:
+        if op.kind not in BINARY:
+            continue
+        scores = len(group.shape(op.outputs[0]) or ())
+        for tensor in op.inputs:
+            source = group.producer(tensor)
+            if source is not None and source.kind == "StaticReshape":
+                if len(group.shape(source.inputs[0]) or ()) == 2 and scores == 5:
+                    return True
+            elif source is None and len(group.shape(tensor) or ()) == 3 and scores == 4:
+                return True
+    return False
+
+
+def attention_on_strided_inputs(group: Group, conditions: Conditions) -> bool:
+    """The batch is as large as the sequence; with more heads than threads it is right again."""
+    if not group.has("SoftMax"):
+        return False
+    for op in group.ops:
+        for tensor in op.inputs if op.kind == "MatMul" else ():
+            dims = group.shape(tensor) or ()
+            if len(dims) > 2 and dims[0] == dims[-2] > 1 and not is_row_major(tensor):
+                return True
+    return False
+
+
+def int8_attention_of_mixed_types(group: Group, conditions: Conditions) -> bool:
+    """Right are s8 keys and values, if the result is of the query's type, and what fits it between.
+
+    With few heads other types are right too.
+    """
+    products = [op for op in group.ops if op.kind == "MatMul"]
+    if len(products) != 2 or not group.has("SoftMax"):
+        return False
+    types = []
+    for product in products:
+        for tensor in product.inputs:
+            source = group.producer(tensor)
+            if source is None or source.kind != "Dequantize":
+                return False
+            types.append(source.inputs[0].dtype)
+    query, key, probabilities, values = types
+    result = group.ops[-1].outputs[0].dtype
+    fits = query == "u8" or probabilities == "s8"
+    return (key, values) != ("s8", "s8") or result != query or not fits

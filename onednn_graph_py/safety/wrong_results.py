@@ -1,0 +1,285 @@
+"""Fused partitions of which oneDNN computes wrong results without saying so.
+
+What reads or writes out of bounds is refused by the mirror itself; here is what only gives wrong
+numbers. Each row says where it holds: version, runtime, instruction set and threads. The rows are
+pure functions of those and of the partition, so that each is tested on every machine; the defect
+itself is shown where the CPU has it.
+"""
+
+from __future__ import annotations
+
+from ..machine import Conditions
+from . import wrong_products as products
+from . import wrong_windows as windows
+from .defect import Defect, Finding, Met, first_met
+from .facts import BINARY, attribute, is_row_major, operands
+from .group import Group
+
+__all__ = ["DEFECTS", "wrong_result"]
+
+
+def _residual_of_other_sign(group: Group, conditions: Conditions) -> bool:
+    """A dequantized residual is added before a Quantize to the other of u8 and s8."""
+    last = group.ops[-1]
+    if last.kind != "Quantize":
+        return False
+    if not group.has("MatMul", "Convolution", "ConvTranspose", "Reorder"):
+        return False
+    target = last.outputs[0].dtype
+    for op in group.ops:
+        for tensor in op.inputs if op.kind == "Add" else ():
+            source = group.producer(tensor)
+            if source is None or source.kind not in ("Dequantize", "DynamicDequantize"):
+                continue
+            residual = source.inputs[0].dtype
+            if residual == target:
+                continue
+            if residual == "s8" and target == "u8" and group.has("Convolution"):
+                continue  # the one pair of types that is right
+            return True
+    return False
+
+
+def _quantize_per_channel(*producers: str) -> Met:
+    def met(group: Group, conditions: Conditions) -> bool:
+        last = group.ops[-1]
+        per_channel = last.kind == "Quantize" and attribute(last, "qtype") == "per_channel"
+        return per_channel and group.has(*producers)
+
+    return met
+
+
+def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
+    """A tensor of the same shape is added, maybe behind a TypeCast; others are right."""
+    for op in group.ops:
+        if op.kind != "Add" or group.shape(op.inputs[0]) != group.shape(op.inputs[1]):
+            continue
+        for tensor in op.inputs:
+            before = group.producer(tensor)
+            if before is not None and before.kind == "TypeCast":
+                before = group.producer(before.inputs[0])
+            if before is not None and before.kind == "LayerNorm":
+                return True
+    return False
+
+
+def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
+    """A binary op behind another, without spatial extent, and an operand for each channel."""
+    for first in group.ops:
+        if first.kind not in BINARY:
+            continue
+        for _, operand, result in operands(group, first):
+            if len(result) < 3 or min(result[:2]) < 2 or set(result[2:]) != {1}:
+                continue
+            if operand[:2] == (1, result[1]):
+                return True
+    return False
+
+
+def _strided_scales_of_groups(group: Group, conditions: Conditions) -> bool:
+    return any(
+        op.kind == "DynamicDequantize"
+        and attribute(op, "qtype") == "per_group"
+        and not all(is_row_major(t) for t in op.inputs[1:])
+        for op in group.ops
+    )
+
+
+def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
+    return any(
+        op.kind == "DynamicDequantize" and op.inputs[0].dtype in ("s4", "u4") for op in group.ops
+    )
+
+
+def _amx(conditions: Conditions) -> bool:
+    return conditions.amx
+
+
+def _old_avx512(conditions: Conditions) -> bool:
+    return conditions.avx512 and not conditions.vnni
+
+
+_SHARED_WEIGHTS = "oneDNN reads an operand that varies over a part of the batch wrongly behind a "
+_PER_CHANNEL = "scales per channel wrongly when it quantizes a"
+
+DEFECTS = (
+    Defect(
+        "oneDNN 3.7 reads an attention mask of another rank wrongly",
+        products.attention_mask_of_other_rank,
+        until=(3, 13),
+    ),
+    Defect(
+        "oneDNN 3.7 computes with fused 4-bit weights wrongly unless apply_to_int is set",
+        _four_bit_weights,
+        until=(3, 13),
+        unless_apply_to_int=True,
+    ),
+    Defect(
+        "oneDNN 3.7 computes attention on strided inputs wrongly where batch equals sequence",
+        products.attention_on_strided_inputs,
+        until=(3, 8),
+    ),
+    Defect(
+        "oneDNN 3.7 computes attention in other integers than s8 wrongly",
+        products.int8_attention_of_mixed_types,
+        until=(3, 13),
+    ),
+    Defect(
+        "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
+        _layer_norm_and_sum,
+        until=(3, 13),
+    ),
+    Defect(
+        "oneDNN computes pooling with a fused operand of more than one wide dim wrongly",
+        windows.pool_and_whole_operand,
+    ),
+    Defect(
+        "oneDNN computes pooling of channels-last tensors with an operand per channel wrongly",
+        windows.pool_of_channels_last,
+    ),
+    Defect(
+        "oneDNN rounds what int8 pooling makes before it applies ReLU and scales",
+        windows.int8_pool_and_relu,
+    ),
+    Defect(
+        "oneDNN adds a quantized residual wrongly where u8 and s8 mix",
+        _residual_of_other_sign,
+    ),
+    Defect(
+        f"oneDNN 3.7 applies {_PER_CHANNEL} convolution's result",
+        _quantize_per_channel("Convolution", "ConvTranspose", "MatMul"),
+        until=(3, 8),
+    ),
+    Defect(
+        f"oneDNN applies {_PER_CHANNEL} product's result",
+        _quantize_per_channel("MatMul", "Convolution", "ConvTranspose"),
+        since=(3, 8),
+    ),
+    Defect(
+        "oneDNN computes s8 convolutions of one channel a group wrongly from the second group on",
+        windows.one_s8_channel_a_group,
+        where=_old_avx512,
+    ),
+    Defect(
+        "oneDNN 3.7 leaves a product over no elements unwritten",
+        products.product_over_nothing,
+        until=(3, 13),
+        alone=True,
+    ),
+    Defect(
+        "oneDNN pads the gradient of transposed convolution weights wrongly with auto_pad SAME_*; "
+        "give pads_begin and pads_end",
+        windows.weights_gradient_with_automatic_padding,
+        alone=True,
+    ),
+    Defect(
+        "oneDNN computes transposed convolutions of s8, or with a zero point, wrongly: on SYCL in "
+        "a few calls, on other runtimes in most",
+        windows.s8_transposed_convolution,
+        since=(3, 8),
+        where=lambda conditions: conditions.runtime == "SYCL" or conditions.avx512,
+    ),
+    Defect(
+        "oneDNN 3.7 adds a residual with a zero point wrongly to int8 transposed convolutions",
+        windows.transposed_convolution_and_shifted_residual,
+        until=(3, 8),
+        where=lambda conditions: conditions.avx512 and not conditions.f16,
+    ),
+    Defect(
+        "oneDNN ignores the strides of scales and zero points of groups; make them row-major",
+        _strided_scales_of_groups,
+        alone=True,
+    ),
+    Defect(
+        f"{_SHARED_WEIGHTS}product with 2-D weights",
+        products.partly_broadcast_operand,
+    ),
+    Defect(
+        "oneDNN reads an operand that is broadcast wrongly behind a product of one column with "
+        "transpose_a",
+        products.column_operand_of_transposed_product,
+        since=(3, 8),
+    ),
+    Defect(
+        "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
+        _channels_of_a_second_operand,
+    ),
+    Defect(
+        "oneDNN with AMX reads an operand for all batches and heads, such as an attention mask, "
+        "wrongly",
+        products.operand_for_all_heads,
+        since=(3, 8),
+        where=_amx,
+    ),
+    Defect(
+        "oneDNN 3.7 with AMX reads an operand for each head and row wrongly behind a product",
+        products.operand_for_each_row,
+        until=(3, 8),
+        where=_amx,
+    ),
+    Defect(
+        "oneDNN with AMX sums int8 products over more than 64 elements wrongly where 64 does not "
+        "divide them",
+        products.int8_product_in_chunks,
+        since=(3, 8),
+        where=_amx,
+    ),
+    Defect(
+        "oneDNN computes products of one row with transpose_a wrongly where the batch shares the "
+        "weights",
+        products.one_row_transposed,
+        where=lambda conditions: conditions.amx or (conditions.avx512 and conditions.f16),
+        alone=products.one_row_transposed_alone,
+    ),
+    Defect(
+        "oneDNN with AMX computes strided convolutions to one column wrongly",
+        windows.convolution_to_one_column,
+        where=_amx,
+        alone=windows.convolution_to_one_column_alone,
+    ),
+    Defect(
+        "oneDNN computes 16-bit convolutions of fewer rows than threads, with stride and padding, "
+        "wrongly",
+        windows.convolution_of_one_row,
+        where=lambda conditions: conditions.avx512 and conditions.threads > 1,
+        alone=True,
+    ),
+    Defect(
+        "oneDNN computes binary ops behind dilated depthwise convolutions in f16 wrongly",
+        windows.dilated_depthwise_and_binary,
+        since=(3, 8),
+        where=lambda conditions: conditions.avx512 and conditions.f16,
+    ),
+    Defect(
+        "oneDNN with AMX leaves what no window of a transposed convolution reaches without bias "
+        "and without what is fused",
+        windows.stride_beyond_kernel,
+        since=(3, 8),
+        where=_amx,
+        alone=windows.stride_beyond_kernel_and_bias,
+    ),
+    Defect(
+        "oneDNN with AMX computes grouped int8 convolutions with a zero point and padding wrongly",
+        windows.grouped_int8_with_zero_point,
+        where=_amx,
+    ),
+)
+"""All known cases."""
+
+
+def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
+    """What oneDNN computes wrongly in a partition, if it is known to.
+
+    Parameters
+    ----------
+    group : Group
+        The partition; `group_of` makes it of the nodes of a graph that is being built.
+    conditions : Conditions
+        Where it is to run.
+
+    Returns
+    -------
+    Finding or None
+        The first row of `DEFECTS` that it meets. Of one op only what it does wrong alone.
+    """
+    return first_met(DEFECTS, group, conditions)

@@ -1,0 +1,242 @@
+"""Convolution and pooling: partitions of which oneDNN computes wrong results without saying so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..machine import Conditions
+from .calls import Op
+from .facts import (
+    BINARY,
+    Slide,
+    attribute,
+    integers_of,
+    operands,
+    quantization_of,
+    runs_in_amx,
+    slide_of,
+)
+from .group import Group
+
+__all__ = [
+    "convolution_of_one_row",
+    "convolution_to_one_column",
+    "convolution_to_one_column_alone",
+    "dilated_depthwise_and_binary",
+    "grouped_int8_with_zero_point",
+    "int8_pool_and_relu",
+    "one_s8_channel_a_group",
+    "pool_and_whole_operand",
+    "pool_of_channels_last",
+    "s8_transposed_convolution",
+    "stride_beyond_kernel",
+    "stride_beyond_kernel_and_bias",
+    "transposed_convolution_and_shifted_residual",
+    "weights_gradient_with_automatic_padding",
+]
+
+_POOLS = ("AvgPool", "MaxPool")
+_WIDE_16 = ("bf16", "f16")
+
+
+def _slides(group: Group, *kinds: str) -> Iterator[tuple[Op, Slide]]:
+    for op in group.ops:
+        slide = slide_of(group, op) if op.kind in kinds else None
+        if slide is not None:
+            yield op, slide
+
+
+def _zero_points(op: Op) -> bool:
+    """Whether a Dequantize has any that is not 0, or may have."""
+    if op.kind == "DynamicDequantize":
+        return len(op.inputs) > 2
+    return any(attribute(op, "zps") or ())
+
+
+# -- Convolution
+
+
+def _one_column(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
+    window = slide.window
+    return (
+        runs_in_amx(group, op, conditions)
+        and slide.result.spatial[-1] == 1
+        and window.strides[-1] > 1
+        and window.extent(len(window.kernel) - 1) > 1
+    )
+
+
+_TO_ONE_COLUMN = ("Convolution", "ConvTransposeBackwardData")
+
+
+def convolution_to_one_column(group: Group, conditions: Conditions) -> bool:
+    """A result that is 1 wide, of a window with a stride: about half of them are wrong."""
+    return any(
+        _one_column(group, op, slide, conditions) for op, slide in _slides(group, *_TO_ONE_COLUMN)
+    )
+
+
+def convolution_to_one_column_alone(group: Group, conditions: Conditions) -> bool:
+    """The same, but for int8, whose ops alone are computed in f32."""
+    return any(
+        integers_of(group, op) is None and _one_column(group, op, slide, conditions)
+        for op, slide in _slides(group, *_TO_ONE_COLUMN)
+    )
+
+
+def convolution_of_one_row(group: Group, conditions: Conditions) -> bool:
+    """Fewer rows than threads, which share each row's columns, in 16 bits."""
+    for op, slide in _slides(group, "Convolution"):
+        rows = slide.result.batch * math.prod(slide.result.spatial[:-1])
+        if op.inputs[0].dtype not in _WIDE_16 or rows >= conditions.threads:
+            continue
+        if slide.window.strides[-1] > 1 and slide.padded():
+            return True
+    return False
+
+
+def dilated_depthwise_and_binary(group: Group, conditions: Conditions) -> bool:
+    """A depthwise convolution with dilation in f16, and a binary op."""
+    return any(
+        op.inputs[0].dtype == "f16"
+        and slide.groups == slide.source.channels == slide.result.channels
+        and max(slide.window.dilations) > 1
+        and any(True for _ in operands(group, op))
+        for op, slide in _slides(group, "Convolution")
+    )
+
+
+def one_s8_channel_a_group(group: Group, conditions: Conditions) -> bool:
+    """One s8 channel in, more than 16 out: wrong from the second group on."""
+    for op, slide in _slides(group, "Convolution"):
+        source = quantization_of(group, op.inputs[0])
+        if slide.groups == 1 or source is None or source.inputs[0].dtype != "s8":
+            continue
+        if slide.source.channels == slide.groups and slide.result.channels > 16 * slide.groups:
+            return True
+    return False
+
+
+def grouped_int8_with_zero_point(group: Group, conditions: Conditions) -> bool:
+    """Two or three channels a group in, more than 16 out, a zero point, and padding."""
+    for op, slide in _slides(group, "Convolution"):
+        if slide.groups == 1 or integers_of(group, op) is None or not slide.padded():
+            continue
+        source = quantization_of(group, op.inputs[0])
+        into, out = (c // slide.groups for c in (slide.source.channels, slide.result.channels))
+        if source is not None and _zero_points(source) and 1 < into < 4 and out > 16:
+            return True
+    return False
+
+
+# -- ConvTranspose
+
+
+def _gaps(group: Group, conditions: Conditions) -> Iterator[Op]:
+    """Transposed convolutions with a stride beyond the kernel: no window reaches some elements."""
+    for op, slide in _slides(group, "ConvTranspose"):
+        strides = slide.window.strides
+        if not runs_in_amx(group, op, conditions) or integers_of(group, op) is not None:
+            continue
+        if set(slide.window.kernel) == {1}:
+            continue
+        if any(s > slide.window.extent(i) for i, s in enumerate(strides)):
+            yield op
+
+
+def stride_beyond_kernel(group: Group, conditions: Conditions) -> bool:
+    """What no window reaches stays 0, and gets neither the bias nor what is fused."""
+    return any(len(op.inputs) > 2 or len(group.ops) > 1 for op in _gaps(group, conditions))
+
+
+def stride_beyond_kernel_and_bias(group: Group, conditions: Conditions) -> bool:
+    """The same with a bias."""
+    return any(len(op.inputs) > 2 for op in _gaps(group, conditions))
+
+
+def s8_transposed_convolution(group: Group, conditions: Conditions) -> bool:
+    """A source of s8, or of u8 with a zero point.
+
+    With a zero point of the weights it does not compile.
+    """
+    for op in group.ops:
+        if op.kind != "ConvTranspose":
+            continue
+        source, weights = (quantization_of(group, t) for t in op.inputs[:2])
+        if source is None or (weights is not None and _zero_points(weights)):
+            continue
+        if source.inputs[0].dtype == "s8" or _zero_points(source):
+            return True
+    return False
+
+
+def transposed_convolution_and_shifted_residual(group: Group, conditions: Conditions) -> bool:
+    """A residual with a zero point added to an int8 transposed convolution."""
+    if not any(op.kind == "ConvTranspose" and integers_of(group, op) for op in group.ops):
+        return False
+    for op in group.ops:
+        for tensor in op.inputs if op.kind == "Add" else ():
+            residual = group.producer(tensor)
+            if residual is not None and residual.kind == "Dequantize" and _zero_points(residual):
+                return True
+    return False
+
+
+def weights_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
+    """Where the stride does not divide the source."""
+    for op in group.ops:
+        if op.kind != "ConvTransposeBackwardWeights":
+            continue
+        if not str(attribute(op, "auto_pad")).startswith("SAME"):
+            continue
+        shape, strides = group.shape(op.inputs[0]), attribute(op, "strides")
+        if shape is None:
+            return True
+        spatial = shape[1:-1] if attribute(op, "data_format") == "NXC" else shape[2:]
+        if any(d < 0 or d % s for d, s in zip(spatial, strides, strict=True)):
+            return True
+    return False
+
+
+# -- pooling
+
+
+def _pools(group: Group) -> list[Op]:
+    return [op for op in group.ops if op.kind in _POOLS]
+
+
+def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
+    """An operand of more than one wide dim is read as if it had the pool's layout."""
+    if not _pools(group):
+        return False
+    for op in group.ops:
+        for tensor in op.inputs if op.kind in BINARY else ():
+            shape = group.shape(tensor)
+            if group.producer(tensor) is None and sum(d != 1 for d in shape or ()) > 1:
+                return True
+    return False
+
+
+def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
+    """A fused operand that is not 1 along the channels is read at the wrong places.
+
+    With one batch and one channel the innermost spatial dim takes the channels' place.
+    """
+    for pool in _pools(group):
+        if attribute(pool, "data_format") != "NXC":
+            continue
+        for _, operand, result in operands(group, pool):
+            last = operand[-1]
+            if last == 1 and result[0] == result[-1] == 1 and len(operand) > 2:
+                last = operand[-2]
+            if last != 1:
+                return True
+    return False
+
+
+def int8_pool_and_relu(group: Group, conditions: Conditions) -> bool:
+    """What is pooled is rounded before it is scaled; with a binary op too it does not compile."""
+    if not _pools(group) or not group.has("Dequantize") or group.has(*BINARY):
+        return False
+    return group.has("ReLU", "LeakyReLU")

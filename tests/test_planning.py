@@ -1,0 +1,315 @@
+"""From graphs to plans: constants computed once, slow fusions, other ways to write an op."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import onednn_graph_py as og
+from onednn_graph_py.planning import planner
+from onednn_graph_py.planning.pace import Pace
+from onednn_graph_py.safety.wrong_results import Finding
+
+PER_TENSOR = {"qtype": "per_tensor", "scales": [0.25], "zps": [0]}
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def whole(*shape, low=-8, high=8, seed=0):
+    return np.random.default_rng(seed).integers(low, high, shape).astype(np.int8)
+
+
+def implementations(model, *shapes):
+    return [s.implementation for s in model.steps(*shapes)]
+
+
+# -- constants
+
+
+def compressed(b, rows=3):
+    """A product with weights of 8 bits, which oneDNN does not fuse with their Dequantize here."""
+    x = b.input((rows, 16), name="x")
+    w = b.constant(whole(16, 8)).dequantize(**PER_TENSOR)
+    b.output((x @ (w + 1.0)).relu())
+
+
+def test_what_is_made_of_constants_alone_is_computed_once():
+    b = og.GraphBuilder()
+    compressed(b)
+    model = b.compile()
+    steps = model.steps()
+    assert [s.implementation for s in steps] == ["constant"] * (len(steps) - 1) + ["oneDNN"]
+    assert {k for s in steps[:-1] for k in s.ops} == {"Dequantize", "Add"}
+    x = noise(3, 16)
+    np.testing.assert_allclose(
+        model(x), np.maximum(x @ (whole(16, 8) * np.float32(0.25) + 1), 0), rtol=1e-5, atol=1e-5
+    )
+    with og.profile() as p:
+        model(x)
+    assert [s.step for s in p.steps] == ["MatMul + ReLU"]
+    assert "once (constant)" in str(model.explain(seconds=0.01, what_if=False))
+    og.assert_fused(model, 1)
+
+
+def test_constants_can_be_kept_small():
+    b = og.GraphBuilder()
+    compressed(b)
+    model = b.compile(fold_constants=False)
+    assert set(implementations(model)) == {"oneDNN"}
+    assert model.stats().memory_bytes < b.compile().stats().memory_bytes
+    assert model.verify()
+    assert b.compile().verify()
+
+
+def test_all_shapes_share_what_was_computed_from_constants():
+    b = og.GraphBuilder()
+    compressed(b, rows=-1)
+    model = b.compile()
+    memory = []
+    for rows in (2, 3, 5):
+        x = noise(rows, 16)
+        expected = np.maximum(x @ (whole(16, 8) * np.float32(0.25) + 1), 0)
+        np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-5)
+        memory.append(model._folded.bytes)
+    assert len(set(memory)) == 1
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied(x), model(x))
+
+
+def test_a_constant_that_is_an_output_is_computed_at_each_call():
+    b = og.GraphBuilder()
+    w = b.constant(whole(4, 4)).dequantize(**PER_TENSOR)
+    b.output(w=w, y=b.input((2, 4)) @ w)
+    model = b.compile()
+    made, y = model(x := noise(2, 4))
+    np.testing.assert_array_equal(made, whole(4, 4) * np.float32(0.25))
+    np.testing.assert_allclose(y, x @ made, rtol=1e-5, atol=1e-6)
+
+
+def test_changing_a_result_changes_no_constant():
+    b = og.GraphBuilder()
+    compressed(b)
+    model = b.compile()
+    first = model(noise(3, 16))
+    kept = first.copy()
+    first[...] = 0
+    np.testing.assert_array_equal(model(noise(3, 16)), kept)
+
+
+# -- slow fusions
+
+
+def chain(b):
+    x, y, w = b.input((2, 3, 8)), b.input((2, 3, 8)), b.input((8,))
+    b.output((x + y) * w)
+
+
+def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
+    b = og.GraphBuilder()
+    chain(b)
+    asked = []
+
+    def measured(cls, engine, fused, apart, constants):
+        asked.append((len(fused.nodes), [len(s.nodes) for s in apart]))
+        return Pace(5e-3, 1e-4)
+
+    monkeypatch.setattr(Pace, "measured", classmethod(measured))
+    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
+    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: None))
+    model = b.compile()  # a warning would fail
+    assert asked == [(2, [1, 1])]
+    assert [s.ops for s in model.steps()] == [("Add",), ("Multiply",)]
+    for step in model.steps():
+        assert step.why == (
+            "oneDNN would fuse Add + Multiply: fused it takes 50 times as long as apart"
+        )
+    assert "50 times as long" in str(model.explain(seconds=0.01, what_if=False))
+    assert model.verify()
+    fused = b.compile(slow_fusions="run")
+    assert [s.ops for s in fused.steps()] == [("Add", "Multiply")]
+    assert fused.steps()[0].why == ""
+
+
+def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
+    b = og.GraphBuilder()
+    chain(b)
+    for fused in (1e-4, 1.2e-4, 1.4e-4):
+        monkeypatch.setattr(Pace, "known", classmethod(lambda *_, f=fused: Pace(f, 1.15e-4)))
+        assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
+    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: Pace(1.5e-4, 1.15e-4)))
+    assert len(b.compile().steps()) == 2
+
+
+def test_equal_partitions_are_measured_once(monkeypatch):
+    count = []
+    original = Pace.measured.__func__
+
+    def measured(cls, *given):
+        count.append(1)
+        return original(cls, *given)
+
+    monkeypatch.setattr(Pace, "measured", classmethod(measured))
+    for _ in range(3):
+        b = og.GraphBuilder()
+        x, y, w = b.input((3, 5, 24)), b.input((3, 5, 24)), b.input((24,))
+        b.output((x + y) * w)
+        b.compile()
+    assert len(count) == 1
+
+
+def test_products_are_not_measured(monkeypatch):
+    monkeypatch.setattr(Pace, "measured", classmethod(lambda *_: pytest.fail("measured")))
+    b = og.GraphBuilder()
+    b.output((b.input((4, 16)) @ noise(16, 8)).relu())
+    assert len(b.compile().steps()) == 1
+
+
+# -- what oneDNN gets wrong, also by itself
+
+
+def wrong_where(monkeypatch, predicate):
+    """Have the planner believe that oneDNN is wrong for some groups."""
+
+    def found(nodes, *_, **__):
+        return Finding("oneDNN is wrong (injected)", True) if predicate(nodes) else None
+
+    monkeypatch.setattr(planner, "wrong_result", found)
+
+
+def test_a_product_is_written_without_transpose_a(monkeypatch):
+    wrong_where(monkeypatch, lambda nodes: any(n.attrs.get("transpose_a") for n in nodes))
+    b = og.GraphBuilder()
+    x, w = b.input((2, 5, 3)), b.input((2, 5, 4))
+    b.output(x.matmul(w, transpose_a=True))
+    with pytest.warns(RuntimeWarning, match="its first operand transposed by an op of its own"):
+        model = b.compile()
+    assert [s.ops for s in model.steps()] == [("StaticTranspose",), ("MatMul",)]
+    assert all("injected" in s.why for s in model.steps())
+    assert model.verify()
+    assert model.diagram().text if hasattr(model.diagram(), "text") else str(model.diagram())
+    assert model.explain(seconds=0.01).steps
+
+
+def test_strided_inputs_are_copied_first(monkeypatch):
+    wrong_where(monkeypatch, lambda nodes: any(v.strides for n in nodes for v in n.inputs
+                                               if n.kind != "Reorder"))  # fmt: skip
+    b = og.GraphBuilder()
+    x = b.input((4, 6), strides=(1, 4))
+    b.output(x.relu())
+    with pytest.warns(RuntimeWarning, match="with row-major inputs"):
+        model = b.compile()
+    assert [s.ops for s in model.steps()] == [("Reorder",), ("ReLU",)]
+    array = noise(6, 4).T
+    np.testing.assert_array_equal(model(array), np.maximum(array, 0))
+
+
+def test_what_nothing_else_makes_right_is_computed_in_numpy(monkeypatch):
+    wrong_where(monkeypatch, lambda nodes: any(n.kind == "Exp" for n in nodes))
+    b = og.GraphBuilder()
+    b.output(b.input((4, 6)).exp().relu())
+    with pytest.warns(RuntimeWarning) as said:
+        model = b.compile()
+    assert any("it is computed in NumPy" in str(w.message) for w in said)
+    assert [(s.ops, s.implementation) for s in model.steps()] == [
+        (("Exp",), "reference"),
+        (("ReLU",), "oneDNN"),
+    ]
+    assert model.verify()
+
+
+def test_16_bits_are_computed_in_f32(monkeypatch):
+    wrong_where(
+        monkeypatch,
+        lambda nodes: any(n.kind == "MatMul" and n.inputs[0].dtype == "bf16" for n in nodes),
+    )
+    b = og.GraphBuilder()
+    x, w = b.input((3, 16), "bf16"), b.input((16, 4), "bf16")
+    b.output(x @ w)
+    with pytest.warns(RuntimeWarning, match="in f32|in NumPy"):
+        model = b.compile()
+    casts = [s for s in model.steps() if s.ops == ("TypeCast",)]
+    assert len(casts) == (3 if og.machine.cpu.lacks("bf16") is None else 0) or model.verify()
+    assert model.verify()
+
+
+def test_less_than_f32_is_not_used_where_it_is_wrong(monkeypatch):
+    modes = []
+    original = planner.graph_of
+
+    def seen(*given, strict=False, **options):
+        modes.append(strict)
+        return original(*given, strict=strict, **options)
+
+    monkeypatch.setattr(planner, "graph_of", seen)
+    calls = iter([True])
+    wrong_where(monkeypatch, lambda nodes: next(calls, False))
+    b = og.GraphBuilder(fpmath_mode="bf16")
+    b.output(b.input((3, 16)) @ b.input((16, 4)))
+    with pytest.warns(RuntimeWarning, match="without a smaller floating-point type"):
+        model = b.compile()
+    assert modes[-1]
+    assert model.verify()
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+def test_automatic_padding_is_written_out_where_onednn_pads_wrongly(auto_pad):
+    b = og.GraphBuilder()
+    src, diff = b.input((1, 5, 7, 4)), b.input((1, 10, 14, 6))
+    b.output(
+        b.conv_transpose_backward_weights(
+            src, diff, weights_shape=(3, 4, 6, 4), strides=(2, 2), auto_pad=auto_pad,
+            pads_begin=(0, 0), pads_end=(0, 0), dilations=(1, 1),
+        )
+    )  # fmt: skip
+    with pytest.warns(RuntimeWarning, match="with its paddings written out"):
+        model = b.compile()
+    assert implementations(model) == ["oneDNN"]
+    assert model.verify()
+
+
+def test_the_gradient_of_average_pooling_needs_no_shape_attribute():
+    """Without it oneDNN ends the process, in all versions."""
+    b = og.GraphBuilder()
+    diff = b.input((2, 7, 5))
+    b.output(
+        b.op(
+            "AvgPoolBackward", diff, outputs=[((2, 7, 6), "f32")], strides=[1], kernel=[2],
+            pads_begin=[0], pads_end=[0], data_format="NCX", exclude_pad=False,
+        )
+    )  # fmt: skip
+    model = b.compile()
+    assert implementations(model) == ["oneDNN"]
+    assert model.verify()
+
+
+def test_a_reason_is_told_once_for_all_groups_that_it_splits(monkeypatch):
+    wrong_where(monkeypatch, lambda nodes: len(nodes) > 1)
+    b = og.GraphBuilder()
+    x = b.input((4, 16))
+    for seed in range(3):
+        x = (x @ noise(16, 16, seed=seed)).relu()
+    b.output(x)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = b.compile()
+    assert len(said) == 1
+    assert "(and 2 more) runs in parts: oneDNN is wrong (injected)" in str(said[0].message)
+    assert len(model.steps()) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"slow_fusions": "no"}, "slow_fusions must be 'avoid' or 'run', got 'no'"),
+        ({"check": "verfy"}, "check must be None or 'verify', got 'verfy'"),
+        ({"fold_constants": 1}, "fold_constants must be a bool, got 1"),
+    ],
+)
+def test_wrong_options_are_refused(options, text):
+    b = og.GraphBuilder()
+    chain(b)
+    with pytest.raises(og.InvalidArgumentsError, match=text):
+        b.compile(**options)
