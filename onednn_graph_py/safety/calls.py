@@ -1,13 +1,13 @@
-"""The mirror's ops and logical tensors, read once into plain values and into the table's calls."""
+"""The mirror's ops and logical tensors, read once into plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidArgumentsError
-from ..ops.call import UNKNOWN, Call, Operand, Shape
+from ..ops.call import UNKNOWN, Shape
 from ..ops.check import label_of
 from ..ops.schema import AttributeValue, OpSchema, Version
 from ..ops.table import OPS
@@ -15,7 +15,7 @@ from ..ops.table import OPS
 if TYPE_CHECKING:
     from .._core import logical_tensor, op
 
-__all__ = ["Op", "Tensor", "call_of", "read_op", "read_tensor"]
+__all__ = ["Op", "Tensor", "read_op", "read_tensor", "schema_of"]
 
 
 class Tensor(NamedTuple):
@@ -45,10 +45,12 @@ class Op(NamedTuple):
     schema: OpSchema | None
     """The table's row as the oneDNN in question has it; None if it has no such op."""
 
-    def port(self, ports: Literal["inputs", "outputs"], i: int) -> str:
-        """What messages call a port, such as ``input 0 (src)``."""
-        port = self.schema.port(ports, i) if self.schema else None
-        return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+    def attr(self, name: str) -> Any:
+        """An attribute's value, its default where it is not set, or None without one."""
+        if name in self.attrs:
+            return self.attrs[name]
+        known = self.schema.attribute(name) if self.schema else None
+        return None if known is None else known.default
 
 
 def read_tensor(given: logical_tensor) -> Tensor:
@@ -70,7 +72,8 @@ def read_tensor(given: logical_tensor) -> Tensor:
 
 
 @cache
-def _schema(kind: str, version: Version) -> OpSchema | None:
+def schema_of(kind: str, version: Version) -> OpSchema | None:
+    """The table's row of a kind as a version has it; None where there is none."""
     row = OPS.get(kind)
     return None if row is None or version < row.since else row.at(version)
 
@@ -86,24 +89,5 @@ def read_op(given: op, version: Version) -> Op:
         tuple(read_tensor(t) for t in given.get_inputs()),
         tuple(read_tensor(t) for t in given.get_outputs()),
         {n: tuple(v) if isinstance(v, list) else v for n, v in given.get_attrs().items()},
-        _schema(kind, version),
-    )
-
-
-def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
-    """The call that shape functions read, with what is known of the tensors' shapes by id."""
-
-    def operands(ports: Literal["inputs", "outputs"]) -> tuple[Operand, ...]:
-        tensors: tuple[Tensor, ...] = getattr(given, ports)
-        return tuple(
-            Operand(given.label, given.port(ports, i), shapes[t.id], t.dtype)
-            for i, t in enumerate(tensors)
-        )
-
-    return Call(
-        schema,
-        given.label,
-        operands("inputs"),
-        operands("outputs"),
-        given.attrs,
+        schema_of(kind, version),
     )

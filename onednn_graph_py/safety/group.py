@@ -21,12 +21,19 @@ class Group:
         By a tensor's id, as far as they follow.
     given : mapping of int to Tensor
         What compile was given, by id.
+    fpmath : str
+        The graph's floating-point mode, by its name in `fpmath_mode`.
     """
 
     def __init__(
-        self, ops: Sequence[Op], shapes: Mapping[int, Shape], given: Mapping[int, Tensor]
+        self,
+        ops: Sequence[Op],
+        shapes: Mapping[int, Shape],
+        given: Mapping[int, Tensor],
+        fpmath: str = "strict",
     ) -> None:
         self.ops = ops
+        self.fpmath = fpmath
         self._shapes = shapes
         self._given = given
         self._producers = {t.id: op for op in ops for t in op.outputs}
@@ -43,9 +50,13 @@ class Group:
         """A tensor as compile was given it, or as the op says."""
         return self._given.get(said.id, said)
 
-    def has(self, kind: str) -> bool:
-        """Whether an op of a kind is among them."""
-        return any(op.kind == kind for op in self.ops)
+    def has(self, *kinds: str) -> bool:
+        """Whether an op of one of the kinds is among them."""
+        return any(op.kind in kinds for op in self.ops)
+
+    def count(self, kind: str) -> int:
+        """How many ops of a kind are among them."""
+        return sum(op.kind == kind for op in self.ops)
 
     def follows(self, op: Op, kinds: Collection[str]) -> bool:
         """Whether an op of one of the kinds comes, through others of the partition, before `op`."""
