@@ -6,9 +6,9 @@
 #include "attributes.hpp"
 #include "call.hpp"
 #include "diagnosis.hpp"
-#include "known_defects.hpp"
 #include "op_rules.hpp"
 #include "partition.hpp"
+#include "python_hooks.hpp"
 
 namespace ogp {
 namespace {
@@ -232,7 +232,8 @@ void init_graph(py::module_ &m) {
                     "policy : partition.policy or str\n"
                     "    ``fusion``, or ``debug`` for one op a partition.\n\n"
                     "Returns\n-------\nlist of partition\n    Not always in dependency order.\n\n"
-                    "Raises\n------\nInvalidGraphError\n    The graph is not finalized.")
+                    "Raises\n------\nInvalidGraphError\n    The graph is not finalized.\n"
+                    "KnownDefectError\n    This oneDNN would crash while it looks for fusions.")
             .def(
                     "get_ops",
                     [](graph &self) {

@@ -25,6 +25,7 @@ struct known_dims {
 };
 
 using shapes_by_id = std::map<size_t, known_dims>;
+using tensors_by_id = std::map<size_t, logical_tensor>;
 
 // One port of an op. Every check passes over what is unknown.
 struct port {

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "errors.hpp"
-#include "known_defects.hpp"
 #include "op_ports.hpp"
 #include "op_shapes.hpp"
 
@@ -92,38 +91,6 @@ void check_op(const op &o, shapes_by_id &known) {
     }
 }
 
-// In dependency order; returns what is known in the end.
-shapes_by_id check_together(const std::vector<const op *> &ops, const tensors_by_id &given) {
-    shapes_by_id known;
-    std::set<size_t> waiting_for;  // outputs of ops not checked yet
-    for (const op *o : ops) {
-        check_all_strides(*o, given);
-        for (const auto *list : {&o->inputs, &o->outputs})
-            for (const auto &lt : *list) merge(known, lt);
-        for (const auto &lt : o->outputs) waiting_for.insert(lt.id());
-    }
-    for (const auto &[id, lt] : given) merge(known, lt);
-    // Each round takes the ops whose inputs are all settled.
-    std::vector<const op *> left = ops;
-    while (!left.empty()) {
-        std::vector<const op *> later;
-        for (const op *o : left) {
-            const bool ready = std::none_of(o->inputs.begin(), o->inputs.end(),
-                    [&](const auto &lt) { return waiting_for.count(lt.id()) != 0; });
-            if (!ready) {
-                later.push_back(o);
-                continue;
-            }
-            check_op(*o, known);
-            for (const auto &lt : o->outputs) waiting_for.erase(lt.id());
-        }
-        if (later.size() == left.size())
-            raise_invalid_graph_op(label(*later[0]) + " depends on its own output");
-        left = std::move(later);
-    }
-    return known;
-}
-
 }  // namespace
 
 void check_attributes(const op &o) {
@@ -164,13 +131,37 @@ void check_attributes(const op &o) {
     }
 }
 
-void check_shapes(const op &o) { check_together({&o}, {}); }
+void check_shapes(const op &o) { check_partition({&o}, {}); }
 
-void check_partition(const std::vector<const op *> &ops, const std::vector<logical_tensor> &given) {
-    tensors_by_id by_id;
-    for (const auto &lt : given) by_id.insert_or_assign(lt.id(), lt);
-    const auto shapes = check_together(ops, by_id);
-    check_known_defects(ops, shapes, by_id);
+shapes_by_id check_partition(const std::vector<const op *> &ops, const tensors_by_id &given) {
+    shapes_by_id known;
+    std::set<size_t> waiting_for;  // outputs of ops not checked yet
+    for (const op *o : ops) {
+        check_all_strides(*o, given);
+        for (const auto *list : {&o->inputs, &o->outputs})
+            for (const auto &lt : *list) merge(known, lt);
+        for (const auto &lt : o->outputs) waiting_for.insert(lt.id());
+    }
+    for (const auto &[id, lt] : given) merge(known, lt);
+    // Each round takes the ops whose inputs are all settled.
+    std::vector<const op *> left = ops;
+    while (!left.empty()) {
+        std::vector<const op *> later;
+        for (const op *o : left) {
+            const bool ready = std::none_of(o->inputs.begin(), o->inputs.end(),
+                    [&](const auto &lt) { return waiting_for.count(lt.id()) != 0; });
+            if (!ready) {
+                later.push_back(o);
+                continue;
+            }
+            check_op(*o, known);
+            for (const auto &lt : o->outputs) waiting_for.erase(lt.id());
+        }
+        if (later.size() == left.size())
+            raise_invalid_graph_op(label(*later[0]) + " depends on its own output");
+        left = std::move(later);
+    }
+    return known;
 }
 
 }  // namespace ogp

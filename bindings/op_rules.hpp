@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "op.hpp"
+#include "op_ports.hpp"
 
 namespace ogp {
 
@@ -15,9 +15,9 @@ void check_attributes(const op &o);
 // Raises InvalidShapeError when the shapes or strides would. Unknown dims are passed over.
 void check_shapes(const op &o);
 
-// The same for ops that run together, where shapes follow from one op for the next; `given` is
-// what compile is given, beyond what the ops themselves say. Also raises UnimplementedError for
-// what is valid but known to be broken in oneDNN.
-void check_partition(const std::vector<const op *> &ops, const std::vector<logical_tensor> &given);
+// The same for ops that run together, in dependency order, where shapes follow from one op for the
+// next; `given` is what compile is given, beyond what the ops themselves say. Returns what is known
+// of all shapes in the end.
+shapes_by_id check_partition(const std::vector<const op *> &ops, const tensors_by_id &given);
 
 }  // namespace ogp

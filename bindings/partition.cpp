@@ -8,6 +8,7 @@
 #include "compiled_partition.hpp"
 #include "diagnosis.hpp"
 #include "op_rules.hpp"
+#include "python_hooks.hpp"
 
 namespace ogp {
 
@@ -111,16 +112,18 @@ void check_ports(const partition &p, const std::vector<logical_tensor> &given, b
                     + " is missing; expected ids " + ids_text(ports) + ", got " + ids_text(given));
 }
 
-void check_op_shapes(const partition &p, const std::vector<logical_tensor> &inputs,
+void check_ops(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs) {
+    const std::vector<size_t> ids = p.value.get_ops();
     std::vector<const op *> ops;
-    for (const size_t id : p.value.get_ops()) {
+    for (const size_t id : ids) {
         const auto it = p.record->ops.find(id);
         if (it != p.record->ops.end()) ops.push_back(&it->second);
     }
-    std::vector<logical_tensor> given = outputs;
-    given.insert(given.end(), inputs.begin(), inputs.end());
-    check_partition(ops, given);
+    tensors_by_id given;
+    for (const auto *list : {&outputs, &inputs})
+        for (const auto &lt : *list) given.insert_or_assign(lt.id(), lt);
+    check_known_defects(*p.record, ids, check_partition(ops, given), given);
 }
 
 logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &given) {
@@ -184,7 +187,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 + enum_name(p.value.get_engine_kind()) + ", got " + repr(*e));
     check_ports(p, inputs, true);
     check_ports(p, outputs, false);
-    check_op_shapes(p, inputs, outputs);
+    check_ops(p, inputs, outputs);
 
     auto made = std::make_shared<compiled_partition>();
     made->engine_ = e;
@@ -302,6 +305,7 @@ void init_partition(py::module_ &m) {
                     "Returns\n-------\ncompiled_partition\n\n"
                     "Raises\n------\n"
                     "UnimplementedError\n    The partition is unsupported, or has no implementation.\n"
+                    "KnownDefectError\n    This oneDNN would crash with it, or leave its buffers.\n"
                     "InvalidArgumentsError\n    A port is missing, unknown or given too often.\n"
                     "InvalidShapeError, InvalidDataTypeError\n"
                     "    A tensor differs from the graph's, or the ops can't take it.")

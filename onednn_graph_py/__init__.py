@@ -70,6 +70,7 @@ from .errors import (
     InvalidGraphError,
     InvalidGraphOpError,
     InvalidShapeError,
+    KnownDefectError,
     NoDeviceError,
     OneDNNError,
     OutOfMemoryError,
@@ -195,6 +196,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "InvalidGraphOpError",
     "GraphFormatError",
     "UnimplementedError",
+    "KnownDefectError",
     "OutOfMemoryError",
     "ExecutionError",
     # rooms

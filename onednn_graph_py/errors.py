@@ -20,6 +20,7 @@ __all__ = [
     "InvalidGraphError",
     "InvalidGraphOpError",
     "InvalidShapeError",
+    "KnownDefectError",
     "NoDeviceError",
     "OneDNNError",
     "OutOfMemoryError",
@@ -66,6 +67,13 @@ class UnimplementedError(OneDNNError):
     """oneDNN has no implementation for this here, or the linked version lacks the feature.
 
     Statuses unimplemented and last_impl_reached.
+    """
+
+
+class KnownDefectError(UnimplementedError):
+    """The linked oneDNN would crash with this, or leave its buffers; the message says what helps.
+
+    It is valid, and refused because of a defect that oneDNN is known to have.
     """
 
 

@@ -1,78 +1,81 @@
-"""What oneDNN takes for granted, and crashes or leaves its buffers without.
+"""Partitions and graphs that oneDNN crashes with, or leaves its buffers.
 
-The mirror asks here before it hands an op or a partition to oneDNN. Only memory safety is decided;
-whether an op makes sense beyond that is oneDNN's own schema to say, or `ops.check`.
+The mirror asks here before it hands them to oneDNN, with the GIL held. They are valid, and the rows
+of `out_of_bounds` say under which conditions oneDNN fails. The mirror itself checks what oneDNN
+takes for granted about an op in any version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..ops.check import linked_version
-from ..ops.schema import Version
-from .attributes import check_attributes
+from ..errors import KnownDefectError
+from ..machine import Conditions, current
+from ..ops.call import Shape
 from .calls import read_op, read_tensor
-from .defects import check_defects
 from .group import Group
-from .partition import check_together
+from .out_of_bounds import CRASHING, defect_of, partitioning_crash, rows
 
 if TYPE_CHECKING:
     from .._core import logical_tensor, op
 
-__all__ = ["check_op", "check_partition"]
-
-_linked = cache(linked_version)
-
-
-def check_op(given: op, version: Version | None = None) -> None:
-    """Check one op as a graph takes it; unknown dims pass.
-
-    Parameters
-    ----------
-    given : op
-    version : (int, int), optional
-        The oneDNN to check for; the linked one by default.
-
-    Raises
-    ------
-    InvalidGraphOpError
-        An attribute's value would crash oneDNN, or the op feeds itself.
-    InvalidShapeError
-        Shapes or strides would.
-    """
-    checked = read_op(given, version or _linked())
-    check_attributes(checked)
-    check_together([checked], {})
+__all__ = ["check_partition", "check_partitioning"]
 
 
 def check_partition(
-    ops: Sequence[op], given: Sequence[logical_tensor], version: Version | None = None
+    ops: Sequence[op],
+    shapes: Mapping[int, Shape],
+    given: Sequence[logical_tensor],
+    fpmath: str = "strict",
+    conditions: Conditions | None = None,
 ) -> None:
-    """Check ops that run together, where shapes follow from one op for the next.
+    """Check ops that run together.
 
     Parameters
     ----------
     ops : sequence of op
-        Of one partition, in any order.
+        Of one partition, in any order, free of cycles.
+    shapes : mapping of int to Shape
+        What follows for each tensor from all that is known, by id; -1 where a dim is unknown.
     given : sequence of logical_tensor
-        What compile is given, beyond what the ops themselves say; of two with one id the last
-        counts.
-    version : (int, int), optional
-        The oneDNN to check for; the linked one by default.
+        What compile is given, beyond what the ops themselves say.
+    fpmath : str
+        The graph's floating-point mode.
+    conditions : Conditions, optional
+        Those of this process by default.
 
     Raises
     ------
-    InvalidGraphOpError
-        An op depends on its own output.
-    InvalidShapeError
-        Shapes or strides would crash oneDNN.
-    UnimplementedError
-        The partition is valid, but this oneDNN is known to leave its buffers with it.
+    KnownDefectError
+        The partition is valid, but makes oneDNN crash, or leave its buffers.
     """
-    version = version or _linked()
-    checked = [read_op(o, version) for o in ops]
-    tensors = {t.id: t for t in map(read_tensor, given)}
-    shapes = check_together(checked, tensors)
-    check_defects(Group(checked, shapes, tensors), version)
+    conditions = conditions or current()
+    alone = len(ops) == 1
+    if not any(rows(o.get_kind().name, conditions, alone) for o in ops):
+        return
+    group = Group(
+        [read_op(o, conditions.version) for o in ops],
+        shapes,
+        {t.id: t for t in map(read_tensor, given)},
+        fpmath,
+    )
+    found = defect_of(group, conditions)
+    if found is not None:
+        raise KnownDefectError(found)
+
+
+def check_partitioning(ops: Sequence[op], conditions: Conditions | None = None) -> None:
+    """Check all ops of a graph before oneDNN looks for fusions.
+
+    Raises
+    ------
+    KnownDefectError
+        The graph is valid, but makes oneDNN crash.
+    """
+    if not {o.get_kind().name for o in ops} >= CRASHING:
+        return
+    conditions = conditions or current()
+    found = partitioning_crash([read_op(o, conditions.version) for o in ops])
+    if found is not None:
+        raise KnownDefectError(found)

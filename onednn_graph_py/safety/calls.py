@@ -1,4 +1,4 @@
-"""The mirror's ops and logical tensors, read once into plain values and into the table's calls."""
+"""The mirror's ops and logical tensors, read once into plain values."""
 
 from __future__ import annotations
 
@@ -49,10 +49,12 @@ class Op(NamedTuple):
     schema: OpSchema | None
     """The table's row as the oneDNN in question has it; None if it has no such op."""
 
-    def port(self, ports: Literal["inputs", "outputs"], i: int) -> str:
-        """What messages call a port, such as ``input 0 (src)``."""
-        port = self.schema.port(ports, i) if self.schema else None
-        return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+    def attr(self, name: str) -> Any:
+        """An attribute's value, its default where it is not set, or None without one."""
+        if name in self.attrs:
+            return self.attrs[name]
+        known = self.schema.attribute(name) if self.schema else None
+        return None if known is None else known.default
 
 
 def read_tensor(given: logical_tensor) -> Tensor:

@@ -1,0 +1,653 @@
+"""Valid partitions that oneDNN nevertheless crashes with, or leaves its buffers, by condition.
+
+Most were found by tests/fuzz.py over buffers that end at an unreadable page. Each is refused until
+a version is known to be right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from ..machine import Conditions
+from ..ops import shapes
+from ..ops.call import Call, Shape, shape_text
+from ..ops.schema import OLDEST, Version
+from ..ops.shapes.windows import Window, window_of
+from ..ops.table import OPS, elementwise
+from .calls import Op, Tensor
+from .group import Group
+
+__all__ = ["CRASHING", "DEFECTS", "MemoryDefect", "Met", "defect_of", "partitioning_crash", "rows"]
+
+_BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
+_ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
+_POOLING = frozenset(kind for kind in OPS if "Pool" in kind)
+
+_SPLIT = "get partitions with policy debug"
+_APART = f"{_SPLIT}, or put the op into a graph of its own"
+
+
+class Met(NamedTuple):
+    """A defect that a partition meets."""
+
+    what: str
+    """The subject of "... makes oneDNN 3.7 access memory out of bounds"."""
+    remedy: str
+
+
+def _anywhere(_: Conditions) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class MemoryDefect:
+    """One defect of oneDNN.
+
+    Parameters
+    ----------
+    find : callable
+        Takes the partition and one of its ops; returns a `Met` where the op meets the defect.
+    kinds : frozenset of str
+        The op kinds that `find` looks at.
+    since, until : Version
+        The first version that has it, and the first that is right.
+    where : callable
+        Takes `Conditions`; whether the runtime, instruction set and threads are those that show it.
+    fused : bool
+        An op in a partition of its own is right.
+    """
+
+    find: Callable[[Group, Op], Met | None]
+    kinds: frozenset[str]
+    since: Version = OLDEST
+    until: Version | None = None
+    where: Callable[[Conditions], bool] = _anywhere
+    fused: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is about, in a few words."""
+        return self.find.__name__
+
+    def is_in(self, conditions: Conditions) -> bool:
+        """Whether oneDNN has it under these conditions."""
+        version = conditions.version
+        before = self.until is None or version < self.until
+        return self.since <= version and before and self.where(conditions)
+
+    def met(self, group: Group, op: Op, conditions: Conditions) -> Met | None:
+        """What is wrong with an op of a partition under these conditions, or None."""
+        if op.kind not in self.kinds or (self.fused and len(group.ops) == 1):
+            return None
+        return self.find(group, op) if self.is_in(conditions) else None
+
+
+# -- what they ask of shapes and strides
+
+
+def _wide(shape: Shape) -> bool:
+    """Whether more than one dim may have more than one element."""
+    return shape is None or sum(d != 1 for d in shape) > 1
+
+
+def _row_major(tensor: Tensor) -> bool:
+    """Strided without gaps, or in a layout that oneDNN chooses."""
+    if tensor.strides is None or tensor.shape is None:
+        return True
+    expected = 1
+    for stride, d in zip(reversed(tensor.strides), reversed(tensor.shape), strict=True):
+        if stride != expected:
+            return False
+        expected *= d
+    return True
+
+
+def _has_gaps(tensor: Tensor) -> bool:
+    """Strided with room between the elements."""
+    if tensor.strides is None or tensor.shape is None or 0 in tensor.shape:
+        return False
+    reach = 1 + sum((d - 1) * s for d, s in zip(tensor.shape, tensor.strides, strict=True))
+    return reach != math.prod(tensor.shape)
+
+
+def _batch(shape: Shape) -> Shape:
+    return None if shape is None or len(shape) < 2 else shape[:-2]
+
+
+def _one_element(shape: Shape) -> bool:
+    return shape is not None and all(d == 1 for d in shape)
+
+
+# -- what they ask of convolutions
+
+
+class _Slide(NamedTuple):
+    """A window that slides along one spatial dim."""
+
+    size: int
+    """Of the data."""
+    count: int
+    """How many windows there are."""
+    kernel: int
+    stride: int
+    begin: int
+    """The padding before the data."""
+    dilation: int
+
+    def reads(self, i: int) -> bool:
+        """Whether the i-th window has an element of the data under one of its taps."""
+        first = i * self.stride - self.begin
+        return any(0 <= first + k * self.dilation < self.size for k in range(self.kernel))
+
+
+def _window(group: Group, op: Op) -> Window | None:
+    """Of a convolution; None where the weights' rank is unknown."""
+    weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
+    if weights is None or len(weights) < 3 or op.schema is None:
+        return None
+    spatial_first = op.attr("weights_format").startswith("X")
+    kernel = weights[:-2] if spatial_first else weights[2:]
+    return window_of(Call(op.schema, op.label, (), (), op.attrs), kernel)
+
+
+def _slides(group: Group, op: Op) -> list[_Slide]:
+    """A convolution's windows along each spatial dim; none where something is unknown."""
+    window, data = _window(group, op), group.shape(op.inputs[0]) if op.inputs else None
+    if window is None or data is None or len(data) != len(window.kernel) + 2:
+        return []
+    spatial = data[1:-1] if op.attr("data_format") == "NXC" else data[2:]
+    made = []
+    for i, (size, kernel) in enumerate(zip(spatial, window.kernel, strict=True)):
+        if size < 0 or kernel < 0:
+            return []
+        count, stride = window.slide(i, size), window.strides[i]
+        begin = window.pads_begin[i] if window.auto_pad == "None" else 0
+        if window.same:
+            both = max((count - 1) * stride + window.extent(i) - size, 0)
+            begin = both // 2 if window.auto_pad == "SAME_UPPER" else both - both // 2
+        made.append(_Slide(size, count, kernel, stride, begin, window.dilations[i]))
+    return made
+
+
+def _computes_in_16_bits(group: Group, op: Op) -> bool:
+    """Whether its inputs are of 16 bits, or the floating-point mode may make them that."""
+    dtype = op.inputs[0].dtype
+    return dtype in ("bf16", "f16") or (dtype == "f32" and group.fpmath in ("bf16", "any"))
+
+
+# -- the defects
+
+
+def binary_after_pooling(group: Group, op: Op) -> Met | None:
+    """The operand of a fused op is read as if it had the pooling's blocked layout.
+
+    Operands of one element, or one a channel, are right.
+    """
+    if not group.follows(op, _POOLING):
+        return None
+    for tensor in op.inputs:
+        before = group.producer(tensor)
+        if before and (before.kind in _POOLING or group.follows(before, _POOLING)):
+            continue
+        shape = group.shape(tensor)
+        if _wide(shape):
+            return Met(f"an operand of shape {shape_text(shape)} fused behind pooling", _APART)
+    return None
+
+
+def widening(group: Group, op: Op) -> Met | None:
+    """A fused op works in place of the one before it, whose shape it can't widen."""
+    if len(op.inputs) != 2 or not op.outputs:
+        return None
+    for fused, other in (op.inputs, op.inputs[::-1]):
+        if not group.producer(fused) or group.producer(other):
+            continue
+        before, after = group.shape(fused), group.shape(op.outputs[0])
+        if before is None or after is None or math.prod(before) == math.prod(after):
+            continue
+        return Met(
+            f"widening the {shape_text(before)} of the op before it to {shape_text(after)}", _APART
+        )
+    return None
+
+
+def elementwise_rank(group: Group, op: Op) -> Met | None:
+    """The reference kernel knows five dims."""
+    if not op.inputs or group.producer(op.inputs[0]):
+        return None
+    rank = len(group.shape(op.inputs[0]) or ())
+    if rank <= 5:
+        return None
+    if not all(_row_major(group.tensor(t)) for t in (*op.inputs, *op.outputs)):
+        return Met(
+            f"rank {rank} with strides that are not row-major",
+            "pass row-major arrays, or use at most 5 dims",
+        )
+    if len(group.ops) == 1:
+        return None
+    return Met(f"rank {rank} with other ops fused to it", f"{_SPLIT}, or use at most 5 dims")
+
+
+def one_element_strides(group: Group, op: Op) -> Met | None:
+    """One element is looked for along the dim of stride 1."""
+    for said in (*op.inputs, *op.outputs):
+        tensor = group.tensor(said)
+        if tensor.strides is None or set(tensor.shape or ()) != {1} or 1 in tensor.strides:
+            continue
+        return Met(
+            f"one element with strides other than 1, {tensor.mirror!r},",
+            "make the logical tensor with strides of 1",
+        )
+    return None
+
+
+def attention_batches(group: Group, op: Op) -> Met | None:
+    """The decomposed attention kernel walks all its operands by the batch of the first."""
+    if len(op.inputs) < 2 or group.count("MatMul") < 2:
+        return None
+    a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
+    if a is None or b is None or len(a) != 2 or len(b) != 2 or a == b or not group.has("SoftMax"):
+        return None
+    return Met(
+        f"attention with the batches {shape_text(a)} and {shape_text(b)}",
+        "use equal batches, five dims for grouped queries, or policy debug",
+    )
+
+
+def attention_strides(group: Group, op: Op) -> Met | None:
+    """Heads of one element, whose stride says that they lie further apart than the batches."""
+    return _unit_head(group, op, 4)
+
+
+def attention_strides_of_five_dims(group: Group, op: Op) -> Met | None:
+    """The same where the heads are two dims."""
+    return _unit_head(group, op, 5)
+
+
+def _unit_head(group: Group, op: Op, rank: int) -> Met | None:
+    if not group.has("SoftMax"):
+        return None
+    for said in op.inputs:
+        tensor = group.tensor(said)
+        if tensor.strides is None or tensor.shape is None or len(tensor.shape) != rank:
+            continue
+        batch = list(zip(tensor.shape, tensor.strides, strict=True))[:-2]
+        if any(
+            d == 1 and any(before != 1 and stride > s for before, s in batch[:i])
+            for i, (d, stride) in enumerate(batch)
+        ):
+            return Met(f"attention over {tensor.mirror!r}", "pass a contiguous array")
+    return None
+
+
+def windows_in_padding(group: Group, op: Op) -> Met | None:
+    """Outputs that lie in the padding alone, where another op is fused to them."""
+    window = _window(group, op)
+    if window is None or window.auto_pad != "None":
+        return None
+    for i, size in enumerate(window.kernel):
+        extent = window.extent(i)
+        if size >= 0 and max(window.pads_begin[i], window.pads_end[i]) >= extent:
+            return Met(
+                f"a padding as large as the window of {extent} with other ops fused to it",
+                f"{_SPLIT}, or use smaller paddings",
+            )
+    return None
+
+
+def window_behind_the_data(group: Group, op: Op) -> Met | None:
+    """A window of the innermost dim that begins behind the last element.
+
+    Seen where one thread's share of a short row begins with it; others happen to be right.
+    """
+    if not op.inputs or not _computes_in_16_bits(group, op):
+        return None
+    for slide in _slides(group, op)[-1:]:
+        if (slide.count - 1) * slide.stride - slide.begin >= slide.size:
+            return Met(
+                f"a window that begins behind the {slide.size} elements of the innermost dim",
+                "use smaller paddings at the end, one thread, or f32",
+            )
+    return None
+
+
+def window_around_the_data(group: Group, op: Op) -> Met | None:
+    """A window over three dims of which no tap along the outermost one sees an element."""
+    if not op.inputs:
+        return None
+    source = group.producer(op.inputs[0])
+    int8 = source is not None and "Dequantize" in source.kind
+    if not int8 and not _computes_in_16_bits(group, op):
+        return None
+    slides = _slides(group, op)
+    if len(slides) != 3 or all(map(slides[0].reads, range(slides[0].count))):
+        return None
+    return Met(
+        "a window that sees no element along the outermost dim",
+        "use smaller paddings or dilations, or strict f32",
+    )
+
+
+def pooling_backward_without_shape(group: Group, op: Op) -> Met | None:
+    """It crashes while it is compiled."""
+    if any(op.attrs.get("src_shape", ())):
+        return None
+    return Met("an AvgPoolBackward without src_shape", "set src_shape to the output's shape")
+
+
+def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
+    """In 16 bits the sums are kept in a buffer without the gaps, at the places with them."""
+    if not op.inputs or not op.outputs or op.outputs[0].dtype == "f32":
+        return None
+    read = [op.inputs[0]] if op.kind == "MaxPoolBackward" else []
+    made = [op.outputs[0]] if op.attr("data_format") == "NCX" else []
+    for tensor in map(group.tensor, (*read, *made)):
+        if _has_gaps(tensor):
+            what = f"gaps between the elements of {tensor.mirror!r}"
+            return Met(what, "pass contiguous arrays")
+    return None
+
+
+def _is_twice(group: Group, op: Op) -> bool:
+    """Whether what another op of the partition makes is both inputs."""
+    ids = [t.id for t in op.inputs]
+    return len(ids) == 2 and ids[0] == ids[1] and group.producer(op.inputs[0]) is not None
+
+
+_TWICE = Met("one tensor as both inputs", _SPLIT)
+
+
+def operand_twice_behind_pooling(group: Group, op: Op) -> Met | None:
+    """Passes that fuse ops take the other operand to be another tensor."""
+    behind = group.follows(op, _POOLING) and group.follows(op, {"Dequantize"})
+    return _TWICE if behind and _is_twice(group, op) else None
+
+
+def operand_twice_in_attention(group: Group, op: Op) -> Met | None:
+    """The same, where scores are what is read twice."""
+    attention = group.has("SoftMax") and group.has("MatMul")
+    return _TWICE if attention and _is_twice(group, op) else None
+
+
+def shared_weights(group: Group, op: Op) -> Met | None:
+    """With weights of one batch for the whole batch, rows are written batch times too far."""
+    weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
+    batch = _batch(weights)
+    if not batch or set(batch) != {1}:
+        return None
+    return _rows_too_far(
+        group, op, "leave out the dim of one element, or the ones before input 1's matrix"
+    )
+
+
+def shared_matrix(group: Group, op: Op) -> Met | None:
+    """The same with a matrix for the whole batch, where input 0 is transposed."""
+    weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
+    if weights is None or len(weights) != 2 or not op.attr("transpose_a"):
+        return None
+    return _rows_too_far(group, op, "leave out the dim of one element, or transpose input 0 before")
+
+
+def _rows_too_far(group: Group, op: Op, remedy: str) -> Met | None:
+    data, weights = (group.shape(t) for t in op.inputs[:2])
+    if data is None or len(data) != 4 or data[0] == 1 or data[1] != 1:
+        return None
+    if data[3 if op.attr("transpose_a") else 2] == 1:
+        return None
+    return Met(
+        f"input 0 of shape {shape_text(data)} with input 1 of shape {shape_text(weights)}", remedy
+    )
+
+
+def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
+    """The kernel takes the innermost dim's stride for its step: it says nothing for one element."""
+    src = group.shape(op.inputs[0]) if op.inputs else None
+    if src is None or len(src) < 3 or src[-2 if op.attr("data_format") == "NXC" else -1] != 1:
+        return None
+    return Met(
+        f"an innermost spatial dim of 1, in {shape_text(src)},",
+        "repeat its element instead, by an op that broadcasts",
+    )
+
+
+def strides_before_reshape(group: Group, op: Op) -> Met | None:
+    """MatMul is let write as if the tensor between had no strides of its own."""
+    before = group.producer(op.inputs[0]) if op.inputs else None
+    if before is None or before.kind != "MatMul" or _row_major(op.inputs[0]):
+        return None
+    return Met(
+        f"reshaping {op.inputs[0].mirror!r} in one partition with the op before it",
+        f"let that tensor be row-major, or {_SPLIT}",
+    )
+
+
+def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
+    """The kernels take one scale, and write where the others would belong."""
+    if op.attr("qtype") != "per_channel":
+        return None
+    if not group.follows(op, {"GroupNorm", "LayerNorm", "SoftMax"}):
+        return None
+    return Met("scales per channel fused behind a normalization", f"use qtype per_tensor, {_APART}")
+
+
+def attention_select(group: Group, op: Op) -> Met | None:
+    """What stands for masked scores, and the condition, are taken to be as large as the scores."""
+    if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
+        return None
+    masked, maker = op.inputs[1], group.producer(op.inputs[2])
+    if group.producer(masked) or maker is None or maker.kind == "GreaterEqual":
+        return None
+    scores = group.shape(op.inputs[2])
+    for i in (0, 1):
+        if scores is None or group.shape(op.inputs[i]) != scores:
+            return Met(
+                f"attention that selects input 1 in place of scores, with input {i} of another "
+                "shape than the scores,",
+                "turn the condition around, so that the scores are input 1, or give inputs 0 and 1 "
+                "the shape of the scores",
+            )
+    return None
+
+
+def gaps(group: Group, op: Op) -> Met | None:
+    """What these make keeps the layout of their input.
+
+    The bytes between its elements are copied along, up to behind the last one.
+    """
+    if not op.inputs or not op.outputs:
+        return None
+    tensor = group.tensor(op.inputs[0])
+    copies = op.kind != "MaxPoolBackward"
+    if not _has_gaps(tensor) or (copies and group.tensor(op.outputs[0]).layout != "any"):
+        return None
+    remedy = "pass a contiguous array"
+    return Met(
+        f"gaps between the elements of input 0, {tensor.mirror!r},",
+        f"let the output be strided, or {remedy}" if copies else remedy,
+    )
+
+
+def attention_order(group: Group, op: Op) -> Met | None:
+    """The attention kernel takes what is added to be the second input."""
+    if len(op.inputs) != 2 or group.producer(op.inputs[0]) or not group.has("SoftMax"):
+        return None
+    if not group.follows(op, {"MatMul"}):
+        return None
+    return Met(
+        "attention whose scores are the second input of this op", "make them the first input"
+    )
+
+
+def binary_after_int8_deconvolution(group: Group, op: Op) -> Met | None:
+    """The operand is read beyond its end; one element, or one a channel, is right."""
+    if not group.follows(op, {"ConvTranspose"}) or not group.follows(op, {"Dequantize"}):
+        return None
+    for tensor in op.inputs:
+        shape = group.shape(tensor)
+        if not group.producer(tensor) and _wide(shape):
+            what = f"an operand of shape {shape_text(shape)} fused behind int8 ConvTranspose"
+            return Met(what, _APART)
+    return None
+
+
+def dynamic_scale(group: Group, op: Op) -> Met | None:
+    """A 16-bit scale for the whole tensor is read as a 32-bit one."""
+    if len(op.inputs) < 2 or op.inputs[1].dtype == "f32":
+        return None
+    if op.attr("qtype") != "per_tensor" and not _one_element(group.shape(op.inputs[1])):
+        return None
+    if group.has("MatMul"):  # takes the scales itself
+        return None
+    return Met(
+        f"a scale of type {op.inputs[1].dtype} for the whole tensor",
+        "use an f32 scale and output and a TypeCast, or qtype per_channel",
+    )
+
+
+def binary_after_grouped_int8_convolution(group: Group, op: Op) -> Met | None:
+    """With one channel a group the kernel masks the operand by a register that it never sets."""
+    if not group.follows(op, {"Convolution"}) or not group.follows(op, {"Dequantize"}):
+        return None
+    if not any(_has_one_channel_a_group(group, o) for o in group.ops):
+        return None
+    for tensor in op.inputs:
+        shape = group.shape(tensor)
+        if not group.producer(tensor) and not _one_element(shape):
+            return Met(
+                f"an operand of shape {shape_text(shape)} fused behind int8 Convolution with one "
+                "channel a group",
+                _APART,
+            )
+    return None
+
+
+def _has_one_channel_a_group(group: Group, op: Op) -> bool:
+    """Of a grouped convolution; a depthwise one, with one output a group too, is right."""
+    groups = op.attr("groups") if op.kind == "Convolution" else None
+    weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
+    if groups is None or groups < 2 or weights is None or len(weights) < 3:
+        return False
+    into, out = weights[-2:] if op.attr("weights_format").startswith("X") else weights[1::-1]
+    return bool(into == 1 and out != groups)
+
+
+# -- where they show
+
+
+def _threads_beside_openmp(c: Conditions) -> bool:
+    return c.threads > 1 and c.runtime != "SYCL"
+
+
+def _amx(c: Conditions) -> bool:
+    return c.amx
+
+
+def _avx512(c: Conditions) -> bool:
+    return c.avx512
+
+
+def _in(*kinds: str) -> frozenset[str]:
+    return frozenset(kinds)
+
+
+_CONVOLUTIONS = _in("Convolution", "ConvTransposeBackwardData")
+"""ConvTransposeBackwardData is a convolution of the gradient."""
+
+_13: Version = (3, 13)
+
+DEFECTS: tuple[MemoryDefect, ...] = (
+    MemoryDefect(binary_after_pooling, _BINARY, fused=True),
+    MemoryDefect(widening, _BINARY, fused=True),
+    MemoryDefect(elementwise_rank, _ELEMENTWISE),
+    MemoryDefect(one_element_strides, _BINARY),
+    MemoryDefect(interpolation_of_one_column, _in("Interpolate")),
+    MemoryDefect(attention_batches, _in("MatMul"), fused=True),
+    MemoryDefect(attention_strides, _in("MatMul"), fused=True),
+    MemoryDefect(attention_strides_of_five_dims, _in("MatMul"), until=_13, fused=True),
+    MemoryDefect(windows_in_padding, _in("Convolution"), fused=True),
+    MemoryDefect(window_behind_the_data, _CONVOLUTIONS, where=_threads_beside_openmp),
+    MemoryDefect(window_around_the_data, _CONVOLUTIONS, where=_amx),
+    MemoryDefect(pooling_backward_without_shape, _in("AvgPoolBackward")),
+    MemoryDefect(pooling_backward_gaps, _in("AvgPoolBackward", "MaxPoolBackward")),
+    MemoryDefect(operand_twice_behind_pooling, _BINARY, fused=True),
+    MemoryDefect(operand_twice_in_attention, _BINARY, until=_13, fused=True),
+    MemoryDefect(shared_weights, _in("MatMul"), until=_13),
+    MemoryDefect(shared_matrix, _in("MatMul"), until=_13, where=_avx512),
+    MemoryDefect(attention_select, _in("Select"), until=_13, fused=True),
+    MemoryDefect(channel_scales_after_normalization, _in("Quantize"), until=_13, fused=True),
+    MemoryDefect(strides_before_reshape, _in("StaticReshape"), fused=True),
+    MemoryDefect(gaps, _in("StaticReshape", "StaticTranspose", "MaxPoolBackward"), since=(3, 8)),
+    MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True),
+    MemoryDefect(binary_after_int8_deconvolution, _BINARY, since=(3, 8), fused=True),
+    MemoryDefect(dynamic_scale, _in("DynamicDequantize"), since=(3, 8)),
+    MemoryDefect(
+        binary_after_grouped_int8_convolution, _BINARY | {"Select"}, since=(3, 8), fused=True
+    ),
+)
+"""All that are known."""
+
+
+@cache
+def rows(kind: str, conditions: Conditions, alone: bool) -> tuple[MemoryDefect, ...]:
+    """Those that an op of a kind may meet; `alone` in a partition of its own."""
+    return tuple(
+        d for d in DEFECTS if kind in d.kinds and d.is_in(conditions) and not (alone and d.fused)
+    )
+
+
+def defect_of(group: Group, conditions: Conditions) -> str | None:
+    """Find the first defect that a partition meets.
+
+    Returns
+    -------
+    str or None
+        Which op meets it, what makes oneDNN fail and what helps.
+    """
+    for op in group.ops:
+        for defect in rows(op.kind, conditions, len(group.ops) == 1):
+            found = defect.find(group, op)
+            if found is not None:
+                version = ".".join(map(str, conditions.version))
+                return (
+                    f"{op.label}: {found.what} makes oneDNN {version} access memory out of bounds; "
+                    f"{found.remedy}"
+                )
+    return None
+
+
+CRASHING = frozenset({"Convolution", "Dequantize"})
+"""The kinds that a graph has that crashes oneDNN while it looks for fusions."""
+
+
+def partitioning_crash(ops: Sequence[Op]) -> str | None:
+    """Find what crashes oneDNN while it looks for fusions in a graph.
+
+    For a Convolution of what a Dequantize made, the matcher may ask for the op that makes the
+    weights, also when there is none (3.7.2 to 3.13.2); whether it does depends on the other ops.
+
+    Parameters
+    ----------
+    ops : sequence of Op
+        All of the graph.
+
+    Returns
+    -------
+    str or None
+        Which ops they are and what helps.
+    """
+    group = Group(ops, {}, {})
+    for op in ops:
+        if op.kind != "Convolution" or len(op.inputs) < 2 or group.producer(op.inputs[1]):
+            continue
+        maker = group.producer(op.inputs[0])
+        if maker is not None and maker.kind == "Dequantize":
+            return (
+                f"{op.label}: a convolution of what {maker.label} makes, with weights that no op "
+                "makes, crashes oneDNN's search for fusions; quantize the weights too, put the two "
+                "ops in two graphs, or use policy debug"
+            )
+    return None
