@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from graphs import PACKED_TYPES
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import cpu, isa
 from onednn_graph_py.reference import call_of, compare, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 
@@ -14,12 +16,21 @@ ENGINE = og.engine("cpu", 0)
 STREAM = og.stream(ENGINE)
 
 ISA = og.get_effective_cpu_isa().name
-# Which main data types this CPU has kernels for.
-RUNS = {
-    "f32": True,
-    "bf16": ISA.startswith(("avx512", "avx10")),
-    "f16": ISA.startswith(("avx512_core_fp16", "avx512_core_amx", "avx10")),
-}
+# The main data types of kernels.
+FLOATS = ("f32", "bf16", "f16")
+
+
+def needs(dtype: str) -> None:
+    """Skip a test where this CPU has no kernels for a data type."""
+    if missing := cpu.lacks(dtype):
+        pytest.skip(missing)
+
+
+def needs_training(dtype: str) -> None:
+    """Skip a test where this CPU has no kernels of backward ops for a data type."""
+    needs(dtype)
+    if dtype != "f32" and not isa.has_avx512(ISA):
+        pytest.skip(f"oneDNN uses {ISA} on this CPU, and backward ops in {dtype} need AVX-512")
 
 
 def _stored(array: np.ndarray) -> np.ndarray:

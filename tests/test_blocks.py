@@ -6,13 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from graphs import LINKED
-from one_op import RUNS
 
 import onednn_graph_py as og
 from onednn_graph_py import blocks
+from onednn_graph_py.machine.cpu import lacks
 
 DTYPES = [
-    pytest.param(d, marks=pytest.mark.skipif(not RUNS[d], reason=f"no {d} kernels on this CPU"))
+    pytest.param(d, marks=pytest.mark.skipif(lacks(d) is not None, reason=str(lacks(d))))
     for d in ("f32", "bf16", "f16")
 ]
 NUMPY = {

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graphs import LINKED, before, python, since
-from one_op import run_alone
+from one_op import FLOATS, ISA, assert_agreement, check_agreement, needs, run_alone
 from op_cases import Case, case
 
 import onednn_graph_py as og
+from onednn_graph_py.machine.isa import has_avx512
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, compare, evaluate, implemented, round_to
 
@@ -30,17 +31,13 @@ FORWARD = sorted(
 NEVER_ALONE = {"Dropout", "Pow", "Reciprocal"}
 NOT_IN_16_BITS = {"Round"}
 
-ISA = og.get_effective_cpu_isa().name
-RUNS = {
-    "f32": True,
-    "bf16": ISA.startswith(("avx512", "avx10")),
-    "f16": ISA.startswith(("avx512_core_fp16", "avx512_core_amx", "avx10")),
-}
 # Copies and conversions run for every type everywhere.
 RUNS_ANYWHERE = {"Reorder", "TypeCast"}
 
 # Which the reference does not follow; each has a test below.
-DISAGREEMENTS = {("SquaredDifference", "bf16")} if LINKED >= (3, 13) else set()
+DISAGREEMENTS = (
+    {("SquaredDifference", dtype) for dtype in ("bf16", "f16")} if LINKED >= (3, 13) else set()
+)
 
 
 def types_of(kind: str, dtype: str, inputs: int, outputs: int) -> tuple[list[str], list[str]]:
@@ -74,40 +71,15 @@ def arrays_of(c: Case, dtypes: list[str], chance: np.random.Generator) -> list[n
     return arrays
 
 
-def check_agreement(kind, arrays, attrs, outputs):
-    """Run an op and compare all its outputs; return the largest share of what is allowed.
-
-    None if oneDNN has no kernel for it, or does not compile it.
-    """
-    call = call_of(kind, arrays, attrs, outputs)
-    try:
-        results = run_alone(kind, arrays, attrs, [(o.shape, o.dtype) for o in call.outputs])
-    except og.OneDNNError:
-        return None
-    worst = 0.0
-    for i, exact in enumerate(evaluate(call, arrays)):
-        found = compare(results[i], exact, call, output=i, inputs=arrays)
-        assert found.ok, f"output {i} of {call}: {found}"
-        worst = max(worst, found.ratio)
-    return worst
-
-
-def assert_agreement(kind, arrays, attrs, outputs) -> float:
-    """Like `check_agreement`, of what oneDNN must run."""
-    worst = check_agreement(kind, arrays, attrs, outputs)
-    assert worst is not None
-    return worst
-
-
-@pytest.mark.parametrize("dtype", RUNS)
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", [k for k in FORWARD if k not in NEVER_ALONE])
 def test_onednn_agrees_on_random_configurations(kind, dtype):
     if (kind, dtype) in DISAGREEMENTS:
         pytest.skip("a known disagreement with a test of its own")
     if kind in NOT_IN_16_BITS and dtype != "f32":
         pytest.skip(f"{kind} has no {dtype} kernel on any CPU")
-    if not RUNS[dtype] and kind not in RUNS_ANYWHERE:
-        pytest.skip(f"{ISA} has no {dtype} kernels")
+    if kind not in RUNS_ANYWHERE:
+        needs(dtype)
     compared = 0
     for seed in range(DRAWS):
         c = case(kind, random.Random(f"{kind} {seed}"))
@@ -150,8 +122,7 @@ LONG_SUMS = {
 @pytest.mark.parametrize("kind", LONG_SUMS)
 def test_onednn_agrees_on_long_sums(kind, dtype, shift):
     """Also where all terms are of one sign and large, and what is normalized far from 0."""
-    if not RUNS[dtype]:
-        pytest.skip(f"{ISA} has no {dtype} kernels")
+    needs(dtype)
     shapes, attrs = LONG_SUMS[kind]
     chance = np.random.default_rng(1)
     inputs, outputs = types_of(kind, dtype, len(shapes), 1)
@@ -251,8 +222,7 @@ def test_gelu_by_tanh_agrees():
     ],
 )
 def test_outputs_of_another_type_agree(kind, inputs, output):
-    if not RUNS["bf16"]:
-        pytest.skip(f"{ISA} has no bf16 kernels")
+    needs("bf16")
     chance = np.random.default_rng(0)
     arrays = [round_to(chance.standard_normal((16, 16)), d) for d in inputs]
     assert_agreement(kind, arrays, {}, [(None, output)])
@@ -266,23 +236,25 @@ def test_rms_norm_takes_the_root_of_the_mean_square_and_epsilon_together():
 
 
 @since(3, 13)
-def test_a_broadcast_squared_difference_of_bf16_rounds_the_difference():
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_a_broadcast_squared_difference_rounds_the_difference(dtype):
     """oneDNN 3.13 makes two ops of it, so its error is far above that of one rounding."""
+    needs(dtype)
     chance = np.random.default_rng(0)
-    a, b = (round_to(chance.standard_normal(s), "bf16") for s in ((40, 50), (50,)))
-    (actual,) = run_alone("SquaredDifference", [a, b], {}, [((40, 50), "bf16")])
+    a, b = (round_to(chance.standard_normal(s), dtype) for s in ((40, 50), (50,)))
+    (actual,) = run_alone("SquaredDifference", [a, b], {}, [((40, 50), dtype)])
     difference = a.astype(np.float64) - b.astype(np.float64)
-    rounded = round_to(difference, "bf16").astype(np.float64)
-    assert np.array_equal(actual, round_to(rounded**2, "bf16"))
-    assert (actual != round_to(difference**2, "bf16")).mean() > 0.2
+    rounded = round_to(difference, dtype).astype(np.float64)
+    assert np.array_equal(actual, round_to(rounded**2, dtype))
+    assert (actual != round_to(difference**2, dtype)).mean() > 0.2
 
 
-def test_a_squared_difference_of_equal_shapes_is_rounded_once():
-    if not RUNS["bf16"]:
-        pytest.skip(f"{ISA} has no bf16 kernels")
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_a_squared_difference_of_equal_shapes_is_rounded_once(dtype):
+    needs(dtype)
     chance = np.random.default_rng(0)
-    a, b = (round_to(chance.standard_normal((40, 50)), "bf16") for _ in range(2))
-    assert_agreement("SquaredDifference", [a, b], {}, [(None, "bf16")])
+    a, b = (round_to(chance.standard_normal((40, 50)), dtype) for _ in range(2))
+    assert_agreement("SquaredDifference", [a, b], {}, [(None, dtype)])
 
 
 SELECT = """
@@ -332,7 +304,7 @@ def test_onednn_loses_nan_where_the_reference_keeps_it(kind):
     assert np.isnan(evaluate(call_of(kind, [x], attrs), [x])[0]).all()
 
 
-@pytest.mark.skipif(not RUNS["bf16"], reason=f"about the AVX-512 kernel, this is {ISA}")
+@pytest.mark.skipif(not has_avx512(ISA), reason=f"about the AVX-512 kernel, this is {ISA}")
 def test_onednn_makes_nan_of_infinity_where_gelu_is_infinite():
     x = np.full(64, np.inf, np.float32)
     assert np.isnan(run_alone("GELU", [x], {}, [((64,), "f32")])[0]).all()
