@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from one_op import RUNS, check_agreement
-from op_cases import case
 
 from onednn_graph_py.reference import round_to, run
+from onednn_graph_py.selftest.single_ops import draw
 
 INT8 = ["u8", "s8"]
 FLOAT8 = ["f8_e4m3", "f8_e5m2"]
@@ -73,7 +73,7 @@ def test_what_a_type_holds_survives_a_round_trip(dtype):
 
 def drawn(kind: str, seed: int, quantized: str, wide: str):
     """Arrays and attributes of a random configuration."""
-    c = case(kind, random.Random(f"{kind} {seed}"))
+    c = draw(kind, random.Random(f"{kind} {seed}"))
     chance = np.random.default_rng(seed)
     shape, *scales = c.shapes
     attrs = dict(c.attrs)
