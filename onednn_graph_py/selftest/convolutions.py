@@ -80,12 +80,15 @@ def _geometry(d: Draft, *, transposed: bool) -> _Geometry:
     axes = [_axis(d, one_wide=i == rank - 1 and d.chance(0.2)) for i in range(rank)]
     source, made, kernel, strides, dilations, begin, end = zip(*axes, strict=True)
     if transposed:
-        # The result is what a convolution would take as its source.
-        pairs = zip(made, strides, dilations, kernel, begin, end, strict=True)
-        source, made = (
-            made,
-            tuple(max(1, (n - 1) * s + di * (k - 1) + 1 - b - e) for n, s, di, k, b, e in pairs),
-        )
+        # The result is what a convolution would take as its source; padding may not eat it up.
+        whole = [
+            (n - 1) * s + di * (k - 1) + 1
+            for n, s, di, k in zip(made, strides, dilations, kernel, strict=True)
+        ]
+        begin = tuple(min(b, n - 1) for b, n in zip(begin, whole, strict=True))
+        end = tuple(min(e, n - b - 1) for e, b, n in zip(end, begin, whole, strict=True))
+        source = made
+        made = tuple(n - b - e for n, b, e in zip(whole, begin, end, strict=True))
     groups, inputs, outputs = _channels(d)
     weights_format = ("XOI", "IOX") if transposed else ("XIO", "OIX")
     attrs = {
