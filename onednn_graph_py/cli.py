@@ -18,6 +18,7 @@ from .ops.check import linked_version
 from .ops.describe import signature, text
 from .probing import capabilities
 from .replay.command import add_run
+from .selftest.command import add_selftest
 from .shrinking.command import add_reduce
 
 __all__ = ["main"]
@@ -114,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     add_export(commands)
     add_log(commands)
     add_explain(commands)
+    add_selftest(commands)
     return parser
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from graphs import LINKED
 from one_op import FLOATS, ISA, assert_agreement, check_agreement, needs_training, run_alone
-from op_cases import NEWEST, Case, case
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, compare, evaluate, implemented, round_to, run
+from onednn_graph_py.selftest.single_ops import NEWEST, Case, draw
 
 BACKWARD = sorted(kind for kind in implemented() if "Backward" in kind)
 
@@ -206,7 +206,7 @@ def assert_gradients(c: Case, chance: np.random.Generator) -> None:
 @pytest.mark.parametrize("kind", BACKWARD)
 def test_gradients_are_those_of_the_forward_op(kind):
     for seed in range(20):
-        assert_gradients(case(kind, random.Random(seed)), np.random.default_rng(seed))
+        assert_gradients(draw(kind, random.Random(seed)), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("mode", ["gelu_erf", "gelu_tanh"])
@@ -375,7 +375,7 @@ def test_onednn_agrees_on_random_configurations(kind, dtype):
     needs_training(dtype)
     compared = 0
     for seed in range(DRAWS):
-        c = case(kind, random.Random(f"{kind} {seed}"))
+        c = draw(kind, random.Random(f"{kind} {seed}"))
         if known_disagreement(c, dtype):
             continue
         inputs, outputs = types_of(c, dtype)

@@ -6,10 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from op_cases import case
 
 import onednn_graph_py as og
 from onednn_graph_py.reference import run
+from onednn_graph_py.selftest.single_ops import draw
 
 NEWEST = (3, 13)
 
@@ -227,7 +227,7 @@ def elements(at, kernel, starts, strides, dilations, sizes):
 def drawn(kind: str, count: int):
     """Small configurations; one a seed."""
     for seed in range(count):
-        c = case(kind, random.Random(f"definitions {seed}"))
+        c = draw(kind, random.Random(f"definitions {seed}"))
         yield c, [noise(*s, seed=i) for i, s in enumerate(c.shapes)]
 
 

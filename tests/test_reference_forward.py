@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from graphs import LINKED, before, python, since
 from one_op import FLOATS, ISA, assert_agreement, check_agreement, needs, run_alone
-from op_cases import Case, case
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.isa import has_avx512
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, compare, evaluate, implemented, round_to
+from onednn_graph_py.selftest.single_ops import Case, draw
 
 WANTED = 20
 DRAWS = 60
@@ -82,7 +82,7 @@ def test_onednn_agrees_on_random_configurations(kind, dtype):
         needs(dtype)
     compared = 0
     for seed in range(DRAWS):
-        c = case(kind, random.Random(f"{kind} {seed}"))
+        c = draw(kind, random.Random(f"{kind} {seed}"))
         inputs, outputs = types_of(kind, dtype, len(c.shapes), c.outputs)
         arrays = arrays_of(c, inputs, np.random.default_rng(seed))
         if check_agreement(kind, arrays, c.attrs, [(None, d) for d in outputs]) is not None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from graphs import LINKED
 from one_op import FLOATS, check_agreement
-from op_cases import case
 
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.reference import round_to, run
+from onednn_graph_py.selftest.single_ops import draw
 
 INT8 = ["u8", "s8"]
 FLOAT8 = ["f8_e4m3", "f8_e5m2"]
@@ -75,7 +75,7 @@ def test_what_a_type_holds_survives_a_round_trip(dtype):
 
 def drawn(kind: str, seed: int, quantized: str, wide: str):
     """Arrays and attributes of a random configuration."""
-    c = case(kind, random.Random(f"{kind} {seed}"))
+    c = draw(kind, random.Random(f"{kind} {seed}"))
     chance = np.random.default_rng(seed)
     shape, *scales = c.shapes
     attrs = dict(c.attrs)

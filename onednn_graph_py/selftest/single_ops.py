@@ -1,16 +1,23 @@
-"""Random configurations of every op: shapes and attributes that fit together.
+"""Single ops: shapes and attributes that fit together, drawn for every kind.
 
-``case(kind, chance)`` draws one. Dims are small, so that a reference in NumPy is quick; what no
-CPU kernel takes (ranks above 5, say) is not drawn.
+Dims are small, so that a reference in NumPy is quick; what no CPU kernel takes (ranks above 5, say)
+is not drawn.
 """
+
+from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from onednn_graph_py.ops import OPS, check
+from ..builder import GraphBuilder
+from ..machine.cpu import lacks
+from ..ops import OPS, check
+from ..ops.check import linked_version, type_combinations
+from .draft import Arrays, Dims, Draft
 
-Dims = tuple[int, ...]
+__all__ = ["NEWEST", "Case", "case", "draw"]
+
 NEWEST = (99, 0)
 
 
@@ -23,8 +30,8 @@ class Case(NamedTuple):
     outputs: int = 1
 
 
-def case(kind: str, chance: random.Random) -> Case:
-    """Draw one use of an op."""
+def draw(kind: str, chance: random.Random) -> Case:
+    """Draw one use of an op of a kind."""
     return _DRAWERS.get(kind, _elementwise)(kind, chance)
 
 
@@ -277,6 +284,7 @@ def _layer_norm(kind: str, chance: random.Random) -> Case:
     if kind == "RMSNorm":
         return Case(kind, (shape, normal) if affine else (shape,), attrs)
     attrs["use_affine"] = affine
+    shapes: tuple[Dims, ...]
     if kind == "LayerNorm":
         attrs["keep_stats"] = chance.choice([True, False])
         shapes = (shape, normal, normal) if affine else (shape,)
@@ -418,3 +426,53 @@ _BY_FAMILY: dict[Callable[[str, random.Random], Case], tuple[str, ...]] = {
     _structure: ("Wildcard", "End"),
 }
 _DRAWERS = {kind: draw for draw, kinds in _BY_FAMILY.items() for kind in kinds}
+
+
+# -- as a family
+
+
+def _port_types(d: Draft, c: Case) -> tuple[list[str], list[str]]:
+    """Data types for all ports, of those that run here as far as the op takes them."""
+    schema = OPS[c.kind].at(linked_version())
+    found = [
+        combination
+        for combination in type_combinations(c.kind)
+        if not any(t in ("f8_e4m3", "f8_e5m2") for types in combination for t in types)
+    ]
+    given, made = d.pick(found)
+
+    def of(ports: Any, i: int, chosen: tuple[str, ...]) -> str:
+        if i < len(chosen):
+            return _here(chosen[i])
+        port = schema.port(ports, i)
+        assert port is not None  # the op was drawn with as many
+        same = [n for n, p in enumerate(getattr(schema, ports)) if p.type == port.type]
+        return _here(chosen[same[0]]) if same[0] < len(chosen) else schema.types[port.type][0]
+
+    inputs = [of("inputs", i, given) for i in range(len(c.shapes))]
+    return inputs, [of("outputs", i, made) for i in range(c.outputs)]
+
+
+def _here(dtype: str) -> str:
+    return dtype if lacks(dtype) is None else "f32"
+
+
+def case(seed: int) -> tuple[GraphBuilder, Arrays]:
+    """Draw an op in any of its data types, also without attributes that others do not need."""
+    d = Draft("ops", seed)
+    kinds = [
+        kind
+        for kind, schema in OPS.items()
+        if schema.since <= linked_version() and kind not in ("End", "Wildcard")
+    ]
+    kind = d.pick(sorted(kinds))
+    c = draw(kind, d.random)
+    inputs, outputs = _port_types(d, c)
+    values = [d.b.input(s, t) for s, t in zip(c.shapes, inputs, strict=True)]
+    attrs, shapes = dict(c.attrs), [None] * c.outputs
+    specs = check(kind, [(v.shape, v.dtype) for v in values], attrs)
+    known = [s.shape for s in specs] + shapes[len(specs) :]
+    if kind == "AvgPoolBackward" and d.chance(0.5):
+        del attrs["src_shape"]
+    made = d.b.op(kind, *values, outputs=list(zip(known, outputs, strict=True)), **attrs)
+    return d.made(*(made if isinstance(made, tuple) else (made,)))

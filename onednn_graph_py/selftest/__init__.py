@@ -1,0 +1,11 @@
+"""Whether the linked oneDNN is right on this CPU, by random graphs.
+
+Each family draws graphs by seeds (`FAMILIES`), `search` judges them in other processes, and
+``python -m onednn_graph_py selftest`` does that for some minutes and tells what it found.
+"""
+
+from .families import FAMILIES, Family
+from .report import Count, Finding, Report
+from .run import search
+
+__all__ = ["FAMILIES", "Count", "Family", "Finding", "Report", "search"]

@@ -1,0 +1,158 @@
+"""``python -m onednn_graph_py selftest``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .families import FAMILIES, Family
+from .reduce import reduce_findings
+from .report import Finding, Report
+from .run import search
+
+__all__ = ["add_selftest"]
+
+_DESCRIPTION = """\
+Find out whether this oneDNN is right on this CPU: the documented patterns, single ops, random
+graphs, products, convolutions, attention, pools and chains of normalizations, in every data type
+that runs here, each in a process that may die. wrong, crashed: what a model compiled by default
+does. avoided: oneDNN itself is wrong or crashes, models do not. slow: more than 1.2 times slower
+than the same ops apart. refused: without a kernel here. Each kind of wrong or crashing graph is
+reduced to the smallest one, for at most half of the time that the search had. Exit status: 0 if
+nothing is wrong or crashes by default, 1 if something does, 2 if the options are wrong.
+"""
+_REDUCING = 0.5  # of the time of the search
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return number
+
+
+def _not_negative(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, got {text}")
+    return number
+
+
+def add_selftest(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    selftest = commands.add_parser(
+        "selftest",
+        help="find out whether this oneDNN is right on this CPU",
+        description=_DESCRIPTION,
+    )
+    selftest.add_argument("--minutes", type=_positive, default=2.0, help="how long to search; 2")
+    selftest.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="FAMILY",
+        help=f"only this one, which may be given several times: {', '.join(FAMILIES)}",
+    )
+    selftest.add_argument(
+        "--seed", type=_not_negative, default=0, help="the first of each family; 0"
+    )
+    selftest.add_argument(
+        "--jobs",
+        type=_count,
+        default=max(1, len(os.sched_getaffinity(0)) // 4),
+        help="processes at a time, among which the cores are divided; a quarter of the cores",
+    )
+    selftest.add_argument("--json", metavar="FILE", help="write the results as JSON; - prints them")
+    selftest.add_argument(
+        "--findings", metavar="DIR", help="write each reduced graph into a file of this folder"
+    )
+    selftest.set_defaults(run=_selftest)
+
+
+def _chosen(names: list[str]) -> list[Family]:
+    """Those families, or all.
+
+    Raises
+    ------
+    LookupError
+        There is none of that name.
+    """
+    unknown = [n for n in names if n not in FAMILIES]
+    if unknown:
+        raise LookupError(f"there is no family {unknown[0]!r}; there are: {', '.join(FAMILIES)}")
+    return [f for n, f in FAMILIES.items() if n in (names or FAMILIES)]
+
+
+def _told(report: Report, left: float) -> None:
+    if not sys.stderr.isatty():
+        return
+    total = report.total
+    text = (
+        f"{left:.0f} s left, {total.cases} cases, {total.wrong} wrong, {total.crashed} crashed, "
+        f"{total.slow} slow"
+    )
+    print(f"\r{text:<70}", end="", file=sys.stderr, flush=True)
+
+
+def _reducing(finding: Finding) -> None:
+    print(f"selftest: {finding}", file=sys.stderr, flush=True)
+
+
+def _written(report: Report, arguments: argparse.Namespace) -> None:
+    """Write the files that were asked for.
+
+    Raises
+    ------
+    OSError
+        One can't be written.
+    """
+    if arguments.findings is not None:
+        folder = Path(arguments.findings)
+        folder.mkdir(parents=True, exist_ok=True)
+        for finding in report.findings:
+            if finding.graph:
+                path = folder / f"{finding.name}.json"
+                path.write_text(finding.graph, encoding="utf-8", newline="\n")
+    if arguments.json not in (None, "-"):
+        text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
+        Path(arguments.json).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def _selftest(arguments: argparse.Namespace) -> int:
+    try:
+        families = _chosen(arguments.only)
+    except LookupError as e:
+        print(f"selftest: {e.args[0]}", file=sys.stderr)
+        return 2
+    seconds = 60.0 * arguments.minutes
+    try:
+        report = search(
+            families, seconds=seconds, seed=arguments.seed, jobs=arguments.jobs, progress=_told
+        )
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
+        reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
+    except KeyboardInterrupt:
+        print("\nselftest: interrupted", file=sys.stderr)
+        return 130
+    try:
+        _written(report, arguments)
+    except OSError as e:
+        print(f"selftest: {e}", file=sys.stderr)
+        return 2
+    if arguments.json == "-":
+        print(json.dumps(report.as_dict(), indent=1, allow_nan=False))
+    else:
+        print(report)
+    return 0 if report.ok else 1

@@ -1,0 +1,83 @@
+"""What is drawn: the families by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from ..builder import GraphBuilder
+from ..filling import fill_inputs
+from ..machine.cpu import lacks
+from ..ops.check import linked_version
+from ..patterns import PATTERNS, Case, Pattern
+from . import attention, chains, convolutions, graphs, pools, products, single_ops
+from .draft import Arrays
+
+__all__ = ["FAMILIES", "Draw", "Family"]
+
+Draw = Callable[[int], tuple[GraphBuilder, Arrays]]
+"""Makes a graph and arrays for its inputs of a seed."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Graphs of one kind.
+
+    Parameters
+    ----------
+    name : str
+    draw : callable
+        A function of a module, as it is called in other processes: the same seed gives the same
+        graph and arrays.
+    count : callable, optional
+        How many different ones there are; without it each seed gives another one.
+    """
+
+    name: str
+    draw: Draw
+    count: Callable[[], int] | None = None
+
+
+@cache
+def _gallery() -> tuple[tuple[Pattern, Case], ...]:
+    """The documented patterns' cases that this oneDNN and CPU can run, well mixed."""
+    found = [
+        (pattern, case)
+        for pattern in PATTERNS.values()
+        for case in pattern.cases
+        if case.partitions is not None
+        and linked_version() >= case.needs
+        and not any(lacks(d) for d in case.kernels)
+    ]
+    random.Random("patterns").shuffle(found)
+    return tuple(found)
+
+
+def pattern_case(seed: int) -> tuple[GraphBuilder, Arrays]:
+    """A case of a documented pattern; unknown dims become 4."""
+    pattern, case = _gallery()[seed % len(_gallery())]
+    b = pattern.graph(case)
+    shapes = {v.name: tuple(4 if d < 0 else d for d in v.shape or ()) for v in b.inputs}
+    return b, fill_inputs(b, seed, shapes)
+
+
+def _pattern_count() -> int:
+    return len(_gallery())
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("patterns", pattern_case, _pattern_count),
+        Family("ops", single_ops.case),
+        Family("graphs", graphs.case),
+        Family("products", products.case),
+        Family("convolutions", convolutions.case),
+        Family("attention", attention.case),
+        Family("pools", pools.case),
+        Family("chains", chains.case),
+    )
+}
+"""All families by name."""

@@ -1,0 +1,202 @@
+"""One drawn graph, judged in this process, which it may end: call this in another one."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..builder import GraphBuilder
+from ..errors import OneDNNError
+from ..verify import Expected
+from .draft import Arrays
+from .families import Draw
+
+if TYPE_CHECKING:
+    from ..compiler import KnownDefects
+    from ..executor import CompiledGraph
+
+__all__ = [
+    "SLOW",
+    "Answer",
+    "Verdict",
+    "as_it_is",
+    "by_default",
+    "compared",
+    "compiled",
+    "several_as_they_are",
+    "several_by_default",
+]
+
+Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
+"""What became of a graph; one that is refused has no kernel, or no reference to be held against."""
+
+SLOW = 1.2
+"""How many times as long as its ops apart a graph may take."""
+
+_CALLS = 2  # with memory that others used in between
+_CHEAP = 2e-3  # seconds; what takes longer is not timed
+_GAP = 5e-6  # seconds of difference that are not worth telling
+_TIMED = (9, 31)  # calls of both, to suspect and to be sure
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a graph.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    reason : str
+        Why it is not right.
+    steps : tuple of str
+        What ran one after the other: kinds of ops.
+    ratio : float, optional
+        How many times as long as its ops apart it took, where that was measured.
+    seconds : float
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    steps: tuple[str, ...] = ()
+    ratio: float | None = None
+    seconds: float = 0.0
+
+
+def compared(builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, seed: int) -> str | None:
+    """Call a model several times; say what is not as the reference has it, or None.
+
+    Raises
+    ------
+    OneDNNError
+        The model can't be called, or the reference is not finite and so tells nothing.
+    """
+    expected = Expected(builder, inputs, seed)
+    values = builder.outputs
+    names = {v.id: name for name, v in values.items()}
+    given: list[Any] = list(inputs)
+    first: list[bytes] = []
+    for _ in range(_CALLS):
+        made = model(*given)
+        outputs = list(made) if isinstance(made, tuple) else [made]
+        bits = [np.asarray(o).tobytes() for o in outputs]
+        if bits == first:
+            continue
+        first = first or bits
+        actual = {v.id: o for v, o in zip(values.values(), outputs, strict=True)}
+        found = expected.compare(actual, names)
+        if not all(math.isfinite(o.largest) for o in found.outputs):
+            raise OneDNNError("the reference is not finite")
+        if not found.ok:
+            return "; ".join(str(o) for o in found.outputs if not o.ok)
+    return None
+
+
+def compiled(
+    builder: GraphBuilder, threads: int | None, known_defects: KnownDefects
+) -> CompiledGraph:
+    """Compile a graph; what is avoided shows in the model's steps, so nothing is said of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return builder.compile(threads=threads, known_defects=known_defects)
+
+
+def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
+    steps = model.steps(*(a.shape for a in inputs))
+    return tuple(f"{s.implementation} {' + '.join(s.ops)}" for s in steps)
+
+
+def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
+    """What a user gets: compiled by default, run, compared with the reference, and timed.
+
+    Parameters
+    ----------
+    draw : callable
+        Of a `Family`.
+    seed : int
+    threads : int, optional
+        Of a call.
+    """
+    began = time.perf_counter()
+    ratio: float | None = None
+    steps: tuple[str, ...] = ()
+    try:
+        builder, inputs = draw(seed)
+        model = compiled(builder, threads, "avoid")
+        wrong = compared(builder, inputs, model, seed)
+        steps = _steps(model, inputs)
+        if wrong is None:
+            ratio = _ratio(builder, inputs, model, threads)
+    except OneDNNError as e:
+        return Answer("refused", str(e), steps, seconds=time.perf_counter() - began)
+    verdict: Verdict = "right" if wrong is None else "wrong"
+    return Answer(verdict, wrong or "", steps, ratio, time.perf_counter() - began)
+
+
+def as_it_is(draw: Draw, seed: int, threads: int | None, known: Sequence[str]) -> Answer:
+    """What oneDNN's own partitions compute, unless they are the steps that are known already."""
+    began = time.perf_counter()
+    try:
+        builder, inputs = draw(seed)
+        model = compiled(builder, threads, "run")
+        steps = _steps(model, inputs)
+        wrong = None if steps == tuple(known) else compared(builder, inputs, model, seed)
+    except OneDNNError as e:
+        return Answer("refused", str(e), seconds=time.perf_counter() - began)
+    verdict: Verdict = "right" if wrong is None else "wrong"
+    return Answer(verdict, wrong or "", steps, seconds=time.perf_counter() - began)
+
+
+def several_by_default(draw: Draw, seeds: Sequence[int], threads: int | None) -> list[Answer]:
+    """`by_default` of each."""
+    return [by_default(draw, seed, threads) for seed in seeds]
+
+
+def several_as_they_are(
+    draw: Draw, seeds: Sequence[int], threads: int | None, known: Sequence[Sequence[str]]
+) -> list[Answer]:
+    """`as_it_is` of each."""
+    return [as_it_is(draw, s, threads, k) for s, k in zip(seeds, known, strict=True)]
+
+
+# -- time
+
+
+def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> list[float]:
+    """Seconds of the fastest call of each: whatever else runs here only adds to it."""
+    bound = [m.bind(list(inputs)) for m in models]
+    best = [math.inf] * len(bound)
+    for _ in range(calls):
+        for i, call in enumerate(bound):
+            start = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best
+
+
+def _ratio(
+    builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, threads: int | None
+) -> float | None:
+    """How many times as long as its ops apart a model takes; None where that says nothing."""
+    if all(" + " not in step for step in _steps(model, inputs)):
+        return None
+    if _fastest([model], inputs, 2)[0] > _CHEAP:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            apart = builder.compile(policy="debug", threads=threads)
+        for calls in _TIMED:
+            fused, single = _fastest([model, apart], inputs, calls)
+            if fused <= SLOW * single:
+                break
+            if fused - single < _GAP:
+                return None
+    except OneDNNError:  # an op that does not run by itself
+        return None
+    return fused / single

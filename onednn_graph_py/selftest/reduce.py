@@ -1,0 +1,117 @@
+"""The smallest graph of what was found, for a model compiled by default."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..filling import fill_inputs
+from ..serialization import GraphDocument, from_builder, parse, to_builder, to_json
+from ..shrinking import Outcome, Shows, shrink
+from ..shrinking.outcome import Symptom, signature_of
+from ..shrinking.process import Isolated
+from .families import Draw, Family
+from .judge import Verdict, compared, compiled
+from .report import Finding
+
+__all__ = ["Trial", "drawn", "model_trial", "reduce_findings"]
+
+Trial = Callable[[GraphDocument, int], Outcome]
+
+_SYMPTOMS: dict[Verdict, Symptom] = {"wrong": "mismatch", "crashed": "crash", "hung": "hang"}
+_SHARE = 0.34  # of the time that is left, for one finding
+_LEAST = 5.0  # seconds for one
+_TRY = 20.0  # seconds for one of its graphs
+
+
+def drawn(draw: Draw, seed: int) -> str:
+    """A graph's JSON."""
+    builder, _ = draw(seed)
+    return to_json(from_builder(builder))
+
+
+def model_trial(document: GraphDocument, seed: int) -> Outcome:
+    """What a model compiled by default makes of a graph, as `Shows` asks.
+
+    Other than its own trial, which tries oneDNN's partitions as they are.
+    """
+    try:
+        builder = to_builder(document)
+        inputs = fill_inputs(builder, seed)
+        wrong = compared(builder, inputs, compiled(builder, None, "avoid"), seed)
+    except OneDNNError as e:
+        return Outcome("refused", str(e), (signature_of(e),))
+    return Outcome("passed") if wrong is None else Outcome("mismatch", wrong, ("mismatch",))
+
+
+def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None:
+    """Look for the smallest graph for a while, and write down what became of that."""
+    until = time.monotonic() + seconds
+    document = parse(json.loads(whole))
+    finding.graph = whole
+    with Shows(_SYMPTOMS[finding.verdict], seed=finding.seed, timeout=_TRY, trial=trial) as shows:
+
+        def shown(smaller: GraphDocument) -> bool:
+            return time.monotonic() < until and shows(smaller)
+
+        try:
+            made = shrink(document, shown)
+        except InvalidArgumentsError:
+            finding.told = f"its file alone does not show it: {shows.outcome(document)}"
+            return
+        finding.graph = to_json(made)
+        finding.told = " + ".join(op.kind for op in made.graph)
+        finding.reason = shows.outcome(made).reason or finding.reason
+
+
+def _in_turn(findings: Sequence[Finding]) -> list[Finding]:
+    """Those first that differ from all before them, family by family in turn."""
+    times: Counter[object] = Counter()
+    order: list[tuple[int, int, Finding]] = []
+    for finding in findings:
+        alike = (finding.family, finding.verdict, finding.steps)
+        family = (finding.family, times[alike])
+        order.append((times[alike], times[family], finding))
+        times[alike] += 1
+        times[family] += 1
+    return [finding for *_, finding in sorted(order, key=lambda o: o[:2])]
+
+
+def reduce_findings(
+    findings: Sequence[Finding],
+    families: Sequence[Family],
+    seconds: float,
+    *,
+    trial: Trial = model_trial,
+    progress: Callable[[Finding], None] = lambda finding: None,
+) -> None:
+    """Fill in the smallest graphs, of each kind of finding first, for so many seconds.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        Are changed.
+    families : sequence of Family
+        Those that they are drawn by.
+    seconds : float
+    trial : callable
+        Takes a `GraphDocument` and a seed, and returns an `Outcome`; a function of a module.
+    progress : callable
+        Is given each that was looked at.
+    """
+    until = time.monotonic() + seconds
+    draws = {family.name: family.draw for family in families}
+    with Isolated() as process:
+        for finding in _in_turn(findings):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            ended, answer = process.call(drawn, draws[finding.family], finding.seed, timeout=_TRY)
+            if ended != "returned":
+                finding.told = "drawing it already does it"
+                continue
+            _reduced(finding, answer, max(left * _SHARE, min(left, _LEAST)), trial)
+            progress(finding)

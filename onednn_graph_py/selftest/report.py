@@ -1,0 +1,229 @@
+"""What a selftest found: counts, findings, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .judge import SLOW, Answer, Verdict
+
+__all__ = ["Count", "Finding", "Report", "Slow"]
+
+_SHOWN_SLOW = 10
+
+_HEADINGS = (
+    "family",
+    "cases",
+    "wrong",
+    "crashed",
+    "avoided",
+    "slow",
+    "refused",
+    "seconds",
+)
+
+
+@dataclass
+class Count:
+    """How the cases of a family ended.
+
+    Parameters
+    ----------
+    cases, right, wrong, crashed, refused : int
+        Compiled by default; who hangs crashed.
+    avoided : int
+        Wrong or crashed as oneDNN makes it, and neither as compiled by default.
+    slow : int
+        Took more than `SLOW` times as long as their ops apart.
+    seconds : float
+        All of it took.
+    """
+
+    cases: int = 0
+    right: int = 0
+    wrong: int = 0
+    crashed: int = 0
+    refused: int = 0
+    avoided: int = 0
+    slow: int = 0
+    seconds: float = 0.0
+
+    def add(self, answer: Answer, plain: Answer | None) -> None:
+        """Count a case: compiled by default, and as oneDNN makes it."""
+        self.cases += 1
+        self.right += answer.verdict == "right"
+        self.wrong += answer.verdict == "wrong"
+        self.crashed += answer.verdict in ("crashed", "hung")
+        self.refused += answer.verdict == "refused"
+        self.slow += answer.ratio is not None and answer.ratio > SLOW
+        self.avoided += plain is not None and plain.verdict in ("wrong", "crashed", "hung")
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A graph that takes longer than its ops apart.
+
+    Parameters
+    ----------
+    family : str
+    seed : int
+    ratio : float
+        How many times as long.
+    steps : tuple of str
+    """
+
+    family: str
+    seed: int
+    ratio: float
+    steps: tuple[str, ...]
+
+
+@dataclass
+class Finding:
+    """A graph that is wrong, crashes or hangs in a model compiled by default.
+
+    Parameters
+    ----------
+    family : str
+    seed : int
+        The two that it is drawn by.
+    verdict : Verdict
+    reason : str
+    steps : tuple of str
+        What ran one after the other, as far as it is known.
+    graph : str
+        The smallest graph that shows it, as JSON; empty where it was not looked for.
+    told : str
+        The ops of that graph, or why there is none.
+    """
+
+    family: str
+    seed: int
+    verdict: Verdict
+    reason: str
+    steps: tuple[str, ...] = ()
+    graph: str = ""
+    told: str = "not reduced"
+
+    @property
+    def name(self) -> str:
+        """Of a file."""
+        return f"{self.verdict}_{self.family}_{self.seed}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        graph = json.loads(self.graph) if self.graph else None
+        return {**asdict(self), "steps": list(self.steps), "graph": graph}
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.family} {self.seed}: {self.told}\n    {self.reason}"
+
+
+@dataclass
+class Report:
+    """What was found, and where.
+
+    Parameters
+    ----------
+    version, runtime, isa, cpu : str
+        oneDNN's version and its runtime for CPUs, the instruction set it uses, the CPU's name.
+    threads : int
+        Of a call.
+    seed : int
+        The first of each family.
+    counts : mapping of str to Count
+        By family.
+    findings : list of Finding
+    slow : list of Slow
+    """
+
+    version: str
+    runtime: str
+    isa: str
+    cpu: str
+    threads: int
+    seed: int
+    counts: Mapping[str, Count]
+    findings: list[Finding] = field(default_factory=list)
+    slow: list[Slow] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong or crashes in a model compiled by default."""
+        return not self.findings
+
+    @property
+    def total(self) -> Count:
+        """Of all families."""
+        made = Count()
+        for count in self.counts.values():
+            for name, value in vars(count).items():
+                setattr(made, name, getattr(made, name) + value)
+        return made
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "version": self.version,
+            "runtime": self.runtime,
+            "isa": self.isa,
+            "cpu": self.cpu,
+            "threads": self.threads,
+            "seed": self.seed,
+            "ok": self.ok,
+            "families": {name: asdict(count) for name, count in self.counts.items()},
+            "findings": [f.as_dict() for f in self.findings],
+            "slow": [asdict(s) for s in self.slow],
+        }
+
+    def __str__(self) -> str:
+        rows = [_HEADINGS, *(_row(name, c) for name, c in self.counts.items())]
+        if len(self.counts) > 1:
+            rows.append(_row("all", self.total))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
+        table = [
+            row[0].ljust(widths[0])
+            + "".join(f"  {cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
+            for row in rows
+        ]
+        lines = [
+            f"oneDNN {self.version} ({self.runtime}), {self.isa}, {self.cpu}, "
+            f"{self.threads} threads, seeds from {self.seed}",
+            "",
+            *table,
+            *self._slowest(),
+            *self._found(),
+        ]
+        return "\n".join(lines)
+
+    def _slowest(self) -> Iterable[str]:
+        if not self.slow:
+            return
+        yield "\nslower than their ops apart:"
+        ordered = sorted(self.slow, key=lambda s: -s.ratio)
+        for slow in ordered[:_SHOWN_SLOW]:
+            yield f"{slow.ratio:.1f} times: {slow.family} {slow.seed}: {', '.join(slow.steps)}"
+        if len(ordered) > _SHOWN_SLOW:
+            yield f"{len(ordered) - _SHOWN_SLOW} more"
+
+    def _found(self) -> Iterable[str]:
+        if self.ok:
+            yield "\nnothing is wrong or crashes in models compiled by default"
+            return
+        yield "\nin models compiled by default:"
+        for finding in self.findings:
+            if finding.graph:
+                yield str(finding)
+        others = [f for f in self.findings if not f.graph]
+        for (family, verdict), n in Counter((f.family, f.verdict) for f in others).items():
+            seeds = [str(f.seed) for f in others if (f.family, f.verdict) == (family, verdict)]
+            more = f" and {n - 5} more" if n > 5 else ""
+            yield f"{verdict}, not reduced: {family} {', '.join(seeds[:5])}{more}"
+
+
+def _row(name: str, c: Count) -> tuple[str, ...]:
+    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused)
+    return (name, *(str(n) for n in counts), f"{c.seconds:.1f}")

@@ -1,0 +1,229 @@
+"""The search: families in turn, in processes that may die, for some time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..machine import current
+from ..ops.check import linked_version
+from ..probing.store import processor
+from ..replay.pool import STARTUP, ending
+from ..shrinking.process import Answer as Ended
+from ..shrinking.process import Isolated
+from .families import Family
+from .judge import (
+    SLOW,
+    Answer,
+    Verdict,
+    as_it_is,
+    by_default,
+    several_as_they_are,
+    several_by_default,
+)
+from .report import Count, Finding, Report, Slow
+
+__all__ = ["Progress", "search"]
+
+_BATCH = 12
+"""Cases that one process judges before it ends; if it dies, each of them gets its own."""
+
+Progress = Callable[[Report, float], None]
+"""Is given what was found so far, and the seconds that are left."""
+
+
+def _answer(ended: Ended, timeout: float) -> Answer:
+    """What a process answered about one case, or how it ended."""
+    how, what = ended
+    if how == "returned":
+        answer: Answer = what
+        return answer
+    if how == "hang":
+        return Answer("hung", f"it took longer than {timeout:g} s", seconds=timeout)
+    crashed: Verdict = "crashed"
+    if how == "raised":
+        return Answer(crashed, str(what).strip())
+    return Answer(crashed, ending(-what if how == "signal" else what))
+
+
+class _Asker:
+    """Judges cases in another process: all at once, or one by one where that did not end well."""
+
+    def __init__(self, process: Isolated, threads: int, timeout: float) -> None:
+        self.process = process
+        self.threads = threads
+        self.timeout = timeout
+
+    def _each(
+        self,
+        several: Callable[..., list[Answer]],
+        one: Callable[..., Answer],
+        family: Family,
+        seeds: Sequence[int],
+        more: Sequence[tuple[Any, ...]],
+    ) -> list[Answer]:
+        together = [list(column) for column in zip(*more, strict=True)]
+        limit = max(self.timeout, STARTUP)
+        how, what = self.process.call(
+            several, family.draw, list(seeds), self.threads, *together, timeout=limit
+        )
+        answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
+        # What one case leaves behind may make the next one wrong.
+        return [
+            a if a.verdict in ("right", "refused") else self._alone(one, family, seed, rest)
+            for a, seed, rest in zip(answers, seeds, more, strict=True)
+        ]
+
+    def _alone(
+        self, one: Callable[..., Answer], family: Family, seed: int, more: tuple[Any, ...]
+    ) -> Answer:
+        ended = self.process.call(one, family.draw, seed, self.threads, *more, timeout=self.timeout)
+        return _answer(ended, self.timeout)
+
+    def ask(self, family: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
+        """For each seed: compiled by default, and as oneDNN makes it if the former is not wrong."""
+        given = self._each(several_by_default, by_default, family, seeds, [()] * len(seeds))
+        fine = [i for i, a in enumerate(given) if a.verdict in ("right", "refused")]
+        plain: dict[int, Answer] = {}
+        if fine:
+            steps = [(given[i].steps,) for i in fine]
+            chosen = [seeds[i] for i in fine]
+            found = self._each(several_as_they_are, as_it_is, family, chosen, steps)
+            plain = dict(zip(fine, found, strict=True))
+        return [(a, plain.get(i)) for i, a in enumerate(given)]
+
+
+class _Search:
+    """What all threads share."""
+
+    def __init__(self, families: Sequence[Family], report: Report, until: float) -> None:
+        self.families = list(families)
+        self.report = report
+        self.until = until
+        self.lock = threading.Lock()
+        self.next = {f.name: report.seed for f in families}
+        self.spent = {f.name: 0.0 for f in families}
+        self.busy = {f.name: 0 for f in families}
+        self.stopped = False
+
+    def batch(self) -> tuple[Family, range] | None:
+        """What to judge next: of the family that had the least time so far."""
+        with self.lock:
+            open_ = [f for f in self.families if self._left(f) > 0]
+            if self.stopped or not open_ or time.monotonic() >= self.until:
+                return None
+            family = min(open_, key=lambda f: (self.busy[f.name], self.spent[f.name]))
+            first = self.next[family.name]
+            count = min(_BATCH, self._left(family))
+            self.next[family.name] += count
+            self.busy[family.name] += 1
+            return family, range(first, first + count)
+
+    def _left(self, family: Family) -> int:
+        if family.count is None:
+            return _BATCH
+        return family.count() - (self.next[family.name] - self.report.seed)
+
+    def add(
+        self,
+        family: Family,
+        seeds: Sequence[int],
+        answers: Sequence[tuple[Answer, Answer | None]],
+        seconds: float,
+    ) -> None:
+        """Write down what a batch came to."""
+        with self.lock:
+            count = self.report.counts[family.name]
+            count.seconds += seconds
+            self.spent[family.name] += seconds
+            self.busy[family.name] -= 1
+            for seed, (answer, plain) in zip(seeds, answers, strict=True):
+                count.add(answer, plain)
+                self._note(family, seed, answer)
+
+    def _note(self, family: Family, seed: int, answer: Answer) -> None:
+        if answer.verdict not in ("right", "refused"):
+            found = Finding(family.name, seed, answer.verdict, answer.reason, answer.steps)
+            self.report.findings.append(found)
+        elif answer.ratio is not None and answer.ratio > SLOW:
+            self.report.slow.append(Slow(family.name, seed, answer.ratio, answer.steps))
+
+    def work(self, asker: _Asker) -> Iterator[None]:
+        """Judge batches until time is over."""
+        while (chosen := self.batch()) is not None:
+            family, seeds = chosen
+            began = time.monotonic()
+            self.add(family, seeds, asker.ask(family, seeds), time.monotonic() - began)
+            yield
+
+
+def search(
+    families: Sequence[Family],
+    *,
+    seconds: float,
+    seed: int = 0,
+    jobs: int = 1,
+    timeout: float = 60.0,
+    progress: Progress | None = None,
+) -> Report:
+    """Judge random graphs of all families, each of which gets an equal share of the time.
+
+    Parameters
+    ----------
+    families : sequence of Family
+    seconds : float
+        When it is over; the cases in hand are still judged.
+    seed : int
+        The first of each family.
+    jobs : int
+        How many processes judge at a time; the CPU's cores are divided among them.
+    timeout : float
+        Seconds that one case may take.
+    progress : callable, optional
+        Is called from time to time.
+
+    Returns
+    -------
+    Report
+    """
+    here = current()
+    threads = max(1, here.threads // jobs)
+    report = Report(
+        ".".join(str(n) for n in linked_version()),
+        here.runtime,
+        here.isa,
+        processor(),
+        threads,
+        seed,
+        {f.name: Count() for f in families},
+    )
+    shared = _Search(families, report, time.monotonic() + seconds)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with Isolated() as process:
+                for _ in shared.work(_Asker(process, threads, timeout)):
+                    if progress is not None:
+                        with shared.lock:
+                            progress(report, max(0.0, shared.until - time.monotonic()))
+        except BaseException as e:
+            failed.append(e)
+            shared.stopped = True
+
+    workers = [threading.Thread(target=run) for _ in range(jobs)]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join()
+    except KeyboardInterrupt:
+        shared.stopped = True
+        for worker in workers:
+            worker.join()
+        raise
+    if failed:
+        raise failed[0]
+    return report
