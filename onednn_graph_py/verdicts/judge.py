@@ -38,6 +38,9 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path),
         "ONEDNN_MAX_CPU_ISA": _core.get_effective_cpu_isa().name.upper(),
         "ONEDNN_CPU_ISA_HINTS": _core.get_cpu_isa_hints().name.upper(),
+        # NumPy's products are small there; its threads would only be in oneDNN's way.
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
     }
 
 
