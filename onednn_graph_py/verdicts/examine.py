@@ -89,6 +89,15 @@ class Comparison:
         wrong = [str(o) for o in found.outputs if not o.ok]
         if wrong:
             raise Ended(Outcome.WRONG, "; ".join(wrong) + when)
+        for port, array in enumerate(made.values()):
+            if array.size and _finite(array) < array.size / 2:
+                raise Ended(
+                    Outcome.UNVERIFIED, f"most of output {port} is not finite, so it says nothing"
+                )
+
+
+def _finite(array: Array) -> int:
+    return int(np.count_nonzero(np.isfinite(array.astype(np.float64))))
 
 
 def _results(
