@@ -10,6 +10,7 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py import cli, probing
+from onednn_graph_py.machine.store import save
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.probing import store
 
@@ -84,7 +85,7 @@ def test_a_spoilt_file_is_no_result(tmp_path, text):
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    store.save(tmp_path / "file" / "below" / "x.json", [("runs", "")])
+    save(tmp_path / "file" / "below" / "x.json", [("runs", "")])
 
 
 def test_a_crash_costs_one_attempt(tmp_path, monkeypatch):

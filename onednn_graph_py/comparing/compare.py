@@ -10,7 +10,7 @@ from typing import Any
 
 from ..builder import GraphBuilder
 from ..errors import InvalidArgumentsError
-from ..probing.store import processor
+from ..machine.store import processor
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
 from ..serialization import GraphDocument, from_builder, parse

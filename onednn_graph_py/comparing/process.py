@@ -12,13 +12,11 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..replay.pool import STARTUP, ending
+from ..processes import STARTUP, ending, last_words
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
 
 __all__ = ["WorkerProcess"]
-
-_KEPT = 2000  # characters of what it wrote last
 
 
 class WorkerProcess:
@@ -108,15 +106,10 @@ class WorkerProcess:
             answer: dict[str, Any] = json.loads(self._connection.recv_bytes())
         except (EOFError, OSError):
             self.status = self._process.wait()
-            raise Ended(Verdict.CRASHED, f"{ending(self.status)}{self._last_words()}") from None
+            raise Ended(
+                Verdict.CRASHED, f"{ending(self.status)}{last_words(self._errors)}"
+            ) from None
         return answer
-
-    def _last_words(self) -> str:
-        """The last line that it wrote to standard error."""
-        size = self._errors.seek(0, 2)
-        self._errors.seek(max(0, size - _KEPT))
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f": {lines[-1].strip()}" if lines else ""
 
     def stop(self) -> None:
         """End it."""

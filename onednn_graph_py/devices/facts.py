@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import _core
 from ..machine.cpu import lacks
+from ..machine.store import processor
 from .device import Device
 
 __all__ = ["cpu_data_types", "from_dpctl", "from_pyopencl", "host"]
@@ -23,8 +24,6 @@ def cpu_data_types() -> tuple[str, ...]:
 
 def host(runtime: str) -> Device:
     """The CPU that Python runs on, for a runtime that has no devices of its own."""
-    from ..probing.store import processor
-
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

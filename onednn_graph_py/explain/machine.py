@@ -16,7 +16,7 @@ from .. import _core
 from ..builder import GraphBuilder
 from ..errors import OneDNNError
 from ..filling import fill_inputs
-from ..probing.store import place, processor, save
+from ..machine.store import place, processor, save
 from ..value import Value
 
 __all__ = ["PEAK_TYPES", "Machine", "machine"]

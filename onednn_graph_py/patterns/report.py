@@ -10,7 +10,7 @@ from dataclasses import asdict
 from html import escape
 
 from .. import get_effective_cpu_isa, version
-from ..probing.store import processor
+from ..machine.store import processor
 from .measure import VERDICTS, Result
 from .pattern import Pattern
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from html import escape
 
 from .. import get_effective_cpu_isa, version
+from ..machine.store import save
 from .probe import Attempt, attempts
-from .store import load, path, save
+from .store import load, path
 
 __all__ = ["OUTCOMES", "Capabilities", "Capability", "capabilities"]
 

@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 
+from ..processes import STARTUP, ending, started
 from .cases import Case
 from .run_case import DEFAULTS, Options
 from .verdicts import Result, Verdict
 
-__all__ = ["STARTUP", "ending", "replay"]
-
-STARTUP = 120.0
-"""Seconds for Python to start and the package to be imported, on however busy a machine."""
+__all__ = ["replay"]
 
 
 class _Worker:
     """One process, and the case that it has in hand."""
 
     def __init__(self) -> None:
-        mine, its = Pipe()
-        self.connection: Connection = mine
-        # Not multiprocessing's own processes: they would import the caller's script again.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker", str(its.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[its.fileno()],
-        )
-        its.close()
+        self.process, self.connection = started(f"{__package__}.worker")
         self.number = -1
         self.case: Case | None = None
         self.began = 0.0
@@ -70,16 +55,6 @@ class _Worker:
         self.connection.close()
         self.process.kill()
         self.process.wait()
-
-
-def ending(status: int) -> str:
-    """How a process ended, in words, by its exit status; negative is a signal."""
-    if status >= 0:
-        return f"the process ended with exit status {status}"
-    try:
-        return f"the process was ended by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"the process was ended by signal {-status}"
 
 
 def replay(

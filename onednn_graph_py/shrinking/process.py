@@ -6,12 +6,12 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Literal
 
 from ..errors import InvalidArgumentsError
+from ..processes import started
 
 __all__ = ["Answer", "Isolated"]
 
@@ -66,15 +66,7 @@ class Isolated:
 
     def _started(self) -> Connection:
         if self._connection is None:
-            self._connection, its = Pipe()
-            # Not multiprocessing's own processes: they would import the caller's script again.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.worker", str(its.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-            )
-            its.close()
+            self._process, self._connection = started(f"{__package__}.worker")
         return self._connection
 
     def close(self) -> None:

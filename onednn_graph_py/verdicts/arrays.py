@@ -1,0 +1,94 @@
+"""A subject's ops for the reference, and the numbers that it is judged on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..builder import GraphBuilder
+from ..filling import Fill, filled, fills_of
+from ..reference.rounding import integer_limits, round_to
+from ..value import Value
+from .portion import Picks, part_of
+from .subject import Subject
+
+__all__ = ["arrays_of", "part", "written"]
+
+Array = npt.NDArray[Any]
+
+_PERIOD = 65537
+"""Elements after which large tensors repeat: a prime number, so that no two rows are alike."""
+
+
+def written(
+    subject: Subject,
+    shapes: Mapping[int, tuple[int, ...]],
+    constants: Mapping[int, Array],
+) -> tuple[GraphBuilder, dict[int, Value]]:
+    """The ops in a builder, for tensors of these shapes, and its values by their number."""
+    builder = GraphBuilder(
+        subject.engine_kind, subject.fpmath_mode, apply_to_int=subject.apply_to_int
+    )
+    values: dict[int, Value] = {}
+    for t in subject.inputs:
+        tensor = subject.tensors[t]
+        if t in constants:
+            values[t] = builder.constant(constants[t], tensor.dtype)
+        else:
+            values[t] = builder.input(shapes[t], tensor.dtype)
+    for op in subject.ops:
+        outputs = [(shapes[t], subject.tensors[t].dtype) for t in op.outputs]
+        inputs = [values[t] for t in op.inputs]
+        made = builder.op(op.kind, *inputs, outputs=outputs, **part_of(op, shapes))
+        values.update(zip(op.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+    builder.output(**{str(t): values[t] for t in subject.outputs})
+    return builder, values
+
+
+def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int) -> Array:
+    count = math.prod(shape)
+    if count <= _PERIOD or fill.kind == "mask":
+        return filled(fill, shape, dtype, seed=0, number=number)
+    some = filled(fill, (_PERIOD,), dtype, seed=0, number=number)
+    made = np.resize(some, count).reshape(shape)
+    if fill.kind == "mostly true":
+        made[..., 0] = True
+    return made
+
+
+def arrays_of(subject: Subject) -> dict[int, Array]:
+    """Numbers for all inputs and constants, that make results mean something."""
+    every = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}
+    known: dict[int, Array] = {}
+    for t in subject.inputs:
+        tensor = subject.tensors[t]
+        if tensor.value is not None:
+            known[t] = round_to(np.full(tensor.shape, tensor.value), tensor.dtype)
+        elif tensor.limits is not None:
+            # As large as the constant's own, whatever would make the others fit.
+            least, most = integer_limits(tensor.dtype)
+            low, high = max(tensor.limits[0], least), min(tensor.limits[1], most)
+            known[t] = _numbers(Fill("whole", low, high), tensor.shape, tensor.dtype, t)
+    builder, values = written(subject, every, known)
+    fills = fills_of(builder)
+    made = dict(known)
+    for t in subject.inputs:
+        if t not in known:
+            fill = fills[values[t].id]
+            if (fill.low, fill.high) == (-63, 63):
+                # Weights that need not saturate; but what is not known here may do so.
+                fill = Fill(fill.kind, *integer_limits(subject.tensors[t].dtype))
+            made[t] = _numbers(fill, subject.tensors[t].shape, subject.tensors[t].dtype, t)
+    return made
+
+
+def part(array: Array, tensor: int, picks: Picks) -> Array:
+    """The elements that are compared."""
+    for axis in range(array.ndim):
+        if (tensor, axis) in picks:
+            array = np.take(array, picks[tensor, axis], axis)
+    return array

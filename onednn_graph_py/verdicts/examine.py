@@ -1,0 +1,202 @@
+"""A partition compiled and run as a plan would run it, and compared with the reference.
+
+To be called where a crash does no harm.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..errors import OneDNNError
+from ..reference.rounding import NUMPY_DTYPES
+from ..verify import Expected
+from .arrays import arrays_of, part, written
+from .portion import picks_for, seconds_of, shapes_of
+from .running import (
+    DIRT,
+    Ended,
+    Ops,
+    Run,
+    bits,
+    engine_with_dirt,
+    same,
+    threads_can_be_set,
+    with_threads,
+)
+from .speed import slowness
+from .subject import Subject
+from .verdict import Limits, Outcome, Verdict
+
+__all__ = ["AIM", "examine"]
+
+Array = npt.NDArray[Any]
+
+AIM = 0.05
+"""Seconds that the reference may take before indices are left out of what it compares."""
+
+
+def _differing(one: Array, other: Array) -> int:
+    size = max(one.dtype.itemsize, 1)
+    different = (bits(one) != bits(other)).reshape(-1, size).any(1)
+    return int(np.count_nonzero(different))
+
+
+def _check_equal(first: Sequence[Array], again: Sequence[Array], when: str) -> None:
+    for port, (a, b) in enumerate(zip(first, again, strict=True)):
+        if not same(a, b):
+            raise Ended(
+                Outcome.WRONG,
+                f"output {port} differs {when}: {_differing(a, b)} of {a.size} elements",
+            )
+
+
+class Comparison:
+    """What the reference makes of a part of the results, or of all."""
+
+    def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
+        self.subject = subject
+        self.picks = picks_for(subject, min(AIM, seconds))
+        shapes = shapes_of(subject, self.picks)
+        needed = seconds_of(subject, shapes)
+        if needed > seconds:
+            raise Ended(
+                Outcome.UNVERIFIED,
+                f"the reference would take about {needed:.1f} s, and no part of it less than "
+                f"{seconds:g} s",
+            )
+        parts = {t: part(arrays[t], t, self.picks) for t in subject.inputs}
+        builder, self.values = written(subject, shapes, {})
+        self.expected = Expected(builder, [parts[t] for t in subject.inputs])
+        count = sum(subject.tensors[t].count for t in subject.outputs)
+        compared = sum(math.prod(shapes[t]) for t in subject.outputs)
+        self.share = compared / count if count else 1.0
+
+    def check(self, outputs: Sequence[Array], when: str) -> None:
+        """Raise if these are not right."""
+        made = {
+            self.values[t].id: part(array, t, self.picks)
+            for t, array in zip(self.subject.outputs, outputs, strict=True)
+        }
+        names = {self.values[t].id: f"output {i}" for i, t in enumerate(self.subject.outputs)}
+        found = self.expected.compare(made, names)
+        wrong = [str(o) for o in found.outputs if not o.ok]
+        if wrong:
+            raise Ended(Outcome.WRONG, "; ".join(wrong) + when)
+        for port, array in enumerate(made.values()):
+            if array.size and _finite(array) < array.size / 2:
+                raise Ended(
+                    Outcome.UNVERIFIED, f"most of output {port} is not finite, so it says nothing"
+                )
+
+
+def _finite(array: Array) -> int:
+    return int(np.count_nonzero(np.isfinite(array.astype(np.float64))))
+
+
+def _results(
+    subject: Subject, graph: Ops, arrays: Mapping[int, Array], threads: int
+) -> tuple[list[Array], float]:
+    """What it makes, compiled and run with so many threads; and the seconds of a call."""
+    engine = engine_with_dirt()
+    with with_threads(threads):
+        partition = graph.partition(subject.ops, set(subject.outputs), "fusion")
+        if partition is None:
+            raise Ended(Outcome.UNVERIFIED, "by itself it is not one partition")
+        try:
+            compiled = graph.compiled(
+                partition,
+                [graph.plain(t) for t in subject.inputs],
+                subject.outputs,
+                subject.free,
+                engine,
+            )
+        except OneDNNError as e:
+            raise Ended(Outcome.UNVERIFIED, f"it does not compile: {e}") from None
+        if any(
+            lt.get_layout_type() != _core.logical_tensor.strided
+            for lt, t in zip(compiled.outputs, subject.outputs, strict=True)
+            if subject.tensors[t].shape
+        ):
+            raise Ended(Outcome.UNVERIFIED, "nobody can read the layout of its output")
+        run = Run(compiled, arrays, subject, engine)
+        first = run(DIRT[0])
+        spent, calls, seconds = 0.0, 0, 0.0
+        while calls < 2 or (spent < 0.01 and calls < 6):
+            start = time.perf_counter()
+            again = run(DIRT[(calls + 1) % len(DIRT)])
+            seconds = time.perf_counter() - start
+            calls, spent = calls + 1, spent + seconds
+            _check_equal(first, again, "from call to call")
+            if seconds > 1.0:
+                break
+        run.check_inputs(arrays)
+    return first, seconds
+
+
+def _free_bytes() -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def _check_memory(subject: Subject, share: float) -> None:
+    needed = sum(t.count * np.dtype(NUMPY_DTYPES[t.dtype]).itemsize for t in subject.tensors)
+    free = _free_bytes()
+    if free is not None and needed > free * share:
+        raise Ended(
+            Outcome.UNVERIFIED,
+            f"its tensors take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+        )
+
+
+def examine(subject: Subject, limits: Limits) -> Verdict:
+    """Judge a partition, in this process.
+
+    Parameters
+    ----------
+    subject : Subject
+    limits : Limits
+
+    Returns
+    -------
+    Verdict
+        It can't be one of a crash or a hang.
+    """
+    start = time.perf_counter()
+    detail, reduced, ratio = "", False, None
+    outcome = Outcome.RIGHT
+    try:
+        if any(t.opaque for t in subject.tensors):
+            raise Ended(Outcome.UNVERIFIED, "an input's layout is oneDNN's own")
+        _check_memory(subject, limits.memory)
+        graph = Ops(subject)
+        arrays = arrays_of(subject)
+        outputs, _ = _results(subject, graph, arrays, subject.threads)
+        comparison = Comparison(subject, arrays, limits.reference)
+        reduced = comparison.share < 1
+        comparison.check(outputs, "")
+        if subject.threads > 1 and threads_can_be_set():
+            alone, _ = _results(subject, graph, arrays, 1)
+            comparison.check(alone, " with one thread")
+        if limits.speed and len(subject.ops) > 1:
+            slow, ratio = slowness(subject, graph, arrays, limits.speed)
+            if slow:
+                outcome, detail = Outcome.SLOW, slow
+    except Ended as e:
+        outcome, detail = e.outcome, e.detail
+    if reduced:
+        said = f"{100 * comparison.share:.2g} % of its elements were compared"
+        detail = f"{detail}; {said}" if detail else said
+    return Verdict(outcome, detail, reduced, ratio, time.perf_counter() - start)

@@ -1,0 +1,153 @@
+"""Verdicts on disk: a file each, sealed, so that only what this user found here counts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import warnings
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from ..machine.store import facts, folder, place, save
+from .verdict import Outcome, Verdict
+
+__all__ = ["Kept"]
+
+_SECRET_BYTES = 32
+
+
+class _Untrusted(Exception):
+    """A file does not count."""
+
+
+class Kept:
+    """The verdicts of this oneDNN on this CPU, for a number of threads.
+
+    Each is a file of its own that is replaced as a whole, so that any number of processes may read
+    and write. It says what it is about, and is sealed with a secret of the user and the machine.
+
+    Parameters
+    ----------
+    threads : int
+    """
+
+    def __init__(self, threads: int) -> None:
+        about = (threads, _core.get_cpu_isa_hints().name)
+        self._facts = json.loads(json.dumps(facts(*about)))
+        self._folder = place("verdicts", *about).with_suffix("")
+        self._secret: bytes | None = None
+        self._warned = False
+
+    def _file(self, signature: str) -> Path:
+        return self._folder / f"{hashlib.sha256(signature.encode()).hexdigest()[:32]}.json"
+
+    def find(self, signature: str) -> Verdict | None:
+        """The verdict on a partition; None if there is none that can be trusted."""
+        file = self._file(signature)
+        try:
+            text = file.read_bytes()
+        except OSError:
+            return None
+        try:
+            return replace(self._trusted(text, signature), kept=True)
+        except _Untrusted as e:
+            self._warn(file, str(e))
+            return None
+
+    def _trusted(self, text: bytes, signature: str) -> Verdict:
+        try:
+            found = json.loads(text)
+            told, seal = found["told"], str(found["seal"])
+            about, of = told["facts"], told["signature"]
+            verdict = Verdict(**{**told["verdict"], "outcome": Outcome(told["verdict"]["outcome"])})
+        except (ValueError, TypeError, KeyError):
+            raise _Untrusted("it is damaged") from None
+        if about != self._facts:
+            raise _Untrusted("it is of another oneDNN, CPU or package")
+        expected = self._seal(told)
+        if expected is None or not hmac.compare_digest(seal, expected):
+            raise _Untrusted("it was not written here, or was changed since")
+        if of != signature:
+            raise _Untrusted("it is about another partition")
+        return verdict
+
+    def keep(self, signature: str, verdict: Verdict) -> None:
+        """Have the next process find a verdict; where nothing can be written it will not."""
+        told = {
+            "facts": self._facts,
+            "signature": signature,
+            "verdict": {**asdict(verdict), "outcome": verdict.outcome.value, "kept": False},
+        }
+        seal = self._seal(json.loads(json.dumps(told)), make=True)
+        if seal is not None:
+            save(self._file(signature), {"told": told, "seal": seal})
+
+    def _warn(self, file: Path, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the verdict in {file} is ignored: {why}; its partition is judged again, and so "
+                "are all others of which that is true",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _seal(self, told: Any, *, make: bool = False) -> str | None:
+        if self._secret is None:
+            self._secret = _secret(folder() / "verdicts" / "secret", make=make)
+        if self._secret is None:
+            return None
+        return hmac.new(
+            self._secret + _machine(), json.dumps(told, sort_keys=True).encode(), "sha256"
+        ).hexdigest()
+
+
+def _machine() -> bytes:
+    """What tells this machine and user from others, to which a folder may have been copied."""
+    try:
+        name = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        name = os.uname().nodename
+    return f"{name} {os.geteuid()}".encode()
+
+
+def _secret(file: Path, *, make: bool) -> bytes | None:
+    """The user's secret, made if there is none that nobody else could know."""
+    for _ in range(2):
+        try:
+            with open(file, "rb") as opened:
+                status = os.fstat(opened.fileno())
+                found = opened.read()
+        except OSError:
+            found = b""
+        else:
+            own = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+            if own and len(found) == _SECRET_BYTES:
+                return found
+        if not make:
+            return None
+        _write_secret(file, anew=bool(found))
+    return None
+
+
+def _write_secret(file: Path, *, anew: bool) -> None:
+    """Make one; unless it is to be anew, one that another process made meanwhile stays."""
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "wb") as opened:
+                opened.write(secrets.token_bytes(_SECRET_BYTES))
+            if anew:
+                partial.replace(file)
+            else:
+                os.link(partial, file)
+        finally:
+            partial.unlink(missing_ok=True)

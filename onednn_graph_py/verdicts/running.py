@@ -1,0 +1,310 @@
+"""A subject compiled as a planner would do it, and run in memory that shows what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..dtypes import pack_int4, unpack_int4
+from ..errors import OneDNNError
+from ..reference.rounding import NUMPY_DTYPES
+from ..value import new_id
+from .subject import Operation, Subject
+from .verdict import Outcome
+
+__all__ = [
+    "DIRT",
+    "Compiled",
+    "Ended",
+    "GuardedMemory",
+    "Ops",
+    "Run",
+    "bits",
+    "engine_with_dirt",
+    "plain_engine",
+    "same",
+    "threads_can_be_set",
+    "with_threads",
+]
+
+Array = npt.NDArray[Any]
+
+DIRT = (0xFF, 0xAA, 0x7F)
+"""What memory holds before a call; the first is NaN in every type of floating point."""
+
+_PACKED = ("s4", "u4")
+_GUARD = 4096
+"""Bytes on either side of an output that must stay as they are."""
+_NOTHING = 0xA5
+"""What they are filled with."""
+
+
+class Ended(Exception):
+    """There is nothing more to do for a partition."""
+
+    def __init__(self, outcome: Outcome, detail: str) -> None:
+        super().__init__(outcome, detail)
+        self.outcome, self.detail = outcome, detail
+
+
+# -- memory
+
+
+class GuardedMemory:
+    """Memory of a tensor, with a guard on either side.
+
+    Parameters
+    ----------
+    lt : logical_tensor
+        Strided.
+    dtype : str
+    """
+
+    def __init__(self, lt: _core.logical_tensor, dtype: str, engine: _core.engine) -> None:
+        self.shape, self.dtype = tuple(lt.get_dims()), dtype
+        self.strides = tuple(lt.get_strides()) if self.shape else ()
+        self.bytes = lt.get_mem_size()
+        self._all = np.full(self.bytes + 2 * _GUARD + 64, _NOTHING, np.uint8)
+        self._begin = _GUARD + -(self._all.ctypes.data + _GUARD) % 64
+        self.own = self._all[self._begin : self._begin + self.bytes]
+        self.tensor = _core.tensor(lt, engine, self.own.ctypes.data)
+
+    def elements(self) -> Array:
+        """A view of them; of 4-bit integers a copy."""
+        if self.dtype in _PACKED:
+            return unpack_int4(self.own, self.shape, self.dtype)
+        target = np.dtype(NUMPY_DTYPES[self.dtype])
+        count = self.bytes // target.itemsize
+        flat = self.own[: count * target.itemsize].view(target)
+        if 0 in self.shape:
+            return np.empty(self.shape, target)
+        strides = [s * target.itemsize for s in self.strides]
+        return np.lib.stride_tricks.as_strided(flat, self.shape, strides)
+
+    def fill(self, array: Array) -> None:
+        """Put elements there."""
+        if self.dtype in _PACKED:
+            packed = pack_int4(array, self.dtype).reshape(-1).view(np.uint8)
+            self.own[: packed.size] = packed
+        elif array.size:
+            self.elements()[...] = array
+
+    @property
+    def touched(self) -> bool:
+        """Whether something was written beside it."""
+        before, after = self._all[: self._begin], self._all[self._begin + self.bytes :]
+        return bool((before != _NOTHING).any() or (after != _NOTHING).any())
+
+
+class Dirt:
+    """Memory for oneDNN's own use that holds what others left there."""
+
+    def __init__(self) -> None:
+        self.pattern = DIRT[0]
+        self._taken: dict[int, Array] = {}
+
+    def allocate(self, size: int, alignment: int) -> int:
+        memory = np.full(size + alignment, self.pattern, np.uint8)
+        address = -(-memory.ctypes.data // alignment) * alignment
+        self._taken[address] = memory
+        return address
+
+    def free(self, address: int) -> None:
+        self._taken.pop(address, None)
+
+
+dirt = Dirt()
+_engines: list[_core.engine] = []
+
+
+def engine_with_dirt() -> _core.engine:
+    """The engine that all judging runs on; where it takes no allocator, scratchpads are given."""
+    if not _engines:
+        try:
+            allocator = _core.allocator(dirt.allocate, dirt.free)
+            _engines.append(_core.make_engine_with_allocator("cpu", 0, allocator))
+        except OneDNNError:
+            _engines.append(_core.engine("cpu", 0))
+        _engines.append(_core.engine("cpu", 0))
+    return _engines[0]
+
+
+def plain_engine() -> _core.engine:
+    """One that time is measured on: its memory comes from where it always does."""
+    engine_with_dirt()
+    return _engines[1]
+
+
+# -- compiling
+
+
+@dataclass
+class Compiled:
+    """A compiled partition, and the layouts that it takes and makes."""
+
+    compiled: _core.compiled_partition
+    inputs: list[_core.logical_tensor]
+    outputs: list[_core.logical_tensor]
+    scratchpad: _core.logical_tensor | None
+
+
+class Ops:
+    """Ops of a subject in the mirror's terms."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.ids = [new_id() for _ in subject.tensors]
+        self.number = {i: t for t, i in enumerate(self.ids)}
+
+    def plain(self, t: int) -> _core.logical_tensor:
+        """As the graph says that it is."""
+        tensor = self.subject.tensors[t]
+        kind = _core.logical_tensor.property_type
+        of = kind.constant if tensor.constant else kind.variable
+        if tensor.strides is not None:
+            return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, tensor.strides, of)
+        layout = _core.logical_tensor.layout_type.strided
+        return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, layout, of)
+
+    def partition(self, ops: Sequence[Operation], read: set[int], policy: str) -> Any:
+        """The one partition of some ops, of whose results others read some."""
+        subject = self.subject
+        g = _core.graph(subject.engine_kind)
+        g.set_fpmath_mode(subject.fpmath_mode, subject.apply_to_int)
+        for op in ops:
+            o = _core.op(new_id(), op.kind, op.kind.lower())
+            o.add_inputs([self.plain(t) for t in op.inputs])
+            o.add_outputs([self.plain(t) for t in op.outputs])
+            for name, value in op.attrs:
+                o.set_attr(name, list(value) if isinstance(value, tuple) else value)
+            g.add_op(o)
+        inside = {t for op in ops for t in op.inputs}
+        for t in (t for op in ops for t in op.outputs if t in read and t in inside):
+            end = _core.op(new_id(), "End", "end")
+            end.add_input(self.plain(t))
+            g.add_op(end)
+        g.finalize()
+        made = [p for p in g.get_partitions(policy) if self._computes(p)]
+        if len(made) != 1 or not made[0].is_supported():
+            return None
+        return made[0]
+
+    def _computes(self, partition: _core.partition) -> bool:
+        return bool(partition.get_output_ports())
+
+    def compiled(
+        self,
+        partition: _core.partition,
+        inputs: Sequence[_core.logical_tensor],
+        outputs: Sequence[int],
+        free: Sequence[bool],
+        engine: _core.engine,
+    ) -> Compiled:
+        """Compile as a planner does: with layouts of oneDNN's choice, or plain ones."""
+        plain = [self.plain(t) for t in outputs]
+        wanted = [
+            _core.logical_tensor(lt.get_id(), lt.get_data_type(), lt.get_dims(), "any") if f else lt
+            for lt, f in zip(plain, free, strict=True)
+        ]
+        try:
+            compiled = partition.compile(list(inputs), wanted, engine)
+            made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
+            chosen = all(lt.get_layout_type() != _core.logical_tensor.any for lt in made)
+        except OneDNNError:
+            if not any(free):
+                raise
+            chosen = False
+        if not chosen:
+            compiled = partition.compile(list(inputs), plain, engine)
+            made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
+        scratchpad = None
+        if hasattr(_core.compiled_partition, "get_scratchpad_logical_tensor"):
+            try:
+                scratchpad = compiled.get_scratchpad_logical_tensor()
+            except OneDNNError:  # 3.7 has no such function
+                scratchpad = None
+        return Compiled(compiled, list(inputs), made, scratchpad)
+
+
+# -- running
+
+
+class Run:
+    """A compiled partition with memory for its tensors."""
+
+    def __init__(
+        self,
+        of: Compiled,
+        arrays: Mapping[int, Array],
+        subject: Subject,
+        engine: _core.engine,
+    ) -> None:
+        self.subject = subject
+        self.compiled = of.compiled
+        self.stream = _core.stream(engine)
+        self.inputs = [
+            GuardedMemory(lt, subject.tensors[t].dtype, engine)
+            for lt, t in zip(of.inputs, subject.inputs, strict=True)
+        ]
+        for memory, t in zip(self.inputs, subject.inputs, strict=True):
+            memory.fill(arrays[t])
+        self.outputs = [
+            GuardedMemory(lt, subject.tensors[t].dtype, engine)
+            for lt, t in zip(of.outputs, subject.outputs, strict=True)
+        ]
+        self.scratchpad = None
+        if of.scratchpad is not None and of.scratchpad.get_mem_size():
+            self.scratchpad = GuardedMemory(of.scratchpad, "u8", engine)
+
+    def __call__(self, pattern: int) -> list[Array]:
+        """The outputs, where memory held a pattern before."""
+        dirt.pattern = pattern
+        for memory in (*self.outputs, *([self.scratchpad] if self.scratchpad else [])):
+            memory.own[...] = pattern
+        given = [m.tensor for m in self.inputs]
+        made = [m.tensor for m in self.outputs]
+        scratchpad = self.scratchpad.tensor if self.scratchpad is not None else None
+        self.compiled.execute(self.stream, given, made, scratchpad)
+        self.stream.wait()
+        self.check_outputs()
+        return [np.array(m.elements()) for m in self.outputs]
+
+    def check_outputs(self) -> None:
+        """Nothing was written beside the outputs and the scratchpad."""
+        for port, memory in enumerate(self.outputs):
+            if memory.touched:
+                raise Ended(Outcome.WRONG, f"it writes beside its output {port}")
+        if self.scratchpad is not None and self.scratchpad.touched:
+            raise Ended(Outcome.WRONG, "it writes beside its scratchpad")
+
+    def check_inputs(self, arrays: Mapping[int, Array]) -> None:
+        """Inputs are as they were."""
+        for port, (t, memory) in enumerate(zip(self.subject.inputs, self.inputs, strict=True)):
+            if memory.touched or not same(memory.elements(), arrays[t]):
+                raise Ended(Outcome.WRONG, f"it writes to its input {port}")
+
+
+def bits(array: Array) -> Array:
+    """The bytes of an array's elements."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def same(one: Array, other: Array) -> bool:
+    """Equal in every bit."""
+    return bool(np.array_equal(bits(one), bits(other)))
+
+
+def with_threads(count: int) -> AbstractContextManager[None]:
+    """A ``with`` block in which oneDNN compiles for, and runs on, so many threads."""
+    return _core._compiling_with(count)
+
+
+def threads_can_be_set() -> bool:
+    """Whether `with_threads` does anything; elsewhere the runtime decides."""
+    return str(_core.version()["cpu_runtime"]) == "OMP"
