@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder
 from ..ops.check import row
 from ..ops.table import convolution, interpolation, matmul, pooling
 from ..value import Node
+from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
 
@@ -97,42 +97,17 @@ class Pace:
         return pace
 
     @classmethod
-    def known(cls, step: PlannedStep, threads: int, builder: GraphBuilder) -> Pace | None:
+    def known(cls, subject: Subject) -> Pace | None:
         """What was measured of an equal partition in this process."""
         with _lock:
-            return _measured.get(_signature(step, threads, builder))
+            return _measured.get((subject.threads, subject.signature))
 
     @classmethod
-    def keep(cls, step: PlannedStep, threads: int, builder: GraphBuilder, pace: Pace) -> None:
+    def keep(cls, subject: Subject, pace: Pace) -> None:
         """Remember it."""
         with _lock:
-            _measured[_signature(step, threads, builder)] = pace
+            _measured[subject.threads, subject.signature] = pace
 
 
 _lock = threading.Lock()
-_measured: dict[Hashable, Pace] = {}
-
-
-def _described(lt: _core.logical_tensor) -> Hashable:
-    layout = lt.get_layout_type()
-    strided = layout == _core.logical_tensor.layout_type.strided
-    return (
-        lt.get_data_type().name,
-        tuple(lt.get_dims()),
-        tuple(lt.get_strides()) if strided else layout.name,
-        lt.get_property_type().name,
-    )
-
-
-def _signature(step: PlannedStep, threads: int, builder: GraphBuilder) -> Hashable:
-    """What decides how fast a partition is, without the ids of this process."""
-    number: dict[int, int] = {}
-    ops = []
-    for node in step.nodes:
-        ports = [[number.setdefault(v.id, len(number)) for v in side]
-                 for side in (node.inputs, node.outputs)]  # fmt: skip
-        ops.append((node.kind, repr(sorted(node.attrs.items())), repr(ports)))
-    tensors = tuple(
-        (number.get(lt.get_id()), _described(lt)) for lt in (*step.inputs, *step.outputs)
-    )
-    return tuple(ops), tensors, threads, builder.fpmath_mode.name, builder.apply_to_int
+_measured: dict[tuple[int, str], Pace] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from .. import _core
 from ..builder import GraphBuilder, graph_of
 from ..constant_arrays import aligned_copy
 from ..constants import Registration
-from ..errors import InvalidGraphError, OneDNNError, UnimplementedError
+from ..errors import InvalidGraphError, KnownDefectError, OneDNNError, UnimplementedError
 from ..fallback import reference_function, view_of
 from ..machine import current
 from ..partition_ids import partition_of
@@ -24,6 +24,7 @@ from ..safety.nodes import group_of
 from ..safety.partitioning import partitioned_apart
 from ..safety.wrong_results import wrong_result
 from ..value import Node, Value, new_id
+from ..verdicts import Judge, Outcome, Subject, subject_of
 from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
@@ -126,6 +127,8 @@ class _Progress:
     folded: dict[int, Value] = field(default_factory=dict)
     # Why groups run in parts, with the nodes of each.
     splits: list[tuple[Nodes, str]] = field(default_factory=list)
+    # What was to be verified and could not be, and why.
+    unverified: list[tuple[Nodes, str]] = field(default_factory=list)
 
     def copy(self) -> _Progress:
         return _Progress(
@@ -134,7 +137,23 @@ class _Progress:
             dict(self.known),
             dict(self.folded),
             list(self.splits),
+            list(self.unverified),
         )
+
+
+class Unfit(Exception):
+    """A partition was tried, and must not run.
+
+    Parameters
+    ----------
+    why : str
+    slow : bool
+        It is right, and only slower than its ops apart.
+    """
+
+    def __init__(self, why: str, *, slow: bool = False) -> None:
+        super().__init__(why)
+        self.slow = slow
 
 
 class Planner:
@@ -152,6 +171,8 @@ class Planner:
         That a call will use; 0 for the runtime's own number.
     constants : FoldedConstants, optional
         What other plans of the model computed from constants.
+    judge : Judge, optional
+        Asked of each partition before it is compiled.
     """
 
     def __init__(
@@ -162,6 +183,7 @@ class Planner:
         options: CompileOptions,
         threads: int = 0,
         constants: FoldedConstants | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self.builder = builder
         self._engine = engine
@@ -169,6 +191,7 @@ class Planner:
         self.options = options
         self._threads = threads
         self._conditions = current(threads or None)
+        self._judge = judge
         self._constants = constants if constants is not None else FoldedConstants()
         self._made = _Progress()
         nodes = [complete(node, shapes) for node in _needed(builder)]
@@ -269,7 +292,8 @@ class Planner:
         """Plan all nodes, and say what runs in parts."""
         for nodes, partition in ordered(self.groups(self.nodes)):
             self.add(nodes, partition)
-        _tell(self._made.splits)
+        _warn(self._made.splits, "runs in parts", "does not run as it is")
+        _warn(self._made.unverified, "is not verified", "is not verified")
 
     def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
         """Add what runs a group, split where that is needed."""
@@ -286,6 +310,15 @@ class Planner:
             return
         try:
             self.add_compiled(nodes, partition, why)
+        except Unfit as e:
+            if e.slow:
+                self.split(nodes, str(e), warn=False)
+            else:
+                self._add_otherwise(nodes, str(e))
+            return
+        except KnownDefectError as e:
+            self._add_otherwise(nodes, str(e))
+            return
         except OneDNNError as e:
             if len(nodes) > 1:
                 self.split(nodes, f"in one partition it does not compile: {e}")
@@ -334,7 +367,7 @@ class Planner:
                     return False
                 try:
                     self.add_compiled(*groups[0], why)
-                except OneDNNError:
+                except (OneDNNError, Unfit):
                     return False
         self._made = tried
         return True
@@ -366,12 +399,13 @@ class Planner:
 
     def _slower_than_apart(self, nodes: Nodes) -> str | None:
         """How much slower the step that was added last is than its ops apart, if it is."""
-        if self.options.slow_fusions == "run" or self.options.policy == "debug":
-            return None
-        if not may_be_slow(nodes, self.shapes) or not self._measurable():
-            return None
         fused = self._made.steps[-1]
-        pace = Pace.known(fused, self._threads, self.builder)
+        if self.options.slow_fusions == "run" or fused.folded or self._judge is not None:
+            return None
+        if self.builder.engine_kind.name != "cpu" or not may_be_slow(nodes, self.shapes):
+            return None
+        subject = self._subject(nodes, fused.inputs, fused.outputs)
+        pace = Pace.known(subject)
         if pace is None:
             with self._trying() as tried:
                 tried.steps.clear()
@@ -380,11 +414,54 @@ class Planner:
                     return None
                 constants = self._constant_arrays()
                 pace = Pace.measured(self.engine, fused, self._made.steps, constants)
-            Pace.keep(fused, self._threads, self.builder, pace)
+            Pace.keep(subject, pace)
         return pace.slow
 
-    def _measurable(self) -> bool:
-        return self.builder.engine_kind.name == "cpu"
+    # -- verdicts
+
+    def _subject(
+        self,
+        nodes: Nodes,
+        inputs: Sequence[_core.logical_tensor],
+        outputs: Sequence[_core.logical_tensor],
+    ) -> Subject:
+        """A partition as it would run, without the ids of this process."""
+        group = self._group(nodes)
+        return subject_of(
+            nodes,
+            self.shapes,
+            inputs,
+            outputs,
+            fpmath_mode=group.fpmath,
+            apply_to_int=group.apply_to_int,
+            threads=self._threads,
+            engine_kind=self.builder.engine_kind.name,
+        )
+
+    def _verify(
+        self,
+        nodes: Nodes,
+        inputs: Sequence[_core.logical_tensor],
+        outputs: Sequence[_core.logical_tensor],
+    ) -> None:
+        """Have a partition judged before it is compiled here.
+
+        Raises
+        ------
+        Unfit
+            It must not run like this.
+        """
+        if self._judge is None:
+            return
+        verdict = self._judge.verdict(self._subject(nodes, inputs, outputs))
+        if verdict.outcome in (Outcome.WRONG, Outcome.CRASHED, Outcome.HUNG):
+            if self.options.known_defects == "avoid":
+                raise Unfit(f"oneDNN was tried with it here: {verdict}")
+        elif verdict.outcome == Outcome.SLOW:
+            if self.options.slow_fusions == "avoid" and len(nodes) > 1:
+                raise Unfit(f"fused it takes longer than apart: {verdict.detail}", slow=True)
+        elif verdict.outcome == Outcome.UNVERIFIED:
+            self._made.unverified.append((nodes, verdict.detail))
 
     # -- constants
 
@@ -479,6 +556,7 @@ class Planner:
             else lt
             for i, lt in zip(ports, plain, strict=True)
         ]
+        self._verify(nodes, inputs, free)
         try:
             compiled = partition.compile(inputs, free, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
@@ -510,17 +588,17 @@ def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
     )
 
 
-def _tell(splits: Sequence[tuple[Nodes, str]]) -> None:
-    """Warn of what runs in parts, once for each reason."""
+def _warn(told: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> None:
+    """Warn of groups of ops, once for each reason."""
     by_reason: dict[str, list[Nodes]] = {}
-    for nodes, why in splits:
+    for nodes, why in told:
         by_reason.setdefault(why, []).append(nodes)
     for why, groups in by_reason.items():
         first = groups[0]
         more = f" (and {len(groups) - 1} more)" if len(groups) > 1 else ""
-        what = "runs in parts" if len(first) > 1 else "does not run as it is"
         warnings.warn(
-            f"{' + '.join(n.kind for n in first)} made at {first[0].where}{more} {what}: {why}",
+            f"{' + '.join(n.kind for n in first)} made at {first[0].where}{more} "
+            f"{what if len(first) > 1 else what_of_one}: {why}",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -580,10 +658,12 @@ def make_plan(
         raise InvalidGraphError("the graph has no output; call output first")
     every = infer_shapes(builder, shapes)
     engine = engine or engine_of(builder.engine_kind)
-    planner = Planner(builder, engine, every, options, threads, constants)
     if registration is not None:
         registration.enter(builder.engine_kind)
-    with _core._compiling_with(threads):
+    with ExitStack() as stack:
+        judge = stack.enter_context(Judge()) if options.check == "verify" else None
+        planner = Planner(builder, engine, every, options, threads, constants, judge)
+        stack.enter_context(_core._compiling_with(threads))
         planner.plan()
 
     slots: dict[int, Slot] = {v.id: ("input", i) for i, v in enumerate(builder.inputs)}

@@ -100,10 +100,14 @@ def read_op(given: op, version: Version) -> Op:
 def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
     """The call that shape functions read, with what is known of the tensors' shapes by id."""
 
+    def named(ports: Literal["inputs", "outputs"], i: int) -> str:
+        port = schema.port(ports, i)
+        return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+
     def operands(ports: Literal["inputs", "outputs"]) -> tuple[Operand, ...]:
         tensors: tuple[Tensor, ...] = getattr(given, ports)
         return tuple(
-            Operand(given.label, given.port(ports, i), shapes[t.id], t.dtype)
+            Operand(given.label, named(ports, i), shapes[t.id], t.dtype)
             for i, t in enumerate(tensors)
         )
 

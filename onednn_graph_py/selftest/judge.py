@@ -18,8 +18,8 @@ from .draft import Arrays
 from .families import Draw
 
 if TYPE_CHECKING:
-    from ..compiler import KnownDefects
     from ..executor import CompiledGraph
+    from ..planning import KnownDefects
 
 __all__ = [
     "SLOW",

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..machine import current
+from ..machine.store import processor
 from ..ops.check import linked_version
-from ..probing.store import processor
-from ..replay.pool import STARTUP, ending
+from ..processes import STARTUP, ending
 from ..shrinking.process import Answer as Ended
 from ..shrinking.process import Isolated
 from .families import Family
