@@ -11,6 +11,7 @@ from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.planning import planner
 from onednn_graph_py.planning.pace import Pace
 from onednn_graph_py.safety.wrong_results import Finding
+from onednn_graph_py.verdicts import Outcome, Verdict
 
 PER_TENSOR = {"qtype": "per_tensor", "scales": [0.25], "zps": [0]}
 
@@ -318,3 +319,90 @@ def test_wrong_options_are_refused(options, text):
     chain(b)
     with pytest.raises(og.InvalidArgumentsError, match=text):
         b.compile(**options)
+
+
+# -- verified
+
+
+class FakeJudge:
+    """Says of partitions what a test wants."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def verdict(self, subject):
+        kinds = tuple(sorted(op.kind for op in subject.ops))
+        return self.answers.get(kinds, Verdict(Outcome.RIGHT))
+
+
+@pytest.fixture
+def judge(monkeypatch):
+    fake = type("Fake", (FakeJudge,), {"answers": {}})
+    monkeypatch.setattr(planner, "Judge", fake)
+    return fake.answers
+
+
+def product(b):
+    b.output((b.input((3, 16)) @ noise(16, 8)).relu())
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WRONG, Outcome.CRASHED, Outcome.HUNG])
+def test_what_was_tried_and_failed_runs_in_parts(judge, outcome):
+    judge["MatMul", "ReLU"] = Verdict(outcome, "as the test says")
+    b = og.GraphBuilder()
+    product(b)
+    with pytest.warns(RuntimeWarning, match=f"runs in parts: .*{outcome}: as the test says"):
+        model = b.compile(check="verify")
+    assert [s.ops for s in model.steps()] == [("MatMul",), ("ReLU",)]
+    assert model.verify()
+    assert len(b.compile(check="verify", known_defects="run").steps()) == 1
+    assert len(b.compile().steps()) == 1
+
+
+def test_an_op_that_fails_by_itself_too_is_computed_otherwise(judge):
+    judge["MatMul", "ReLU"] = judge[("MatMul",)] = Verdict(Outcome.WRONG, "as the test says")
+    b = og.GraphBuilder()
+    product(b)
+    with pytest.warns(RuntimeWarning) as said:
+        model = b.compile(check="verify")
+    assert any("it is computed in NumPy" in str(w.message) for w in said)
+    assert implementations(model) == ["reference", "oneDNN"]
+    assert model.verify()
+
+
+def test_what_is_slow_runs_in_parts_without_a_warning(judge):
+    judge["MatMul", "ReLU"] = Verdict(Outcome.SLOW, "3.2 times", ratio=3.2)
+    b = og.GraphBuilder()
+    product(b)
+    model = b.compile(check="verify")
+    assert [s.ops for s in model.steps()] == [("MatMul",), ("ReLU",)]
+    assert "3.2 times" in model.steps()[0].why
+    assert len(b.compile(check="verify", slow_fusions="run").steps()) == 1
+
+
+def test_what_cannot_be_verified_is_said(judge):
+    judge["MatMul", "ReLU"] = Verdict(Outcome.UNVERIFIED, "nobody knows")
+    b = og.GraphBuilder()
+    product(b)
+    with pytest.warns(RuntimeWarning, match=r"MatMul \+ ReLU made at .* is not verified: nobody"):
+        model = b.compile(check="verify")
+    assert len(model.steps()) == 1
+
+
+def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
+    monkeypatch.setattr(planner, "wrong_result", lambda *_: None)
+    b = og.GraphBuilder()
+    x, y = b.input((4, 8, 16)), b.input((4, 1, 1))
+    b.output(x @ noise(16, 12) + y)
+    assert not b.compile().verify()
+    with pytest.warns(RuntimeWarning, match="elements are wrong"):
+        model = b.compile(check="verify")
+    assert [s.ops for s in model.steps()] == [("MatMul",), ("Add",)]
+    assert model.verify()
+    monkeypatch.setattr("onednn_graph_py.verdicts.judge._Helper", lambda: pytest.fail("started"))
+    with pytest.warns(RuntimeWarning, match="elements are wrong"):
+        b.compile(check="verify")
