@@ -1,155 +1,16 @@
-"""Default inputs show what is wrong: each known defect, head by head, over the whole data type."""
+"""Default inputs cover the whole data type, head by head.
 
-import os
-import subprocess
-import sys
+That they show known defects is tested with these, in tests/test_defects.py.
+"""
 
 import numpy as np
 import pytest
-from graphs import LINKED
-from onednn_graph_py.defects import DEFECTS
-from test_defects import CASES, PER_TENSOR, noise, strided_scales_of_groups
-from test_defects import weights_gradient_with_automatic_padding as automatic_padding
+from wrong_cases import PER_TENSOR, noise
 
 import onednn_graph_py as og
-from onednn_graph_py import defects
 from onednn_graph_py.filling import Fill, filled, fills_of
 from onednn_graph_py.reference.rounding import integer_limits
 from onednn_graph_py.verify import reference_values
-
-PLAIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
-VALID = [d for d in DEFECTS if d.since <= LINKED < d.until]
-
-
-# -- every known defect
-
-
-def mask_for_each_head(b):
-    q, k, v = (b.input((2, 4, 32, 64)) for _ in range(3))
-    scores = q.matmul(k, transpose_b=True) * 0.125 + b.input((4, 32, 32))
-    b.output(scores.softmax(axis=-1) @ v)
-
-
-def convolution_quantized_per_channel(b):
-    x, w = b.input((1, 16, 6, 6), "u8"), b.input((3, 3, 16, 8), "s8")
-    y = x.dequantize(scales=[0.25], **PER_TENSOR).convolution(
-        w.dequantize(scales=[2.0**-6], **PER_TENSOR), data_format="NCX", **PLAIN
-    )
-    scales = [2.0 ** (i % 4) for i in range(8)]
-    b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 8, qtype="per_channel", axis=1))
-
-
-def product_quantized_per_channel(b):
-    x, w = b.input((19, 16), "u8"), b.input((16, 20), "s8")
-    y = x.dequantize(scales=[0.5], **PER_TENSOR) @ w.dequantize(scales=[0.25], **PER_TENSOR)
-    scales = [2.0 ** (i % 4) for i in range(20)]
-    b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 20, qtype="per_channel", axis=1))
-
-
-def convolution_of_one_channel_a_group(b):
-    x, w = b.input((1, 6, 6, 4), "s8"), b.input((3, 3, 1, 128), "s8")
-    y = x.dequantize(scales=[0.25], **PER_TENSOR).convolution(
-        w.dequantize(scales=[2.0**-6], **PER_TENSOR), groups=4, **PLAIN
-    )
-    b.output(y)
-
-
-def four_bit_weights(b):
-    w, scales = b.input((32, 16), "s4"), b.input((1, 16))
-    kind = {"qtype": "per_group", "axis": 0, "group_shape": (32, 1)}
-    b.output(b.input((4, 32)) @ w.dynamic_dequantize(scales, **kind))
-
-
-# By what a row's text has in it.
-FOUND = {
-    "attention mask of another rank": mask_for_each_head,
-    "attention on strided inputs": CASES["attention_on_strided_inputs"],
-    "attention in other integers": CASES["int8_attention_of_u8"],
-    "adds another tensor to a layer normalization": CASES["layer_norm_and_sum"],
-    "pooling of channels-last": CASES["pooling_of_channels_last"],
-    "rounds what int8 pooling makes": CASES["int8_pooling_and_relu"],
-    "quantized residual wrongly": CASES["residual_of_other_sign"],
-    "when it quantizes a convolution's result": convolution_quantized_per_channel,
-    "when it quantizes a product's result": product_quantized_per_channel,
-    "gradient of transposed convolution weights": automatic_padding,
-    "ignores the strides of scales": strided_scales_of_groups,
-}
-# Partitions that are never run: oneDNN does not fuse them, or the mirror refuses to compile them.
-NOT_RUN = {
-    "fused 4-bit weights": four_bit_weights,
-    "fused operand of more than one wide dim": CASES["pooling_and_sum"],
-}
-# Wrong on CPUs without VNNI only.
-WITHOUT_VNNI = {"one channel a group": convolution_of_one_channel_a_group}
-# Wrong by chance only: in memory that nobody wrote; in one call of 10,000.
-BY_CHANCE = ("leaves a product over no elements unwritten", "on SYCL sometimes")
-
-
-def found_right(monkeypatch, build):
-    """Whether the model is right when nothing is known of defects, and its steps."""
-    monkeypatch.setattr(defects, "DEFECTS", ())
-    b = og.GraphBuilder()
-    build(b)
-    model = b.compile()
-    return bool(model.verify()), model.steps()
-
-
-def row_of(text):
-    (found,) = (d for d in DEFECTS if text in d.what)
-    return found
-
-
-def test_every_known_defect_is_tried():
-    tried = (*FOUND, *NOT_RUN, *WITHOUT_VNNI, *BY_CHANCE)
-    assert sorted(row_of(text).what for text in tried) == sorted(d.what for d in DEFECTS)
-
-
-@pytest.mark.parametrize("text", [t for t in FOUND if row_of(t) in VALID])
-def test_default_inputs_show_a_known_defect(monkeypatch, text):
-    b = og.GraphBuilder()
-    FOUND[text](b)
-    assert row_of(text).met(b.nodes)
-    right, steps = found_right(monkeypatch, FOUND[text])
-    assert len(steps) == 1
-    assert not right
-
-
-@pytest.mark.filterwarnings("ignore:.*runs in parts")
-@pytest.mark.parametrize("text", [t for t in NOT_RUN if row_of(t) in VALID])
-def test_a_known_defect_that_no_input_shows_is_not_run(monkeypatch, text):
-    b = og.GraphBuilder()
-    NOT_RUN[text](b)
-    assert row_of(text).met(b.nodes)
-    right, steps = found_right(monkeypatch, NOT_RUN[text])
-    assert len(steps) > 1
-    assert right
-
-
-def has_avx512():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        return " avx512bw " in file.read()
-
-
-@pytest.mark.skipif(not has_avx512(), reason="the CPU has no AVX-512")
-@pytest.mark.parametrize("text", [t for t in WITHOUT_VNNI if row_of(t) in VALID])
-def test_default_inputs_show_a_defect_of_older_cpus(text):
-    code = (
-        "import pytest, test_filling as t\n"
-        "with pytest.MonkeyPatch.context() as patch:\n"
-        f"    right, steps = t.found_right(patch, t.WITHOUT_VNNI[{text!r}])\n"
-        "assert len(steps) == 1\n"
-        "print('right' if right else 'wrong')\n"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
-        cwd=os.path.dirname(__file__),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert told.stdout.split()[-1] == "wrong"
-
 
 # -- ranges
 

@@ -9,11 +9,12 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py import cli, defects
+from onednn_graph_py import cli
 from onednn_graph_py.patterns import PATTERNS, measure, report
 from onednn_graph_py.patterns._epilogue import BINARY, UNARY, chain, epilogue
 from onednn_graph_py.patterns.measure import VERDICTS, Result
 from onednn_graph_py.patterns.pattern import Case, Deviation, Pattern, patterns
+from onednn_graph_py.safety import wrong_results
 
 # What the project's inventory of the documents numbers.
 INVENTORY = [
@@ -126,7 +127,7 @@ def test_what_a_model_runs_in_parts_is_told():
 
 def test_wrong_numbers_fail(monkeypatch):
     """A defect of oneDNN that is taken for unknown."""
-    monkeypatch.setattr(defects, "DEFECTS", ())
+    monkeypatch.setattr(wrong_results, "DEFECTS", ())
     result = measured("FP-12", case_of("FP-12", "AvgPool + Add, NXC"))
     assert result.verdict == "wrong"
     assert result.failed

@@ -100,10 +100,19 @@ def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _rows_in_order(product: Op) -> bool:
+    """Whether the rows of the whole batch may lie one behind the other."""
+    source = product.inputs[0]
+    return not (attribute(product, "transpose_a") and is_row_major(source))
+
+
 def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
-    """With 2-D weights the batch is flattened, and an operand that varies over a part of it not."""
+    """With 2-D weights the batch is flattened, and an operand that varies over a part of it not.
+
+    Where the rows of the source are its columns, nothing is flattened.
+    """
     for product, weights, made in _products(group):
-        if len(weights) != 2 or len(made) not in (3, 4):
+        if len(weights) != 2 or len(made) not in (3, 4) or not _rows_in_order(product):
             continue
         for _, operand, result in operands(group, product):
             if len(result) != len(made):
@@ -120,7 +129,7 @@ def column_operand_of_transposed_product(group: Group, conditions: Conditions) -
     for product, _, made in _products(group):
         if len(made) != 3 or not attribute(product, "transpose_a"):
             continue
-        if made[2] != 1 or min(made[:2]) < 2:
+        if made[2] != 1 or min(made[:2]) < 2 or contraction(group, product) == 1:
             continue
         for _, operand, result in operands(group, product):
             if result == made and operand in ((1, made[1], 1), (made[0], 1, 1)):

@@ -12,8 +12,9 @@ from ..machine import Conditions
 from . import wrong_products as products
 from . import wrong_windows as windows
 from .defect import Defect, Finding, Met, first_met
-from .facts import BINARY, attribute, is_row_major, operands
+from .facts import BINARY, aligned, attribute, is_row_major, operands
 from .group import Group
+from .saturation import LARGEST_WEIGHT, saturating_product
 
 __all__ = ["DEFECTS", "wrong_result"]
 
@@ -64,16 +65,23 @@ def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
-    """A binary op behind another, without spatial extent, and an operand for each channel."""
-    for first in group.ops:
-        if first.kind not in BINARY:
-            continue
-        for _, operand, result in operands(group, first):
-            if len(result) < 3 or min(result[:2]) < 2 or set(result[2:]) != {1}:
-                continue
-            if operand[:2] == (1, result[1]):
-                return True
-    return False
+    """A binary op behind another, without spatial extent, and an operand for each channel.
+
+    Right is what starts with an operand that is broadcast in part, or has one for each batch.
+    """
+    first = next((op for op in group.ops if op.kind in BINARY), None)
+    if first is None:
+        return False
+    behind = list(operands(group, first))
+    result = group.shape(first.outputs[0])
+    if result is None or len(result) < 3 or min(result[:2]) < 2 or set(result[2:]) != {1}:
+        return False
+    rank = len(result)
+    for_channels, for_batch = (1, *result[1:]), (result[0], *(1,) * (rank - 1))
+    starts = {aligned(group.shape(t), rank) for t in first.inputs}
+    if starts & {for_channels, for_batch} or any(o == for_batch for _, o, _ in behind):
+        return False
+    return any(o == for_channels and made == result for _, o, made in behind)
 
 
 def _strided_scales_of_groups(group: Group, conditions: Conditions) -> bool:
@@ -103,6 +111,13 @@ _SHARED_WEIGHTS = "oneDNN reads an operand that varies over a part of the batch 
 _PER_CHANNEL = "scales per channel wrongly when it quantizes a"
 
 DEFECTS = (
+    Defect(
+        "this CPU has no VNNI, without which oneDNN's int8 products saturate at 16 bits; constant "
+        f"weights from -{LARGEST_WEIGHT} to {LARGEST_WEIGHT}, or even ones for convolutions of "
+        "s8, would be right in one partition, and faster",
+        saturating_product,
+        where=lambda conditions: not conditions.vnni,
+    ),
     Defect(
         "oneDNN 3.7 reads an attention mask of another rank wrongly",
         products.attention_mask_of_other_rank,

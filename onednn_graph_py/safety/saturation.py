@@ -1,0 +1,57 @@
+"""int8 products on CPUs without VNNI.
+
+There oneDNN multiplies u8 values with s8 weights and adds two products in 16 bits, which saturate:
+2 * 255 * 64 fits, 2 * 255 * 127 does not. Sources of s8 are shifted to u8 first; convolutions of
+those halve the weights instead, and lose the last bit of odd ones. oneDNN page: Nuances of int8
+Computations.
+"""
+
+from __future__ import annotations
+
+from ..machine import Conditions
+from .calls import Op, Tensor
+from .facts import integers_of, slide_of
+from .group import Group
+
+__all__ = ["LARGEST_WEIGHT", "saturating_product"]
+
+LARGEST_WEIGHT = 64
+
+
+def _exact(weights: Tensor, *, halved: bool) -> bool:
+    """Whether constant weights are such that nothing is lost."""
+    data = weights.data
+    if data is None or weights.dtype != "s8":
+        return False
+    if not data.size:
+        return True
+    if halved:
+        return not (data & 1).any()
+    return bool(data.min() >= -LARGEST_WEIGHT and data.max() <= LARGEST_WEIGHT)
+
+
+def _is_depthwise(group: Group, op: Op) -> bool:
+    slide = slide_of(group, op)
+    return slide is not None and slide.groups == slide.source.channels == slide.result.channels
+
+
+def saturating_product(group: Group, conditions: Conditions) -> bool:
+    """A product of integers whose weights are not known to be small enough.
+
+    Depthwise convolutions of u8 add nothing in 16 bits, as far as was tried: with AVX2.
+    """
+    for op in group.ops:
+        if op.kind not in ("MatMul", "Convolution", "ConvTranspose"):
+            continue
+        integers = integers_of(group, op)
+        if integers is None:
+            continue
+        source, weights = integers
+        slides = op.kind != "MatMul"
+        if _exact(weights, halved=slides and source.dtype == "s8"):
+            continue
+        depthwise = op.kind == "Convolution" and _is_depthwise(group, op)
+        if depthwise and source.dtype == "u8" and not conditions.avx512:
+            continue
+        return True
+    return False

@@ -1,0 +1,590 @@
+"""A graph for each row of known wrong results, one beside it that is right, and where it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import onednn_graph_py as og
+from onednn_graph_py.machine import Conditions
+
+PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
+UNIT = {"scales": [1.0], **PER_TENSOR}
+HALF = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+PLAIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
+
+OLD = Conditions((3, 7), "OMP", "avx2", 2)
+NEW = Conditions((3, 13), "SYCL", "avx2", 2)
+OPENMP = NEW._replace(runtime="OMP")
+AVX512 = OPENMP._replace(isa="avx512_core")
+VNNI = OPENMP._replace(isa="avx512_core_vnni")
+BF16 = OPENMP._replace(isa="avx512_core_bf16")
+F16 = OPENMP._replace(isa="avx512_core_fp16")
+AMX = OPENMP._replace(isa="avx10_1_512_amx")
+EVERYWHERE = (OLD, NEW, OPENMP, AVX512, VNNI, BF16, F16, AMX)
+
+Build = Callable[[og.GraphBuilder], None]
+
+
+def before(conditions: Conditions) -> Conditions:
+    """The same with the version before."""
+    return conditions._replace(version=(3, 7))
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def integers(*shape, low=-8, high=8):
+    return np.random.default_rng(3).integers(low, high, shape).astype(np.int8)
+
+
+# -- attention
+
+
+def attention(mask, dtype="f32", shape=(2, 4, 32, 64)):
+    def build(b):
+        q, k, v = (b.input(shape, dtype) for _ in range(3))
+        scores = q.matmul(k, transpose_b=True) + b.input(mask, dtype)
+        b.output(scores.softmax(axis=-1) @ v)
+
+    return build
+
+
+def attention_of_strided(batch):
+    def build(b):
+        stacked = (192, 96, 96, 1)  # three of 32 beside each other
+        q, k, v = (b.input((batch, 1, 2, 32), strides=stacked) for _ in range(3))
+        b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
+
+    return build
+
+
+def int8_attention(dtype):
+    zero = 128 if dtype == "u8" else 0
+
+    def build(b):
+        per_tensor = {"scales": [2.0**-5], "zps": [zero], "qtype": "per_tensor"}
+        q, k, v = (b.input((2, 8, 16, 16), dtype).dequantize(**per_tensor) for _ in range(3))
+        mask = b.input((2, 1, 16, 16))
+        weights = (q.matmul(k, transpose_b=True) / 4.0 + mask).softmax(axis=-1)
+        steps = {"scales": [2.0**-8], **PER_TENSOR}
+        weights = weights.quantize(dtype=dtype, **steps).dequantize(**steps)
+        y = (weights @ v).static_transpose(order=(0, 2, 1, 3))
+        y = y.static_reshape(shape=(2, 16, 128), special_zero=False)
+        b.output(y.quantize(dtype=dtype, scales=[2.0**-5], zps=[zero // 2], qtype="per_tensor"))
+
+    return build
+
+
+# -- products
+
+
+def product(source, weights, *operands, dtype="f32", transpose_a=False, transpose_b=False):
+    def build(b):
+        x, w = b.input(source, dtype), b.input(weights, dtype)
+        y = b.matmul(x, w, transpose_a=transpose_a, transpose_b=transpose_b)
+        for shape in operands:
+            y = y + b.input(shape, dtype)
+        b.output(y)
+
+    return build
+
+
+def int8_product(source, weights, *operands, limit=None, dtype="s8", **attributes):
+    """Weights are an input, or constants below a limit."""
+
+    def build(b):
+        x = b.input(source, dtype)
+        w = (
+            b.input(weights, "s8")
+            if limit is None
+            else b.constant(integers(*weights, low=-limit, high=limit + 1))
+        )
+        y = b.matmul(x.dequantize(**UNIT), w.dequantize(**UNIT), **attributes)
+        for shape in operands:
+            y = y + b.input(shape)
+        b.output(y)
+
+    return build
+
+
+def residual(source, target):
+    def build(b):
+        x, r = b.input((8, 64), "u8"), b.input((8, 32), source)
+        weights = b.constant(integers(64, 32)).dequantize(scales=[2.0**-6], **PER_TENSOR)
+        y = x.dequantize(scales=[0.25], **PER_TENSOR) @ weights
+        y = y + r.dequantize(scales=[0.5], **PER_TENSOR)
+        b.output(y.quantize(dtype=target, scales=[0.5], **PER_TENSOR))
+
+    return build
+
+
+def quantized_product(qtype):
+    def build(b):
+        w = b.constant(integers(16, 20))
+        y = b.input((19, 16), "u8").dequantize(scales=[0.5], **PER_TENSOR)
+        y = y @ w.dequantize(scales=[0.25], **PER_TENSOR)
+        if qtype == "per_tensor":
+            b.output(y.quantize(dtype="s8", scales=[2.0], **PER_TENSOR))
+            return
+        scales = [2.0 ** (i % 4) for i in range(20)]
+        b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 20, qtype=qtype, axis=1))
+
+    return build
+
+
+def quantized_convolution(b):
+    y = b.input((1, 16, 6, 6), "u8").dequantize(scales=[0.25], **PER_TENSOR)
+    w = b.constant(integers(3, 3, 16, 8)).dequantize(scales=[2.0**-6], **PER_TENSOR)
+    y = y.convolution(w, data_format="NCX", **PLAIN)
+    scales = [2.0 ** (i % 4) for i in range(8)]
+    b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 8, qtype="per_channel", axis=1))
+
+
+def low_bit_weights(dtype):
+    def build(b):
+        w, scales = b.input((32, 16), dtype), b.input((1, 16))
+        kind = {"qtype": "per_group", "axis": 0, "group_shape": (32, 1)}
+        b.output(b.input((4, 32)) @ w.dynamic_dequantize(scales, **kind))
+
+    return build
+
+
+def product_over(size):
+    def build(b):
+        b.output((b.input((4, size)) @ b.input((size, 8))).relu())
+
+    return build
+
+
+def strided_scales(strides):
+    def build(b):
+        scales = b.input((1, 2, 2), strides=strides)
+        kind = {"qtype": "per_group", "axis": 2, "group_shape": (1, 1, 2)}
+        b.output(b.input((1, 2, 4), "s8").dynamic_dequantize(scales, **kind))
+
+    return build
+
+
+# -- convolution and pooling
+
+
+def pool(source, operand, *, data_format="NXC", **window):
+    def build(b):
+        y = b.input(source).max_pool(data_format=data_format, **(window or HALF))
+        b.output(y + b.input(operand))
+
+    return build
+
+
+ROW_POOL = {"kernel": (2,), "strides": (1,), "pads_begin": (0,), "pads_end": (0,)}
+
+
+def int8_pool(*kinds):
+    def build(b):
+        y = b.input((1, 4, 4, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR).max_pool(**HALF)
+        for kind in kinds:
+            y = getattr(y, kind)()
+        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
+
+    return build
+
+
+def convolution(source, weights, dtype="bf16", *, op="convolution", operand=None, **attributes):
+    spatial = len(source) - 2
+    plain = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
+    lists = {name: attributes.pop(name, (each,) * spatial) for name, each in plain.items()}
+
+    def build(b):
+        y = getattr(b, op)(b.input(source, dtype), b.input(weights, dtype), **lists, **attributes)
+        b.output(y if operand is None else y + b.input(operand, dtype))
+
+    return build
+
+
+def int8_convolution(source, weights, *, dtype="s8", zero=0, op="convolution", **attributes):
+    lists = {name: attributes.pop(name, each) for name, each in PLAIN.items()}
+
+    def build(b):
+        x = b.input(source, dtype).dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
+        w = b.constant(integers(*weights)).dequantize(scales=[2.0**-6], **PER_TENSOR)
+        b.output(getattr(x, op)(w, **lists, **attributes))
+
+    return build
+
+
+def transposed_with_residual(zero):
+    def build(b):
+        x = b.input((1, 6, 6, 16), "u8").dequantize(scales=[0.25], **PER_TENSOR)
+        w = b.constant(integers(3, 3, 8, 16)).dequantize(scales=[2.0**-6], **PER_TENSOR)
+        r = b.input((1, 6, 6, 8), "s8").dequantize(scales=[0.5], zps=[zero], qtype="per_tensor")
+        y = x.conv_transpose(w, **PLAIN) + r
+        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
+
+    return build
+
+
+def transposed_with_bias(b):
+    y = b.conv_transpose(
+        b.input((2, 4, 5, 4), "bf16"), b.input((3, 1, 3, 4), "bf16"), b.input((3,), "bf16"),
+        strides=(2, 2), pads_begin=(2, 0), pads_end=(0, 0), dilations=(1, 1),
+    )  # fmt: skip
+    b.output(y)
+
+
+def weights_gradient(size):
+    def build(b):
+        b.output(
+            b.conv_transpose_backward_weights(
+                b.input((1, 1, size)), b.input((1, 1, 2 * size)), auto_pad="SAME_UPPER",
+                weights_shape=(1, 1, 3), strides=(2,), pads_begin=(0,), pads_end=(0,),
+                dilations=(1,), data_format="NCX", weights_format="IOX",
+            )
+        )  # fmt: skip
+
+    return build
+
+
+# -- the others
+
+
+def layer_norm_and(operand, dtype="f32"):
+    def build(b):
+        x, z = b.input((6, 16), dtype), b.input(operand)
+        y = x.layer_norm(noise(16, seed=1), noise(16, seed=2), keep_stats=False)
+        b.output((y if dtype == "f32" else y.type_cast(dtype="f32")) + z)
+
+    return build
+
+
+def sums(shape, *operands):
+    def build(b):
+        y = b.input(shape)
+        for operand in operands:
+            y = y + b.input(operand)
+        b.output(y)
+
+    return build
+
+
+# -- all of them
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is tried of a row.
+
+    Parameters
+    ----------
+    met, right : tuple of callable
+        Graphs that meet it, and graphs beside them that don't.
+    where, elsewhere : tuple of Conditions
+        Some under which it holds, and some under which it does not.
+    alone : tuple of callable
+        Those graphs of `met` that are wrong also in a partition of each op's own.
+    hidden : str
+        Why a call shows nothing: not in one partition, or by chance only.
+    """
+
+    met: tuple[Build, ...]
+    right: tuple[Build, ...]
+    where: tuple[Conditions, ...] = EVERYWHERE
+    elsewhere: tuple[Conditions, ...] = ()
+    alone: tuple[Build, ...] = ()
+    hidden: str = ""
+
+
+ONLY_OLD = {"where": (OLD, before(AMX)), "elsewhere": (NEW, OPENMP, AMX)}
+ONLY_NEW = {"where": (NEW, OPENMP, AMX), "elsewhere": (OLD, before(AMX))}
+AMX_NEW = {"where": (AMX,), "elsewhere": (before(AMX), F16, BF16, NEW)}
+AMX_ALL = {"where": (AMX, before(AMX)), "elsewhere": (F16, BF16, NEW, OLD)}
+F16_NEW = {"where": (F16, AMX), "elsewhere": (before(F16), BF16, VNNI, NEW)}
+
+_heads = (2, 4, 16, 32), (2, 4, 32, 16)
+_column = (3, 9, 3, 20), (3, 2, 20, 4)
+_tall = {"strides": (1, 2), "pads_end": (2, 0)}
+_gap = {"op": "conv_transpose", "data_format": "NCX", "weights_format": "IOX", "strides": (3,)}
+_depthwise = (1, 8, 6, 6), (8, 1, 3, 3)
+_dilated = {
+    "groups": 8, "data_format": "NCX", "weights_format": "OIX", "operand": (1, 8, 1, 1),
+    "dilations": (2, 2), "pads_begin": (2, 2), "pads_end": (2, 2),
+}  # fmt: skip
+_one_row = {"strides": (3,), "pads_begin": (2,)}
+
+_empty = product_over(0)
+_shared = product((2, 2, 7, 1), (7, 5), dtype="bf16", transpose_a=True)
+_shared_f16 = product((2, 2, 7, 1), (7, 5), dtype="f16", transpose_a=True)
+_narrow = convolution(*_column, **_tall)
+_backward = convolution(*_column, op="conv_transpose_backward_data", **_tall)
+_gradient = weights_gradient(5)
+_strided = strided_scales((8, 4, 1))
+_rows = (
+    convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
+    convolution((1, 9, 4), (3, 4, 2), "bf16", **_one_row),
+)
+
+ROWS = {
+    "this CPU has no VNNI": Row(
+        (
+            int8_product((8, 64), (64, 32), limit=127, dtype="u8"),
+            int8_product((8, 64), (64, 32), limit=127),
+            int8_product((2, 8, 64), (2, 64, 32)),
+            int8_convolution((1, 6, 6, 16), (3, 3, 16, 8)),
+            int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), op="conv_transpose"),
+        ),
+        (
+            int8_product((8, 64), (64, 32), limit=64, dtype="u8"),
+            int8_product((8, 64), (64, 32), limit=64),
+            int8_convolution((1, 6, 6, 16), (3, 3, 16, 8), dtype="u8"),
+            int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), dtype="u8", op="conv_transpose"),
+        ),
+        where=(OLD, NEW, OPENMP, AVX512, NEW._replace(isa="sse41")),
+        elsewhere=(VNNI, BF16, F16, AMX, NEW._replace(isa="avx2_vnni")),
+    ),
+    "attention mask of another rank": Row(
+        (attention((4, 32, 32)),), (attention((1, 4, 32, 32)),), **ONLY_OLD
+    ),
+    "fused 4-bit weights": Row(
+        (low_bit_weights("s4"),), (low_bit_weights("s8"),), **ONLY_OLD,
+        hidden="oneDNN does not fuse it",
+    ),
+    "attention on strided inputs": Row(
+        (attention_of_strided(2),), (attention_of_strided(3),), **ONLY_OLD
+    ),
+    "attention in other integers": Row(
+        (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD
+    ),
+    "adds another tensor to a layer normalization": Row(
+        (layer_norm_and((6, 16)), layer_norm_and((6, 16), "bf16")),
+        (layer_norm_and((16,)),),
+        **ONLY_OLD,
+    ),
+    "fused operand of more than one wide dim": Row(
+        (pool((2, 8, 8, 16), (2, 4, 4, 16)),),
+        (pool((2, 8, 8, 16), (1, 1, 1, 16)),),
+        hidden="the mirror refuses to compile it",
+    ),
+    "pooling of channels-last": Row(
+        (pool((2, 4, 4, 3), (3,)), pool((1, 7, 1), (1, 6, 1), **ROW_POOL)),
+        (
+            pool((2, 4, 4, 3), (2, 1, 1, 1)),
+            pool((2, 3, 4, 4), (1, 3, 1, 1), data_format="NCX"),
+            pool((1, 7, 1), (1, 1, 1), **ROW_POOL),
+        ),
+    ),
+    "rounds what int8 pooling makes": Row((int8_pool("relu"),), (int8_pool(),)),
+    "quantized residual wrongly": Row(
+        (residual("u8", "s8"), residual("s8", "u8")), (residual("s8", "s8"),)
+    ),
+    "when it quantizes a convolution's result": Row(
+        (quantized_convolution,), (quantized_product("per_tensor"),), **ONLY_OLD
+    ),
+    "when it quantizes a product's result": Row(
+        (quantized_product("per_channel"),), (quantized_product("per_tensor"),), **ONLY_NEW
+    ),
+    "one channel a group": Row(
+        (int8_convolution((1, 6, 6, 4), (3, 3, 1, 128), groups=4),),
+        (
+            int8_convolution((1, 6, 6, 4), (3, 3, 1, 64), groups=4),
+            int8_convolution((1, 6, 6, 4), (3, 3, 1, 128), groups=4, dtype="u8"),
+        ),
+        where=(AVX512, before(AVX512)),
+        elsewhere=(NEW, OLD, VNNI, AMX),
+    ),
+    "leaves a product over no elements unwritten": Row(
+        (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
+        hidden="memory that nobody wrote may be 0",
+    ),
+    "gradient of transposed convolution weights": Row(
+        (_gradient,), (weights_gradient(4),), alone=(_gradient,)
+    ),
+    "transposed convolutions of s8": Row(
+        (
+            int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), op="conv_transpose"),
+            int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), dtype="u8", zero=3, op="conv_transpose"),
+        ),
+        (int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), dtype="u8", op="conv_transpose"),),
+        where=(NEW, VNNI, BF16, F16, AMX),
+        elsewhere=(OPENMP, OLD, before(VNNI)),
+        hidden="on SYCL one call of 10,000 is wrong, elsewhere most",
+    ),
+    "adds a residual with a zero point": Row(
+        (transposed_with_residual(7),),
+        (transposed_with_residual(0),),
+        where=(before(VNNI), before(BF16)),
+        elsewhere=(VNNI, before(F16), before(AMX), OLD),
+        hidden="only some sizes were seen to be wrong",
+    ),
+    "ignores the strides of scales": Row(
+        (_strided,), (strided_scales((4, 2, 1)),), alone=(_strided,)
+    ),
+    "product with 2-D weights": Row(
+        (
+            product((4, 8, 16), (16, 12), (4, 1, 1)),
+            product((4, 8, 16), (16, 12), (1, 8, 1)),
+            product((2, 3, 4, 8), (8, 16), (1, 3, 1, 16)),
+            product((2, 3, 4, 8), (8, 16), (1, 1, 4, 16)),
+            product((1, 3, 4, 8), (8, 16), (3, 1, 1)),
+        ),
+        (
+            product((4, 8, 16), (16, 12), (4, 8, 1)),
+            product((4, 8, 16), (16, 12), (1, 8, 12)),
+            product((4, 8, 16), (16, 12), (12,)),
+            product((4, 16, 8), (16, 12), (4, 1, 1), transpose_a=True),
+            product((2, 3, 4, 8), (1, 1, 8, 16), (1, 3, 1, 16)),
+            product((2, 2, 3, 4, 8), (8, 16), (1, 1, 3, 1, 16)),
+        ),
+    ),
+    "behind a product of one column": Row(
+        (
+            product((4, 16, 4), (4, 16, 1), (1, 4, 1), transpose_a=True),
+            product((4, 16, 4), (16, 1), (4, 1, 1), transpose_a=True),
+        ),
+        (
+            product((4, 16, 4), (4, 16, 1), (4, 4, 1), transpose_a=True),
+            product((4, 1, 4), (4, 1, 1), (1, 4, 1), transpose_a=True),
+            product((4, 4, 16), (4, 16, 1), (1, 4, 1)),
+        ),
+        **ONLY_NEW,
+    ),
+    "a second operand for each channel": Row(
+        (
+            sums((5, 17, 1, 1), (5, 17, 1, 1), (1, 17, 1, 1)),
+            sums((5, 17, 1), (1, 1, 1), (17, 1)),
+        ),
+        (
+            sums((5, 17), (5, 17), (1, 17)),
+            sums((5, 17, 1, 1), (5, 17, 1, 1), (5, 1, 1, 1)),
+            sums((5, 17, 2, 1), (5, 17, 2, 1), (1, 17, 1, 1)),
+            sums((5, 17, 1, 1), (1, 17, 1, 1), (1, 17, 1, 1)),
+        ),
+    ),
+    "such as an attention mask": Row(
+        (
+            product(*_heads, (1, 1, 16, 16), dtype="bf16"),
+            product(*_heads, (16, 16), dtype="bf16"),
+            attention((32, 32), "bf16", (2, 2, 32, 64)),
+            int8_product(*_heads, (1, 1, 16, 16)),
+        ),
+        (
+            product(*_heads, (1, 4, 16, 16), dtype="bf16"),
+            product(*_heads, (2, 1, 16, 16), dtype="bf16"),
+            product(*_heads, (1, 1, 1, 16), dtype="bf16"),
+            product((1, 4, 16, 32), (1, 4, 32, 16), (1, 1, 16, 16), dtype="bf16"),
+            product(*_heads, (1, 1, 16, 16)),
+            attention((32, 32), "bf16"),
+        ),
+        **AMX_NEW,
+    ),
+    "an operand for each head and row": Row(
+        (
+            product(*_heads, (1, 4, 16, 1), dtype="bf16"),
+            int8_product((1, 2, 16, 32), (1, 2, 32, 16), (1, 2, 16, 1)),
+        ),
+        (
+            product(*_heads, (2, 4, 16, 1), dtype="bf16"),
+            product(*_heads, (1, 1, 16, 1), dtype="bf16"),
+            product(*_heads, (1, 4, 16, 1)),
+        ),
+        where=(before(AMX),),
+        elsewhere=(AMX, before(F16), OLD),
+    ),
+    "sums int8 products over more than 64": Row(
+        (
+            int8_product((2, 2, 32, 100), (2, 2, 100, 64)),
+            int8_product((32, 100), (100, 64)),
+            int8_product((2, 2, 32, 100), (1, 1, 100, 64), limit=127),
+        ),
+        (
+            int8_product((32, 100), (100, 64), limit=127),
+            int8_product((32, 128), (128, 64)),
+            int8_product((32, 60), (60, 64)),
+            int8_product((32, 100), (64, 100), transpose_b=True),
+            int8_product((8, 100), (100, 64)),
+        ),
+        **AMX_NEW,
+        hidden="about half of the calls are wrong",
+    ),
+    "products of one row with transpose_a": Row(
+        (_shared, _shared_f16, int8_product((2, 2, 7, 1), (7, 5), transpose_a=True)),
+        (
+            product((2, 2, 7, 1), (2, 2, 7, 5), dtype="bf16", transpose_a=True),
+            product((2, 2, 8, 1), (8, 5), dtype="bf16", transpose_a=True),
+            product((2, 2, 7, 2), (7, 5), dtype="bf16", transpose_a=True),
+            product((2, 2, 7, 1), (7, 5), transpose_a=True),
+            int8_product((2, 2, 8, 1), (8, 5), transpose_a=True),
+        ),
+        where=(before(AMX),),
+        elsewhere=(before(BF16), OLD, NEW, F16),
+        alone=(_shared, _shared_f16),
+    ),
+    "strided convolutions to one column": Row(
+        (
+            _narrow,
+            _backward,
+            int8_convolution(*_column, dtype="u8", pads_begin=(0, 0), **_tall),
+        ),
+        (
+            convolution((3, 9, 5, 20), (3, 2, 20, 4), **_tall),
+            convolution(*_column, strides=(1, 1)),
+            convolution((3, 9, 3, 20), (3, 1, 20, 4), strides=(1, 4), pads_end=(2, 0)),
+            convolution(*_column, "f32", **_tall),
+        ),
+        **AMX_ALL,
+        alone=(_narrow, _backward),
+    ),
+    "16-bit convolutions of fewer rows": Row(
+        _rows,
+        (
+            convolution((1, 9, 4), (3, 4, 2), "f32", **_one_row),
+            convolution((2, 9, 4), (3, 4, 2), "f16", **_one_row),
+            convolution((1, 9, 4), (3, 4, 2), "f16", strides=(3,)),
+            convolution((1, 9, 4), (3, 4, 2), "f16", pads_begin=(2,)),
+        ),
+        where=(BF16, F16, AMX, before(AMX)),
+        elsewhere=(NEW, OLD, F16._replace(threads=1)),
+        alone=_rows,
+        hidden="what threads write last counts",
+    ),
+    "dilated depthwise convolutions in f16": Row(
+        (convolution(*_depthwise, "f16", **_dilated),),
+        (
+            convolution(*_depthwise, "bf16", **_dilated),
+            convolution(*_depthwise, "f16", **{**_dilated, "operand": None}),
+            convolution(*_depthwise, "f16", **{**_dilated, "dilations": (1, 1)}),
+            convolution((1, 8, 6, 6), (8, 2, 3, 3), "f16", **{**_dilated, "groups": 4}),
+        ),
+        **F16_NEW,
+    ),
+    "what no window of a transposed convolution reaches": Row(
+        (
+            convolution((2, 8, 7), (8, 8, 2), operand=(1, 8, 1), **_gap),
+            transposed_with_bias,
+        ),
+        (
+            convolution((2, 8, 7), (8, 8, 3), operand=(1, 8, 1), **_gap),
+            convolution((2, 8, 7), (8, 8, 1), operand=(1, 8, 1), **_gap),
+            convolution((2, 8, 7), (8, 8, 2), **_gap),
+            convolution((2, 8, 7), (8, 8, 2), "f32", operand=(1, 8, 1), **_gap),
+        ),
+        **AMX_NEW,
+        alone=(transposed_with_bias,),
+    ),
+    "grouped int8 convolutions with a zero point": Row(
+        (int8_convolution((1, 12, 9, 8), (3, 3, 2, 256), dtype="u8", zero=7, groups=4),),
+        (
+            int8_convolution((1, 12, 9, 8), (3, 3, 2, 256), dtype="u8", groups=4),
+            int8_convolution((1, 12, 9, 16), (3, 3, 4, 256), dtype="u8", zero=7, groups=4),
+            int8_convolution((1, 12, 9, 8), (3, 3, 2, 64), dtype="u8", zero=7, groups=4),
+            int8_convolution(
+                (1, 12, 9, 8), (3, 3, 2, 256), dtype="u8", zero=7, groups=4,
+                pads_begin=(0, 0), pads_end=(0, 0),
+            ),
+        ),
+        **AMX_ALL,
+    ),
+}  # fmt: skip
+"""By what only that row's text has in it."""
