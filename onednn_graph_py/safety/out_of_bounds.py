@@ -616,9 +616,10 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
 
 
 def _is_apart(group: Group, op: Op) -> bool:
-    """Whether a convolution's kernel does not take a Binary op: one that is neither of its result's
+    """Whether the kernel of the convolution before a Binary op does not take it.
 
-    shape nor of one element, nor varies along the channels, and the batch, alone.
+    It takes operands of its result's shape, of one element, and those that vary along the batch and
+    channels alone.
     """
     if op.kind not in _BINARY or not group.follows(op, _FORWARD_CONVOLUTIONS):
         return False
