@@ -26,6 +26,7 @@ __all__ = ["CRASHING", "DEFECTS", "MemoryDefect", "Met", "defect_of", "partition
 _BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
 _ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 _POOLING = frozenset(kind for kind in OPS if "Pool" in kind)
+_FORWARD_CONVOLUTIONS = frozenset({"Convolution", "ConvTranspose"})
 
 _SPLIT = "get partitions with policy debug"
 _APART = f"{_SPLIT}, or put the op into a graph of its own"
@@ -130,8 +131,8 @@ class _Slide(NamedTuple):
 
     size: int
     """Of the data."""
-    count: int
-    """How many windows there are."""
+    windows: int
+    """How many there are."""
     kernel: int
     stride: int
     begin: int
@@ -164,12 +165,12 @@ def _slides(group: Group, op: Op) -> list[_Slide]:
     for i, (size, kernel) in enumerate(zip(spatial, window.kernel, strict=True)):
         if size < 0 or kernel < 0:
             return []
-        count, stride = window.slide(i, size), window.strides[i]
+        windows, stride = window.slide(i, size), window.strides[i]
         begin = window.pads_begin[i] if window.auto_pad == "None" else 0
         if window.same:
-            both = max((count - 1) * stride + window.extent(i) - size, 0)
+            both = max((windows - 1) * stride + window.extent(i) - size, 0)
             begin = both // 2 if window.auto_pad == "SAME_UPPER" else both - both // 2
-        made.append(_Slide(size, count, kernel, stride, begin, window.dilations[i]))
+        made.append(_Slide(size, windows, kernel, stride, begin, window.dilations[i]))
     return made
 
 
@@ -307,7 +308,7 @@ def window_behind_the_data(group: Group, op: Op) -> Met | None:
     if not op.inputs or not _computes_in_16_bits(group, op):
         return None
     for slide in _slides(group, op)[-1:]:
-        if (slide.count - 1) * slide.stride - slide.begin >= slide.size:
+        if (slide.windows - 1) * slide.stride - slide.begin >= slide.size:
             return Met(
                 f"a window that begins behind the {slide.size} elements of the innermost dim",
                 "use smaller paddings at the end, one thread, or f32",
@@ -324,7 +325,7 @@ def window_around_the_data(group: Group, op: Op) -> Met | None:
     if not int8 and not _computes_in_16_bits(group, op):
         return None
     slides = _slides(group, op)
-    if len(slides) != 3 or all(map(slides[0].reads, range(slides[0].count))):
+    if len(slides) != 3 or all(map(slides[0].reads, range(slides[0].windows))):
         return None
     return Met(
         "a window that sees no element along the outermost dim",
@@ -334,7 +335,8 @@ def window_around_the_data(group: Group, op: Op) -> Met | None:
 
 def pooling_backward_without_shape(group: Group, op: Op) -> Met | None:
     """It crashes while it is compiled."""
-    if any(op.attrs.get("src_shape", ())):
+    shape = op.attrs.get("src_shape")
+    if isinstance(shape, tuple) and any(shape):  # dumped graphs spell out that there is none
         return None
     return Met("an AvgPoolBackward without src_shape", "set src_shape to the output's shape")
 
@@ -535,6 +537,105 @@ def _has_one_channel_a_group(group: Group, op: Op) -> bool:
     return bool(into == 1 and out != groups)
 
 
+def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
+    """A Binary op reads its operands in two layouts, one channels-last, before this one is fused.
+
+    Its kernel then asks for a table of offsets that nobody made. Seen with an operand of this op
+    that varies along the last dim alone, which takes another way through the kernel.
+    """
+    shape = group.shape(op.outputs[0]) if op.outputs else None
+    if shape is None or len(shape) < 3:
+        return None
+    for tensor in op.inputs:
+        if not group.producer(tensor) and _varies_along_last_alone(group.shape(tensor), shape):
+            break
+    else:
+        return None
+    before = next((o for o in _chain(group, op) if _reads_two_layouts(group, o)), None)
+    if before is None:
+        return None
+    return Met(
+        f"an operand of shape {shape_text(group.shape(tensor))} fused behind {before.label}, which "
+        "reads two layouts,",
+        f"pass contiguous arrays, or {_SPLIT}",
+    )
+
+
+def _varies_along_last_alone(shape: Shape, of: Shape) -> bool:
+    """Whether an operand is stretched along all dims but the last; one of them is not of one."""
+    if shape is None or of is None:
+        return True
+    others = set(of[:-1]) - {1}
+    return bool(shape and others) and shape[-1] != 1 and set(shape[:-1]) <= {1}
+
+
+def _chain(group: Group, op: Op) -> list[Op]:
+    """The ops before one that work element by element, nearest first, up to what they follow."""
+    found: list[Op] = []
+    left = [op]
+    while left:
+        for tensor in left.pop().inputs:
+            before = group.producer(tensor)
+            if before and before not in found and before.kind in _BINARY | _ELEMENTWISE:
+                found.append(before)
+                left.append(before)
+    return found
+
+
+def _reads_two_layouts(group: Group, op: Op) -> bool:
+    """Of a Binary op that starts a kernel: both operands have the same dims, in two layouts."""
+    if op.kind not in _BINARY or len(op.inputs) != 2:
+        return False
+    a, b = (group.shape(t) for t in op.inputs)
+    if a is None or b is None or a[1:] != b[1:]:
+        return a is None or b is None
+    if not any(_may_be_channels_last(group, t) for t in op.inputs):
+        return False
+    if group.follows(op, _FORWARD_CONVOLUTIONS):
+        # A convolution takes the ops behind it into its own kernel, up to the first that it can't.
+        return any(_is_apart(group, o) for o in _chain(group, op))
+    if all(group.producer(t) is None for t in op.inputs):
+        return group.tensor(op.inputs[0]).strides != group.tensor(op.inputs[1]).strides
+    return True
+
+
+def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
+    maker = group.producer(tensor)
+    if maker is None:
+        known = group.tensor(tensor)
+        return known.strides is not None and not _row_major(known) and known.strides[1] == 1
+    if maker.kind in _FORWARD_CONVOLUTIONS:
+        return bool(maker.attr("data_format") == "NCX")
+    if maker.kind not in _BINARY | _ELEMENTWISE:
+        return False
+    return any(
+        _may_be_channels_last(group, t)
+        for t in maker.inputs
+        if group.shape(t) == group.shape(tensor)
+    )
+
+
+def _is_apart(group: Group, op: Op) -> bool:
+    """Whether the kernel of the convolution before a Binary op does not take it.
+
+    It takes operands of its result's shape, of one element, and those that vary along the batch and
+    channels alone.
+    """
+    if op.kind not in _BINARY or not group.follows(op, _FORWARD_CONVOLUTIONS):
+        return False
+    made = group.shape(op.outputs[0])
+    for tensor in op.inputs:
+        shape = group.shape(tensor)
+        if group.producer(tensor):
+            continue
+        if shape is None or made is None:
+            return True
+        whole = (1,) * (len(made) - len(shape)) + shape
+        if whole != made and any(d != 1 for d in whole[2:]):
+            return True
+    return False
+
+
 # -- where they show
 
 
@@ -582,6 +683,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(strides_before_reshape, _in("StaticReshape"), fused=True),
     MemoryDefect(gaps, _in("StaticReshape", "StaticTranspose", "MaxPoolBackward"), since=(3, 8)),
     MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True),
+    MemoryDefect(last_dim_behind_two_layouts, _BINARY, since=(3, 8), fused=True),
     MemoryDefect(binary_after_int8_deconvolution, _BINARY, since=(3, 8), fused=True),
     MemoryDefect(dynamic_scale, _in("DynamicDequantize"), since=(3, 8)),
     MemoryDefect(
