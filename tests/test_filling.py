@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from graphs import LINKED
+from graphs import LINKED, held_to
 from test_defects import CASES, PER_TENSOR, noise, strided_scales_of_groups
 from test_defects import weights_gradient_with_automatic_padding as automatic_padding
 
@@ -125,12 +125,7 @@ def test_a_known_defect_that_no_input_shows_is_not_run(monkeypatch, text):
     assert right
 
 
-def has_avx512():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        return " avx512bw " in file.read()
-
-
-@pytest.mark.skipif(not has_avx512(), reason="the CPU has no AVX-512")
+@held_to("avx512_core")
 @pytest.mark.parametrize("text", [t for t in WITHOUT_VNNI if row_of(t) in VALID])
 def test_default_inputs_show_a_defect_of_older_cpus(text):
     code = (
