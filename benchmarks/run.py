@@ -686,8 +686,10 @@ def measure_constant_weights(options: argparse.Namespace, report: Report) -> Non
 
 
 def dtypes_of(section: str, options: argparse.Namespace) -> list[str]:
-    """Those to measure."""
-    able = (*DTYPES[section], *MORE_DTYPES.get(section, ()))
+    """Those to measure, of what this CPU has kernels for."""
+    from onednn_graph_py.machine.cpu import lacks
+
+    able = [d for d in (*DTYPES[section], *MORE_DTYPES.get(section, ())) if lacks(d) is None]
     return [d for d in options.dtype or DTYPES[section] if d in able]
 
 
@@ -706,6 +708,7 @@ def sizes_of(section: str, options: argparse.Namespace) -> Record:
 def machine() -> Record:
     """What the figures are of."""
     import onednn_graph_py as og
+    from onednn_graph_py.machine.cpu import lacks
 
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
@@ -717,6 +720,7 @@ def machine() -> Record:
         # Of the last minute: what others do here makes figures worse.
         "load_before": os.getloadavg()[0],
         "isa": og.get_effective_cpu_isa().name,
+        "lacking": lacks("bf16"),
         "python": platform.python_version(),
         "onednn": f"{linked['major']}.{linked['minor']}.{linked['patch']}",
         "cpu_runtime": linked["cpu_runtime"],
@@ -770,6 +774,8 @@ def main() -> int:
     )
     for name, version in about["libraries"].items():
         print(f"  {name:24}{version or 'not installed'}")
+    if about["lacking"]:
+        print(f"without bf16: {about['lacking']}")
     report = Report(options.verbose)
     sections: dict[str, Callable[[], None]] = {
         "call": lambda: measure_calls(options, report),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
+from onednn_graph_py.machine.cpu import lacks
 
 LINKED = (og.version()["major"], og.version()["minor"])
 RUNTIME = og.version()["cpu_runtime"]
@@ -44,6 +45,20 @@ def before(major: int, minor: int):
     """Skip where the linked oneDNN is this new."""
     return pytest.mark.skipif(
         (major, minor) <= LINKED, reason=f"about oneDNN < {major}.{minor}, linked is {LINKED}"
+    )
+
+
+def needs(dtype: str) -> None:
+    """Skip where this CPU has no kernels for a data type."""
+    if missing := lacks(dtype):
+        pytest.skip(missing)
+
+
+def held_to(isa: str):
+    """Skip where oneDNN can't be held to an instruction set, as it uses a lower one or another."""
+    own, value = og.get_effective_cpu_isa(), og.cpu_isa[isa].value
+    return pytest.mark.skipif(
+        own.value & value != value, reason=f"oneDNN uses {own.name} here, not {isa} or above"
     )
 
 

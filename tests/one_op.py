@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import PACKED_TYPES
+from graphs import PACKED_TYPES, needs
 
 import onednn_graph_py as og
-from onednn_graph_py.machine import cpu, isa
+from onednn_graph_py.machine import isa
 from onednn_graph_py.reference import call_of, compare, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 
@@ -18,12 +18,6 @@ STREAM = og.stream(ENGINE)
 ISA = og.get_effective_cpu_isa().name
 # The main data types of kernels.
 FLOATS = ("f32", "bf16", "f16")
-
-
-def needs(dtype: str) -> None:
-    """Skip a test where this CPU has no kernels for a data type."""
-    if missing := cpu.lacks(dtype):
-        pytest.skip(missing)
 
 
 def needs_training(dtype: str) -> None:

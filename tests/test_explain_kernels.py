@@ -224,7 +224,7 @@ def test_the_callers_settings_do_not_reach_the_log(monkeypatch):
 def test_an_instruction_set_chosen_here_is_used_there():
     program = """
         import numpy as np, onednn_graph_py as og
-        og.set_max_cpu_isa("avx2")
+        og.set_max_cpu_isa("sse41")
         b = og.GraphBuilder()
         b.output(b.input((64, 64)) @ np.ones((64, 64), np.float32))
         (step,) = og.explain(b, seconds=0, what_if=False).steps
@@ -237,7 +237,7 @@ def test_an_instruction_set_chosen_here_is_used_there():
         check=True,
     ).stdout
     assert said.strip()
-    assert "avx512" not in said
+    assert "avx" not in said
 
 
 def test_every_pattern_is_explained():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import LINKED, before, python, since
-from one_op import FLOATS, ISA, assert_agreement, check_agreement, needs, run_alone
+from graphs import LINKED, before, needs, python, since
+from one_op import FLOATS, ISA, assert_agreement, check_agreement, run_alone
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.isa import has_avx512

@@ -89,7 +89,6 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         return long
     compute = arguments.get("compute", "f32")
     if compute == "f16":
-        # No CPU with f16 was at hand; its sources let a TypeCast be to bf16 only.
         return (Deviation(ops_apart(arguments), "it fuses with TypeCasts to bf16, not to f16"),)
     if arguments.get("weights_zero_point"):
         return (Deviation(None, "weights with a zero point do not compile"),)

@@ -97,8 +97,13 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         return long
     compute = arguments.get("compute", "f32")
     if compute == "f16":
-        # No CPU with f16 was at hand; its sources let a TypeCast be to bf16 only.
-        return (Deviation(ops_apart(arguments), "it fuses with TypeCasts to bf16, not to f16"),)
+        why = "it fuses with TypeCasts to bf16, not to f16"
+        # On CPUs with f16, 3.13.2 has one partition less where a TypeCast and a Quantize end it.
+        fused = arguments["dst"] in ("u8", "s8")
+        return (
+            Deviation(ops_apart(arguments), why, until=LONG_EPILOGUES),
+            Deviation(ops_apart(arguments) - fused, why, since=LONG_EPILOGUES),
+        )
     if arguments.get("residual") and arguments["dst"] == "f32":
         return (Deviation(2, "a quantized residual is fused only where a Quantize ends it"),)
     if arguments.get("select") == "src_0":
