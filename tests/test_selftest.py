@@ -11,7 +11,7 @@ from onednn_graph_py import serialization
 from onednn_graph_py.cli import main
 from onednn_graph_py.machine import current
 from onednn_graph_py.selftest import FAMILIES, Family, search
-from onednn_graph_py.selftest.judge import SLOW, Answer
+from onednn_graph_py.selftest.questions import SLOW, Answer
 from onednn_graph_py.selftest.reduce import reduce_findings
 from onednn_graph_py.selftest.report import Count
 

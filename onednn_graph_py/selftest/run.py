@@ -14,7 +14,7 @@ from ..replay.pool import STARTUP, ending
 from ..shrinking.process import Answer as Ended
 from ..shrinking.process import Isolated
 from .families import Family
-from .judge import (
+from .questions import (
     SLOW,
     Answer,
     Verdict,
@@ -49,7 +49,7 @@ def _answer(ended: Ended, timeout: float) -> Answer:
     crashed: Verdict = "crashed"
     if how == "raised":
         return Answer(crashed, str(what).strip())
-    return Answer(crashed, ending(-what if how == "signal" else what))
+    return Answer(crashed, ending(-what if how == "signal" else what or 0))
 
 
 class _Asker:
