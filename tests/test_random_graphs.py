@@ -5,9 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
-from random_graphs import random_graph
 
 import onednn_graph_py as og
+from onednn_graph_py.selftest import graphs
 from onednn_graph_py.verify import compare_values, reference_values, verify
 
 SEEDS = 500
@@ -29,7 +29,7 @@ def as_list(results):
 def test_random_graphs_equal_the_reference(first):
     in_numpy = 0
     for seed in range(first, first + BATCH):
-        b, inputs = random_graph(seed)
+        b, inputs = graphs.case(seed)
         for layout in ("auto", "plain"):
             model = compiled(b, layout)
             in_numpy += sum(s.implementation == "reference" for s in model.steps())
@@ -42,9 +42,9 @@ def test_random_graphs_equal_the_reference(first):
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_four_threads_at_once_compute_the_same(first):
     for seed in range(first, first + 20):
-        b, _ = random_graph(seed)
+        b, _ = graphs.case(seed)
         model = compiled(b, "auto")
-        sets = [[a * np.array(k, a.dtype) for a in random_graph(seed)[1]] for k in (1, 2, 3, 4)]
+        sets = [[a * np.array(k, a.dtype) for a in graphs.case(seed)[1]] for k in (1, 2, 3, 4)]
         alone = [[r.copy() for r in as_list(model(*inputs))] for inputs in sets]
         failures: list[str] = []
         start = threading.Barrier(4)
@@ -69,7 +69,7 @@ def test_four_threads_at_once_compute_the_same(first):
 def test_a_wrong_result_would_be_noticed():
     noticed = 0
     for seed in range(20):
-        b, inputs = random_graph(seed)
+        b, inputs = graphs.case(seed)
         if any(v.dtype != "f32" for n in b.nodes for v in n.outputs):
             continue
         known = reference_values(b, inputs)

@@ -16,9 +16,9 @@ def _matrix(d: Draft) -> tuple[int, int, int]:
     if d.chance(0.25):
         return d.random.randint(17, 40), d.random.randint(60, 130), d.random.randint(33, 66)
     rows, inner, columns = (d.pick(_SIZES) for _ in range(3))
-    if d.chance(0.12):
+    if d.chance(0.2):
         rows = 1
-    if d.chance(0.12):
+    if d.chance(0.15):
         columns = 1
     return rows, inner, columns
 
@@ -44,7 +44,7 @@ def case(seed: int) -> tuple[GraphBuilder, Arrays]:
     )
     rows, inner, columns = _matrix(d)
     source_batch, weights_batch = _batches(d, d.pick((2, 3, 3, 4, 4, 4, 5)))
-    across, turned = d.chance(0.35), d.chance(0.35)
+    across, turned = d.chance(0.45), d.chance(0.35)
     source = (*source_batch, *((inner, rows) if across else (rows, inner)))
     weights = (*weights_batch, *((columns, inner) if turned else (inner, columns)))
     dtype, quantized = d.float_type(), d.chance(0.3)

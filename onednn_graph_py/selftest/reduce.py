@@ -14,7 +14,7 @@ from ..shrinking import Outcome, Shows, shrink
 from ..shrinking.outcome import Symptom, signature_of
 from ..shrinking.process import Isolated
 from .families import Draw, Family
-from .judge import Verdict, compared, compiled
+from .questions import Verdict, compared, compiled
 from .report import Finding
 
 __all__ = ["Trial", "drawn", "model_trial", "reduce_findings"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .judge import SLOW, Answer, Verdict
+from .questions import SLOW, Answer, Verdict
 
 __all__ = ["Count", "Finding", "Report", "Slow"]
 

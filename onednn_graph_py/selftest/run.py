@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .. import _core
 from ..machine import current
 from ..machine.store import processor
-from ..ops.check import linked_version
 from ..processes import STARTUP, ending
 from ..shrinking.process import Answer as Ended
 from ..shrinking.process import Isolated
 from .families import Family
-from .judge import (
+from .questions import (
     SLOW,
     Answer,
     Verdict,
@@ -27,8 +27,12 @@ from .report import Count, Finding, Report, Slow
 
 __all__ = ["Progress", "search"]
 
-_BATCH = 12
-"""Cases that one process judges before it ends; if it dies, each of them gets its own."""
+_BATCH = (4, 32)
+"""Cases that one process judges before it ends, at first and at most.
+
+If it dies, each of them gets its own.
+"""
+_BATCH_SECONDS = 2.0
 
 Progress = Callable[[Report, float], None]
 """Is given what was found so far, and the seconds that are left."""
@@ -45,7 +49,7 @@ def _answer(ended: Ended, timeout: float) -> Answer:
     crashed: Verdict = "crashed"
     if how == "raised":
         return Answer(crashed, str(what).strip())
-    return Answer(crashed, ending(-what if how == "signal" else what))
+    return Answer(crashed, ending(-what if how == "signal" else what or 0))
 
 
 class _Asker:
@@ -111,19 +115,32 @@ class _Search:
     def batch(self) -> tuple[Family, range] | None:
         """What to judge next: of the family that had the least time so far."""
         with self.lock:
-            open_ = [f for f in self.families if self._left(f) > 0]
-            if self.stopped or not open_ or time.monotonic() >= self.until:
+            late = time.monotonic() >= self.until
+            # Every family has its turn, however short the time is.
+            waiting = [
+                f
+                for f in self.families
+                if self._left(f) > 0 and not (late and self.next[f.name] > self.report.seed)
+            ]
+            if self.stopped or not waiting:
                 return None
-            family = min(open_, key=lambda f: (self.busy[f.name], self.spent[f.name]))
+            family = min(waiting, key=lambda f: (self.busy[f.name], self.spent[f.name]))
             first = self.next[family.name]
-            count = min(_BATCH, self._left(family))
+            count = min(self._fitting(family), self._left(family))
             self.next[family.name] += count
             self.busy[family.name] += 1
             return family, range(first, first + count)
 
+    def _fitting(self, family: Family) -> int:
+        """How many cases take about as long as a batch may."""
+        done = self.report.counts[family.name]
+        if not done.cases:
+            return _BATCH[0]
+        return min(max(1, int(_BATCH_SECONDS * done.cases / done.seconds)), _BATCH[1])
+
     def _left(self, family: Family) -> int:
         if family.count is None:
-            return _BATCH
+            return _BATCH[1]
         return family.count() - (self.next[family.name] - self.report.seed)
 
     def add(
@@ -174,7 +191,7 @@ def search(
     ----------
     families : sequence of Family
     seconds : float
-        When it is over; the cases in hand are still judged.
+        When it is over; cases in hand are still judged, and some of each family in any case.
     seed : int
         The first of each family.
     jobs : int
@@ -190,8 +207,9 @@ def search(
     """
     here = current()
     threads = max(1, here.threads // jobs)
+    linked = _core.version()
     report = Report(
-        ".".join(str(n) for n in linked_version()),
+        f"{linked['major']}.{linked['minor']}.{linked['patch']}",
         here.runtime,
         here.isa,
         processor(),

@@ -14,6 +14,7 @@ from ..builder import GraphBuilder
 from ..machine.cpu import lacks
 from ..ops import OPS, check
 from ..ops.check import linked_version, type_combinations
+from ..ops.schema import Port
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["NEWEST", "Case", "case", "draw"]
@@ -434,23 +435,24 @@ _DRAWERS = {kind: draw for draw, kinds in _BY_FAMILY.items() for kind in kinds}
 def _port_types(d: Draft, c: Case) -> tuple[list[str], list[str]]:
     """Data types for all ports, of those that run here as far as the op takes them."""
     schema = OPS[c.kind].at(linked_version())
-    found = [
-        combination
-        for combination in type_combinations(c.kind)
-        if not any(t in ("f8_e4m3", "f8_e5m2") for types in combination for t in types)
-    ]
-    given, made = d.pick(found)
+    given, made = d.pick(
+        [
+            combination
+            for combination in type_combinations(c.kind)
+            if not any(t.startswith("f8") for types in combination for t in types)
+        ]
+    )
+    ports = [schema.port("inputs", i) for i in range(len(c.shapes))]
+    results = [schema.port("outputs", i) for i in range(c.outputs)]
+    said = [*zip(ports, given, strict=False), *zip(results, made, strict=False)]
+    # Ports of one type variable have one data type.
+    types = {port.type: _here(dtype) for port, dtype in said if port is not None}
 
-    def of(ports: Any, i: int, chosen: tuple[str, ...]) -> str:
-        if i < len(chosen):
-            return _here(chosen[i])
-        port = schema.port(ports, i)
+    def of(port: Port | None) -> str:
         assert port is not None  # the op was drawn with as many
-        same = [n for n, p in enumerate(getattr(schema, ports)) if p.type == port.type]
-        return _here(chosen[same[0]]) if same[0] < len(chosen) else schema.types[port.type][0]
+        return types.get(port.type, schema.types[port.type][0])
 
-    inputs = [of("inputs", i, given) for i in range(len(c.shapes))]
-    return inputs, [of("outputs", i, made) for i in range(c.outputs)]
+    return [of(port) for port in ports], [of(port) for port in results]
 
 
 def _here(dtype: str) -> str:

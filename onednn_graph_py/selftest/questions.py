@@ -1,4 +1,7 @@
-"""One drawn graph, judged in this process, which it may end: call this in another one."""
+"""What is asked of a drawn graph: what a model computes, and what oneDNN does as it is.
+
+Answering may end the process, so it is another one that is asked.
+"""
 
 from __future__ import annotations
 

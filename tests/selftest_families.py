@@ -1,0 +1,64 @@
+"""Families for tests of the selftest: of graphs that are right, wrong, slow to draw, or crash."""
+
+import importlib
+import os
+import signal
+import time
+
+import onednn_graph_py as og
+from onednn_graph_py.filling import fill_inputs
+from onednn_graph_py.selftest.reduce import model_trial
+
+
+def drawn(seed, *kinds):
+    b = og.GraphBuilder()
+    y = b.input((3, 4 + seed % 5), "f32", name="x")
+    for kind in kinds:
+        y = b.op(kind, y)
+    b.output(y)
+    return b, fill_inputs(b, seed)
+
+
+def right(seed):
+    return drawn(seed, "Abs", "ReLU")
+
+
+def crashes_on_odd_seeds(seed):
+    if seed % 2:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return right(seed)
+
+
+def hangs_on_seed_1(seed):
+    while seed == 1:
+        time.sleep(60)
+    return right(seed)
+
+
+def raises(seed):
+    raise RuntimeError("a family with a mistake")
+
+
+def has_no_kernel(seed):
+    b = og.GraphBuilder()
+    b.output(b.op("Wildcard", b.input((3, 4), "f32"), outputs=[((3, 4), "f32")]))
+    return b, fill_inputs(b, seed)
+
+
+def injure():
+    """Let this process, a worker's fork, take oneDNN's Tanh for wrong."""
+    verify = importlib.import_module("onednn_graph_py.verify")
+    evaluate = verify.evaluate
+    verify.evaluate = lambda call, given: [
+        r + 1 if call.kind == "Tanh" else r for r in evaluate(call, given)
+    ]
+
+
+def wrong_tanh(seed):
+    injure()
+    return drawn(seed, "Abs", "Tanh", "ReLU")
+
+
+def wrong_tanh_trial(document, seed):
+    injure()
+    return model_trial(document, seed)
