@@ -285,7 +285,10 @@ class Expected:
         self._values = {v.id: v for n in builder.nodes for v in n.outputs}
 
     def compare(
-        self, actual: Mapping[int, Array], names: Mapping[int, str] | None = None
+        self,
+        actual: Mapping[int, Array],
+        names: Mapping[int, str] | None = None,
+        parts: Mapping[int, tuple[slice, ...]] | None = None,
     ) -> Verification:
         """Compare tensors with these.
 
@@ -295,6 +298,8 @@ class Expected:
             By the value's id.
         names : mapping of int to str, optional
             What to call them.
+        parts : mapping of int to tuple of slice, optional
+            Where only a part of a tensor is to be compared.
 
         Returns
         -------
@@ -313,7 +318,9 @@ class Expected:
                 rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
                 allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
             name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
-            checks.append(_compared(name, dtype, np.asarray(array), want, allowed))
+            part = (parts or {}).get(i, ())
+            allowed = np.broadcast_to(allowed, want.shape)[part]
+            checks.append(_compared(name, dtype, np.asarray(array)[part], want[part], allowed))
         return Verification(tuple(checks))
 
 

@@ -17,8 +17,8 @@ from .. import _core
 from ..errors import OneDNNError
 from ..reference.rounding import NUMPY_DTYPES
 from ..verify import Expected
-from .arrays import arrays_of, part, written
-from .portion import picks_for, seconds_of, shapes_of
+from .arrays import arrays_of, written
+from .portion import portion_for, seconds_of, shapes_of
 from .running import (
     DIRT,
     Ended,
@@ -62,8 +62,8 @@ class Comparison:
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
-        self.picks = picks_for(subject, min(AIM, seconds))
-        shapes = shapes_of(subject, self.picks)
+        self.portion = portion_for(subject, min(AIM, seconds))
+        shapes = shapes_of(subject, self.portion.picks)
         needed = seconds_of(subject, shapes)
         if needed > seconds:
             raise Ended(
@@ -71,21 +71,22 @@ class Comparison:
                 f"the reference would take about {needed:.1f} s, and no part of it less than "
                 f"{seconds:g} s",
             )
-        parts = {t: part(arrays[t], t, self.picks) for t in subject.inputs}
         builder, self.values = written(subject, shapes, {})
-        self.expected = Expected(builder, [parts[t] for t in subject.inputs])
+        self.expected = Expected(builder, [self.portion.of(arrays[t], t) for t in subject.inputs])
+        self.parts = {t: self.portion.compared(t, shapes[t]) for t in subject.outputs}
         count = sum(subject.tensors[t].count for t in subject.outputs)
-        compared = sum(math.prod(shapes[t]) for t in subject.outputs)
+        compared = sum(math.prod(s.stop - s.start for s in part) for part in self.parts.values())
         self.share = compared / count if count else 1.0
 
     def check(self, outputs: Sequence[Array], when: str) -> None:
         """Raise if these are not right."""
         made = {
-            self.values[t].id: part(array, t, self.picks)
+            self.values[t].id: self.portion.of(array, t)
             for t, array in zip(self.subject.outputs, outputs, strict=True)
         }
         names = {self.values[t].id: f"output {i}" for i, t in enumerate(self.subject.outputs)}
-        found = self.expected.compare(made, names)
+        parts = {self.values[t].id: part for t, part in self.parts.items()}
+        found = self.expected.compare(made, names, parts)
         wrong = [str(o) for o in found.outputs if not o.ok]
         if wrong:
             raise Ended(Outcome.WRONG, "; ".join(wrong) + when)
