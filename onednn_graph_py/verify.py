@@ -168,7 +168,7 @@ def _epsilon(dtype: str) -> float:
 
 
 def _margins(
-    builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int
+    builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int, samples: int
 ) -> dict[int, float]:
     """How far each float tensor may be off.
 
@@ -188,7 +188,7 @@ def _margins(
         return np.asarray(result + off * random.uniform(-1, 1, result.shape))
 
     with np.errstate(all="ignore"):
-        for _ in range(_SAMPLES):
+        for _ in range(samples):
             for i, disturbed in reference_values(builder, inputs, disturb).items():
                 if exact[i].dtype.kind in "biu":
                     continue
@@ -271,17 +271,25 @@ class Expected:
         What the graph is given, in the order of a call.
     seed : int
         Of the disturbances that tell what rounding may do.
+    samples : int
+        How many there are; one tells enough of tensors with a thousand elements.
 
     Notes
     -----
-    An element may be off by four times what the furthest of four runs was, in which every op's
+    An element may be off by four times what the furthest of these runs was, in which every op's
     result was disturbed at random by what rounding may do to it, in the graph's floating-point math
     mode; a quantized one only where that brings it to the next step.
     """
 
-    def __init__(self, builder: GraphBuilder, inputs: Sequence[Array], seed: int = 0) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        inputs: Sequence[Array],
+        seed: int = 0,
+        samples: int = _SAMPLES,
+    ) -> None:
         self._exact = reference_values(builder, inputs)
-        self._margins = _margins(builder, inputs, self._exact, seed)
+        self._margins = _margins(builder, inputs, self._exact, seed, samples)
         self._values = {v.id: v for n in builder.nodes for v in n.outputs}
 
     def compare(

@@ -41,6 +41,15 @@ Array = npt.NDArray[Any]
 AIM = 0.05
 """Seconds that the reference may take before indices are left out of what it compares."""
 
+_FEW, _MANY = 1, 4
+"""Samples of stochastic arithmetic: the furthest of many elements shows in one of them already."""
+_ELEMENTS = 1024
+
+
+def _share_of_samples(count: int) -> float:
+    """Of the time that `seconds_of` says: the exact values, then each op and its slack."""
+    return (1 + 2 * count) / (1 + 2 * _MANY)
+
 
 def _differing(one: Array, other: Array) -> int:
     size = max(one.dtype.itemsize, 1)
@@ -62,9 +71,11 @@ class Comparison:
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
-        self.portion = portion_for(subject, min(AIM, seconds))
+        few, many = _share_of_samples(_FEW), _share_of_samples(_MANY)
+        self.portion = portion_for(subject, min(AIM, seconds) / few)
         shapes = shapes_of(subject, self.portion.picks)
-        needed = seconds_of(subject, shapes)
+        enough = all(math.prod(shapes[t]) >= _ELEMENTS for t in subject.outputs)
+        needed = seconds_of(subject, shapes) * (few if enough else many)
         if needed > seconds:
             raise Ended(
                 Outcome.UNVERIFIED,
@@ -72,7 +83,11 @@ class Comparison:
                 f"{seconds:g} s",
             )
         builder, self.values = written(subject, shapes, {})
-        self.expected = Expected(builder, [self.portion.of(arrays[t], t) for t in subject.inputs])
+        self.expected = Expected(
+            builder,
+            [self.portion.of(arrays[t], t) for t in subject.inputs],
+            samples=_FEW if enough else _MANY,
+        )
         self.parts = {t: self.portion.compared(t, shapes[t]) for t in subject.outputs}
         count = sum(subject.tensors[t].count for t in subject.outputs)
         compared = sum(math.prod(s.stop - s.start for s in part) for part in self.parts.values())
