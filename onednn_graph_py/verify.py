@@ -168,7 +168,7 @@ def _epsilon(dtype: str) -> float:
 
 
 def _margins(
-    builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int
+    builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int, samples: int
 ) -> dict[int, float]:
     """How far each float tensor may be off.
 
@@ -188,7 +188,7 @@ def _margins(
         return np.asarray(result + off * random.uniform(-1, 1, result.shape))
 
     with np.errstate(all="ignore"):
-        for _ in range(_SAMPLES):
+        for _ in range(samples):
             for i, disturbed in reference_values(builder, inputs, disturb).items():
                 if exact[i].dtype.kind in "biu":
                     continue
@@ -271,21 +271,32 @@ class Expected:
         What the graph is given, in the order of a call.
     seed : int
         Of the disturbances that tell what rounding may do.
+    samples : int
+        How many there are; one tells enough of tensors with a thousand elements.
 
     Notes
     -----
-    An element may be off by four times what the furthest of four runs was, in which every op's
+    An element may be off by four times what the furthest of these runs was, in which every op's
     result was disturbed at random by what rounding may do to it, in the graph's floating-point math
     mode; a quantized one only where that brings it to the next step.
     """
 
-    def __init__(self, builder: GraphBuilder, inputs: Sequence[Array], seed: int = 0) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        inputs: Sequence[Array],
+        seed: int = 0,
+        samples: int = _SAMPLES,
+    ) -> None:
         self._exact = reference_values(builder, inputs)
-        self._margins = _margins(builder, inputs, self._exact, seed)
+        self._margins = _margins(builder, inputs, self._exact, seed, samples)
         self._values = {v.id: v for n in builder.nodes for v in n.outputs}
 
     def compare(
-        self, actual: Mapping[int, Array], names: Mapping[int, str] | None = None
+        self,
+        actual: Mapping[int, Array],
+        names: Mapping[int, str] | None = None,
+        parts: Mapping[int, tuple[slice, ...]] | None = None,
     ) -> Verification:
         """Compare tensors with these.
 
@@ -295,6 +306,8 @@ class Expected:
             By the value's id.
         names : mapping of int to str, optional
             What to call them.
+        parts : mapping of int to tuple of slice, optional
+            Where only a part of a tensor is to be compared.
 
         Returns
         -------
@@ -313,7 +326,9 @@ class Expected:
                 rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
                 allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
             name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
-            checks.append(_compared(name, dtype, np.asarray(array), want, allowed))
+            part = (parts or {}).get(i, ())
+            allowed = np.broadcast_to(allowed, want.shape)[part]
+            checks.append(_compared(name, dtype, np.asarray(array)[part], want[part], allowed))
         return Verification(tuple(checks))
 
 

@@ -15,10 +15,12 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, subject_of
+from onednn_graph_py.verdicts.arrays import arrays_of, written
 from onednn_graph_py.verdicts.examine import examine
 from onednn_graph_py.verdicts.kept import Kept
-from onednn_graph_py.verdicts.portion import picks_for, seconds_of, shapes_of
+from onednn_graph_py.verdicts.portion import portion_for, seconds_of, shapes_of
 from onednn_graph_py.verdicts.verdict import Limits
+from onednn_graph_py.verify import reference_values
 
 
 @pytest.fixture(autouse=True)
@@ -262,7 +264,7 @@ def test_a_part_keeps_first_and_last_and_fits_together():
     b = og.GraphBuilder()
     attention(b)
     s = subject(b)
-    picks = picks_for(s, 0.0)
+    picks = portion_for(s, 0.0).picks
     assert picks
     for (tensor, axis), chosen in picks.items():
         size = s.tensors[tensor].shape[axis]
@@ -274,11 +276,45 @@ def test_a_part_keeps_first_and_last_and_fits_together():
     assert seconds_of(s, shapes_of(s, picks)) < seconds_of(s, shapes_of(s, {}))
 
 
+def residual(size=24, stride=1):
+    """Two convolutions, with what they read added where that has their size."""
+    b = og.GraphBuilder()
+    x = b.input((1, 8, size, size))
+    about = {"data_format": "NCX", "weights_format": "OIX", "dilations": (1, 1)}
+    w = b.constant(np.ones((8, 8, 3, 3), np.float32))
+    y = b.convolution(x, w, strides=[stride] * 2, pads_begin=(1, 1), pads_end=(1, 1), **about)
+    y = b.convolution(y.relu(), w, strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), **about)
+    b.output((y + x if stride == 1 else y).relu())
+    return subject(b)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_of_spatial_axes_one_end_is_computed_and_what_is_right_of_it_compared(stride):
+    s = residual(stride=stride)
+    portion = portion_for(s, 0.0)
+    arrays = arrays_of(s)
+    whole, values = written(s, shapes_of(s, {}), {})
+    expected = reference_values(whole, [arrays[t] for t in s.inputs])
+    part, its = written(s, shapes_of(s, portion.picks), {})
+    made = reference_values(part, [portion.of(arrays[t], t) for t in s.inputs])
+    (t,) = s.outputs
+    computed = made[its[t].id]
+    compared = portion.compared(t, computed.shape)
+    of_whole = portion.of(expected[values[t].id], t)
+    np.testing.assert_array_equal(computed[compared], of_whole[compared])
+    assert computed[compared].shape[2:] == (2, 2)
+    assert computed.size < expected[values[t].id].size / 4
+    # The last columns and the first rows.
+    assert portion.picks[t, 3][-1] == expected[values[t].id].shape[3] - 1
+    assert portion.picks[t, 2][0] == 0
+    assert not np.array_equal(computed, of_whole)  # the rest of it is not right
+
+
 def test_what_has_no_part_is_unverified_and_said_so():
     b = og.GraphBuilder()
     b.output(b.input((64, 4096)).softmax(axis=0).softmax(axis=1))
     whole = subject(b)
-    assert not picks_for(whole, 0.0)
+    assert not portion_for(whole, 0.0).picks
     verdict = examine(whole, Limits(reference=1e-4, speed=0))
     assert verdict.outcome == Outcome.UNVERIFIED
 

@@ -13,10 +13,10 @@ from ..builder import GraphBuilder
 from ..filling import Fill, filled, fills_of
 from ..reference.rounding import integer_limits, round_to
 from ..value import Value
-from .portion import Picks, part_of
+from .portion import part_of
 from .subject import Subject
 
-__all__ = ["arrays_of", "part", "written"]
+__all__ = ["arrays_of", "written"]
 
 Array = npt.NDArray[Any]
 
@@ -84,11 +84,3 @@ def arrays_of(subject: Subject) -> dict[int, Array]:
                 fill = Fill(fill.kind, *integer_limits(subject.tensors[t].dtype))
             made[t] = _numbers(fill, subject.tensors[t].shape, subject.tensors[t].dtype, t)
     return made
-
-
-def part(array: Array, tensor: int, picks: Picks) -> Array:
-    """The elements that are compared."""
-    for axis in range(array.ndim):
-        if (tensor, axis) in picks:
-            array = np.take(array, picks[tensor, axis], axis)
-    return array

@@ -17,8 +17,8 @@ from .. import _core
 from ..errors import OneDNNError
 from ..reference.rounding import NUMPY_DTYPES
 from ..verify import Expected
-from .arrays import arrays_of, part, written
-from .portion import picks_for, seconds_of, shapes_of
+from .arrays import arrays_of, written
+from .portion import portion_for, seconds_of, shapes_of
 from .running import (
     DIRT,
     Ended,
@@ -41,6 +41,15 @@ Array = npt.NDArray[Any]
 AIM = 0.05
 """Seconds that the reference may take before indices are left out of what it compares."""
 
+_FEW, _MANY = 1, 4
+"""Samples of stochastic arithmetic: the furthest of many elements shows in one of them already."""
+_ELEMENTS = 1024
+
+
+def _share_of_samples(count: int) -> float:
+    """Of the time that `seconds_of` says: the exact values, then each op and its slack."""
+    return (1 + 2 * count) / (1 + 2 * _MANY)
+
 
 def _differing(one: Array, other: Array) -> int:
     size = max(one.dtype.itemsize, 1)
@@ -62,30 +71,37 @@ class Comparison:
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
-        self.picks = picks_for(subject, min(AIM, seconds))
-        shapes = shapes_of(subject, self.picks)
-        needed = seconds_of(subject, shapes)
+        few, many = _share_of_samples(_FEW), _share_of_samples(_MANY)
+        self.portion = portion_for(subject, min(AIM, seconds) / few)
+        shapes = shapes_of(subject, self.portion.picks)
+        enough = all(math.prod(shapes[t]) >= _ELEMENTS for t in subject.outputs)
+        needed = seconds_of(subject, shapes) * (few if enough else many)
         if needed > seconds:
             raise Ended(
                 Outcome.UNVERIFIED,
                 f"the reference would take about {needed:.1f} s, and no part of it less than "
                 f"{seconds:g} s",
             )
-        parts = {t: part(arrays[t], t, self.picks) for t in subject.inputs}
         builder, self.values = written(subject, shapes, {})
-        self.expected = Expected(builder, [parts[t] for t in subject.inputs])
+        self.expected = Expected(
+            builder,
+            [self.portion.of(arrays[t], t) for t in subject.inputs],
+            samples=_FEW if enough else _MANY,
+        )
+        self.parts = {t: self.portion.compared(t, shapes[t]) for t in subject.outputs}
         count = sum(subject.tensors[t].count for t in subject.outputs)
-        compared = sum(math.prod(shapes[t]) for t in subject.outputs)
+        compared = sum(math.prod(s.stop - s.start for s in part) for part in self.parts.values())
         self.share = compared / count if count else 1.0
 
     def check(self, outputs: Sequence[Array], when: str) -> None:
         """Raise if these are not right."""
         made = {
-            self.values[t].id: part(array, t, self.picks)
+            self.values[t].id: self.portion.of(array, t)
             for t, array in zip(self.subject.outputs, outputs, strict=True)
         }
         names = {self.values[t].id: f"output {i}" for i, t in enumerate(self.subject.outputs)}
-        found = self.expected.compare(made, names)
+        parts = {self.values[t].id: part for t, part in self.parts.items()}
+        found = self.expected.compare(made, names, parts)
         wrong = [str(o) for o in found.outputs if not o.ok]
         if wrong:
             raise Ended(Outcome.WRONG, "; ".join(wrong) + when)

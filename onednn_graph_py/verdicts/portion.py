@@ -1,13 +1,17 @@
 """Which part of a partition's results to compare, where the reference for all would take long.
 
-Along many axes each index is computed by itself: the batch, the rows and columns of a product, the
-output channels of a convolution. oneDNN runs the partition as it is; of such axes the reference
-computes some indices only, from as many of the inputs.
+oneDNN runs the partition as it is; the reference computes a part of it. Along many axes each index
+is computed by itself: the batch, the rows and columns of a product, the output channels of a
+convolution. Any indices may be left out of those. Along spatial axes windows slide; of those the
+reference computes one end, as far as no window reaches what was left out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,19 +20,46 @@ import numpy.typing as npt
 from ..ops.check import row
 from .subject import Operation, Subject
 
-__all__ = ["Picks", "part_of", "picks_for", "seconds_of", "shapes_of"]
+__all__ = ["Picks", "Portion", "part_of", "portion_for", "seconds_of", "shapes_of"]
 
+Array = npt.NDArray[Any]
 Place = tuple[int, int]
 """A tensor and one of its axes."""
 Picks = Mapping[Place, npt.NDArray[np.int64]]
-"""The indices that are compared, for each place where not all are."""
+"""The indices that are computed, for each place where not all are."""
 
-# Seconds that the reference takes, with the samples of stochastic arithmetic: for an operation of
-# a product, and for an element of any op.
-_OPERATION = 2.5e-9
-_ELEMENT = 8e-7
+# Seconds that the reference takes, with the samples of stochastic arithmetic: for an operation, and
+# for an element that an op reads or makes.
+_OPERATION, _READ, _MADE = 1e-9, 5e-8, 4e-7
 _FEWEST = 4
 """Indices of an axis: the first, the last and some between."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """A part of the results.
+
+    Parameters
+    ----------
+    picks : mapping of (int, int) to numpy.ndarray
+        The indices that are computed, for each tensor and axis where not all are.
+    right : mapping of (int, int) to (int, int)
+        From where to where, of those, they are what they are in the whole.
+    """
+
+    picks: Picks
+    right: Mapping[Place, tuple[int, int]]
+
+    def of(self, array: Array, tensor: int) -> Array:
+        """The elements that are computed."""
+        for axis in range(array.ndim):
+            if (tensor, axis) in self.picks:
+                array = np.take(array, self.picks[tensor, axis], axis)
+        return array
+
+    def compared(self, tensor: int, shape: Sequence[int]) -> tuple[slice, ...]:
+        """Which of those may be compared."""
+        return tuple(slice(*self.right.get((tensor, a), (0, n))) for a, n in enumerate(shape))
 
 
 class _Op:
@@ -209,8 +240,105 @@ _TIES: Mapping[str, Callable[[_Op], Ties]] = {
 """Axes along which each index is computed by itself, together: by kind of op; none for others."""
 
 
-def _independent(subject: Subject) -> list[list[Place]]:
-    """Places of one axis each, of which any indices may be left out."""
+@dataclass(frozen=True)
+class _Link:
+    """A window slides along an axis of a source, and makes one of a result."""
+
+    source: Place
+    made: Place
+    extent: int
+    stride: int
+    begin: int
+
+
+def _links(op: _Op) -> Iterator[_Link]:
+    if op.kind not in ("Convolution", "AvgPool", "MaxPool"):
+        return
+    if op.attr("auto_pad") not in (None, "None") or op.attr("rounding_type") == "ceil":
+        return
+    source, dst = op.inputs[0], op.outputs[0]
+    rank = op.rank(source) - 2
+    if op.kind == "Convolution":
+        weights = op.shapes[op.inputs[1]]
+        kernel = weights[:rank] if op.attr("weights_format").startswith("X") else weights[2:]
+    else:
+        kernel = op.attr("kernel")
+    first = 1 if op.attr("data_format") == "NXC" else 2
+    dilations = op.attr("dilations") or (1,) * rank
+    for i in range(rank):
+        extent = dilations[i] * (kernel[i] - 1) + 1
+        yield _Link(
+            (source, first + i),
+            (dst, first + i),
+            extent,
+            op.attr("strides")[i],
+            op.attr("pads_begin")[i],
+        )
+
+
+class _Spatial:
+    """Groups of places along which windows slide, tied to each other by those windows.
+
+    Leaving out `drop` elements of what a window of stride s makes leaves out s times as many of
+    what it reads, so that all shapes still follow from each other.
+    """
+
+    def __init__(self, groups: list[frozenset[Place]], links: Sequence[_Link]) -> None:
+        self.groups, self.links = groups, links
+        self.at = {place: i for i, members in enumerate(groups) for place in members}
+        ratio: dict[int, Fraction] = {0: Fraction(1)}
+        self.fits = True
+        for _ in groups:
+            for link in links:
+                source, made = self.at[link.source], self.at[link.made]
+                if made in ratio:
+                    wanted = ratio[made] * link.stride
+                    self.fits &= ratio.setdefault(source, wanted) == wanted
+                elif source in ratio:
+                    ratio[made] = ratio[source] / link.stride
+        scale = math.lcm(*(r.denominator for r in ratio.values()))
+        self.drops = [int(ratio.get(i, Fraction(0)) * scale) for i in range(len(groups))]
+
+    def most(self, subject: Subject) -> int:
+        """How many times the least drop can be made."""
+        return min(
+            (subject.tensors[t].shape[a] - 1) // drop
+            for members, drop in zip(self.groups, self.drops, strict=True)
+            for t, a in list(members)[:1]
+            if drop
+        )
+
+    def right(self, subject: Subject, times: int, last: bool) -> dict[Place, tuple[int, int]]:
+        """What is right of each place, with some elements left out at the begin or the end."""
+        count = {
+            place: subject.tensors[place[0]].shape[place[1]] - times * self.drops[i]
+            for place, i in self.at.items()
+        }
+        found: dict[Place, tuple[int, int]] = {}
+        linked = {link.made: link for link in self.links}
+        for op in subject.ops:
+            read = [p for p in self.at if p[0] in op.inputs]
+            for place in read:
+                found.setdefault(place, (0, count[place]))
+            for place in (p for p in self.at if p[0] in op.outputs):
+                link = linked.get(place)
+                if link is None:
+                    same = [found[p] for p in read if self.at[p] == self.at[place]]
+                    begin = max((b for b, _ in same), default=0)
+                    end = min((e for _, e in same), default=count[place])
+                elif last:
+                    begin = -(-(found[link.source][0] + link.begin) // link.stride)
+                    end = count[place]
+                else:
+                    begin = 0
+                    reach = found[link.source][1] - link.extent + link.begin
+                    end = min(reach // link.stride + 1, count[place])
+                found[place] = (begin, end)
+        return found
+
+
+def _axes_of(subject: Subject) -> tuple[list[list[Place]], list[_Spatial]]:
+    """Places of one axis each, of which any indices may be left out; and what windows tie."""
     every = [
         (t, axis)
         for t, tensor in enumerate(subject.tensors)
@@ -220,9 +348,12 @@ def _independent(subject: Subject) -> list[list[Place]]:
     size_at = {(t, a): subject.tensors[t].shape[a] for t, a in every}
     group: dict[Place, set[Place]] = {place: {place} for place in every}
     fixed: set[Place] = set()
+    links: list[_Link] = []
     for op in subject.ops:
         its = _Op(subject, op)
-        tied: set[Place] = set()
+        slid = [k for k in _links(its) if k.source in group and k.made in group]
+        links += slid
+        tied: set[Place] = {p for k in slid for p in (k.source, k.made)}
         for tie in _TIES[op.kind](its) if op.kind in _TIES else ():
             places = [p for p in tie if p in group]
             if len({size_at[p] for p in places}) > 1:
@@ -233,8 +364,31 @@ def _independent(subject: Subject) -> list[list[Place]]:
                 group[place] = merged
         tensors = {*op.inputs, *op.outputs}
         fixed.update(p for p in every if p[0] in tensors and p not in tied)
-    distinct = {id(members): members for members in group.values()}
-    return [sorted(members) for members in distinct.values() if not members & fixed]
+    distinct = [frozenset(members) for members in {id(g): g for g in group.values()}.values()]
+    free = [g for g in distinct if not g & fixed]
+    windowed = {p for link in links for p in (link.source, link.made)}
+    independent = [sorted(g) for g in free if not g & windowed]
+    return independent, list(_spatial(distinct, links, fixed))
+
+
+def _spatial(
+    groups: Sequence[frozenset[Place]], links: Sequence[_Link], fixed: set[Place]
+) -> Iterator[_Spatial]:
+    """Groups that hang together, as far as nothing else is done along them."""
+    left = [g for g in groups if any(k.source in g or k.made in g for k in links)]
+    while left:
+        together = [left.pop()]
+        grown = True
+        while grown:
+            places = frozenset().union(*together)
+            mine = [k for k in links if k.source in places or k.made in places]
+            more = [g for g in left if any(k.source in g or k.made in g for k in mine)]
+            left = [g for g in left if g not in more]
+            together += more
+            grown = bool(more)
+        made = _Spatial(together, mine)
+        if made.fits and not places & fixed:
+            yield made
 
 
 def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, Any]:
@@ -263,37 +417,51 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
         given = [shapes[t] for t in op.inputs]
         made = [shapes[t] for t in op.outputs]
         operations = row(op.kind).flop(given, made, part_of(op, shapes))
-        elements = sum(int(np.prod(s)) for s in (*given, *made))
-        total += _OPERATION * operations + _ELEMENT * elements
+        total += _OPERATION * operations
+        total += _READ * sum(map(math.prod, given)) + _MADE * sum(map(math.prod, made))
     return total
 
 
-def picks_for(subject: Subject, seconds: float, seed: int = 0) -> Picks:
+def portion_for(subject: Subject, seconds: float, seed: int = 0) -> Portion:
     """Leave out indices until the reference takes no longer, as far as that goes.
 
-    The longest axes go first, each to half of its indices; the first and the last index stay.
+    First one end of spatial axes: along the innermost one the last elements stay, where windows
+    meet what is left of a row, along others the first. Then the longest of the other axes, each to
+    half of its indices; the first and the last index stay.
     """
-    groups = _independent(subject)
-    counts = [subject.tensors[g[0][0]].shape[g[0][1]] for g in groups]
-    sizes = list(counts)
-
-    def shapes() -> dict[int, tuple[int, ...]]:
-        found = {t: list(tensor.shape) for t, tensor in enumerate(subject.tensors)}
-        for group, count in zip(groups, counts, strict=True):
-            for t, axis in group:
-                found[t][axis] = count
-        return {t: tuple(shape) for t, shape in found.items()}
-
-    while seconds_of(subject, shapes()) > seconds:
-        longest = max(range(len(groups)), key=lambda i: counts[i], default=None)
-        if longest is None or counts[longest] <= _FEWEST:
-            break
-        counts[longest] = max(counts[longest] // 2, _FEWEST)
-    random = np.random.default_rng(seed)
+    independent, spatial = _axes_of(subject)
+    shape_of = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}
     picks: dict[Place, npt.NDArray[np.int64]] = {}
-    for group, count, size in zip(groups, counts, sizes, strict=True):
-        if count < size:
-            between = 1 + random.choice(size - 2, count - 2, replace=False)
-            chosen = np.sort(np.concatenate([[0, size - 1], between])).astype(np.int64)
-            picks.update(dict.fromkeys(group, chosen))
-    return picks
+    right: dict[Place, tuple[int, int]] = {}
+
+    def seconds_now() -> float:
+        return seconds_of(subject, shapes_of(subject, picks))
+
+    innermost = max((link.made[1] for s in spatial for link in s.links), default=0)
+    for share in (Fraction(1, 2), Fraction(3, 4), Fraction(7, 8), Fraction(1)):
+        for each in spatial:
+            if seconds_now() <= seconds:
+                break
+            last = any(link.made[1] == innermost for link in each.links)
+            for times in range(int(each.most(subject) * share), 0, -1):
+                found = each.right(subject, times, last)
+                if all(e - b >= 2 for (t, _), (b, e) in found.items() if t in subject.outputs):
+                    right.update(found)
+                    for (t, a), i in each.at.items():
+                        drop = times * each.drops[i]
+                        size = shape_of[t][a]
+                        kept = np.arange(drop, size) if last else np.arange(size - drop)
+                        picks[t, a] = kept.astype(np.int64)
+                    break
+    random = np.random.default_rng(seed)
+    while independent and seconds_now() > seconds:
+        counts = [len(picks.get(g[0], range(shape_of[g[0][0]][g[0][1]]))) for g in independent]
+        longest = counts.index(max(counts))
+        if counts[longest] <= _FEWEST:
+            break
+        size = shape_of[independent[longest][0][0]][independent[longest][0][1]]
+        count = max(counts[longest] // 2, _FEWEST)
+        between = 1 + random.choice(size - 2, count - 2, replace=False)
+        chosen = np.sort(np.concatenate([[0, size - 1], between])).astype(np.int64)
+        picks.update(dict.fromkeys(independent[longest], chosen))
+    return Portion(picks, right)
