@@ -114,16 +114,15 @@ void check_ports(const partition &p, const std::vector<logical_tensor> &given, b
 
 void check_ops(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs) {
-    const std::vector<size_t> ids = p.value.get_ops();
     std::vector<const op *> ops;
-    for (const size_t id : ids) {
+    for (const size_t id : p.value.get_ops()) {
         const auto it = p.record->ops.find(id);
         if (it != p.record->ops.end()) ops.push_back(&it->second);
     }
     tensors_by_id given;
     for (const auto *list : {&outputs, &inputs})
         for (const auto &lt : *list) given.insert_or_assign(lt.id(), lt);
-    check_known_defects(*p.record, ids, check_partition(ops, given), given);
+    check_known_defects(*p.record, ops, check_partition(ops, given), given);
 }
 
 logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &given) {

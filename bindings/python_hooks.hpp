@@ -10,7 +10,7 @@ namespace ogp {
 
 // Raises KnownDefectError when the ops of one partition make oneDNN crash or leave its buffers.
 // `shapes` are what follows from all that is known, `given` the tensors that compile was given.
-void check_known_defects(const graph_record &record, const std::vector<size_t> &op_ids,
+void check_known_defects(const graph_record &record, const std::vector<const op *> &ops,
         const shapes_by_id &shapes, const tensors_by_id &given);
 
 // Raises KnownDefectError for a graph that crashes oneDNN while it looks for fusions.

@@ -7,41 +7,51 @@ takes for granted about an op in any version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 from ..errors import KnownDefectError
 from ..machine import Conditions, current
 from ..ops.call import Shape
-from .calls import read_op, read_tensor
+from .calls import Tensor, op_of
 from .group import Group
-from .out_of_bounds import CRASHING, defect_of, partitioning_crash, rows
+from .out_of_bounds import CRASHING, DEFECTS, Features, defect_of, partitioning_crash
 
-if TYPE_CHECKING:
-    from .._core import logical_tensor, op
+__all__ = ["check_partition", "check_partitioning", "may_be_met", "may_crash_search"]
 
-__all__ = ["check_partition", "check_partitioning"]
+
+def may_be_met(
+    kinds: Set[str], fused: bool, strided: bool, narrow: bool, rank: int, threads: int
+) -> bool:
+    """Whether ops with these features may meet a defect in this process; see `Features`."""
+    features = Features(frozenset(kinds), fused, strided, narrow, rank)
+    conditions = current(threads or None)
+    return any(d.may_be_met(features) and d.is_in(conditions) for d in DEFECTS)
 
 
 def check_partition(
-    ops: Sequence[op],
+    ops: Sequence[tuple[Any, ...]],
     shapes: Mapping[int, Shape],
-    given: Sequence[logical_tensor],
+    given: Sequence[tuple[Any, ...]],
     fpmath: str = "strict",
+    threads: int = 0,
     conditions: Conditions | None = None,
 ) -> None:
     """Check ops that run together.
 
     Parameters
     ----------
-    ops : sequence of op
-        Of one partition, in any order, free of cycles.
+    ops : sequence of tuple
+        The values of an `Op` but the schema, for each op of one partition: in any order, free of
+        cycles.
     shapes : mapping of int to Shape
         What follows for each tensor from all that is known, by id; -1 where a dim is unknown.
-    given : sequence of logical_tensor
-        What compile is given, beyond what the ops themselves say.
+    given : sequence of tuple
+        The values of a `Tensor`, for each that compile is given.
     fpmath : str
         The graph's floating-point mode.
+    threads : int
+        That oneDNN compiles for; 0 where only this package knows.
     conditions : Conditions, optional
         Those of this process by default.
 
@@ -50,14 +60,11 @@ def check_partition(
     KnownDefectError
         The partition is valid, but makes oneDNN crash, or leave its buffers.
     """
-    conditions = conditions or current()
-    alone = len(ops) == 1
-    if not any(rows(o.get_kind().name, conditions, alone) for o in ops):
-        return
+    conditions = conditions or current(threads or None)
     group = Group(
-        [read_op(o, conditions.version) for o in ops],
+        [op_of(values, conditions.version) for values in ops],
         shapes,
-        {t.id: t for t in map(read_tensor, given)},
+        {values[0]: Tensor._make(values) for values in given},
         fpmath,
     )
     found = defect_of(group, conditions)
@@ -65,17 +72,22 @@ def check_partition(
         raise KnownDefectError(found)
 
 
-def check_partitioning(ops: Sequence[op], conditions: Conditions | None = None) -> None:
-    """Check all ops of a graph before oneDNN looks for fusions.
+def may_crash_search(kinds: Set[str]) -> bool:
+    """Whether oneDNN may crash while it looks for fusions of ops of these kinds."""
+    return kinds >= CRASHING
+
+
+def check_partitioning(
+    ops: Sequence[tuple[Any, ...]], conditions: Conditions | None = None
+) -> None:
+    """Check all ops of a graph, told as in `check_partition`, before oneDNN looks for fusions.
 
     Raises
     ------
     KnownDefectError
         The graph is valid, but makes oneDNN crash.
     """
-    if not {o.get_kind().name for o in ops} >= CRASHING:
-        return
     conditions = conditions or current()
-    found = partitioning_crash([read_op(o, conditions.version) for o in ops])
+    found = partitioning_crash([op_of(values, conditions.version) for values in ops])
     if found is not None:
         raise KnownDefectError(found)

@@ -1,4 +1,4 @@
-"""The mirror's ops and logical tensors, read once into plain values."""
+"""Ops and logical tensors as plain values."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
-from ..errors import InvalidArgumentsError
-from ..ops.call import UNKNOWN, Call, Operand, Shape
-from ..ops.check import label_of
+from ..ops.call import Call, Operand, Shape
 from ..ops.schema import AttributeValue, OpSchema, Version
 from ..ops.table import OPS
 
 if TYPE_CHECKING:
-    from .._core import logical_tensor, op
+    from .._core import logical_tensor
 
-__all__ = ["Op", "Tensor", "call_of", "read_op", "read_tensor", "schema_of"]
+__all__ = ["Op", "Tensor", "call_of", "op_of", "schema_of"]
 
 
 class Tensor(NamedTuple):
@@ -57,24 +55,6 @@ class Op(NamedTuple):
         return None if known is None else known.default
 
 
-def read_tensor(given: logical_tensor) -> Tensor:
-    """Read a logical tensor."""
-    layout = given.get_layout_type().name
-    shape: Shape
-    strides = None
-    try:
-        dims = given.get_dims()
-    except InvalidArgumentsError:  # of unknown rank
-        shape = None
-    else:
-        known = not dims or min(dims) >= 0
-        shape = tuple(dims) if known else tuple(max(d, UNKNOWN) for d in dims)
-        if layout == "strided" and dims and known:
-            strides = tuple(given.get_strides())
-    dtype = given.get_data_type().name
-    return Tensor(given.get_id(), dtype, shape, layout, strides, given)
-
-
 @cache
 def schema_of(kind: str, version: Version) -> OpSchema | None:
     """The row of a kind as a version of oneDNN has it; None if it has no such op."""
@@ -82,17 +62,16 @@ def schema_of(kind: str, version: Version) -> OpSchema | None:
     return None if row is None or version < row.since else row.at(version)
 
 
-def read_op(given: op, version: Version) -> Op:
-    """Read an op; the schema is that of a version."""
-    kind = given.get_kind().name
-    id = given.get_id()
+def op_of(values: tuple[Any, ...], version: Version) -> Op:
+    """Name the values by which the mirror tells an op; the schema is that of a version."""
+    id, kind, label, inputs, outputs, attrs = values
     return Op(
         id,
         kind,
-        label_of(kind, given.get_name(), id),
-        tuple(read_tensor(t) for t in given.get_inputs()),
-        tuple(read_tensor(t) for t in given.get_outputs()),
-        {n: tuple(v) if isinstance(v, list) else v for n, v in given.get_attrs().items()},
+        label,
+        tuple(map(Tensor._make, inputs)),
+        tuple(map(Tensor._make, outputs)),
+        attrs,
         schema_of(kind, version),
     )
 

@@ -21,7 +21,15 @@ from ..ops.table import OPS, elementwise
 from .calls import Op, Tensor
 from .group import Group
 
-__all__ = ["CRASHING", "DEFECTS", "MemoryDefect", "Met", "defect_of", "partitioning_crash", "rows"]
+__all__ = [
+    "CRASHING",
+    "DEFECTS",
+    "Features",
+    "MemoryDefect",
+    "Met",
+    "defect_of",
+    "partitioning_crash",
+]
 
 _BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
 _ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
@@ -38,6 +46,21 @@ class Met(NamedTuple):
     what: str
     """The subject of "... makes oneDNN 3.7 access memory out of bounds"."""
     remedy: str
+
+
+class Features(NamedTuple):
+    """What is cheap to tell of a partition, by which most need no closer look."""
+
+    kinds: frozenset[str]
+    """Of its ops."""
+    fused: bool
+    """There are several ops."""
+    strided: bool
+    """A tensor is strided, and not row-major."""
+    narrow: bool
+    """A tensor is of 16 bits, or the floating-point mode is not strict."""
+    rank: int
+    """The largest of any tensor; 12 where one is unknown."""
 
 
 def _anywhere(_: Conditions) -> bool:
@@ -58,8 +81,12 @@ class MemoryDefect:
         The first version that has it, and the first that is right.
     where : callable
         Takes `Conditions`; whether the runtime, instruction set and threads are those that show it.
-    fused : bool
-        An op in a partition of its own is right.
+    fused, strided, narrow : bool
+        Only partitions with that of `Features` meet it.
+    rank : int
+        Only with a tensor of at least this rank.
+    beside : frozenset of str
+        Only where one of these kinds is in the partition too; empty if it needs none.
     """
 
     find: Callable[[Group, Op], Met | None]
@@ -68,6 +95,10 @@ class MemoryDefect:
     until: Version | None = None
     where: Callable[[Conditions], bool] = _anywhere
     fused: bool = False
+    strided: bool = False
+    narrow: bool = False
+    rank: int = 0
+    beside: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -80,11 +111,20 @@ class MemoryDefect:
         before = self.until is None or version < self.until
         return self.since <= version and before and self.where(conditions)
 
+    def may_be_met(self, features: Features) -> bool:
+        """Whether a partition with these features may meet it."""
+        return (
+            not self.kinds.isdisjoint(features.kinds)
+            and (not self.beside or not self.beside.isdisjoint(features.kinds))
+            and features.fused >= self.fused
+            and features.strided >= self.strided
+            and features.narrow >= self.narrow
+            and features.rank >= self.rank
+        )
+
     def met(self, group: Group, op: Op, conditions: Conditions) -> Met | None:
         """What is wrong with an op of a partition under these conditions, or None."""
-        if op.kind not in self.kinds or (self.fused and len(group.ops) == 1):
-            return None
-        return self.find(group, op) if self.is_in(conditions) else None
+        return self.find(group, op) if op.kind in self.kinds and self.is_in(conditions) else None
 
 
 # -- what they ask of shapes and strides
@@ -288,7 +328,7 @@ def _unit_head(group: Group, op: Op, rank: int) -> Met | None:
 def windows_in_padding(group: Group, op: Op) -> Met | None:
     """Outputs that lie in the padding alone, where another op is fused to them."""
     window = _window(group, op)
-    if window is None or window.auto_pad != "None":
+    if len(group.ops) == 1 or window is None or window.auto_pad != "None":
         return None
     for i, size in enumerate(window.kernel):
         extent = window.extent(i)
@@ -639,7 +679,7 @@ def _is_apart(group: Group, op: Op) -> bool:
 # -- where they show
 
 
-def _threads_beside_openmp(c: Conditions) -> bool:
+def _threads_beside_sycl(c: Conditions) -> bool:
     return c.threads > 1 and c.runtime != "SYCL"
 
 
@@ -659,46 +699,65 @@ _CONVOLUTIONS = _in("Convolution", "ConvTransposeBackwardData")
 """ConvTransposeBackwardData is a convolution of the gradient."""
 
 _13: Version = (3, 13)
+_MATMUL, _SOFTMAX, _DEQUANTIZE = _in("MatMul"), _in("SoftMax"), _in("Dequantize")
+_NORMS = _in("GroupNorm", "LayerNorm", "SoftMax")
+_COPIES = _in("StaticReshape", "StaticTranspose", "MaxPoolBackward")
+_GRADIENTS = _in("AvgPoolBackward", "MaxPoolBackward")
 
 DEFECTS: tuple[MemoryDefect, ...] = (
-    MemoryDefect(binary_after_pooling, _BINARY, fused=True),
+    MemoryDefect(binary_after_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(widening, _BINARY, fused=True),
-    MemoryDefect(elementwise_rank, _ELEMENTWISE),
-    MemoryDefect(one_element_strides, _BINARY),
+    MemoryDefect(elementwise_rank, _ELEMENTWISE, rank=6),
+    MemoryDefect(one_element_strides, _BINARY, strided=True),
     MemoryDefect(interpolation_of_one_column, _in("Interpolate")),
-    MemoryDefect(attention_batches, _in("MatMul"), fused=True),
-    MemoryDefect(attention_strides, _in("MatMul"), fused=True),
-    MemoryDefect(attention_strides_of_five_dims, _in("MatMul"), until=_13, fused=True),
+    MemoryDefect(attention_batches, _MATMUL, fused=True, rank=4, beside=_SOFTMAX),
+    MemoryDefect(attention_strides, _MATMUL, fused=True, strided=True, beside=_SOFTMAX),
+    MemoryDefect(
+        attention_strides_of_five_dims,
+        _MATMUL,
+        until=_13,
+        fused=True,
+        strided=True,
+        rank=5,
+        beside=_SOFTMAX,
+    ),
     MemoryDefect(windows_in_padding, _in("Convolution"), fused=True),
-    MemoryDefect(window_behind_the_data, _CONVOLUTIONS, where=_threads_beside_openmp),
-    MemoryDefect(window_around_the_data, _CONVOLUTIONS, where=_amx),
+    MemoryDefect(window_behind_the_data, _CONVOLUTIONS, where=_threads_beside_sycl, narrow=True),
+    MemoryDefect(window_around_the_data, _CONVOLUTIONS, where=_amx, rank=5),
     MemoryDefect(pooling_backward_without_shape, _in("AvgPoolBackward")),
-    MemoryDefect(pooling_backward_gaps, _in("AvgPoolBackward", "MaxPoolBackward")),
-    MemoryDefect(operand_twice_behind_pooling, _BINARY, fused=True),
-    MemoryDefect(operand_twice_in_attention, _BINARY, until=_13, fused=True),
-    MemoryDefect(shared_weights, _in("MatMul"), until=_13),
-    MemoryDefect(shared_matrix, _in("MatMul"), until=_13, where=_avx512),
-    MemoryDefect(attention_select, _in("Select"), until=_13, fused=True),
-    MemoryDefect(channel_scales_after_normalization, _in("Quantize"), until=_13, fused=True),
-    MemoryDefect(strides_before_reshape, _in("StaticReshape"), fused=True),
-    MemoryDefect(gaps, _in("StaticReshape", "StaticTranspose", "MaxPoolBackward"), since=(3, 8)),
-    MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True),
-    MemoryDefect(last_dim_behind_two_layouts, _BINARY, since=(3, 8), fused=True),
-    MemoryDefect(binary_after_int8_deconvolution, _BINARY, since=(3, 8), fused=True),
+    MemoryDefect(pooling_backward_gaps, _GRADIENTS, strided=True, narrow=True),
+    MemoryDefect(operand_twice_behind_pooling, _BINARY, fused=True, beside=_POOLING),
+    MemoryDefect(operand_twice_in_attention, _BINARY, until=_13, fused=True, beside=_SOFTMAX),
+    MemoryDefect(shared_weights, _MATMUL, until=_13, rank=4),
+    MemoryDefect(shared_matrix, _MATMUL, until=_13, where=_avx512, rank=4),
+    MemoryDefect(attention_select, _in("Select"), until=_13, fused=True, beside=_SOFTMAX),
+    MemoryDefect(
+        channel_scales_after_normalization, _in("Quantize"), until=_13, fused=True, beside=_NORMS
+    ),
+    MemoryDefect(
+        strides_before_reshape, _in("StaticReshape"), fused=True, strided=True, beside=_MATMUL
+    ),
+    MemoryDefect(gaps, _COPIES, since=(3, 8), strided=True),
+    MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True, beside=_SOFTMAX),
+    MemoryDefect(last_dim_behind_two_layouts, _BINARY, since=(3, 8), fused=True, rank=3),
+    MemoryDefect(
+        binary_after_int8_deconvolution, _BINARY, since=(3, 8), fused=True, beside=_DEQUANTIZE
+    ),
     MemoryDefect(dynamic_scale, _in("DynamicDequantize"), since=(3, 8)),
     MemoryDefect(
-        binary_after_grouped_int8_convolution, _BINARY | {"Select"}, since=(3, 8), fused=True
+        binary_after_grouped_int8_convolution,
+        _BINARY | {"Select"},
+        since=(3, 8),
+        fused=True,
+        beside=_DEQUANTIZE,
     ),
 )
 """All that are known."""
 
 
 @cache
-def rows(kind: str, conditions: Conditions, alone: bool) -> tuple[MemoryDefect, ...]:
-    """Those that an op of a kind may meet; `alone` in a partition of its own."""
-    return tuple(
-        d for d in DEFECTS if kind in d.kinds and d.is_in(conditions) and not (alone and d.fused)
-    )
+def _rows(kind: str, conditions: Conditions) -> tuple[MemoryDefect, ...]:
+    return tuple(d for d in DEFECTS if kind in d.kinds and d.is_in(conditions))
 
 
 def defect_of(group: Group, conditions: Conditions) -> str | None:
@@ -710,7 +769,7 @@ def defect_of(group: Group, conditions: Conditions) -> str | None:
         Which op meets it, what makes oneDNN fail and what helps.
     """
     for op in group.ops:
-        for defect in rows(op.kind, conditions, len(group.ops) == 1):
+        for defect in _rows(op.kind, conditions):
             found = defect.find(group, op)
             if found is not None:
                 version = ".".join(map(str, conditions.version))
