@@ -292,6 +292,7 @@ class _Planner:
         group = group_of(
             nodes,
             self.shapes,
+            layouts=self.known,
             fpmath=self.builder.fpmath_mode.name,
             apply_to_int=self.builder.apply_to_int,
         )

@@ -100,19 +100,13 @@ def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
     return False
 
 
-def _rows_in_order(product: Op) -> bool:
-    """Whether the rows of the whole batch may lie one behind the other."""
-    source = product.inputs[0]
-    return not (attribute(product, "transpose_a") and is_row_major(source))
-
-
 def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
     """With 2-D weights the batch is flattened, and an operand that varies over a part of it not.
 
-    Where the rows of the source are its columns, nothing is flattened.
+    With transpose_a nothing is flattened.
     """
     for product, weights, made in _products(group):
-        if len(weights) != 2 or len(made) not in (3, 4) or not _rows_in_order(product):
+        if len(weights) != 2 or len(made) not in (3, 4) or attribute(product, "transpose_a"):
             continue
         for _, operand, result in operands(group, product):
             if len(result) != len(made):
