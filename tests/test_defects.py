@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from graphs import LINKED
-from wrong_cases import EVERYWHERE, PER_TENSOR, ROWS, noise
+from wrong_cases import AMX, EVERYWHERE, OLD, PER_TENSOR, ROWS, noise, product
 
 import onednn_graph_py as og
 from onednn_graph_py.dtypes import numpy_dtype
@@ -79,8 +79,6 @@ def test_what_is_wrong_alone_is_found_of_one_op(text, build):
 
 
 def test_rows_of_amx_hold_for_f32_where_the_math_mode_lets_it_run_there():
-    from wrong_cases import AMX, product
-
     build = product((2, 4, 16, 32), (2, 4, 32, 16), (1, 1, 16, 16))
     assert wrong_result(group(build), AMX) is None
     assert wrong_result(group(build, "tf32"), AMX) is None
@@ -112,6 +110,16 @@ def test_shapes_that_a_model_is_compiled_for_count():
         assert model.verify(**dict(zip((v.name for v in b.inputs), arrays, strict=True)))
 
 
+def test_layouts_that_are_known_count():
+    """What an earlier partition made may be strided."""
+    b = og.GraphBuilder()
+    q, k, v = (b.input((2, 1, 2, 32)) for _ in range(3))
+    b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
+    assert wrong_result(group_of(b.nodes), OLD) is None
+    lies = og.logical_tensor(k.id, "f32", (2, 1, 2, 32), (192, 96, 96, 1))
+    assert wrong_result(group_of(b.nodes, layouts={k.id: lies}), OLD) is not None
+
+
 # -- the defects themselves, where this CPU and this oneDNN have them
 
 
@@ -121,6 +129,16 @@ def needs(build):
     build(b)
     dtypes = {v.dtype for n in b.nodes for v in (*n.inputs, *n.outputs)}
     return next((why for d in sorted(dtypes) if (why := lacks(d))), None)
+
+
+def whole_range(b):
+    """Default inputs, but integers over the whole range of their type."""
+    chance = np.random.default_rng(7)
+    ranges = {"s8": (-128, 128), "u8": (0, 256)}
+    return [
+        chance.integers(*ranges[v.dtype], a.shape).astype(a.dtype) if v.dtype in ranges else a
+        for v, a in zip(b.inputs, og.fill_inputs(b), strict=True)
+    ]
 
 
 def built(build):
@@ -145,12 +163,12 @@ def test_a_defect_shows_here_and_models_avoid_it(text, build):
             model = b.compile(known_defects="run")
             assert not caught
             assert len(model.steps()) == 1
-            assert not model.verify()  # on default inputs
+            assert not model.verify(*whole_range(b))
         if found.alone:
             with pytest.raises(og.UnimplementedError, match=r"fallback='reference'"):
                 b.compile()
         model = b.compile(fallback="reference")
-        assert model.verify()
+        assert model.verify(*whole_range(b))
     assert found.alone or len(model.steps()) > 1
     for warning in caught:
         assert "runs in parts" in str(warning.message)
@@ -167,11 +185,11 @@ def test_what_is_right_beside_a_defect_runs_as_it_is(text, build):
     b = built(build)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # another row may meet it
-        assert b.compile().verify()
+        assert b.compile().verify(*whole_range(b))
     if wrong_result(group_of(b.nodes), here) is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            assert b.compile(known_defects="run").verify()
+            assert b.compile(known_defects="run").verify(*whole_range(b))
 
 
 # -- what models do about them

@@ -22,6 +22,7 @@ from ..partition_ids import partition_of
 from ..safety.group import Group
 from ..safety.nodes import group_of
 from ..safety.partitioning import partitioned_apart
+from ..safety.slow_fusions import slow_fusion
 from ..safety.wrong_results import wrong_result
 from ..value import Node, Value, new_id
 from ..verdicts import Judge, Outcome, Subject, subject_of
@@ -284,6 +285,7 @@ class Planner:
         return group_of(
             nodes,
             self.shapes,
+            layouts=self.known,
             fpmath="strict" if strict else self.builder.fpmath_mode.name,
             apply_to_int=self.builder.apply_to_int and not strict,
         )
@@ -307,6 +309,10 @@ class Planner:
         defect = self.defect(nodes)
         if defect is not None:
             self._add_otherwise(nodes, defect)
+            return
+        slow = self._known_slow(nodes) if len(nodes) > 1 else None
+        if slow is not None:
+            self.split(nodes, slow, warn=False)
             return
         try:
             self.add_compiled(nodes, partition, why)
@@ -365,6 +371,8 @@ class Planner:
                 groups = ordered(self.groups(self._read_folded(part)))
                 if len(groups) != 1 or groups[0][1] is None or self.defect(groups[0][0]):
                     return False
+                if len(part) > 1 and self._known_slow(groups[0][0]) is not None:
+                    return False
                 try:
                     self.add_compiled(*groups[0], why)
                 except (OneDNNError, Unfit):
@@ -396,6 +404,13 @@ class Planner:
             yield [members for members, _ in ordered(groups)]
 
     # -- speed
+
+    def _known_slow(self, nodes: Nodes) -> str | None:
+        """What is known of how slow a group is in one partition."""
+        if self.options.slow_fusions == "run":
+            return None
+        found = slow_fusion(self._group(nodes), self._conditions)
+        return None if found is None else found.what
 
     def _slower_than_apart(self, nodes: Nodes) -> str | None:
         """How much slower the step that was added last is than its ops apart, if it is."""

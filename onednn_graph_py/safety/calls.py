@@ -62,15 +62,15 @@ def schema_of(kind: str, version: Version) -> OpSchema | None:
     return None if row is None or version < row.since else row.at(version)
 
 
-def op_of(values: tuple[Any, ...], version: Version) -> Op:
+def op_of(told: tuple[Any, ...], version: Version) -> Op:
     """Name the values by which the mirror tells an op; the schema is that of a version."""
-    id, kind, label, inputs, outputs, attrs = values
+    id, kind, label, inputs, outputs, attrs = told
     return Op(
         id,
         kind,
         label,
-        tuple(map(Tensor._make, inputs)),
-        tuple(map(Tensor._make, outputs)),
+        tuple(Tensor(*values) for values in inputs),
+        tuple(Tensor(*values) for values in outputs),
         attrs,
         schema_of(kind, version),
     )

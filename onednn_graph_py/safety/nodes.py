@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import _core
 from ..ops.check import label_of, linked_version
 from ..ops.schema import Version
-from .calls import Op, Tensor, schema_of
+from .calls import Op, Tensor, read_tensor, schema_of
 from .group import Group
 
 __all__ = ["NodeLike", "ValueLike", "group_of"]
@@ -69,26 +69,28 @@ class NodeLike(Protocol):
         """The attributes that are set."""
 
 
-def _tensor(value: ValueLike, shape: tuple[int, ...] | None) -> Tensor:
-    layout = _core.logical_tensor.layout_type.strided
+def _tensor(
+    value: ValueLike, shape: tuple[int, ...] | None, layout: _core.logical_tensor | None
+) -> Tensor:
+    if layout is not None:
+        return read_tensor(layout)._replace(data=value.data)
+    kind = _core.logical_tensor.layout_type.strided
     if shape is None:
-        mirror = _core.logical_tensor(value.id, value.dtype, -1, layout)
-        return Tensor(value.id, value.dtype, None, "strided", None, mirror, value.data)
-    known = min(shape, default=0) >= 0
-    strides = value.strides if known else None
-    if strides is not None:
-        mirror = _core.logical_tensor(value.id, value.dtype, shape, strides)
+        unknown = _core.logical_tensor(value.id, value.dtype, -1, kind)
+        return read_tensor(unknown)._replace(data=value.data)
+    if value.strides is not None and min(shape, default=0) >= 0:
+        made = _core.logical_tensor(value.id, value.dtype, shape, value.strides)
     else:
         dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
-        mirror = _core.logical_tensor(value.id, value.dtype, dims, layout)
-        strides = tuple(mirror.get_strides()) if known and shape else None
-    return Tensor(value.id, value.dtype, shape, "strided", strides, mirror, value.data)
+        made = _core.logical_tensor(value.id, value.dtype, dims, kind)
+    return read_tensor(made)._replace(data=value.data)
 
 
 def group_of(
     nodes: Iterable[NodeLike],
     shapes: Mapping[int, tuple[int, ...]] | None = None,
     *,
+    layouts: Mapping[int, _core.logical_tensor] | None = None,
     fpmath: str = "strict",
     apply_to_int: bool = False,
     version: Version | None = None,
@@ -102,6 +104,8 @@ def group_of(
     shapes : mapping of int to tuple of int, optional
         Of the shapes that a model is compiled for, by a value's id; of others what was declared
         counts.
+    layouts : mapping of int to logical_tensor, optional
+        Of tensors that are compiled already, by id.
     fpmath : str
         The graph's floating-point mode.
     apply_to_int : bool
@@ -120,7 +124,8 @@ def group_of(
     def read(values: Sequence[ValueLike]) -> tuple[Tensor, ...]:
         for value in values:
             if value.id not in tensors:
-                tensors[value.id] = _tensor(value, known.get(value.id, value.shape))
+                shape = known.get(value.id, value.shape)
+                tensors[value.id] = _tensor(value, shape, (layouts or {}).get(value.id))
         return tuple(tensors[value.id] for value in values)
 
     ops = [

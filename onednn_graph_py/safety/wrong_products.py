@@ -20,6 +20,7 @@ from .facts import (
 from .group import Group
 
 __all__ = [
+    "attention_by_heads",
     "attention_mask_of_other_rank",
     "attention_on_strided_inputs",
     "column_operand_of_transposed_product",
@@ -49,7 +50,7 @@ def _products(group: Group) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ..
 # -- operands that are broadcast
 
 
-def _attention_in_parts(group: Group, conditions: Conditions) -> bool:
+def attention_by_heads(group: Group, conditions: Conditions) -> bool:
     """Whether attention runs in the kernel that takes one head after another.
 
     oneDNN has it since 3.7 without SYCL, for more than two heads a thread, one element as scale
@@ -83,7 +84,7 @@ def operand_for_all_heads(group: Group, conditions: Conditions) -> bool:
             if (
                 wide
                 and operand == (1, 1, *result[2:])
-                and not _attention_in_parts(group, conditions)
+                and not attention_by_heads(group, conditions)
             ):
                 return True
     return False
@@ -100,19 +101,13 @@ def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
     return False
 
 
-def _rows_in_order(product: Op) -> bool:
-    """Whether the rows of the whole batch may lie one behind the other."""
-    source = product.inputs[0]
-    return not (attribute(product, "transpose_a") and is_row_major(source))
-
-
 def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
     """With 2-D weights the batch is flattened, and an operand that varies over a part of it not.
 
-    Where the rows of the source are its columns, nothing is flattened.
+    With transpose_a nothing is flattened.
     """
     for product, weights, made in _products(group):
-        if len(weights) != 2 or len(made) not in (3, 4) or not _rows_in_order(product):
+        if len(weights) != 2 or len(made) not in (3, 4) or attribute(product, "transpose_a"):
             continue
         for _, operand, result in operands(group, product):
             if len(result) != len(made):
