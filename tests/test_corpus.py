@@ -233,7 +233,7 @@ def test_oneDNNs_short_list_of_rewritten_graphs_makes_the_partitions_it_expects(
     assert len(cases) == 185
     found = Counter(_partitioned(case) for case in cases)
     assert found["agrees"] + found["hardware"] + found["not expected"] == 185
-    assert found["agrees"] >= 100
+    assert found["agrees"] > 0.9 * (185 - found["hardware"])
 
 
 def _partitioned(case: Case) -> str:
@@ -268,7 +268,7 @@ def test_oneDNNs_long_list_of_rewritten_graphs_makes_the_partitions_it_expects()
     assert len(cases) == 2712
     found = Counter(_partitioned(case) for case in cases)
     assert [f for f in found if f.startswith("other")] == []
-    assert found["agrees"] > 1800
+    assert found["agrees"] > 0.7 * (2712 - found["hardware"])
     assert found["excused"] < 50
 
 
@@ -288,8 +288,8 @@ def _verified(cases: list[Case], seconds: float | None = None) -> tuple[Counter[
     counts: Counter[str] = Counter()
     unexplained = []
     for i, result in replay(cases, Options(verify=True), jobs=JOBS, timeout=900):
-        counts[str(result.verdict)] += 1
         hardware = result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason
+        counts["hardware" if hardware else str(result.verdict)] += 1
         known = KNOWN.get(os.path.relpath(cases[i].path, FOLDER))
         explained = known is not None and known.verdict is result.verdict
         # Only numbers too small to be normal ones differ, such as a product of many.
@@ -307,7 +307,7 @@ def test_a_sample_of_rewritten_graphs_is_right():
     cases = list(_small_cases("test_graph_all", 100_000))[::25]
     counts, unexplained = _verified(cases)
     assert unexplained == []
-    assert counts["passed"] > len(cases) // 2
+    assert counts["passed"] > (len(cases) - counts["hardware"]) // 2
 
 
 @pytest.mark.slow
@@ -316,4 +316,4 @@ def test_rewritten_graphs_are_right():
     assert len(cases) > 1500
     counts, unexplained = _verified(cases, 420)
     assert unexplained == []
-    assert counts["passed"] > 800
+    assert counts["passed"] > 0.5 * (counts.total() - counts["hardware"]) > 200

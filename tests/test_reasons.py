@@ -700,15 +700,18 @@ def test_equal_layers_are_searched_once(monkeypatch):
             y = b.op("SoftMax", y, axis=-1)
         b.output(result=y)
         asked.clear()
-        mine = [r for r in reasons(b) if r.kind == "Pow"]
+        found = reasons(b)
+        tried, changes = len(asked), sum(len(r.changes) for r in found)
+        mine = [r for r in found if r.kind == "Pow"]
         assert [r.op for r in mine] == [f"pow{i}" for i in range(layers)]
         for r in mine:
             assert r.changes[0].description == f"write Pow {r.op!r} as Square"
         check_change(b, mine[-1], mine[-1].changes[0])
-        return len(asked)
+        return tried, changes
 
-    few, many = count(4), count(24)
-    assert many < 3 * few
+    (few, changes), (many, more_changes) = count(4), count(24)
+    # In a layer like one before, only what helped there is tried.
+    assert many - few <= more_changes - changes
 
 
 # -- the gallery and oneDNN's own graphs

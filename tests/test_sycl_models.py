@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from graphs import needs
 
 import onednn_graph_py as og
 from onednn_graph_py import _dpctl, model_queue, sycl_interop, usm_arrays
@@ -317,6 +318,7 @@ def test_dpnp_writes_where_it_is_told(queue):
 
 @needs_sycl
 def test_bf16_has_no_array_of_dpnp_and_stays_a_tensor():
+    needs("bf16")
     import ml_dtypes
 
     queue = queue_of()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..builder import GraphBuilder
 from ..value import Value
-from ._cases import in_floats
+from ._cases import in_floats, kernels_of
 from ._quantization import SRC_SCALE, dequantized, finished
 from .pattern import Case, Deviation, Pattern
 
@@ -207,7 +207,10 @@ def _type_cast_cases() -> Iterator[Case]:
             ("per channel", {"per_channel": True}),
         ):
             arguments = {"dst": dst, **given}
-            yield Case(name, f"bf16 -> {dst}", {"src": "bf16", **arguments})
+            # Where a CPU lacks bf16, each op that converts is a partition of its own.
+            yield Case(
+                name, f"bf16 -> {dst}", {"src": "bf16", **arguments}, kernels=kernels_of("bf16")
+            )
             yield Case(
                 f"{name}, which is not the pattern",
                 f"f16 -> {dst}",
