@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -300,6 +301,17 @@ def test_what_can_not_be_resized_is_not():
     )
     (x,) = document.inputs()
     assert resized(document, {x: (1, 7)}) is None
+
+
+def test_a_convolution_that_lost_its_groups_is_resized():
+    document = document_of(
+        lambda b: b.convolution(b.input((1, 6, 4, 8)), b.input((3, 3, 8, 4)), groups=1, **PLAIN)
+    )
+    (op,) = document.graph
+    without = {name: a for name, a in op.attrs.items() if name != "groups"}
+    document = replace(document, graph=(replace(op, attrs=without),))
+    made = resized(document, {op.inputs[0].id: (2, 6, 4, 8)})
+    assert made is not None and shapes(made)[0] == (2, 6, 4, 8)
 
 
 def test_what_is_tied_by_a_formula_follows():

@@ -248,7 +248,7 @@ class _Resizing:
             yield op.attrs
         else:
             yield op.attrs
-            groups: Any = op.values.get("groups", 1)
+            groups: Any = op.values.get("groups")
             if groups in self.became:
                 yield _with(op, "groups", self.became[groups])
 
