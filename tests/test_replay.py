@@ -20,7 +20,6 @@ from onednn_graph_py.replay import (
     Verdict,
     cases_of,
     first_divergence,
-    pool,
     replay,
     run_case,
 )
@@ -340,8 +339,8 @@ def test_a_crash_or_hang_ends_only_its_own_case(tmp_path, monkeypatch, jobs):
         started.append(process)
         return process
 
-    popen = pool.subprocess.Popen
-    monkeypatch.setattr(pool.subprocess, "Popen", start_stub)
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start_stub)
     cases = [Case(name) for name in ("a", "crash", "b", "hang", "leave", "c")]
     results = dict(replay(cases, jobs=jobs, timeout=10))
     assert [str(results[i].verdict) for i in range(6)] == [
@@ -360,13 +359,13 @@ def test_a_crash_or_hang_ends_only_its_own_case(tmp_path, monkeypatch, jobs):
 
 def test_workers_end_when_nobody_wants_more(tmp_path, monkeypatch):
     started = []
-    popen = pool.subprocess.Popen
+    popen = subprocess.Popen
 
     def start(*args, **options):
         started.append(popen(*args, **options))
         return started[-1]
 
-    monkeypatch.setattr(pool.subprocess, "Popen", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
     cases = [Case(saved(tmp_path / "g.json", small))] * 4
     going = replay(cases, jobs=2, timeout=300)
     next(going)

@@ -82,9 +82,10 @@ class Comparison:
                 f"the reference would take about {needed:.1f} s, and no part of it less than "
                 f"{seconds:g} s",
             )
-        builder, self.values = written(subject, shapes, {})
+        # Values know the op that makes them only as long as their builder is there.
+        self.builder, self.values = written(subject, shapes, {})
         self.expected = Expected(
-            builder,
+            self.builder,
             [self.portion.of(arrays[t], t) for t in subject.inputs],
             samples=_FEW if enough else _MANY,
         )

@@ -80,12 +80,13 @@ class GuardedMemory:
         if self.dtype in _PACKED:
             return unpack_int4(self.own, self.shape, self.dtype)
         target = np.dtype(NUMPY_DTYPES[self.dtype])
-        count = self.bytes // target.itemsize
-        flat = self.own[: count * target.itemsize].view(target)
         if 0 in self.shape:
             return np.empty(self.shape, target)
-        strides = [s * target.itemsize for s in self.strides]
-        return np.lib.stride_tricks.as_strided(flat, self.shape, strides)
+        # NumPy can't stride through some of ml_dtypes' types.
+        plain = np.dtype(f"u{target.itemsize}")
+        flat = self.own[: self.bytes // plain.itemsize * plain.itemsize].view(plain)
+        strides = [s * plain.itemsize for s in self.strides]
+        return np.lib.stride_tricks.as_strided(flat, self.shape, strides).view(target)
 
     def fill(self, array: Array) -> None:
         """Put elements there."""
