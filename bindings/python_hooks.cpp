@@ -87,15 +87,15 @@ private:
     }
 };
 
-// Whether any known defect may be met. Python answers, once for each combination.
-bool may_be_met(const features &f) {
-    static auto &answers = *new std::map<features, bool>;  // the GIL guards it
+// The defects that may be met, or None. Python answers, once for each combination.
+py::object candidates_of(const features &f) {
+    static auto &answers = *new std::map<features, py::object>;  // the GIL guards it
     const auto known = answers.find(f);
     if (known != answers.end()) return known->second;
     py::set kinds;
     for (const auto kind : f.kinds) kinds.add(enum_name(kind));
-    const bool answer = safety("may_be_met")(kinds, f.fused, f.strided, f.narrow, f.rank, f.threads)
-                                .cast<bool>();
+    py::object answer =
+            safety("candidates")(kinds, f.fused, f.strided, f.narrow, f.rank, f.threads);
     answers.emplace(f, answer);
     return answer;
 }
@@ -115,7 +115,8 @@ void check_known_defects(const graph_record &record, const std::vector<const op 
     for (const auto &[id, lt] : given) f.add(lt);
     for (const auto &[id, shape] : shapes)
         f.rank = std::max(f.rank, shape.has_rank ? shape.rank() : DNNL_MAX_NDIMS);
-    if (!may_be_met(f)) return;
+    const py::object candidates = candidates_of(f);
+    if (candidates.is_none()) return;
 
     py::list read, tensors;
     for (const op *o : ops) read.append(values_of(*o));
@@ -123,7 +124,7 @@ void check_known_defects(const graph_record &record, const std::vector<const op 
     py::dict known;
     for (const auto &[id, shape] : shapes)
         known[py::int_(id)] = shape.has_rank ? py::object(tuple_of(shape.values)) : py::none();
-    safety("check_partition")(read, known, tensors, enum_name(record.fpmath), f.threads);
+    safety("check_partition")(read, known, tensors, enum_name(record.fpmath), candidates);
 }
 
 void check_partitioning(const graph_record &record) {

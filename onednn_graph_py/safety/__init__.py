@@ -8,25 +8,50 @@ takes for granted about an op in any version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import KnownDefectError
 from ..machine import Conditions, current
 from ..ops.call import Shape
 from .calls import Tensor, op_of
 from .group import Group
-from .out_of_bounds import CRASHING, DEFECTS, Features, defect_of, partitioning_crash
+from .out_of_bounds import CRASHING, DEFECTS, Features, MemoryDefect, defect_of, partitioning_crash
 
-__all__ = ["check_partition", "check_partitioning", "may_be_met", "may_crash_search"]
+__all__ = [
+    "Candidates",
+    "candidates",
+    "check_partition",
+    "check_partitioning",
+    "may_crash_search",
+]
 
 
-def may_be_met(
+class Candidates(NamedTuple):
+    """Defects that a partition may meet, and where it is to run."""
+
+    defects: tuple[MemoryDefect, ...]
+    conditions: Conditions
+
+
+def candidates(
     kinds: Set[str], fused: bool, strided: bool, narrow: bool, rank: int, threads: int
-) -> bool:
-    """Whether ops with these features may meet a defect in this process; see `Features`."""
+) -> Candidates | None:
+    """Find what ops with these features may meet in this process; see `Features`.
+
+    Parameters
+    ----------
+    threads : int
+        That oneDNN compiles for; 0 where only this package knows.
+
+    Returns
+    -------
+    Candidates or None
+        None if there are none.
+    """
     features = Features(frozenset(kinds), fused, strided, narrow, rank)
     conditions = current(threads or None)
-    return any(d.may_be_met(features) and d.is_in(conditions) for d in DEFECTS)
+    found = tuple(d for d in DEFECTS if d.may_be_met(features) and d.is_in(conditions))
+    return Candidates(found, conditions) if found else None
 
 
 def check_partition(
@@ -34,8 +59,7 @@ def check_partition(
     shapes: Mapping[int, Shape],
     given: Sequence[tuple[Any, ...]],
     fpmath: str = "strict",
-    threads: int = 0,
-    conditions: Conditions | None = None,
+    among: Candidates | None = None,
 ) -> None:
     """Check ops that run together.
 
@@ -50,24 +74,22 @@ def check_partition(
         The values of a `Tensor`, for each that compile is given.
     fpmath : str
         The graph's floating-point mode.
-    threads : int
-        That oneDNN compiles for; 0 where only this package knows.
-    conditions : Conditions, optional
-        Those of this process by default.
+    among : Candidates, optional
+        All defects in this process by default.
 
     Raises
     ------
     KnownDefectError
         The partition is valid, but makes oneDNN crash, or leave its buffers.
     """
-    conditions = conditions or current(threads or None)
+    defects, conditions = among or Candidates(DEFECTS, current())
     group = Group(
         [op_of(values, conditions.version) for values in ops],
         shapes,
         {values[0]: Tensor._make(values) for values in given},
         fpmath,
     )
-    found = defect_of(group, conditions)
+    found = defect_of(group, conditions, defects)
     if found is not None:
         raise KnownDefectError(found)
 

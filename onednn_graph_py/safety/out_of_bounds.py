@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from ..machine import Conditions
@@ -755,12 +754,9 @@ DEFECTS: tuple[MemoryDefect, ...] = (
 """All that are known."""
 
 
-@cache
-def _rows(kind: str, conditions: Conditions) -> tuple[MemoryDefect, ...]:
-    return tuple(d for d in DEFECTS if kind in d.kinds and d.is_in(conditions))
-
-
-def defect_of(group: Group, conditions: Conditions) -> str | None:
+def defect_of(
+    group: Group, conditions: Conditions, among: Sequence[MemoryDefect] = DEFECTS
+) -> str | None:
     """Find the first defect that a partition meets.
 
     Returns
@@ -769,8 +765,8 @@ def defect_of(group: Group, conditions: Conditions) -> str | None:
         Which op meets it, what makes oneDNN fail and what helps.
     """
     for op in group.ops:
-        for defect in _rows(op.kind, conditions):
-            found = defect.find(group, op)
+        for defect in among:
+            found = defect.met(group, op, conditions)
             if found is not None:
                 version = ".".join(map(str, conditions.version))
                 return (
