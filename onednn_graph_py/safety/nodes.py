@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import _core
 from ..ops.check import label_of, linked_version
 from ..ops.schema import Version
-from .calls import Op, Tensor, read_tensor, schema_of
+from .calls import Op, Tensor, schema_of
 from .group import Group
 
 __all__ = ["NodeLike", "ValueLike", "group_of"]
@@ -72,18 +72,20 @@ class NodeLike(Protocol):
 def _tensor(
     value: ValueLike, shape: tuple[int, ...] | None, layout: _core.logical_tensor | None
 ) -> Tensor:
-    if layout is not None:
-        return read_tensor(layout)._replace(data=value.data)
-    kind = _core.logical_tensor.layout_type.strided
-    if shape is None:
-        unknown = _core.logical_tensor(value.id, value.dtype, -1, kind)
-        return read_tensor(unknown)._replace(data=value.data)
-    if value.strides is not None and min(shape, default=0) >= 0:
-        made = _core.logical_tensor(value.id, value.dtype, shape, value.strides)
-    else:
-        dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
-        made = _core.logical_tensor(value.id, value.dtype, dims, kind)
-    return read_tensor(made)._replace(data=value.data)
+    if layout is None:
+        kind = _core.logical_tensor.layout_type.strided
+        if shape is None:
+            layout = _core.logical_tensor(value.id, value.dtype, -1, kind)
+        elif value.strides is not None and min(shape, default=0) >= 0:
+            layout = _core.logical_tensor(value.id, value.dtype, shape, value.strides)
+        else:
+            dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
+            layout = _core.logical_tensor(value.id, value.dtype, dims, kind)
+    name = layout.get_layout_type().name
+    strides = None
+    if name == "strided" and shape and min(shape) >= 0:
+        strides = tuple(layout.get_strides())
+    return Tensor(value.id, value.dtype, shape, name, strides, layout, value.data)
 
 
 def group_of(
