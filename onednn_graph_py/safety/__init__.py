@@ -86,7 +86,7 @@ def check_partition(
     group = Group(
         [op_of(values, conditions.version) for values in ops],
         shapes,
-        {values[0]: Tensor._make(values) for values in given},
+        {values[0]: Tensor(*values) for values in given},
         fpmath,
     )
     found = defect_of(group, conditions, defects)
