@@ -160,18 +160,16 @@ def test_a_defect_shows_here_and_models_avoid_it(text, build):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if not row.hidden:
-            model = b.compile(known_defects="run")
+            model = b.compile(known_defects="run", slow_fusions="run")
             assert not caught
             assert len(model.steps()) == 1
             assert not model.verify(*whole_range(b))
-        if found.alone:
-            with pytest.raises(og.UnimplementedError, match=r"fallback='reference'"):
-                b.compile()
         model = b.compile(fallback="reference")
         assert model.verify(*whole_range(b))
     assert found.alone or len(model.steps()) > 1
     for warning in caught:
-        assert "runs in parts" in str(warning.message)
+        assert "runs in parts" in str(warning.message) or found.alone
+    assert not found.alone or "it is computed" in str(caught[-1].message)
 
 
 @pytest.mark.parametrize(("text", "build"), graphs("right"))
@@ -298,8 +296,8 @@ def test_an_op_that_is_wrong_by_itself_runs_where_that_is_wanted():
     b = og.GraphBuilder()
     (build,) = ROWS["ignores the strides of scales"].met
     build(b)
-    with pytest.raises(og.UnimplementedError, match="ignores the strides of scales"):
-        b.compile()
+    with pytest.warns(RuntimeWarning, match="ignores the strides of scales"):
+        assert b.compile().verify()
     assert not b.compile(known_defects="run").verify()
 
 

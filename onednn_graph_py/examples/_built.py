@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import GraphBuilder
+from ..planning import KnownDefects
 from ._bounded import Comparison
 from ._pipeline import median_milliseconds
 from ._report import Case
@@ -22,10 +23,17 @@ class BuiltRun:
     builder : GraphBuilder
     arrays : mapping of str to numpy.ndarray
         By the names of the inputs.
+    known_defects : str
+        As `GraphBuilder.compile` takes it.
     """
 
-    def __init__(self, builder: GraphBuilder, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self.model = builder.compile()
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        known_defects: KnownDefects = "avoid",
+    ) -> None:
+        self.model = builder.compile(known_defects=known_defects)
         self._bound = self.model.bind(arrays)
         self._bound()
 

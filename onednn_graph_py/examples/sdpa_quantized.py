@@ -171,13 +171,18 @@ def run(
             yield skipped
             continue
         arrays = _arrays(types, shape)
-        done = BuiltRun(made, arrays)
+        # Inputs may hold anything, so a model runs int8 attention in parts where products of u8 and
+        # s8 saturate. Here keys and values are small enough.
+        small = largest_int8_weight() < 127 and not types.key.is_float
+        done = BuiltRun(made, arrays, "run" if small else "avoid")
         expected = [_expected(types, entry_of(arrays, number)) for number in range(mb)]
         compared = Comparison.together(
             Comparison.of(*pair) for pair in zip(done.output("result"), expected, strict=True)
         )
         undecided = sum(np.count_nonzero(one.error) for one in expected)
         facts = [f"key and value: {types.key.data_type}, all else {data_type}"]
+        if small:
+            facts.append("no VNNI: keys and values are kept small, so that one partition is right")
         if not types.result.is_float:
             facts.append(
                 f"rounding: {compared.differing} of {compared.elements} elements are beside"
