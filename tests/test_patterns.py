@@ -54,7 +54,9 @@ def test_each_case_becomes_what_is_told(number):
         if result.verdict == "fused":
             assert result.partitions == len(result.fused) == case.partitions, case
         elif result.verdict == "runs in parts":
-            assert result.partitions == len(result.fused) == case.expected(LINKED), case
+            assert result.partitions == len(result.fused), case
+            # What is wrong on this CPU may be refused on others.
+            assert case.expected(LINKED) in (None, result.partitions), case
 
 
 @pytest.mark.parametrize("number", PATTERNS)

@@ -14,10 +14,10 @@ from .facts import (
     contraction,
     integers_of,
     is_row_major,
-    operands,
     runs_in_amx,
 )
 from .group import Group
+from .post_ops import primitives
 
 __all__ = [
     "attention_by_heads",
@@ -74,31 +74,32 @@ def attention_by_heads(group: Group, conditions: Conditions) -> bool:
     return len(batches) == len(types) == 1 and math.prod(*batches) > 2 * conditions.threads
 
 
+def _operands(
+    group: Group, conditions: Conditions, *, amx: bool = False
+) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
+    """Each MatMul with its result's shape and that of an operand which is fused behind it."""
+    for primitive in primitives(group, conditions):
+        base = primitive.base
+        if base.kind != "MatMul" or (amx and not runs_in_amx(group, base, conditions)):
+            continue
+        for shape, _ in primitive.operands:
+            yield base, primitive.shape, shape
+
+
 def operand_for_all_heads(group: Group, conditions: Conditions) -> bool:
     """An operand (1, 1, M, N) behind a product of several batches and heads."""
-    for product, _, _ in _products(group):
-        if not runs_in_amx(group, product, conditions):
-            continue
-        for _, operand, result in operands(group, product):
-            wide = len(result) == 4 and min(result) > 1
-            if (
-                wide
-                and operand == (1, 1, *result[2:])
-                and not attention_by_heads(group, conditions)
-            ):
-                return True
-    return False
+    return any(
+        len(made) == 4 and min(made) > 1 and operand == (1, 1, *made[2:])
+        for _, made, operand in _operands(group, conditions, amx=True)
+    ) and not attention_by_heads(group, conditions)
 
 
 def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
     """An operand (1, H, M, 1) behind a product, as it is or because there is one batch."""
-    for product, _, _ in _products(group):
-        if not runs_in_amx(group, product, conditions):
-            continue
-        for _, operand, result in operands(group, product):
-            if len(result) == 4 and min(result[2:]) > 1 and operand == (1, *result[1:3], 1):
-                return True
-    return False
+    return any(
+        len(made) == 4 and min(made[2:]) > 1 and operand == (1, *made[1:3], 1)
+        for _, made, operand in _operands(group, conditions, amx=True)
+    )
 
 
 def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
@@ -106,30 +107,26 @@ def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
 
     With transpose_a nothing is flattened.
     """
-    for product, weights, made in _products(group):
-        if len(weights) != 2 or len(made) not in (3, 4) or attribute(product, "transpose_a"):
+    for product, made, operand in _operands(group, conditions):
+        if len(group.shape(product.inputs[1]) or ()) != 2 or len(made) not in (3, 4):
             continue
-        for _, operand, result in operands(group, product):
-            if len(result) != len(made):
-                continue
-            wide = [i for i, d in enumerate(result[:-1]) if d > 1]
-            varies = sum(operand[i] > 1 for i in wide)
-            if 0 < varies < len(wide) and (len(made) == 4 or operand[-1] == 1):
-                return True
+        wide = [i for i, d in enumerate(made[:-1]) if d > 1]
+        varies = sum(operand[i] > 1 for i in wide)
+        if 0 < varies < len(wide) and not attribute(product, "transpose_a"):
+            return True
     return False
 
 
 def column_operand_of_transposed_product(group: Group, conditions: Conditions) -> bool:
     """A product of one column with transpose_a, and an operand that varies over batch or rows."""
-    for product, _, made in _products(group):
-        if len(made) != 3 or not attribute(product, "transpose_a"):
-            continue
-        if made[2] != 1 or min(made[:2]) < 2 or contraction(group, product) == 1:
-            continue
-        for _, operand, result in operands(group, product):
-            if result == made and operand in ((1, made[1], 1), (made[0], 1, 1)):
-                return True
-    return False
+    return any(
+        len(made) == 3
+        and made[2] == 1 < min(made[:2])
+        and operand in ((1, made[1], 1), (made[0], 1, 1))
+        and bool(attribute(product, "transpose_a"))
+        and contraction(group, product) > 1
+        for product, made, operand in _operands(group, conditions)
+    )
 
 
 # -- single products

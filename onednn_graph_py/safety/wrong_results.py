@@ -12,8 +12,9 @@ from ..machine import Conditions
 from . import wrong_products as products
 from . import wrong_windows as windows
 from .defect import Defect, Finding, Met, first_met
-from .facts import BINARY, aligned, attribute, is_row_major, operands
+from .facts import BINARY, attribute, is_row_major
 from .group import Group
+from .post_ops import primitives
 from .saturation import LARGEST_WEIGHT, saturating_product
 
 __all__ = ["DEFECTS", "wrong_result"]
@@ -65,23 +66,20 @@ def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
-    """A binary op behind another, without spatial extent, and an operand for each channel.
+    """A binary op fused behind another, without spatial extent, and an operand for each channel.
 
-    Right is what starts with an operand that is broadcast in part, or has one for each batch.
+    One that varies over the batch brings another kernel, which is right.
     """
-    first = next((op for op in group.ops if op.kind in BINARY), None)
-    if first is None:
-        return False
-    behind = list(operands(group, first))
-    result = group.shape(first.outputs[0])
-    if result is None or len(result) < 3 or min(result[:2]) < 2 or set(result[2:]) != {1}:
-        return False
-    rank = len(result)
-    for_channels, for_batch = (1, *result[1:]), (result[0], *(1,) * (rank - 1))
-    starts = {aligned(group.shape(t), rank) for t in first.inputs}
-    if starts & {for_channels, for_batch} or any(o == for_batch for _, o, _ in behind):
-        return False
-    return any(o == for_channels and made == result for _, o, made in behind)
+    for primitive in primitives(group, conditions):
+        made = primitive.shape
+        if primitive.base.kind not in BINARY or len(made) < 3:
+            continue
+        if min(made[:2]) < 2 or set(made[2:]) != {1}:
+            continue
+        operands = [operand for operand, _ in primitive.operands]
+        if (1, *made[1:]) in operands and (made[0], *(1,) * (len(made) - 1)) not in operands:
+            return True
+    return False
 
 
 def _strided_scales_of_groups(group: Group, conditions: Conditions) -> bool:

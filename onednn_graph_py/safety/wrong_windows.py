@@ -219,7 +219,7 @@ def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
-    """A fused operand that is not 1 along the channels is read at the wrong places.
+    """A fused operand that varies along the channels alone is read at the wrong places.
 
     With one batch and one channel the innermost spatial dim takes the channels' place.
     """
@@ -227,10 +227,9 @@ def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
         if attribute(pool, "data_format") != "NXC":
             continue
         for _, operand, result in operands(group, pool):
-            last = operand[-1]
-            if last == 1 and result[0] == result[-1] == 1 and len(operand) > 2:
-                last = operand[-2]
-            if last != 1:
+            if sum(d != 1 for d in operand) != 1:
+                continue
+            if operand[-1] != 1 or (result[0] == result[-1] == 1 and operand[-2] != 1):
                 return True
     return False
 

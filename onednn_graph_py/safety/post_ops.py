@@ -1,0 +1,123 @@
+"""What oneDNN fuses into one primitive inside of a partition, by the rules of its own passes.
+
+A partition becomes a few primitives, each with post-ops: element-wise ones, and binary ones whose
+operands vary along all dims, along none or along one (``post_binary_fusible``). Whatever is not
+fused starts a primitive of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..machine import Conditions
+from ..ops import shapes
+from ..ops.table import elementwise
+from .calls import Op
+from .facts import BINARY, aligned, attribute
+from .group import Group
+
+__all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
+
+ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
+"""What works on one tensor, element by element."""
+
+_OF_OPERANDS = frozenset({"Dequantize", "DynamicDequantize", "StaticReshape"})
+
+Wide = tuple[bool, ...]
+"""For each dim whether an operand varies along it."""
+
+
+@dataclass
+class Primitive:
+    """An op with what is fused behind it.
+
+    Parameters
+    ----------
+    base : Op
+    shape : tuple of int
+        Of its result.
+    operands : list of (tuple of int, tuple of bool)
+        Of binary post-ops: the shape, with as many dims as the result, and along which of them the
+        operand varies; an operand of the result's shape counts as varying along all.
+    unary : bool
+        Element-wise ops are fused too.
+    """
+
+    base: Op
+    shape: tuple[int, ...]
+    operands: list[tuple[tuple[int, ...], Wide]] = field(default_factory=list)
+    unary: bool = False
+
+
+def _operand(
+    group: Group, op: Op, result: int, made: tuple[int, ...]
+) -> tuple[tuple[int, ...], Wide] | None:
+    """What a binary op combines a result with; None if that is not of the same rank."""
+    others = [t for t in op.inputs if t.id != result]
+    if group.shape(op.outputs[0]) != made or len(op.inputs) != 2 or len(others) > 1:
+        return None
+    if not others:
+        return made, (True,) * len(made)
+    shape = aligned(group.shape(others[0]), len(made))
+    if shape is None or len(shape) != len(made):
+        return None
+    return shape, ((True,) * len(made) if shape == made else tuple(d != 1 for d in shape))
+
+
+def _takes_post_ops(group: Group, primitive: Primitive, conditions: Conditions) -> bool:
+    """A binary op that broadcasts has taken none since 3.8."""
+    base = primitive.base
+    if base.kind not in BINARY or conditions.version < (3, 8):
+        return True
+    sizes = [group.shape(t) for t in base.inputs]
+    return all(s == primitive.shape or (s is not None and math.prod(s) == 1) for s in sizes)
+
+
+def _is_fused(base: Op, op: Op, result: int, wide: Wide, conditions: Conditions) -> bool:
+    if conditions.version >= (3, 8):
+        if op.kind in ("Subtract", "Divide") and op.inputs[0].id != result:
+            return False
+        if base.kind == "MatMul" and op.kind == "Subtract":
+            return False
+    if all(wide) or not any(wide):
+        return True
+    if base.kind == "MatMul" and len(wide) > 3:
+        return len(wide) == 4
+    if sum(wide) != 1:
+        return False
+    data_format = attribute(base, "data_format")
+    return data_format is None or wide[1 if data_format == "NCX" else -1]
+
+
+def primitives(group: Group, conditions: Conditions) -> list[Primitive]:
+    """The primitives of a partition, in order; none of what has unknown dims."""
+    made: list[Primitive] = []
+    result = -1
+    for op in group.ops:
+        if op.kind in _OF_OPERANDS:
+            continue
+        shape = group.shape(op.outputs[0])
+        if shape is None or min(shape, default=1) < 0:
+            return []
+        last = made[-1] if made else None
+        behind = last is not None and any(t.id == result for t in op.inputs)
+        if last is not None and behind and _takes_post_ops(group, last, conditions):
+            if op.kind == "TypeCast":
+                result = op.outputs[0].id
+                continue
+            if last.base.kind == "Sigmoid" and last.base.inputs[0] in op.inputs:
+                result = op.outputs[0].id  # both together are one element-wise op, Swish
+                continue
+            operand = _operand(group, op, result, last.shape) if op.kind in BINARY else None
+            if operand is not None and _is_fused(last.base, op, result, operand[1], conditions):
+                last.operands.append(operand)
+                result = op.outputs[0].id
+                continue
+            if op.kind in ELEMENTWISE and last.base.kind not in ELEMENTWISE:
+                last.unary = True
+                result = op.outputs[0].id
+                continue
+        made.append(Primitive(op, shape))
+        result = op.outputs[0].id
+    return made

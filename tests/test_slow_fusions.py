@@ -1,0 +1,188 @@
+"""Which fusions run in reference kernels: told before, and found again in oneDNN's log."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from wrong_cases import AMX, NEW, OLD, OPENMP, attention, before
+
+import onednn_graph_py as og
+from onednn_graph_py.kernels import job_of, kernels_of
+from onednn_graph_py.machine import current
+from onednn_graph_py.safety.nodes import group_of
+from onednn_graph_py.safety.slow_fusions import SLOW, slow_fusion
+
+
+def chain(shape, *steps):
+    """Each step is a function of the builder and the value, the shape of an operand, or a kind."""
+
+    def build(b):
+        y = b.input(shape)
+        for step in steps:
+            if isinstance(step, tuple):
+                y = y * b.input(step)
+            else:
+                y = getattr(y, step)() if isinstance(step, str) else step(b, y)
+        b.output(y)
+
+    return build
+
+
+def normalized(b, x):
+    last = (x.shape[-1],)
+    return b.layer_norm(x, np.ones(last, "f"), np.zeros(last, "f"), keep_stats=False)
+
+
+def normalized_in_groups(data_format):
+    def step(b, x):
+        channels = (x.shape[1 if data_format == "NCX" else -1],)
+        return b.group_norm(
+            x, np.ones(channels, "f"), np.zeros(channels, "f"), keep_stats=False, groups=1,
+            data_format=data_format,
+        )  # fmt: skip
+
+    return step
+
+
+def softmax(b, x):
+    return x.softmax(axis=-1)
+
+
+def mean(b, x):
+    return x.reduce_mean(axes=[-1], keep_dims=True)
+
+
+def product(b, x):
+    return x @ b.input((*x.shape[:-2], x.shape[-1], 24))
+
+
+def swish(b, x):
+    return x * x.sigmoid()
+
+
+def group(build):
+    b = og.GraphBuilder()
+    build(b)
+    return group_of(b.nodes)
+
+
+S = (4, 16, 64)
+CHANNEL, ROW, ONE, SECOND, FIRST = (64,), (4, 16, 1), (1,), (1, 16, 1), (4, 1, 1)
+
+EVERYWHERE = (OLD, NEW, OPENMP, AMX, before(AMX))
+OLD_ONLY = (OLD, before(AMX))
+NOWHERE = ()
+
+CASES = {
+    "(x * y) * channel": (chain(S, S, CHANNEL), OLD_ONLY),
+    "x * row * channel": (chain(S, ROW, CHANNEL), OLD_ONLY),
+    "x * y * first": (chain(S, S, FIRST), EVERYWHERE),
+    "x * y * second": (chain(S, S, SECOND), NOWHERE),
+    "x * y * one": (chain(S, S, ONE), NOWHERE),
+    "x * y * row": (chain(S, S, ROW), NOWHERE),
+    "relu * y": (chain(S, "relu", S), EVERYWHERE),
+    "gelu * channel": (chain(S, "gelu", CHANNEL), EVERYWHERE),
+    "gelu * channel, 5 dims": (chain((2, 2, 4, 4, 64), "gelu", CHANNEL), EVERYWHERE),
+    "tanh * one": (chain(S, "tanh", ONE), EVERYWHERE),
+    "tanh * row": (chain(S, "tanh", ROW), NOWHERE),
+    "few elements": (chain((2, 4), "relu", (2, 4)), NOWHERE),
+    "swish": (chain(S, swish), NOWHERE),
+    "swish * y": (chain(S, swish, S), EVERYWHERE),
+    "softmax * channel": (chain(S, softmax, CHANNEL), EVERYWHERE),
+    "softmax * channel, 2 dims": (chain((16, 64), softmax, CHANNEL), NOWHERE),
+    "softmax * y": (chain(S, softmax, S), NOWHERE),
+    "layer norm * y": (chain(S, normalized, S), EVERYWHERE),
+    "layer norm * channel": (chain(S, normalized, CHANNEL), NOWHERE),
+    "group norm + relu": (chain(S, normalized_in_groups("NCX"), "relu"), EVERYWHERE),
+    "group norm + relu, NXC": (chain(S, normalized_in_groups("NXC"), "relu"), NOWHERE),
+    "group norm * y, NXC": (chain(S, normalized_in_groups("NXC"), S), EVERYWHERE),
+    "mean * first": (chain((16, 64, 8), mean, (16, 1, 1)), EVERYWHERE),
+    "mean * second": (chain((16, 64, 8), mean, (1, 64, 1)), NOWHERE),
+    "product * row": (chain((16, 64), product, (16, 1)), EVERYWHERE),
+    "product * mask": (chain((2, 3, 16, 64), product, (1, 1, 16, 24)), OLD_ONLY),
+    "product * batch's mask": (chain((2, 3, 16, 64), product, (2, 1, 16, 24)), NOWHERE),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_slow_fusions_are_told(name):
+    build, where = CASES[name]
+    given = group(build)
+    assert tuple(c for c in EVERYWHERE if slow_fusion(given, c) is not None) == where
+
+
+def test_attention_that_takes_one_head_after_another_is_not_slow():
+    given = group(attention((1, 1, 32, 32)))
+    assert slow_fusion(given, OLD) is None
+    many = OLD._replace(threads=64)
+    assert slow_fusion(given, many) is not None
+    assert slow_fusion(given, NEW) is None
+
+
+def test_nothing_is_said_where_dims_are_unknown():
+    b = og.GraphBuilder()
+    b.output(b.input((-1, 64)).relu() * b.input((-1, 64)))
+    assert slow_fusion(group_of(b.nodes), current()) is None
+
+
+def test_rows_say_how_slow():
+    for row in SLOW:
+        assert "times slower" in row.what
+
+
+# -- as oneDNN's log has it
+
+
+def operands(shape):
+    """Every way to broadcast to a shape."""
+    return [tuple(d if m else 1 for d, m in zip(shape, mask, strict=True))
+            for mask in itertools.product((0, 1), repeat=len(shape))]  # fmt: skip
+
+
+def every_case():
+    shapes = ((6, 32), (6, 5, 32), (6, 3, 4, 32), (2, 3, 2, 4, 32))
+    bases = {
+        "relu": ("relu",), "softmax": (softmax,), "layer norm": (normalized,), "mean": (mean,),
+        "product": (product,),
+    }  # fmt: skip
+    for name, build in CASES.items():
+        yield name, build[0]
+    for shape in shapes:
+        results = {"mean": (*shape[:-1], 1), "product": (*shape[:-1], 24)}
+        for base, steps in bases.items():
+            for operand in operands(results.get(base, shape)):
+                yield f"{base} {shape} * {operand}", chain(shape, *steps, operand)
+        for operand in operands(shape):
+            yield f"x * y {shape} * {operand}", chain(shape, shape, operand)
+            yield f"x * channel {shape} * {operand}", chain(shape, shape[-1:], operand)
+
+
+def test_reference_kernels_are_those_that_were_told():
+    names, told, jobs = [], [], []
+    for name, build in every_case():
+        b = og.GraphBuilder()
+        build(b)
+        if math.prod(next(iter(b.outputs.values())).shape) <= 128 and name != "few elements":
+            continue
+        model = b.compile(known_defects="run", layout="plain")
+        if len(model.steps()) > 1:
+            continue
+        names.append(name)
+        told.append(slow_fusion(group_of(b.nodes), current()) is not None)
+        jobs.append(job_of(model, tuple(v.shape for v in model.inputs)))
+    found = []
+    for kernels in kernels_of(jobs, timeout=600):
+        assert not kernels.unknown
+        (step,) = kernels.of.values()
+        found.append(
+            any(
+                k.implementation.startswith(("ref", "simple"))
+                and any(a.startswith("attr-post-ops") for a in k.attributes)
+                for k in step.kernels
+            )
+        )
+    few = names.index("few elements")
+    del names[few], told[few], found[few]
+    assert len(names) > 250
+    assert [n for n, t, f in zip(names, told, found, strict=True) if t != f] == []
