@@ -237,14 +237,14 @@ def test_a_slow_partition_is_told(monkeypatch):
             return call
 
         def slow():
-            end = time.perf_counter() + 2e-3
+            end = time.perf_counter() + 0.05
             while time.perf_counter() < end:
                 call()
 
         return slow
 
     monkeypatch.setattr(speed, "_calls", slower)
-    verdict = examine(linear(), Limits())
+    verdict = examine(linear(), Limits(speed=0.5))
     assert verdict.outcome == Outcome.SLOW
     assert verdict.ratio > 1.2
     assert "times as slow as its ops apart" in verdict.detail
@@ -293,9 +293,9 @@ def test_of_spatial_axes_one_end_is_computed_and_what_is_right_of_it_compared(st
     s = residual(stride=stride)
     portion = portion_for(s, 0.0)
     arrays = arrays_of(s)
-    whole, values = written(s, shapes_of(s, {}), {})
+    whole, values = written(s, shapes_of(s, {}), {}, {})
     expected = reference_values(whole, [arrays[t] for t in s.inputs])
-    part, its = written(s, shapes_of(s, portion.picks), {})
+    part, its = written(s, shapes_of(s, portion.picks), {}, portion.picks)
     made = reference_values(part, [portion.of(arrays[t], t) for t in s.inputs])
     (t,) = s.outputs
     computed = made[its[t].id]
@@ -308,6 +308,24 @@ def test_of_spatial_axes_one_end_is_computed_and_what_is_right_of_it_compared(st
     assert portion.picks[t, 3][-1] == expected[values[t].id].shape[3] - 1
     assert portion.picks[t, 2][0] == 0
     assert not np.array_equal(computed, of_whole)  # the rest of it is not right
+
+
+def test_scales_of_channels_go_with_them():
+    b = og.GraphBuilder()
+    scales = [0.01 * (i + 1) for i in range(64)]
+    w = b.input((16, 64), "s8").dequantize(scales=scales, zps=[0] * 64, qtype="per_channel", axis=1)
+    x = b.input((32, 16), "u8").dequantize(scales=[0.1], zps=[2], qtype="per_tensor")
+    b.output(x @ w)
+    s = subject(b)
+    portion = portion_for(s, 0.0)
+    arrays = arrays_of(s)
+    whole, values = written(s, shapes_of(s, {}), {}, {})
+    part, its = written(s, shapes_of(s, portion.picks), {}, portion.picks)
+    expected = reference_values(whole, [arrays[t] for t in s.inputs])
+    made = reference_values(part, [portion.of(arrays[t], t) for t in s.inputs])
+    (t,) = s.outputs
+    assert its[t].shape == (4, 4)
+    np.testing.assert_array_equal(made[its[t].id], portion.of(expected[values[t].id], t))
 
 
 def test_what_has_no_part_is_unverified_and_said_so():
@@ -415,11 +433,14 @@ def no_process(*args, **kwargs):
 
 
 def test_the_second_time_no_process_is_started(monkeypatch):
-    subjects = [unary("Sigmoid"), built(broadcast_over_rows)]
-    with Judge(speed=0) as j:
+    long = og.GraphBuilder()
+    long.output(long.input((1, 65536)).softmax(axis=1))
+    subjects = [unary("Sigmoid"), built(broadcast_over_rows), subject(long)]
+    with Judge(reference=1e-3, speed=0) as j:
         first = [j.verdict(s) for s in subjects]
+    assert [v.outcome.value for v in first] == ["right", "wrong", "unverified"]
     monkeypatch.setattr(judge, "started", no_process)
-    with Judge(speed=0) as j:
+    with Judge(reference=1e-3, speed=0) as j:
         again = [j.verdict(s) for s in subjects]
         assert j.verdict(unary("Sigmoid")) is again[0]
     assert again == [replace(v, kept=True) for v in first]

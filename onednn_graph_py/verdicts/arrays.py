@@ -13,7 +13,7 @@ from ..builder import GraphBuilder
 from ..filling import Fill, filled, fills_of
 from ..reference.rounding import integer_limits, round_to
 from ..value import Value
-from .portion import part_of
+from .portion import Picks, part_of
 from .subject import Subject
 
 __all__ = ["arrays_of", "written"]
@@ -28,6 +28,7 @@ def written(
     subject: Subject,
     shapes: Mapping[int, tuple[int, ...]],
     constants: Mapping[int, Array],
+    picks: Picks,
 ) -> tuple[GraphBuilder, dict[int, Value]]:
     """The ops in a builder, for tensors of these shapes, and its values by their number."""
     builder = GraphBuilder(
@@ -43,7 +44,7 @@ def written(
     for op in subject.ops:
         outputs = [(shapes[t], subject.tensors[t].dtype) for t in op.outputs]
         inputs = [values[t] for t in op.inputs]
-        made = builder.op(op.kind, *inputs, outputs=outputs, **part_of(op, shapes))
+        made = builder.op(op.kind, *inputs, outputs=outputs, **part_of(op, shapes, picks))
         values.update(zip(op.outputs, made if isinstance(made, tuple) else (made,), strict=True))
     builder.output(**{str(t): values[t] for t in subject.outputs})
     return builder, values
@@ -73,7 +74,7 @@ def arrays_of(subject: Subject) -> dict[int, Array]:
             least, most = integer_limits(tensor.dtype)
             low, high = max(tensor.limits[0], least), min(tensor.limits[1], most)
             known[t] = _numbers(Fill("whole", low, high), tensor.shape, tensor.dtype, t)
-    builder, values = written(subject, every, known)
+    builder, values = written(subject, every, known, {})
     fills = fills_of(builder)
     made = dict(known)
     for t in subject.inputs:

@@ -83,7 +83,7 @@ class Comparison:
                 f"{seconds:g} s",
             )
         # Values know the op that makes them only as long as their builder is there.
-        self.builder, self.values = written(subject, shapes, {})
+        self.builder, self.values = written(subject, shapes, {}, self.portion.picks)
         self.expected = Expected(
             self.builder,
             [self.portion.of(arrays[t], t) for t in subject.inputs],
@@ -175,6 +175,7 @@ def _check_memory(subject: Subject, share: float) -> None:
         raise Ended(
             Outcome.UNVERIFIED,
             f"its tensors take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+            passing=True,
         )
 
 
@@ -193,7 +194,7 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
     """
     start = time.perf_counter()
     detail, reduced, ratio = "", False, None
-    outcome = Outcome.RIGHT
+    outcome, passing = Outcome.RIGHT, False
     try:
         if any(t.opaque for t in subject.tensors):
             raise Ended(Outcome.UNVERIFIED, "an input's layout is oneDNN's own")
@@ -212,8 +213,8 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
             if slow:
                 outcome, detail = Outcome.SLOW, slow
     except Ended as e:
-        outcome, detail = e.outcome, e.detail
+        outcome, detail, passing = e.outcome, e.detail, e.passing
     if reduced:
         said = f"{100 * comparison.share:.2g} % of its elements were compared"
         detail = f"{detail}; {said}" if detail else said
-    return Verdict(outcome, detail, reduced, ratio, time.perf_counter() - start)
+    return Verdict(outcome, detail, reduced, ratio, time.perf_counter() - start, passing)

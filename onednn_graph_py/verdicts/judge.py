@@ -152,12 +152,12 @@ class Judge:
         if subject.engine_kind != "cpu":
             return Verdict(Outcome.UNVERIFIED, "only partitions for CPUs are judged")
         if subject.threads not in self._kept:
-            self._kept[subject.threads] = Kept(subject.threads)
+            self._kept[subject.threads] = Kept(subject.threads, self._limits.reference)
         kept = self._kept[subject.threads]
         found = kept.find(subject.signature)
         if found is None:
             found = self._judged(subject)
-            if found.outcome != Outcome.UNVERIFIED:
+            if not found.passing:
                 kept.keep(subject.signature, found)
         return found
 
@@ -165,7 +165,7 @@ class Judge:
         start = time.monotonic()
         while True:
             if self._broken:
-                return Verdict(Outcome.UNVERIFIED, self._broken)
+                return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
             try:
                 return self._asked(subject)
             except TimeoutError:
@@ -181,12 +181,13 @@ class Judge:
             except BaseException:  # interrupted
                 self.close()
                 raise
-            return Verdict(outcome, detail, seconds=time.monotonic() - start)
+            seconds = time.monotonic() - start
+            return Verdict(outcome, detail, seconds=seconds, passing=outcome == Outcome.UNVERIFIED)
 
     def _asked(self, subject: Subject) -> Verdict:
         helper = self._ready()
         if helper is None:
-            return Verdict(Outcome.UNVERIFIED, self._broken)
+            return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
         with contextlib.suppress(OSError):  # it is gone, which the answer will tell
             helper.connection.send((subject, self._limits, self._timeout))
         found = helper.answer(self._timeout)

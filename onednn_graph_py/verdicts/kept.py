@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import _core
 from ..machine.store import facts, folder, place, save
-from .verdict import Outcome, Verdict
+from .verdict import Limits, Outcome, Verdict
 
 __all__ = ["Kept"]
 
@@ -35,10 +35,12 @@ class Kept:
     Parameters
     ----------
     threads : int
+    reference : float
+        Seconds that the reference may take; with other ones other partitions are unverified.
     """
 
-    def __init__(self, threads: int) -> None:
-        about = (threads, _core.get_cpu_isa_hints().name)
+    def __init__(self, threads: int, reference: float = Limits.reference) -> None:
+        about = (threads, reference, _core.get_cpu_isa_hints().name)
         self._facts = json.loads(json.dumps(facts(*about)))
         self._folder = place("verdicts", *about).with_suffix("")
         self._secret: bytes | None = None

@@ -194,19 +194,15 @@ def _concat(op: _Op) -> Ties:
 
 
 def _quantization(op: _Op) -> Ties:
-    """What scales are for one channel each is left whole, as the attribute has them."""
-    axes = [op.attr("axis") % max(op.rank(op.inputs[0]), 1)]
-    return _aligned(op, (op.inputs[0], op.outputs[0]), axes if _by_channel(op) else ())
-
-
-def _by_channel(op: _Op) -> bool:
-    return bool(op.attr("qtype") == "per_channel")
+    return _aligned(op, (op.inputs[0], op.outputs[0]))
 
 
 def _dynamic_quantization(op: _Op) -> Ties:
     source, scales, dst = op.inputs[0], op.inputs[1], op.outputs[0]
     if op.attr("qtype") != "per_group":
-        yield from _quantization(op)
+        axis = op.attr("axis") % max(op.rank(source), 1)
+        skipped = [axis] if op.attr("qtype") == "per_channel" else []
+        yield from _aligned(op, (source, dst), skipped)
         return
     for axis, size in enumerate(op.shapes[source]):
         if all(op.rank(t) > axis and op.shapes[t][axis] == size for t in (source, *op.inputs[1:])):
@@ -391,11 +387,18 @@ def _spatial(
             yield made
 
 
-def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, Any]:
-    """An op's attributes where its tensors have these shapes."""
+def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) -> dict[str, Any]:
+    """An op's attributes for a part of its tensors."""
     attrs = dict(op.attrs)
     if op.kind == "StaticReshape":
         attrs["shape"] = list(shapes[op.outputs[0]])
+    if op.kind in ("Quantize", "Dequantize") and attrs.get("qtype") == "per_channel":
+        axis = attrs.get("axis", 1) % len(shapes[op.inputs[0]])
+        picked = picks.get((op.inputs[0], axis))
+        if picked is not None:
+            for name in ("scales", "zps"):
+                if len(attrs.get(name, ())) > 1:
+                    attrs[name] = [attrs[name][i] for i in picked]
     return attrs
 
 
@@ -416,7 +419,7 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
     for op in subject.ops:
         given = [shapes[t] for t in op.inputs]
         made = [shapes[t] for t in op.outputs]
-        operations = row(op.kind).flop(given, made, part_of(op, shapes))
+        operations = row(op.kind).flop(given, made, dict(op.attrs))
         total += _OPERATION * operations
         total += _READ * sum(map(math.prod, given)) + _MADE * sum(map(math.prod, made))
     return total

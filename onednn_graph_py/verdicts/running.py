@@ -48,9 +48,9 @@ _NOTHING = 0xA5
 class Ended(Exception):
     """There is nothing more to do for a partition."""
 
-    def __init__(self, outcome: Outcome, detail: str) -> None:
+    def __init__(self, outcome: Outcome, detail: str, *, passing: bool = False) -> None:
         super().__init__(outcome, detail)
-        self.outcome, self.detail = outcome, detail
+        self.outcome, self.detail, self.passing = outcome, detail, passing
 
 
 # -- memory

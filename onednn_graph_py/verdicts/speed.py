@@ -82,11 +82,12 @@ def _calls(
 
 
 class _Times:
-    """Of one of the two ways: seconds of each run, and CPU time."""
+    """Of one of the two ways: seconds of a call, each time it was measured; and CPU time."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
-        self.cpu = 0.0
+        self.spent = self.cpu = 0.0
+        self.calls = 0
 
     def add(self, call: Callable[[], None], repeat: int) -> float:
         """Run it so often; the seconds that all took."""
@@ -95,6 +96,8 @@ class _Times:
             call()
         spent = time.perf_counter() - start
         self.cpu += time.process_time() - before
+        self.spent += spent
+        self.calls += repeat
         self.wall.append(spent / repeat)
         return spent
 
@@ -125,9 +128,8 @@ def _measured(
 def _is_slower(one: _Times, many: _Times) -> bool:
     """Whether the first is, whatever else this machine does meanwhile."""
     pairs = [(one.median, many.median), (min(one.wall), min(many.wall))]
-    spent = sum(one.wall) + sum(many.wall)
-    if one.cpu + many.cpu < _QUIET * spent:  # others had the CPU
-        pairs.append((one.cpu / len(one.wall), many.cpu / len(many.wall)))
+    if one.cpu + many.cpu < _QUIET * (one.spent + many.spent):  # others had the CPU
+        pairs.append((one.cpu / one.calls, many.cpu / many.calls))
     return all(a > _SLOWER * b and a - b > _NOTICEABLE for a, b in pairs)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any
@@ -49,6 +50,19 @@ class Tensor:
     constant: bool = False
     limits: tuple[int, int] | None = None
     value: float | None = None
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """All of it, for a signature."""
+        return (
+            self.shape,
+            self.dtype,
+            self.strides,
+            self.opaque,
+            self.constant,
+            self.limits,
+            self.value,
+        )
 
     @property
     def count(self) -> int:
@@ -134,7 +148,7 @@ class Subject:
                     ]
                     for i in order
                 ],
-                "tensors": [astuple(self.tensors[t]) for t in number],
+                "tensors": [self.tensors[t].facts for t in number],
                 "outputs": sorted((number[t], free[t]) for t in self.outputs),
                 "fpmath": [self.fpmath_mode, self.apply_to_int],
                 "engine": self.engine_kind,
@@ -160,7 +174,7 @@ def _told(op: Operation) -> list[Any]:
 
 
 def _hashed(*of: Any) -> str:
-    return hashlib.sha256(json.dumps(of).encode()).hexdigest()
+    return hashlib.sha256(repr(of).encode()).hexdigest()
 
 
 def _canonical_order(subject: Subject) -> list[int]:
@@ -179,10 +193,10 @@ def _canonical_order(subject: Subject) -> list[int]:
     above: dict[int, str] = {}
     for i, op in enumerate(subject.ops):
         behind = [
-            (above[maker[t][0]], maker[t][1]) if t in maker else astuple(subject.tensors[t])
+            (above[maker[t][0]], maker[t][1]) if t in maker else subject.tensors[t].facts
             for t in op.inputs
         ]
-        made = [(astuple(subject.tensors[t]), free.get(t)) for t in op.outputs]
+        made = [(subject.tensors[t].facts, free.get(t)) for t in op.outputs]
         above[i] = _hashed(op.kind, _told(op), behind, made)
     key = dict(above)
     for _ in range(2):  # the second time, tensors that inputs share tell ops apart too
@@ -197,17 +211,18 @@ def _canonical_order(subject: Subject) -> list[int]:
             below[i] = _hashed(key[i], beside, ahead)
         key = below
 
+    missing = [sum(t in maker for t in op.inputs) for op in subject.ops]
+    ready = [(key[i], i) for i, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
     order: list[int] = []
-    waiting = set(range(len(subject.ops)))
-    while waiting:
-        ready = [
-            i
-            for i in waiting
-            if not any(t in maker and maker[t][0] in waiting for t in subject.ops[i].inputs)
-        ]
-        first = min(ready, key=lambda i: (key[i], i))
+    while ready:
+        _, first = heapq.heappop(ready)
         order.append(first)
-        waiting.remove(first)
+        for t in subject.ops[first].outputs:
+            for i, _ in readers.get(t, ()):
+                missing[i] -= 1
+                if not missing[i]:
+                    heapq.heappush(ready, (key[i], i))
     return order
 
 
@@ -233,7 +248,11 @@ def _constant_facts(value: Value, port: str) -> dict[str, Any]:
     if stored is None:
         return {}
     if value.dtype in _INTEGERS:
-        elements = unpacked(stored, value.shape, value.dtype).astype(np.int32)
+        elements = (
+            stored
+            if stored.dtype.itemsize == 1 and value.dtype in ("s8", "u8")
+            else (unpacked(stored, value.shape, value.dtype).astype(np.int8))
+        )
         low, high = int(elements.min(initial=0)), int(elements.max(initial=0))
         return {"constant": True, "limits": (_power(low), _power(high))}
     if stored.size == 1 and value.dtype != "boolean" and port not in ("scales", "zps"):

@@ -62,6 +62,8 @@ class Verdict:
         Its time in that of its ops apart; None if it was not measured.
     seconds : float
         That judging took.
+    passing : bool
+        Another time it may be another one, so it is not kept: there was no memory, or no process.
     kept : bool
         It was read from disk.
     """
@@ -71,6 +73,7 @@ class Verdict:
     reduced: bool = False
     ratio: float | None = None
     seconds: float = 0.0
+    passing: bool = False
     kept: bool = False
 
     def __str__(self) -> str:

