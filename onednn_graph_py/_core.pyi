@@ -1530,6 +1530,8 @@ class partition:
         ------
         UnimplementedError
             The partition is unsupported, or has no implementation.
+        KnownDefectError
+            This oneDNN would crash with it, or leave its buffers.
         InvalidArgumentsError
             A port is missing, unknown or given too often.
         InvalidShapeError, InvalidDataTypeError
@@ -1658,6 +1660,8 @@ class graph:
         ------
         InvalidGraphError
             The graph is not finalized.
+        KnownDefectError
+            This oneDNN would crash while it looks for fusions.
         """
     def is_finalized(self) -> bool:
         """

@@ -27,6 +27,7 @@ BASES = {
     og.InvalidGraphError: (og.OneDNNError, ValueError),
     og.InvalidGraphOpError: (og.InvalidGraphError,),
     og.UnimplementedError: (og.OneDNNError,),
+    og.KnownDefectError: (og.UnimplementedError,),
     og.OutOfMemoryError: (og.OneDNNError, MemoryError),
     og.ExecutionError: (og.OneDNNError,),
     og.OneDNNError: (RuntimeError,),

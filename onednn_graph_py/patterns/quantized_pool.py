@@ -157,7 +157,7 @@ def _pool_cases(op: Pool) -> Iterator[Case]:
         yield _case(op, " + ".join(ops), "u8", "u8", {"epilogue": ops}, Deviation(None, _SPLIT))
 
 
-# oneDNN 3.7.2 and 3.13.2 fuse it; bindings/known_defects.cpp says what comes of that.
+# oneDNN 3.7.2 and 3.13.2 fuse it; safety/out_of_bounds.py says what comes of that.
 _REFUSED = Deviation(None, "it is not compiled, because oneDNN reads the operand out of bounds")
 
 
