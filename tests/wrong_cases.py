@@ -352,7 +352,10 @@ ROWS = {
         hidden="oneDNN does not fuse it",
     ),
     "attention on strided inputs": Row(
-        (attention_of_strided(2),), (attention_of_strided(3),), **ONLY_OLD
+        (attention_of_strided(2),),
+        (attention_of_strided(3),),
+        where=(before(AVX512), before(AMX)),
+        elsewhere=(OLD, AVX512, AMX),
     ),
     "attention in other integers": Row(
         (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD

@@ -131,6 +131,7 @@ DEFECTS = (
         "oneDNN 3.7 computes attention on strided inputs wrongly where batch equals sequence",
         products.attention_on_strided_inputs,
         until=(3, 8),
+        where=lambda conditions: conditions.avx512,
     ),
     Defect(
         "oneDNN 3.7 computes attention in other integers than s8 wrongly",
