@@ -243,14 +243,15 @@ def test_a_slow_partition_is_told(monkeypatch):
             return call
 
         def slow():
-            end = time.perf_counter() + 0.05
+            end = time.perf_counter() + 0.2
             while time.perf_counter() < end:
                 call()
 
         return slow
 
     monkeypatch.setattr(speed, "_calls", slower)
-    verdict = examine(linear(), Limits(speed=0.5))
+    # With one thread: others that want the CPU make threads wait for each other.
+    verdict = examine(replace(linear(), threads=1), Limits(speed=0.5))
     assert verdict.outcome == Outcome.SLOW
     assert verdict.ratio > 1.2
     assert "times as slow as its ops apart" in verdict.detail
