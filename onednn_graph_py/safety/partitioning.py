@@ -16,7 +16,7 @@ def partitioned_apart(nodes: Sequence[_Node]) -> list[_Node]:
     """Ops that must be in a graph of their own, because the mirror refuses to partition them.
 
     A Dequantize before a Convolution whose weights no op makes may crash oneDNN's search for
-    fusions (``check_partitioning`` in ``bindings/known_defects.cpp``).
+    fusions (`onednn_graph_py.safety.check_partitioning`).
     """
     made = {v.id: n for n in nodes for v in n.outputs}
     apart: list[_Node] = []
