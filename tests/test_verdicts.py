@@ -131,7 +131,13 @@ def built(write, **more):
 # -- what is judged
 
 
-USUAL = [convolved, attention, normalized, strided, truths, quantized]
+def compressed(b):
+    w, scales = b.input((64, 32), "s4"), b.input((2, 32))
+    about = {"qtype": "per_group", "axis": 0, "group_shape": [32, 1]}
+    b.output(b.dynamic_dequantize(w, scales, dtype="f32", **about))
+
+
+USUAL = [compressed, convolved, attention, normalized, strided, truths, quantized]
 
 
 @pytest.mark.parametrize("write", USUAL)
