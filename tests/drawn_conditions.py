@@ -370,6 +370,66 @@ def slow_chain(b: Builder) -> bool:
     return False
 
 
+# -- found by these families
+
+
+def ignored_dilations(b: Builder) -> bool:
+    """ConvTransposeBackwardData: oneDNN's graph leaves its dilations out."""
+    return any(
+        size > 1 and dilation > 1
+        for n in of_kind(b, "ConvTransposeBackwardData")
+        for size, dilation in zip(Windows(n).kernel, n.attrs["dilations"], strict=True)
+    )
+
+
+def wide_dims(shape: tuple[int, ...]) -> int:
+    return sum(d > 1 for d in shape)
+
+
+def int8_pool_operand(b: Builder) -> bool:
+    """Behind an int8 pool an operand along one dim other than the channels."""
+    for n in of_kind(b, "AvgPool", "MaxPool"):
+        channel = -1 if n.attrs["data_format"] == "NXC" else 1
+        for shape in operand_shapes(n, b) if is_int8(n) else ():
+            if wide_dims(shape) == 1 and shape[channel] == 1:
+                return True
+    return False
+
+
+def pool_of_one_channel(b: Builder) -> bool:
+    """As S, where the dims behind the operand's are 1."""
+    for n in of_kind(b, "AvgPool", "MaxPool"):
+        out = n.outputs[0].shape
+        one = n.attrs["data_format"] == "NXC" and out[0] == out[-1] == 1
+        for shape in operand_shapes(n, b) if one and len(out) == 4 and out[2] == 1 else ():
+            if shape[1] > 1:
+                return True
+    return False
+
+
+def quantized_normalization(b: Builder) -> bool:
+    """Behind a normalization that is quantized, an operand along several dims but not all."""
+    if not any(of_kind(b, "Quantize")):
+        return False
+    for n in of_kind(b, "LayerNorm", "SoftMax", "GroupNorm"):
+        out = n.outputs[0].shape
+        if any(1 < wide_dims(shape) < wide_dims(out) for shape in operand_shapes(n, b)):
+            return True
+    return False
+
+
+def heads_inside_rows(b: Builder) -> bool:
+    """Weights of one batch whose heads lie inside of the rows, with any stride of the batch."""
+    for n in of_kind(b, "MatMul"):
+        v = n.inputs[1]
+        if v.strides is None or v.ndim != 4 or v.shape[0] != 1 or min(v.shape[1:]) < 2:
+            continue
+        whole = max(s * d for s, d in zip(v.strides[1:], v.shape[1:], strict=True))
+        if v.strides[1] < v.strides[2] and v.strides[0] < whole:
+            return True
+    return False
+
+
 CONDITIONS: dict[str, tuple[str, Callable[[Builder], bool]]] = {
     "A1": ("products", a1),
     "A1 in attention": ("attention", a1_attention),
@@ -400,5 +460,10 @@ CONDITIONS: dict[str, tuple[str, Callable[[Builder], bool]]] = {
     "int8 without VNNI": ("products", without_vnni),
     "s8 ConvTranspose": ("convolutions", s8_transposed),
     "slow chains": ("chains", slow_chain),
+    "ignored dilations": ("convolutions", ignored_dilations),
+    "int8 pool and operand": ("pools", int8_pool_operand),
+    "S behind dims of 1": ("pools", pool_of_one_channel),
+    "quantized normalization and operand": ("chains", quantized_normalization),
+    "heads inside of rows": ("attention", heads_inside_rows),
 }
 """By the defect: the family that is to draw it, and the condition."""
