@@ -25,6 +25,7 @@ __all__ = [
     "convolution_to_one_column_alone",
     "dilated_depthwise_and_binary",
     "grouped_int8_with_zero_point",
+    "ignored_dilations",
     "int8_pool_and_relu",
     "one_s8_channel_a_group",
     "pool_and_whole_operand",
@@ -181,6 +182,15 @@ def transposed_convolution_and_shifted_residual(group: Group, conditions: Condit
             if residual is not None and residual.kind == "Dequantize" and _zero_points(residual):
                 return True
     return False
+
+
+def ignored_dilations(group: Group, conditions: Conditions) -> bool:
+    """The gradient of a dilated transposed convolution; mostly it does not even compile."""
+    return any(
+        size > 1 and dilation > 1
+        for _, slide in _slides(group, "ConvTransposeBackwardData")
+        for size, dilation in zip(slide.window.kernel, slide.window.dilations, strict=True)
+    )
 
 
 def weights_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
