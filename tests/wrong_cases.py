@@ -201,6 +201,17 @@ def int8_pool(*kinds):
     return build
 
 
+def int8_pool_with(operand, op="max_pool", data_format="NXC", quantized=True):
+    extra = {"exclude_pad": True} if op == "avg_pool" else {}
+
+    def build(b):
+        y = b.input((2, 4, 6, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR)
+        y = getattr(y, op)(data_format=data_format, **HALF, **extra) + b.input(operand)
+        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR) if quantized else y)
+
+    return build
+
+
 def convolution(source, weights, dtype="bf16", *, op="convolution", operand=None, **attributes):
     spatial = len(source) - 2
     plain = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
@@ -283,6 +294,14 @@ def layer_norm_and(operand, dtype="f32"):
     return build
 
 
+def quantized_norm_and(operand, op="softmax", **attributes):
+    def build(b):
+        y = getattr(b.input((3, 4, 5, 6)), op)(**(attributes or {"axis": -1})) + b.input(operand)
+        b.output(y.quantize(dtype="s8", scales=[0.05], **PER_TENSOR))
+
+    return build
+
+
 def sums(shape, *operands):
     def build(b):
         y = b.input(shape)
@@ -354,6 +373,8 @@ _narrow = convolution(*_column, **_tall)
 _backward = convolution(*_column, op="conv_transpose_backward_data", **_tall)
 _gradient = weights_gradient(5)
 _strided = strided_scales((8, 4, 1))
+_layer = {"op": "layer_norm", "keep_stats": False, "use_affine": False}
+_groups = {"op": "group_norm", "groups": 2, "keep_stats": False, "use_affine": False}
 _last = (160, 1, 20, 4)  # channels last, of (2, 4, 8, 5)
 _dilated_gradients = data_gradient(2), data_gradient(2, first=False)
 _inside = (
@@ -408,14 +429,47 @@ ROWS = {
         hidden="the mirror refuses to compile it",
     ),
     "pooling of channels-last": Row(
-        (pool((2, 4, 4, 3), (3,)), pool((1, 7, 1), (1, 6, 1), **ROW_POOL)),
+        (
+            pool((2, 4, 4, 3), (3,)),
+            pool((1, 7, 1), (1, 6, 1), **ROW_POOL),
+            pool((1, 8, 2, 1), (4, 1, 1)),
+        ),
         (
             pool((2, 4, 4, 3), (2, 1, 1, 1)),
             pool((2, 3, 4, 4), (1, 3, 1, 1), data_format="NCX"),
             pool((1, 7, 1), (1, 1, 1), **ROW_POOL),
+            pool((1, 8, 4, 1), (4, 1, 1)),
         ),
     ),
     "rounds what int8 pooling makes": Row((int8_pool("relu"),), (int8_pool(),)),
+    "reads an operand along one dim wrongly in int8 pooling": Row(
+        (
+            int8_pool_with((2, 1, 1, 1)),
+            int8_pool_with((3, 1), "avg_pool"),
+            int8_pool_with((1, 1, 1, 4), "avg_pool", "NCX"),
+        ),
+        (
+            int8_pool_with((1, 4, 1, 1), "max_pool", "NCX"),
+            int8_pool_with((1, 1, 1, 1), "avg_pool"),
+            int8_pool_with((2, 1, 1, 1), quantized=False),
+        ),
+    ),
+    "between a normalization and Quantize": Row(
+        (
+            quantized_norm_and((1, 4, 5, 6)),
+            quantized_norm_and((4, 1, 6)),
+            quantized_norm_and((3, 1, 5, 1), **_layer),
+            quantized_norm_and((3, 1, 1, 1), data_format="NCX", **_groups),
+        ),
+        (
+            quantized_norm_and((3, 4, 5, 6)),
+            quantized_norm_and((4, 1, 1)),
+            quantized_norm_and((1, 1, 1, 6), **_layer),
+            quantized_norm_and((1, 4, 1, 1), data_format="NCX", **_groups),
+            quantized_norm_and((1, 1, 1, 6), data_format="NXC", **_groups),
+        ),
+        **ONLY_NEW,
+    ),
     "quantized residual wrongly": Row(
         (residual("u8", "s8"), residual("s8", "u8")), (residual("s8", "s8"),)
     ),

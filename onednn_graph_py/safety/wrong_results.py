@@ -15,7 +15,7 @@ from ..machine import Conditions
 from . import wrong_products as products
 from . import wrong_windows as windows
 from .defect import Defect, Finding, Met, first_met
-from .facts import BINARY, attribute, is_row_major
+from .facts import BINARY, attribute, is_row_major, operands
 from .group import Group
 from .post_ops import primitives
 from .saturation import LARGEST_WEIGHT, saturating_product
@@ -68,6 +68,24 @@ def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
+    """An operand that oneDNN's passes do not fuse elsewhere: they do not check it here."""
+    if not group.has("Quantize"):
+        return False
+    for op in group.ops:
+        if op.kind not in ("GroupNorm", "LayerNorm", "SoftMax"):
+            continue
+        data_format = attribute(op, "data_format")
+        for _, operand, result in operands(group, op):
+            wide = [i for i, d in enumerate(operand) if d != 1]
+            if not wide or operand == result:
+                continue
+            channel = 1 if data_format == "NCX" else len(result) - 1
+            if len(wide) > 1 or (data_format is not None and wide != [channel]):
+                return True
+    return False
+
+
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
     """A binary op fused behind another, without spatial extent, and an operand for each channel.
 
@@ -79,8 +97,8 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
             continue
         if min(made[:2]) < 2 or set(made[2:]) != {1}:
             continue
-        operands = [operand for operand, _ in primitive.operands]
-        if (1, *made[1:]) in operands and (made[0], *(1,) * (len(made) - 1)) not in operands:
+        read = [operand for operand, _ in primitive.operands]
+        if (1, *made[1:]) in read and (made[0], *(1,) * (len(made) - 1)) not in read:
             return True
     return False
 
@@ -203,6 +221,16 @@ DEFECTS = (
     Defect(
         "oneDNN rounds what int8 pooling makes before it applies ReLU and scales",
         windows.int8_pool_and_relu,
+    ),
+    Defect(
+        "oneDNN reads an operand along one dim wrongly in int8 pooling, but for one per channel "
+        "of channels-first tensors",
+        windows.int8_pool_and_operand,
+    ),
+    Defect(
+        "oneDNN reads an operand that is broadcast wrongly between a normalization and Quantize",
+        _quantized_norm_and_operand,
+        since=(3, 8),
     ),
     Defect(
         "oneDNN adds a quantized residual wrongly where u8 and s8 mix",
