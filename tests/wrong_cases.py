@@ -153,6 +153,14 @@ def low_bit_weights(dtype):
     return build
 
 
+def product_of_strided(shape, strides):
+    def build(b):
+        batch, heads, rows, _ = shape
+        b.output(b.input((batch, heads, 3, rows)) @ b.input(shape, strides=strides))
+
+    return build
+
+
 def product_over(size):
     def build(b):
         b.output((b.input((4, size)) @ b.input((size, 8))).relu())
@@ -189,6 +197,17 @@ def int8_pool(*kinds):
         for kind in kinds:
             y = getattr(y, kind)()
         b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
+
+    return build
+
+
+def int8_pool_with(operand, op="max_pool", data_format="NXC", quantized=True):
+    extra = {"exclude_pad": True} if op == "avg_pool" else {}
+
+    def build(b):
+        y = b.input((2, 4, 6, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR)
+        y = getattr(y, op)(data_format=data_format, **HALF, **extra) + b.input(operand)
+        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR) if quantized else y)
 
     return build
 
@@ -248,6 +267,21 @@ def weights_gradient(size):
     return build
 
 
+def data_gradient(dilation, *, kernel=2, first=True):
+    """Sizes with which it compiles, dilated or not."""
+
+    def build(b):
+        weights = (kernel, 3, 2) if first else (2, 3, kernel)
+        b.output(
+            b.conv_transpose_backward_data(
+                b.input((1, 7, 3)), b.input(weights), strides=(2,), pads_begin=(0,), pads_end=(0,),
+                dilations=(dilation,), weights_format="XOI" if first else "IOX",
+            )
+        )  # fmt: skip
+
+    return build
+
+
 # -- the others
 
 
@@ -260,9 +294,27 @@ def layer_norm_and(operand, dtype="f32"):
     return build
 
 
+def quantized_norm_and(operand, op="softmax", **attributes):
+    def build(b):
+        y = getattr(b.input((3, 4, 5, 6)), op)(**(attributes or {"axis": -1})) + b.input(operand)
+        b.output(y.quantize(dtype="s8", scales=[0.05], **PER_TENSOR))
+
+    return build
+
+
 def sums(shape, *operands):
     def build(b):
         y = b.input(shape)
+        for operand in operands:
+            y = y + b.input(operand)
+        b.output(y)
+
+    return build
+
+
+def sums_of_strided(shape, strides, *operands):
+    def build(b):
+        y = b.input(shape, strides=strides) + b.input(shape, strides=strides)
         for operand in operands:
             y = y + b.input(operand)
         b.output(y)
@@ -321,6 +373,15 @@ _narrow = convolution(*_column, **_tall)
 _backward = convolution(*_column, op="conv_transpose_backward_data", **_tall)
 _gradient = weights_gradient(5)
 _strided = strided_scales((8, 4, 1))
+_layer = {"op": "layer_norm", "keep_stats": False, "use_affine": False}
+_groups = {"op": "group_norm", "groups": 2, "keep_stats": False, "use_affine": False}
+_last = (160, 1, 20, 4)  # channels last, of (2, 4, 8, 5)
+_dilated_gradients = data_gradient(2), data_gradient(2, first=False)
+_inside = (
+    product_of_strided((1, 2, 2, 4), (4, 4, 8, 1)),
+    product_of_strided((1, 3, 8, 16), (48, 16, 48, 1)),
+    product_of_strided((1, 2, 2, 4), (2, 2, 1, 4)),
+)
 _rows = (
     convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
     convolution((1, 9, 4), (3, 4, 2), "bf16", **_one_row),
@@ -371,14 +432,47 @@ ROWS = {
         hidden="the mirror refuses to compile it",
     ),
     "pooling of channels-last": Row(
-        (pool((2, 4, 4, 3), (3,)), pool((1, 7, 1), (1, 6, 1), **ROW_POOL)),
+        (
+            pool((2, 4, 4, 3), (3,)),
+            pool((1, 7, 1), (1, 6, 1), **ROW_POOL),
+            pool((1, 8, 2, 1), (4, 1, 1)),
+        ),
         (
             pool((2, 4, 4, 3), (2, 1, 1, 1)),
             pool((2, 3, 4, 4), (1, 3, 1, 1), data_format="NCX"),
             pool((1, 7, 1), (1, 1, 1), **ROW_POOL),
+            pool((1, 8, 4, 1), (4, 1, 1)),
         ),
     ),
     "rounds what int8 pooling makes": Row((int8_pool("relu"),), (int8_pool(),)),
+    "reads an operand along one dim wrongly in int8 pooling": Row(
+        (
+            int8_pool_with((2, 1, 1, 1)),
+            int8_pool_with((3, 1), "avg_pool"),
+            int8_pool_with((1, 1, 1, 4), "avg_pool", "NCX"),
+        ),
+        (
+            int8_pool_with((1, 4, 1, 1), "max_pool", "NCX"),
+            int8_pool_with((1, 1, 1, 1), "avg_pool"),
+            int8_pool_with((2, 1, 1, 1), quantized=False),
+        ),
+    ),
+    "between a normalization and Quantize": Row(
+        (
+            quantized_norm_and((1, 4, 5, 6)),
+            quantized_norm_and((4, 1, 6)),
+            quantized_norm_and((3, 1, 5, 1), **_layer),
+            quantized_norm_and((3, 1, 1, 1), data_format="NCX", **_groups),
+        ),
+        (
+            quantized_norm_and((3, 4, 5, 6)),
+            quantized_norm_and((4, 1, 1)),
+            quantized_norm_and((1, 1, 1, 6), **_layer),
+            quantized_norm_and((1, 4, 1, 1), data_format="NCX", **_groups),
+            quantized_norm_and((1, 1, 1, 6), data_format="NXC", **_groups),
+        ),
+        **ONLY_NEW,
+    ),
     "quantized residual wrongly": Row(
         (residual("u8", "s8"), residual("s8", "u8")), (residual("s8", "s8"),)
     ),
@@ -463,6 +557,53 @@ ROWS = {
             sums((5, 17, 1, 1), (5, 17, 1, 1), (5, 1, 1, 1)),
             sums((5, 17, 2, 1), (5, 17, 2, 1), (1, 17, 1, 1)),
         ),
+    ),
+    "varies along the last dim alone": Row(
+        (
+            sums_of_strided((2, 4, 8, 5), _last, (1, 1, 1, 5)),
+            sums_of_strided((2, 4, 8, 5), (160, 40, 1, 8), (5,)),
+            sums_of_strided((2, 4, 5), (20, 1, 4), (1, 1, 1), (1, 1, 5)),
+        ),
+        (
+            sums_of_strided((2, 4, 8, 5), (160, 40, 5, 1), (1, 1, 1, 5)),
+            sums_of_strided((2, 4, 8, 5), (320, 80, 10, 1), (1, 1, 1, 5)),
+            sums_of_strided((2, 1, 8, 5), (40, 1, 5, 1), (1, 1, 1, 5)),
+            sums_of_strided((2, 4, 8, 5), _last, (1, 1, 8, 5)),
+            sums_of_strided((2, 4, 8, 5), _last, (1, 1, 8, 1)),
+            sums_of_strided((2, 4, 8, 5), _last, (1, 4, 1, 1)),
+        ),
+        **ONLY_NEW,
+    ),
+    "neither innermost nor next to the batch": Row(
+        (
+            sums_of_strided((2, 4, 8, 5), (160, 5, 20, 1), (1, 4, 1, 1)),
+            sums_of_strided((2, 4, 8, 5), (1, 80, 10, 2), (1, 4, 1, 1)),
+            sums_of_strided((2, 4, 5), (1, 10, 2), (4, 1)),
+            sums_of_strided((8, 5), (1, 8), (1, 5)),
+        ),
+        (
+            sums_of_strided((2, 4, 8, 5), _last, (1, 4, 1, 1)),
+            sums_of_strided((2, 4, 8, 5), (160, 40, 1, 8), (1, 4, 1, 1)),
+            sums_of_strided((2, 4, 8, 5), (4, 1, 40, 8), (1, 4, 1, 1)),
+            sums_of_strided((2, 4, 8, 5), (160, 5, 20, 1), (2, 1, 1, 1)),
+            sums_of_strided((8, 5), (1, 8), (8, 1)),
+        ),
+    ),
+    "without its dilations": Row(
+        _dilated_gradients,
+        (data_gradient(1), data_gradient(2, kernel=1)),
+        alone=_dilated_gradients,
+    ),
+    "whose heads lie inside of rows": Row(
+        _inside,
+        (  # of other shapes: kernels are kept by shape, and these would get those of `_inside`
+            product_of_strided((1, 2, 2, 8), (32, 8, 16, 1)),
+            product_of_strided((1, 2, 2, 8), (1, 16, 8, 1)),
+            product_of_strided((1, 2, 2, 8), (1, 1, 16, 2)),
+            product_of_strided((1, 1, 2, 8), (8, 8, 16, 1)),
+            product_of_strided((2, 2, 2, 8), (32, 8, 16, 1)),
+        ),
+        **ONLY_NEW, alone=_inside,
     ),
     "such as an attention mask": Row(
         (

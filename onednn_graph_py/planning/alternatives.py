@@ -94,6 +94,24 @@ def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> 
     return [replace(node, attrs=attrs)]
 
 
+def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Compute the gradient of a transposed convolution as the convolution that it is.
+
+    SAME_* means the same paddings only where the strides divide the gradient's dims.
+    """
+    if node.kind != "ConvTransposeBackwardData":
+        return None
+    dims = shapes[node.inputs[0].id]
+    spatial = dims[1:-1] if node.attrs.get("data_format", "NXC") == "NXC" else dims[2:]
+    if str(node.attrs.get("auto_pad", "None")).startswith("SAME") and any(
+        d % s for d, s in zip(spatial, node.attrs["strides"], strict=True)
+    ):
+        return None
+    first = str(node.attrs.get("weights_format", "XOI")).startswith("X")
+    attrs = {**node.attrs, "weights_format": "XIO" if first else "OIX"}
+    return [replace(node, kind="Convolution", attrs=attrs)]
+
+
 def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
     """Copy inputs that have strides of their own."""
     copies: dict[int, Value] = {}
@@ -110,6 +128,7 @@ def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> 
 
 ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
     ("with its paddings written out", with_explicit_padding),
+    ("as a Convolution", as_convolution),
     ("with row-major inputs", with_row_major_inputs),
     ("with its first operand transposed by an op of its own", without_transpose_a),
     ("in f32", in_f32),

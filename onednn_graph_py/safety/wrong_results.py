@@ -8,11 +8,14 @@ itself is shown where the CPU has it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 from ..machine import Conditions
 from . import wrong_products as products
 from . import wrong_windows as windows
 from .defect import Defect, Finding, Met, first_met
-from .facts import BINARY, attribute, is_row_major
+from .facts import BINARY, attribute, is_row_major, operands
 from .group import Group
 from .post_ops import primitives
 from .saturation import LARGEST_WEIGHT, saturating_product
@@ -65,6 +68,24 @@ def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
+    """An operand that oneDNN's passes do not fuse elsewhere: they do not check it here."""
+    if not group.has("Quantize"):
+        return False
+    for op in group.ops:
+        if op.kind not in ("GroupNorm", "LayerNorm", "SoftMax"):
+            continue
+        data_format = attribute(op, "data_format")
+        for _, operand, result in operands(group, op):
+            wide = [i for i, d in enumerate(operand) if d != 1]
+            if not wide or operand == result:
+                continue
+            channel = 1 if data_format == "NCX" else len(result) - 1
+            if len(wide) > 1 or (data_format is not None and wide != [channel]):
+                return True
+    return False
+
+
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
     """A binary op fused behind another, without spatial extent, and an operand for each channel.
 
@@ -76,8 +97,55 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
             continue
         if min(made[:2]) < 2 or set(made[2:]) != {1}:
             continue
-        operands = [operand for operand, _ in primitive.operands]
-        if (1, *made[1:]) in operands and (made[0], *(1,) * (len(made) - 1)) not in operands:
+        read = [operand for operand, _ in primitive.operands]
+        if (1, *made[1:]) in read and (made[0], *(1,) * (len(made) - 1)) not in read:
+            return True
+    return False
+
+
+def _behind_permuted(
+    group: Group, conditions: Conditions
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Operands fused behind a binary op that reads a tensor without gaps, its dims in any order.
+
+    Each with the result's shape and that tensor's strides, which the result gets too.
+    """
+    for primitive in primitives(group, conditions):
+        made, base = primitive.shape, primitive.base
+        for tensor in map(group.tensor, base.inputs if base.kind in BINARY else ()):
+            strides = tensor.strides
+            if strides is None or tensor.shape != made or 0 in made:
+                continue
+            reach = 1 + sum((d - 1) * s for d, s in zip(made, strides, strict=True))
+            if reach != math.prod(made):
+                continue
+            for operand, _ in primitive.operands:
+                yield operand, made, strides
+
+
+def _last_dim_behind_permuted(group: Group, conditions: Conditions) -> bool:
+    """An operand that varies along the last dim alone, behind tensors that are not row-major.
+
+    Behind two layouts it is read out of bounds, which the mirror refuses.
+    """
+    for operand, made, strides in _behind_permuted(group, conditions):
+        wide = [s for d, s in zip(made, strides, strict=True) if d > 1]
+        varies = operand[-1] > 1 and math.prod(operand[:-1]) == 1
+        if len(made) > 2 and varies and operand != made and wide != sorted(wide, reverse=True):
+            return True
+    return False
+
+
+def _channels_behind_permuted(group: Group, conditions: Conditions) -> bool:
+    """An operand for each channel, where channels are neither innermost nor behind the batch."""
+    for operand, made, strides in _behind_permuted(group, conditions):
+        if len(made) < 2 or operand == made or operand[1] in (1, math.prod(made)):
+            continue
+        if math.prod(operand) != operand[1] or strides[1] == 1:
+            continue
+        batch_inside = made[0] > 1 and strides[0] < strides[1]
+        spatial = zip(made[2:], strides[2:], strict=True)
+        if batch_inside or any(d > 1 and s > strides[1] for d, s in spatial):
             return True
     return False
 
@@ -156,6 +224,16 @@ DEFECTS = (
         windows.int8_pool_and_relu,
     ),
     Defect(
+        "oneDNN reads an operand along one dim wrongly in int8 pooling, but for one per channel "
+        "of channels-first tensors",
+        windows.int8_pool_and_operand,
+    ),
+    Defect(
+        "oneDNN reads an operand that is broadcast wrongly between a normalization and Quantize",
+        _quantized_norm_and_operand,
+        since=(3, 8),
+    ),
+    Defect(
         "oneDNN adds a quantized residual wrongly where u8 and s8 mix",
         _residual_of_other_sign,
     ),
@@ -217,6 +295,29 @@ DEFECTS = (
     Defect(
         "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
         _channels_of_a_second_operand,
+    ),
+    Defect(
+        "oneDNN reads an operand that varies along the last dim alone wrongly behind a binary op "
+        "on tensors that are not row-major",
+        _last_dim_behind_permuted,
+        since=(3, 8),
+    ),
+    Defect(
+        "oneDNN reads an operand for each channel wrongly behind a binary op on tensors whose "
+        "channels are neither innermost nor next to the batch",
+        _channels_behind_permuted,
+    ),
+    Defect(
+        "oneDNN computes ConvTransposeBackwardData without its dilations",
+        windows.ignored_dilations,
+        alone=True,
+    ),
+    Defect(
+        "oneDNN reads weights of one batch whose heads lie inside of rows wrongly, where the "
+        "batch's stride is less than what it spans",
+        products.heads_inside_rows,
+        since=(3, 8),
+        alone=True,
     ),
     Defect(
         "oneDNN with AMX reads an operand for all batches and heads, such as an attention mask, "

@@ -25,6 +25,8 @@ __all__ = [
     "convolution_to_one_column_alone",
     "dilated_depthwise_and_binary",
     "grouped_int8_with_zero_point",
+    "ignored_dilations",
+    "int8_pool_and_operand",
     "int8_pool_and_relu",
     "one_s8_channel_a_group",
     "pool_and_whole_operand",
@@ -183,6 +185,15 @@ def transposed_convolution_and_shifted_residual(group: Group, conditions: Condit
     return False
 
 
+def ignored_dilations(group: Group, conditions: Conditions) -> bool:
+    """The gradient of a dilated transposed convolution; mostly it does not even compile."""
+    return any(
+        size > 1 and dilation > 1
+        for _, slide in _slides(group, "ConvTransposeBackwardData")
+        for size, dilation in zip(slide.window.kernel, slide.window.dilations, strict=True)
+    )
+
+
 def weights_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
     """Where the stride does not divide the source."""
     for op in group.ops:
@@ -221,7 +232,8 @@ def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
 def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
     """A fused operand that varies along the channels alone is read at the wrong places.
 
-    With one batch and one channel the innermost spatial dim takes the channels' place.
+    With one batch and one channel the innermost spatial dim takes the channels' place, or the only
+    one of more than one element.
     """
     for pool in _pools(group):
         if attribute(pool, "data_format") != "NXC":
@@ -229,7 +241,22 @@ def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
         for _, operand, result in operands(group, pool):
             if sum(d != 1 for d in operand) != 1:
                 continue
-            if operand[-1] != 1 or (result[0] == result[-1] == 1 and operand[-2] != 1):
+            if operand[-1] != 1:
+                return True
+            if result[0] == result[-1] == 1 and (operand[-2] != 1 or operand == result):
+                return True
+    return False
+
+
+def int8_pool_and_operand(group: Group, conditions: Conditions) -> bool:
+    """What is pooled and quantized again, with an operand along one dim."""
+    if not group.has("Dequantize") or not group.has("Quantize"):
+        return False
+    for pool in _pools(group):
+        first = attribute(pool, "data_format") == "NCX"
+        for _, operand, _ in operands(group, pool):
+            wide = [i for i, d in enumerate(operand) if d != 1]
+            if len(wide) == 1 and not (first and wide == [1]):
                 return True
     return False
 
