@@ -10,6 +10,7 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.machine.isa import has_avx512
 
 LINKED = (og.version()["major"], og.version()["minor"])
 RUNTIME = og.version()["cpu_runtime"]
@@ -25,6 +26,12 @@ LT_ENUMS = [
     og.logical_tensor.property_type,
 ]
 PACKED_TYPES = ["s4", "u4"]
+
+# oneDNN 3.7 packs f32 weights for its AVX-512 kernels only, and has gemm compute them otherwise.
+PACKS_WEIGHTS = LINKED >= (3, 8) or has_avx512(og.get_effective_cpu_isa().name)
+packed_weights = pytest.mark.skipif(
+    not PACKS_WEIGHTS, reason="oneDNN 3.7 packs f32 weights on CPUs with AVX-512 only"
+)
 
 host_memory = pytest.mark.skipif(
     RUNTIME == "SYCL", reason="oneDNN over SYCL takes its memory from SYCL, not from an allocator"

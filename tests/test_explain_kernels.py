@@ -12,7 +12,7 @@ import textwrap
 import numpy as np
 import pytest
 from explained import chain
-from graphs import LINKED
+from graphs import LINKED, packed_weights
 
 import onednn_graph_py as og
 from onednn_graph_py import patterns
@@ -70,6 +70,7 @@ def test_kernels_are_those_of_the_verbose_log(tmp_path):
     assert [s.partition for s in found.steps] == [f"{w[6]} {w[-3]}" for w in partitions]
 
 
+@packed_weights
 def test_constants_are_packed_once_and_inputs_at_each_call():
     built = {}
     for role in ("constant", "input"):
@@ -92,6 +93,7 @@ def test_constants_are_packed_once_and_inputs_at_each_call():
     assert not any("packs" in n for n in built["constant"].notes)
 
 
+@packed_weights
 def test_scratch_memory_is_what_a_call_takes_meanwhile():
     b = og.GraphBuilder()
     b.output(b.input((64, 256), name="x") @ b.input((256, 512), name="w"))

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import since
+from graphs import packed_weights, since
 
 import onednn_graph_py as og
 from onednn_graph_py.builder import GraphBuilder
@@ -65,6 +65,7 @@ def test_an_input_of_layout_any_is_refused_unless_it_is_constant():
     product(None, "any", None)
 
 
+@packed_weights
 def test_constants_of_layout_any_come_back_opaque_with_a_layout_id():
     queried = product(None, "any", None).query_logical_tensor(1)
     assert queried.get_layout_type() is LT.opaque

@@ -110,6 +110,7 @@ def chain(b):
 
 
 def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
     b = og.GraphBuilder()
     chain(b)
     asked = []
@@ -136,6 +137,7 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
 
 
 def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
     b = og.GraphBuilder()
     chain(b)
     for fused in (1e-4, 1.2e-4, 1.37e-4):
@@ -146,6 +148,7 @@ def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
 
 
 def test_equal_partitions_are_measured_once(monkeypatch):
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
     count = []
     original = Pace.measured.__func__
 

@@ -10,6 +10,7 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py import cli, probing
+from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.store import save
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.probing import store
@@ -41,7 +42,7 @@ def test_known_facts(found):
     for kind in ("End", "Pow", "Reciprocal", "BiasAddBackward"):
         assert {c.outcome for c in found[kind]} == {"unsupported"}, kind
     assert found.count("crashed") == 0
-    assert found.count("runs") > 100
+    assert found.count("runs") > (100 if lacks("bf16") is None else 90)
     assert found.runs("Quantize", "f32")
     assert not found.runs("Pow", "f32")
 

@@ -25,6 +25,7 @@ from ..inspect.verbose_records import (
     PartitionRecord,
     PrimitiveRecord,
 )
+from ..planning.pace import paces
 from .kernel import Kernel
 from .worker import MARKER, Job
 
@@ -78,7 +79,7 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
     builder = model._builder._snapshot()
     nodes = builder._contents.nodes
     builder._contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
-    return Job(builder, {**model._options, "threads": model.threads}, shapes)
+    return Job(builder, {**model._options, "threads": model.threads}, shapes, paces())
 
 
 # -- the other process

@@ -12,7 +12,7 @@ import pickle
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..errors import OneDNNError
 from ..executor import CompiledGraph, _Specialization
 from ..filling import fill_inputs
 from ..planning.engines import set_engine
+from ..planning.pace import Paces, remember
 from .step_keys import step_keys
 
 __all__ = ["CALLS", "MARKER", "Job", "serve"]
@@ -46,11 +47,14 @@ class Job:
         Of `CompiledGraph`.
     shapes : tuple of shapes
         Of the inputs.
+    paces : dict
+        What the caller's process measured, so that the same partitions are used.
     """
 
     builder: GraphBuilder
     options: dict[str, Any]
     shapes: tuple[tuple[int, ...], ...]
+    paces: Paces = field(default_factory=dict)
 
 
 def _tell(event: str, **facts: Any) -> None:
@@ -95,6 +99,7 @@ def _count_memory() -> bool:
 
 
 def _run(job: Job, counted: bool) -> None:
+    remember(job.paces)
     model = CompiledGraph(job.builder, **job.options)
     plan = model._specialization(job.shapes).plan
     keys = step_keys(model._builder, plan)

@@ -23,7 +23,7 @@ from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
 
-__all__ = ["LIMIT", "Pace", "may_be_slow"]
+__all__ = ["LIMIT", "Pace", "Paces", "may_be_slow", "paces", "remember"]
 
 LIMIT = 1.2
 """How many times longer than its ops apart a fused partition may take."""
@@ -109,5 +109,20 @@ class Pace:
             _measured[subject.threads, subject.signature] = pace
 
 
+Paces = dict[tuple[int, str], Pace]
+"""By the number of threads and the partition's signature."""
+
 _lock = threading.Lock()
-_measured: dict[tuple[int, str], Pace] = {}
+_measured: Paces = {}
+
+
+def paces() -> Paces:
+    """All that was measured in this process, for another one that is to decide alike."""
+    with _lock:
+        return dict(_measured)
+
+
+def remember(measured: Paces) -> None:
+    """Take what another process measured."""
+    with _lock:
+        _measured.update(measured)

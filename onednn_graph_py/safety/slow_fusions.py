@@ -14,7 +14,7 @@ from ..machine import Conditions
 from ..ops.table import OPS
 from .calls import Op
 from .defect import Defect, Finding, first_met
-from .facts import BINARY, attribute
+from .facts import BINARY, attention, attribute
 from .group import Group
 from .post_ops import ELEMENTWISE, Wide, primitives
 from .wrong_products import attention_by_heads
@@ -69,7 +69,17 @@ def _in_reference_kernel(group: Group, conditions: Conditions) -> bool:
 
 
 def _by_itself(group: Group, conditions: Conditions) -> bool:
-    return not attention_by_heads(group, conditions) and _in_reference_kernel(group, conditions)
+    if attention_by_heads(group, conditions):
+        return False
+    # Of attention only several batches of several heads were seen in the reference kernel.
+    if attention(group) and not any(_batches_of_heads(group, op) for op in group.ops):
+        return False
+    return _in_reference_kernel(group, conditions)
+
+
+def _batches_of_heads(group: Group, op: Op) -> bool:
+    shape = group.shape(op.outputs[0]) if op.kind == "MatMul" else None
+    return shape is not None and len(shape) == 4 and min(shape[:2]) > 1
 
 
 SLOW = (
