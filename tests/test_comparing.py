@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import RUNTIME
+from graphs import PACKS_WEIGHTS, RUNTIME
 
 import onednn_graph_py as og
 from onednn_graph_py import cli, serialization
@@ -83,7 +83,8 @@ def test_instruction_sets_have_other_kernels_and_right_numbers(graph):
     assert first.difference == 0
     assert [len(r.kernels) for r in made.runs] == [1, 1]
     assert all(any(k.startswith("matmul ") for k in r.kernels[0]) for r in made.runs)
-    assert first.kernels != second.kernels
+    if PACKS_WEIGHTS:  # otherwise one gemm that tells no instruction set computes both
+        assert first.kernels != second.kernels
     assert second.difference < 1e-4  # other kernels may add in another order
     assert 0 < second.error < 1e-4
     assert second.share < 1
@@ -538,7 +539,7 @@ def test_everything_is_in_the_dict():
     assert told["runs"][1]["verdict"] == "crashed"
     assert told["runs"][2]["error"] == "inf"
     assert told["runs"][0]["steps"] == [
-        {"ops": ["MatMul", "ReLU"], "names": ["", ""], "implementation": "oneDNN"}
+        {"ops": ["MatMul", "ReLU"], "names": ["", ""], "implementation": "oneDNN", "why": ""}
     ]
 
 

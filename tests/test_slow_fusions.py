@@ -165,7 +165,7 @@ def test_reference_kernels_are_those_that_were_told():
         build(b)
         if math.prod(next(iter(b.outputs.values())).shape) <= 128 and name != "few elements":
             continue
-        model = b.compile(known_defects="run", layout="plain")
+        model = b.compile(known_defects="run", slow_fusions="run", layout="plain")
         if len(model.steps()) > 1:
             continue
         names.append(name)

@@ -311,16 +311,17 @@ class Planner:
             self._add_otherwise(nodes, defect)
             return
         slow = self._known_slow(nodes) if len(nodes) > 1 else None
-        if slow is not None:
-            self.split(nodes, slow, warn=False)
+        if slow is not None and self._split_for_speed(nodes, slow):
             return
         try:
             self.add_compiled(nodes, partition, why)
         except Unfit as e:
-            if e.slow:
-                self.split(nodes, str(e), warn=False)
-            else:
+            if not e.slow:
                 self._add_otherwise(nodes, str(e))
+                return
+            if self._split_for_speed(nodes, str(e)):
+                return
+            self.add_compiled(nodes, partition, why, verify=False)
             return
         except KnownDefectError as e:
             self._add_otherwise(nodes, str(e))
@@ -336,8 +337,9 @@ class Planner:
             return
         slow = self._slower_than_apart(nodes) if len(nodes) > 1 else None
         if slow is not None:
-            self._made.steps.pop()
-            self.split(nodes, slow, warn=False)
+            fused = self._made.steps.pop()
+            if not self._split_for_speed(nodes, slow):
+                self._append(fused)
 
     def _add_otherwise(self, nodes: Nodes, defect: str) -> None:
         """Add what computes a group that oneDNN would get wrong."""
@@ -390,6 +392,20 @@ class Planner:
                 return
         for part, partition in ordered([g for n in nodes for g in self.groups([n])]):
             self.add(part, partition, why)
+
+    def _split_for_speed(self, nodes: Nodes, why: str) -> bool:
+        """Run a group in parts, if oneDNN has kernels for all of them."""
+        with self._trying() as tried:
+            before = len(tried.steps)
+            try:
+                self.split(nodes, why, warn=False)
+            except OneDNNError:
+                return False
+            if any(s.implementation == "reference" for s in self._made.steps[before:]):
+                return False
+            tried = self._made
+        self._made = tried
+        return True
 
     def _ways_to_split(self, nodes: Nodes) -> Iterator[list[Nodes]]:
         """Parts in the order in which they run; the fewest first."""
@@ -552,8 +568,10 @@ class Planner:
             self.known[lt.get_id()] = lt
         self._fold(step)
 
-    def add_compiled(self, nodes: Nodes, partition: _core.partition, why: str = "") -> None:
-        """Compile a partition."""
+    def add_compiled(
+        self, nodes: Nodes, partition: _core.partition, why: str = "", *, verify: bool = True
+    ) -> None:
+        """Compile a partition, once it is verified where that is wanted."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
         constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
         if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
@@ -571,7 +589,8 @@ class Planner:
             else lt
             for i, lt in zip(ports, plain, strict=True)
         ]
-        self._verify(nodes, inputs, free)
+        if verify:
+            self._verify(nodes, inputs, free)
         try:
             compiled = partition.compile(inputs, free, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
