@@ -13,6 +13,7 @@ import onednn_graph_py as og
 from onednn_graph_py.explain import probe
 from onednn_graph_py.explain.probe import Probe
 from onednn_graph_py.explain.reasons import reasons
+from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.verify import reference_values
@@ -499,10 +500,24 @@ def check_exact(b, change):
     return True
 
 
+# What helps is int8 in one partition.
+WITH_VNNI = (f32_weights_of_an_int8_product, depthwise_of_s8, product_of_two_eighth_floats)
+
+
+def needs_vnni():
+    """Skip where int8 products saturate, so that models run them in parts."""
+    if not current().vnni:
+        pytest.skip(f"{current().isa} has no VNNI: int8 products run in parts")
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c.since <= LINKED < c.until], ids=name_of)
 def test_what_stays_apart_is_named_and_each_change_helps(case):
     needs(case.dtype)
+    if case.build in WITH_VNNI:
+        needs_vnni()
     b = built(case.build)
+    if case.status == "in parts" and len(modelled(b).steps()) == 1:
+        pytest.skip(f"{current()} does not have the defect")
     before = picture(b)
     found = reasons(b)
     mine = [r for r in found if r.op == case.op]
@@ -550,6 +565,8 @@ def test_a_data_type_that_this_cpu_lacks(op):
     [(product_of_eighth_floats, "reads s8"), (product_of_two_eighth_floats, "s8 instead of")],
 )
 def test_8_bit_floats_that_this_cpu_lacks(build, said):
+    if build in WITH_VNNI:
+        needs_vnni()
     b = built(build)
     mine = [r for r in reasons(b) if r.op == "fc"]
     missing = lacks("f8_e4m3")
@@ -747,10 +764,10 @@ def test_a_pattern_that_does_not_fuse_has_a_reason(pattern, case):
     for reason in found:
         assert reason.kind in {n.kind for n in b.nodes} and reason.where in places and reason.why
     steps = modelled(b).steps(*sizes)
-    if len(steps) == 1 and steps[0].implementation == "oneDNN":
+    if len(steps) == 1 and steps[0].implementation == "oneDNN" and not steps[0].why:
         assert found == ()
     elif case.partitions == 1:
-        assert found, steps
+        assert found or all(s.why for s in steps), steps
     elif any(s.implementation != "oneDNN" for s in steps):
         assert "unsupported" in [r.status for r in found]
 

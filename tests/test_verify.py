@@ -18,7 +18,7 @@ def attention(b, dtype="f32"):
 
 def quantized(b):
     x = b.input((4, 16), "u8", name="x")
-    w = b.constant(np.random.default_rng(1).integers(-63, 64, (16, 8)).astype(np.int8))
+    w = b.input((16, 8), "s8", name="w")
     scaled = {"qtype": "per_tensor", "zps": [0]}
     y = x.dequantize(scales=[0.05], **scaled) @ w.dequantize(scales=[0.02], **scaled)
     b.output(y.relu().quantize(dtype="u8", scales=[0.03], zps=[5], qtype="per_tensor"))
@@ -69,6 +69,7 @@ def test_one_wrong_element_is_found_and_named(change):
     assert str(verified).startswith("weighted: 1 of 1024 elements are wrong; the worst, at [1, 2,")
 
 
+@pytest.mark.filterwarnings("ignore:.*runs in parts")  # where int8 products saturate
 def test_a_quantized_output_may_be_a_step_off_only_near_the_middle_of_two():
     b = og.GraphBuilder()
     quantized(b)
