@@ -14,6 +14,7 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
 from onednn_graph_py.serialization import GraphDocument, parse
@@ -177,13 +178,19 @@ def _hardware(document: GraphDocument, result: Result) -> bool:
     return result.verdict is Verdict.UNSUPPORTED and any(why in result.reason for why in missing)
 
 
+def _in_parts_without_vnni(result: Result) -> bool:
+    """Where int8 products saturate, models run them in parts, and are right."""
+    split = result.verdict is Verdict.SPLIT and "this CPU has no VNNI" in result.reason
+    return split and not current().vnni
+
+
 def _surprises(results: dict[str, Result], right: Verdict) -> list[str]:
     """What did not come out as the table says, which also tells where it is stale."""
     expected = _expected()
     found = []
     for name, result in results.items():
         document, known = parse(_path(name)), KNOWN.get(name)
-        if _hardware(document, result):
+        if _hardware(document, result) or _in_parts_without_vnni(result):
             good = True
         elif known is None or not known.met():
             good = result.verdict is right
