@@ -187,7 +187,7 @@ class CompiledGraph(_core._model_base):
         the results: False keeps compressed weights small, and computes at each call.
     check : str, optional
         ``verify`` runs each partition once in another process and compares it with the reference;
-        what is wrong, crashes or hangs runs in parts. See `onednn_graph_py.verdicts`.
+        what is wrong, crashes or hangs runs in parts. Verdicts are kept in the user's cache.
     threads : int, optional
         How many threads each call uses; `num_threads()` by default.
     max_shapes : int
