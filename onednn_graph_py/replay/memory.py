@@ -10,7 +10,7 @@ from ..builder import GraphBuilder
 from ..reference.rounding import NUMPY_DTYPES
 from ..value import is_whole
 
-__all__ = ["bytes_needed", "free_bytes"]
+__all__ = ["bytes_needed"]
 
 # The reference computes an op in float64, with its inputs and what they are disturbed by.
 _WIDE = 8 * 6
@@ -27,15 +27,3 @@ def bytes_needed(builder: GraphBuilder, *, verify: bool) -> int:
         total += count * np.dtype(NUMPY_DTYPES[value.dtype]).itemsize
         largest = max(largest, count)
     return _KEPT * total + _WIDE * largest if verify else total + 8 * largest
-
-
-def free_bytes() -> int | None:
-    """How much memory the system could give; None where it does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from ..builder import GraphBuilder
 from ..errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
 from ..filling import fill_inputs
+from ..machine.memory import free_bytes
 from ..serialization import GraphDocument, parse, to_builder, to_graph
 from .cases import Case
 from .hardware import why_unsupported
-from .memory import bytes_needed, free_bytes
+from .memory import bytes_needed
 from .verdicts import Verdict
 
 if TYPE_CHECKING:

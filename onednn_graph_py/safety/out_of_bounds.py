@@ -18,6 +18,7 @@ from ..ops.schema import OLDEST, Version
 from ..ops.shapes.windows import Window, window_of
 from ..ops.table import OPS, elementwise
 from .calls import Op, Tensor
+from .facts import is_row_major
 from .group import Group
 
 __all__ = [
@@ -133,18 +134,6 @@ class MemoryDefect:
 def _wide(shape: Shape) -> bool:
     """Whether more than one dim may have more than one element."""
     return shape is None or sum(d != 1 for d in shape) > 1
-
-
-def _row_major(tensor: Tensor) -> bool:
-    """Strided without gaps, or in a layout that oneDNN chooses."""
-    if tensor.strides is None or tensor.shape is None:
-        return True
-    expected = 1
-    for stride, d in zip(reversed(tensor.strides), reversed(tensor.shape), strict=True):
-        if stride != expected:
-            return False
-        expected *= d
-    return True
 
 
 def _has_gaps(tensor: Tensor) -> bool:
@@ -263,7 +252,7 @@ def elementwise_rank(group: Group, op: Op) -> Met | None:
     rank = len(group.shape(op.inputs[0]) or ())
     if rank <= 5:
         return None
-    if not all(_row_major(group.tensor(t)) for t in (*op.inputs, *op.outputs)):
+    if not all(is_row_major(group.tensor(t)) for t in (*op.inputs, *op.outputs)):
         return Met(
             f"rank {rank} with strides that are not row-major",
             "pass row-major arrays, or use at most 5 dims",
@@ -459,7 +448,7 @@ def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
 def strides_before_reshape(group: Group, op: Op) -> Met | None:
     """MatMul is let write as if the tensor between had no strides of its own."""
     before = group.producer(op.inputs[0]) if op.inputs else None
-    if before is None or before.kind != "MatMul" or _row_major(op.inputs[0]):
+    if before is None or before.kind != "MatMul" or is_row_major(op.inputs[0]):
         return None
     return Met(
         f"reshaping {op.inputs[0].mirror!r} in one partition with the op before it",
@@ -665,7 +654,7 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
     maker = group.producer(tensor)
     if maker is None:
         known = group.tensor(tensor)
-        return known.strides is not None and not _row_major(known) and known.strides[1] == 1
+        return known.strides is not None and not is_row_major(known) and known.strides[1] == 1
     if maker.kind in _FORWARD_CONVOLUTIONS:
         return bool(maker.attr("data_format") == "NCX")
     if maker.kind not in _BINARY | _ELEMENTWISE:

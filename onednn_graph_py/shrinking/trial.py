@@ -18,9 +18,10 @@ from ..builder import GraphBuilder
 from ..dtypes import pack_int4, unpack_int4
 from ..errors import OneDNNError, UnimplementedError
 from ..filling import fill_inputs
+from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES, round_to
 from ..replay.hardware import why_unsupported
-from ..replay.memory import bytes_needed, free_bytes
+from ..replay.memory import bytes_needed
 from ..serialization import GraphDocument, OpRecord, to_builder, to_graph
 from ..serialization.tags import strides_of
 from ..verify import compare_values, reference_values

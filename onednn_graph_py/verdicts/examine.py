@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import OneDNNError
+from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES
 from ..verify import Expected
 from .arrays import arrays_of, written
@@ -157,20 +158,9 @@ def _results(
     return first, seconds
 
 
-def _free_bytes() -> int | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return None
-
-
 def _check_memory(subject: Subject, share: float) -> None:
     needed = sum(t.count * np.dtype(NUMPY_DTYPES[t.dtype]).itemsize for t in subject.tensors)
-    free = _free_bytes()
+    free = free_bytes()
     if free is not None and needed > free * share:
         raise Ended(
             Outcome.UNVERIFIED,
