@@ -33,7 +33,8 @@ class BuiltRun:
         arrays: Mapping[str, npt.NDArray[Any]],
         known_defects: KnownDefects = "avoid",
     ) -> None:
-        self.model = builder.compile(known_defects=known_defects)
+        # An example shows what oneDNN fuses, also where its kernel for that is slow here.
+        self.model = builder.compile(known_defects=known_defects, slow_fusions="run")
         self._bound = self.model.bind(arrays)
         self._bound()
 

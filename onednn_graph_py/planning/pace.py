@@ -31,8 +31,8 @@ LIMIT = 1.2
 _FEW, _RUNS = 3, 60
 _SECONDS = 0.1
 _CLEARLY = 4
-# What a clock and a call may add to either side.
-_NOISE = 3e-6
+# What a clock, a call and whatever else runs here may add to either side.
+_NOISE = 10e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
