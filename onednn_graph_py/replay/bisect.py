@@ -68,7 +68,9 @@ def _computed(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what runs in parts said so when it was compiled
-            model = _ending_at(builder, value).compile(policy=policy, known_defects=known_defects)
+            model = _ending_at(builder, value).compile(
+                policy=policy, known_defects=known_defects, slow_fusions=known_defects
+            )
     except OneDNNError:
         return None
     given: list[Any] = list(inputs)

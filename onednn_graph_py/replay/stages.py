@@ -113,7 +113,10 @@ def compiled(
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            model = builder.compile(threads=threads, known_defects=known_defects)
+            # As it is means as oneDNN makes it: slow fusions too.
+            model = builder.compile(
+                threads=threads, known_defects=known_defects, slow_fusions=known_defects
+            )
     except (UnimplementedError, NoDeviceError) as e:
         raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:
