@@ -259,6 +259,7 @@ executor::executor(std::string name_, engine_ptr e,
         s.inputs = arguments(t[2]);
         s.outputs = arguments(t[3]);
         if (!t[4].is_none()) s.scratchpad = t[4].cast<size_t>();
+        s.why = t[5].cast<std::string>();
         check_step(s);
         steps.push_back(std::move(s));
     }

@@ -42,6 +42,7 @@ struct step {
     py::object function;
     std::vector<argument> inputs, outputs;
     std::optional<size_t> scratchpad;  // offset in the arena
+    std::string why;                   // it runs by itself, or otherwise than the graph says
 };
 
 // Everything that one running call needs for itself; calls at the same time have one each.

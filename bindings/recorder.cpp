@@ -38,7 +38,7 @@ uint64_t recorder::number_of(const executor &x) {
     model m;
     m.name = x.name;
     for (const edge &e : x.inputs) m.inputs.push_back(e.lt.shape());
-    for (const step &s : x.steps) m.steps.emplace_back(s.name, s.compiled != nullptr);
+    for (const step &s : x.steps) m.steps.emplace_back(s.name, s.compiled != nullptr, s.why);
     const uint64_t number = models_.size();
     models_.push_back(std::move(m));
     numbers_.insert_or_assign(&x, std::pair(x.weak_from_this(), number));
@@ -60,9 +60,8 @@ void recorder::add(const executor &x, const std::vector<uint64_t> &ticks) noexce
     ++dropped_;
 }
 
-std::vector<std::tuple<std::string, recorder::shapes, recorder::step_names>> recorder::models()
-        const {
-    std::vector<std::tuple<std::string, shapes, step_names>> made;
+std::vector<std::tuple<std::string, recorder::shapes, recorder::steps>> recorder::models() const {
+    std::vector<std::tuple<std::string, shapes, steps>> made;
     for (const model &m : models_) made.emplace_back(m.name, m.inputs, m.steps);
     return made;
 }
@@ -99,7 +98,8 @@ void init_recorder(py::module_ &m) {
             .def_property_readonly(
                     "dropped", &recorder::dropped, "Calls beyond `max_calls`, which are not kept.")
             .def("models", &recorder::models,
-                    "Of each model: name, shapes of inputs, (name, whether oneDNN runs it) a step.")
+                    "Of each model: name, shapes of inputs, (name, whether oneDNN runs it, why it is "
+                    "as it is) a step.")
             .def("calls", &recorder::calls,
                     "A row a call: number of its model, thread, where its times begin.")
             .def("seconds", &recorder::seconds,

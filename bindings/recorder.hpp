@@ -23,9 +23,10 @@ public:
     void add(const executor &x, const std::vector<uint64_t> &ticks) noexcept;
 
     using shapes = std::vector<std::vector<int64_t>>;
-    using step_names = std::vector<std::pair<std::string, bool>>;
-    // Of each model that ran: name, shapes of its inputs, (name, whether oneDNN runs it) a step.
-    std::vector<std::tuple<std::string, shapes, step_names>> models() const;
+    using steps = std::vector<std::tuple<std::string, bool, std::string>>;
+    // Of each model that ran: name, shapes of its inputs, and of each step its name, whether oneDNN
+    // runs it and why it is as it is.
+    std::vector<std::tuple<std::string, shapes, steps>> models() const;
     // Of each call: the number of its model, its thread, and how many times of `seconds` come
     // before its own.
     py::array_t<uint64_t> calls() const;
@@ -38,7 +39,7 @@ private:
     struct model {
         std::string name;
         shapes inputs;
-        step_names steps;
+        recorder::steps steps;
     };
     struct call {
         uint64_t model, thread, first;

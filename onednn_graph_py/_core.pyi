@@ -1442,9 +1442,9 @@ class _recorder:
         """
         A row a call: number of its model, thread, where its times begin.
         """
-    def models(self) -> list[tuple[str, list[list[int]], list[tuple[str, bool]]]]:
+    def models(self) -> list[tuple[str, list[list[int]], list[tuple[str, bool, str]]]]:
         """
-        Of each model: name, shapes of inputs, (name, whether oneDNN runs it) a step.
+        Of each model: name, shapes of inputs, (name, whether oneDNN runs it, why it is as it is) a step.
         """
     def seconds(self) -> numpy.typing.NDArray[numpy.float64]:
         """

@@ -85,12 +85,20 @@ class Registration:
     def __init__(self, bytes: int) -> None:
         self.bytes = bytes
 
-    def enter(self, kind: _core.engine.kind) -> None:
-        """The model is about to be compiled, for one set of shapes."""
-        if self.bytes == 0:
+    def enter(self, kind: _core.engine.kind, size: int | None = None) -> None:
+        """The model is compiled for one set of shapes.
+
+        Parameters
+        ----------
+        kind : engine.kind
+        size : int, optional
+            In bytes, of what was computed from its constants; its constants, if left out.
+        """
+        size = self.bytes if size is None else size
+        if size == 0:
             return
-        _ledger.enter(kind, self.bytes)
-        weakref.finalize(self, _ledger.leave, self.bytes)
+        _ledger.enter(kind, size)
+        weakref.finalize(self, _ledger.leave, size)
 
 
 def cache_info() -> CacheInfo:

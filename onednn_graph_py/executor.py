@@ -85,12 +85,17 @@ class Step(NamedTuple):
         Why its ops do not run together with others, or not as the graph has them: a known defect of
         oneDNN, a fusion that is slower than its ops apart, or what compiling them together said.
         Empty otherwise.
+    verified : str
+        What ``check="verify"`` found: ``right``, in part where not all of its results were
+        compared, ``slow``, or ``unverified``, with the reason. Empty without that, and for what
+        oneDNN does not compute.
     """
 
     ops: tuple[str, ...]
     names: tuple[str, ...]
     implementation: str
     why: str = ""
+    verified: str = ""
 
 
 class _Specialization:
@@ -126,6 +131,7 @@ class _Specialization:
                     plan.arguments(step.inputs),
                     plan.arguments(step.outputs),
                     step.scratchpad,
+                    step.why,
                 )
                 for step in plan.running
             ],
@@ -353,6 +359,7 @@ class CompiledGraph(_core._model_base):
                 tuple(n.name for n in step.nodes),
                 step.implementation,
                 step.why,
+                step.verified,
             )
             for step in plan.steps
         )

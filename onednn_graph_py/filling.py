@@ -23,11 +23,11 @@ import numpy.typing as npt
 from .builder import GraphBuilder
 from .constant_arrays import unpacked
 from .errors import InvalidShapeError
+from .infer import infer_shapes
 from .integer_ranges import MOVES, IntegerRange, fitted, range_of
 from .magnitudes import Size, size_of
 from .ops.call import shape_text
 from .ops.check import row
-from .planning.infer import infer_shapes
 from .reference import round_to
 from .value import Node, Value, is_whole
 

@@ -136,6 +136,37 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
     assert fused.steps()[0].why == ""
 
 
+def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
+    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: None))
+
+    def measured(cls, engine, fused, apart, constants):
+        kinds = {n.kind for n in fused.nodes}
+        return Pace(1e-2 if {"Add", "Multiply"} <= kinds else 1e-4, 1e-4)
+
+    monkeypatch.setattr(Pace, "measured", classmethod(measured))
+    b = og.GraphBuilder()
+    x, y, z = (b.input((2, 3, 8)) for _ in range(3))
+    b.output(((x + y) * z).relu())
+    steps = b.compile().steps()
+    assert [s.ops for s in steps] == [("Add",), ("Multiply", "ReLU")]
+    with og.profile() as p:
+        b.compile()(*(noise(2, 3, 8, seed=s) for s in range(3)))
+    assert [s.why for s in p.steps] == [s.why for s in steps]
+    assert f"Add: {steps[0].why}" in str(p)
+
+
+def test_a_slow_fusion_is_used_where_its_ops_have_no_kernels(monkeypatch):
+    """Reciprocal has one only together with another op."""
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: Finding("slow (injected)", False))
+    b = og.GraphBuilder()
+    b.output(b.input((2, 8)).reciprocal() * b.input((2, 8)))
+    model = b.compile()
+    assert [s.ops for s in model.steps()] == [("Reciprocal", "Multiply")]
+    assert model.verify()
+
+
 def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
     b = og.GraphBuilder()
@@ -330,10 +361,7 @@ def test_wrong_options_are_refused(options, text):
 class FakeJudge:
     """Says of partitions what a test wants."""
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         pass
 
     def verdict(self, subject):
@@ -383,7 +411,9 @@ def test_what_is_slow_runs_in_parts_without_a_warning(judge):
     model = b.compile(check="verify")
     assert [s.ops for s in model.steps()] == [("MatMul",), ("ReLU",)]
     assert "3.2 times" in model.steps()[0].why
-    assert len(b.compile(check="verify", slow_fusions="run").steps()) == 1
+    assert [s.verified for s in model.steps()] == ["right", "right"]
+    (fused,) = b.compile(check="verify", slow_fusions="run").steps()
+    assert fused.verified == "slow: 3.2 times"
 
 
 def test_what_cannot_be_verified_is_said(judge):
@@ -392,7 +422,16 @@ def test_what_cannot_be_verified_is_said(judge):
     product(b)
     with pytest.warns(RuntimeWarning, match=r"MatMul \+ ReLU made at .* is not verified: nobody"):
         model = b.compile(check="verify")
-    assert len(model.steps()) == 1
+    assert [s.verified for s in model.steps()] == ["unverified: nobody knows"]
+
+
+def test_what_is_verified_in_part_is_said(judge):
+    part = "12 % of its elements were compared"
+    judge["MatMul", "ReLU"] = Verdict(Outcome.RIGHT, part, reduced=True)
+    b = og.GraphBuilder()
+    product(b)
+    assert [s.verified for s in b.compile(check="verify").steps()] == [f"right: {part}"]
+    assert [s.verified for s in b.compile().steps()] == [""]
 
 
 def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
@@ -409,3 +448,44 @@ def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
     monkeypatch.setattr("onednn_graph_py.verdicts.judge._Helper", lambda: pytest.fail("started"))
     with pytest.warns(RuntimeWarning, match="elements are wrong"):
         b.compile(check="verify")
+
+
+# -- what constants are computed from
+
+
+def test_constants_of_equal_ops_that_read_other_constants_differ():
+    one, two = noise(4, 4), noise(4, 4, seed=1)
+    b = og.GraphBuilder()
+    x, c, d = b.input((4, 4)), b.constant(one), b.constant(two)
+    b.output(first=x @ ((c + d) * c), second=x @ ((c + d) * d), third=x @ ((d + c) * c))
+    model = b.compile()
+    assert "constant" in implementations(model)
+    first, second, third = model(np.eye(4, dtype=np.float32))
+    np.testing.assert_allclose(first, (one + two) * one, rtol=1e-6)
+    np.testing.assert_allclose(second, (one + two) * two, rtol=1e-6)
+    np.testing.assert_allclose(third, (one + two) * one, rtol=1e-6)
+
+
+def test_constants_of_other_data_types_differ():
+    c = noise(4, 4) * 40
+    b = og.GraphBuilder()
+    x, q = b.input((4, 4)), b.constant(c)
+    steps = {"qtype": "per_tensor", "scales": [1.0], "zps": [0]}
+    rounded = [q.quantize(dtype=t, **steps).dequantize(**steps) for t in ("s8", "u8")]
+    b.output(*(x + r for r in rounded))
+    first, second = b.compile()(np.zeros((4, 4), np.float32))
+    np.testing.assert_array_equal(first, np.rint(c).clip(-128, 127))
+    np.testing.assert_array_equal(second, np.rint(c).clip(0, 255))
+
+
+def test_what_was_only_tried_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
+    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: None))
+    monkeypatch.setattr(Pace, "measured", classmethod(lambda *_: Pace(1e-4, 1e-4)))
+    b = og.GraphBuilder()
+    c = b.constant(noise(3, 8)).exp()
+    b.output(y=(c + 1.0) * b.input((3, 8)), z=c.tanh() * b.input((3, 8)))
+    model = b.compile()
+    assert model.verify()
+    assert len(model._folded._arrays) <= sum(s.implementation == "constant" for s in model.steps())

@@ -11,10 +11,11 @@ from .. import _core
 from ..builder import GraphBuilder
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..executor import CompiledGraph
+from ..infer import infer_shapes
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..ops.call import shape_text
 from ..ops.check import row
-from ..planning import Plan, infer_shapes
+from ..planning import Plan
 from ..value import is_whole
 from .elsewhere import elsewhere
 from .explanation import Explanation, StepFacts

@@ -12,9 +12,11 @@ from functools import cached_property, partial
 from .. import _core
 from ..builder import GraphBuilder
 from ..errors import InvalidArgumentsError, OneDNNError
+from ..infer import infer_shapes
 from ..machine import current
-from ..planning import CompileOptions, engine_of, infer_shapes
-from ..planning.planner import Planner, ordered
+from ..planning import CompileOptions, engine_of
+from ..planning.grouping import ordered
+from ..planning.planner import Planner
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
 from ..value import Node, Value, is_whole

@@ -65,7 +65,7 @@ def timed(
         c.times
         for c in p._calls()
         if c.model.name == model.name
-        and [name for name, _ in c.model.steps] == labels
+        and [name for name, *_ in c.model.steps] == labels
         and c.model.shapes == shapes
     ]
     if not calls_seen:

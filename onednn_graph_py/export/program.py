@@ -13,10 +13,10 @@ import numpy.typing as npt
 from ..builder import GraphBuilder
 from ..errors import InvalidGraphError, InvalidShapeError
 from ..filling import Fill, fill_of_constant, fills_of
+from ..infer import infer_shapes
 from ..ops.call import shape_text
 from ..ops.check import row
 from ..ops.schema import AttributeType, AttributeValue
-from ..planning import infer_shapes
 from ..value import Value, is_whole
 
 __all__ = ["EMBEDDED_BYTES", "ExportedOp", "ExportedTensor", "Program", "program_of"]

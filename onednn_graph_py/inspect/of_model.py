@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..executor import CompiledGraph
+from ..infer import infer_shapes
 from ..ops.call import shape_text
-from ..planning import Plan, infer_shapes
+from ..planning import Plan
 from ..value import is_whole
 from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor

@@ -41,6 +41,8 @@ class StepTimes:
         From the first to the third quartile.
     share : float
         Of the time of all steps in the profile, 0 to 1.
+    why : str
+        Why its ops do not run together with others, or not as the graph has them; empty otherwise.
     """
 
     model: str
@@ -54,13 +56,14 @@ class StepTimes:
     maximum: float
     spread: float
     share: float
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
     name: str
     shapes: tuple[tuple[int, ...], ...]
-    steps: tuple[tuple[str, str], ...]  # name, implementation
+    steps: tuple[tuple[str, str, str], ...]  # name, implementation, why
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,9 @@ class Profile:
             _Model(
                 name,
                 tuple(tuple(shape) for shape in shapes),
-                tuple((step, "oneDNN" if compiled else "reference") for step, compiled in steps),
+                tuple(
+                    (s, "oneDNN" if compiled else "reference", why) for s, compiled, why in steps
+                ),
             )
             for name, shapes, steps in self._recorder.models()
         ]
@@ -145,7 +150,7 @@ class Profile:
         whole = sum(float(table.sum()) for _, table in tables)
         made = []
         for model, table in tables:
-            for (step, implementation), times in zip(model.steps, table.T, strict=True):
+            for (step, implementation, why), times in zip(model.steps, table.T, strict=True):
                 low, middle, high = np.percentile(times, (25, 50, 75))
                 total = float(times.sum())
                 made.append(
@@ -161,6 +166,7 @@ class Profile:
                         float(times.max()),
                         float(high - low),
                         total / whole if whole > 0 else 0.0,
+                        why,
                     )
                 )
         return tuple(made)
@@ -183,6 +189,10 @@ class Profile:
             for s in self.steps
         ]
 
+    def _reasons(self) -> list[tuple[str, str]]:
+        """Steps that are not as the graph has them, and why; models for other shapes may agree."""
+        return list(dict.fromkeys((s.step, s.why) for s in self.steps if s.why))
+
     def __str__(self) -> str:
         table = [_HEADER, *self._rows()]
         if len(table) == 1:
@@ -195,6 +205,7 @@ class Profile:
             )
             for row in table
         ]
+        lines += [f"{name}: {why}" for name, why in self._reasons()]
         if self.dropped:
             lines.append(f"{self.dropped} later calls are not in it (max_calls).")
         return "\n".join(lines)
@@ -216,7 +227,10 @@ class Profile:
             for row in self._rows()
         )
         late = f"<p>{self.dropped} later calls are not in it.</p>" if self.dropped else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{late}"
+        whys = "".join(
+            f"<p>{html.escape(name)}: {html.escape(why)}</p>" for name, why in self._reasons()
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{whys}{late}"
 
     # -- as a trace
 
@@ -252,7 +266,7 @@ class Profile:
                     **where,
                 }
             )
-            for (step, implementation), a, b in zip(
+            for (step, implementation, why), a, b in zip(
                 call.model.steps, times, times[1:], strict=False
             ):
                 events.append(
@@ -261,7 +275,7 @@ class Profile:
                         "cat": implementation,
                         "ts": a,
                         "dur": b - a,
-                        "args": {"call": number},
+                        "args": {"call": number, **({"why": why} if why else {})},
                         **where,
                     }
                 )

@@ -1,7 +1,6 @@
 """From a graph to a plan: which steps run, compiled, with their memory."""
 
 from .engines import engine_of
-from .infer import infer_shapes
 from .options import Check, CompileOptions, Fallback, KnownDefects, Layout, Policy, SlowFusions
 from .plan import Plan, PlannedStep
 from .planner import make_plan
@@ -17,6 +16,5 @@ __all__ = [
     "Policy",
     "SlowFusions",
     "engine_of",
-    "infer_shapes",
     "make_plan",
 ]

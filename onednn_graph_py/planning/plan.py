@@ -35,6 +35,8 @@ class PlannedStep:
         Why its ops do not run together with others, or not as the graph says; empty otherwise.
     folded : bool
         It was computed when the model was compiled.
+    verified : str
+        The verdict on its partition; empty where none was asked for.
     """
 
     nodes: tuple[Node, ...]
@@ -46,6 +48,7 @@ class PlannedStep:
     scratchpad: int | None = None
     why: str = ""
     folded: bool = False
+    verified: str = ""
 
     @property
     def implementation(self) -> Implementation:

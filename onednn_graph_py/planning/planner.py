@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..constant_arrays import aligned_copy
 from ..constants import Registration
 from ..errors import InvalidGraphError, KnownDefectError, OneDNNError, UnimplementedError
 from ..fallback import reference_function, view_of
+from ..infer import infer_shapes
 from ..machine import current
 from ..partition_ids import partition_of
 from ..safety.group import Group
@@ -30,89 +31,18 @@ from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
 from .folding import FoldedConstants
-from .infer import infer_shapes
+from .grouping import needed, one_dequantize_each, ordered
 from .options import CompileOptions
 from .pace import Pace, may_be_slow
 from .plan import Plan, PlannedStep, Slot
 from .trial import Trial
 
-__all__ = ["Planner", "make_plan", "ordered"]
+__all__ = ["Planner", "make_plan"]
 
 _QUANTIZATION = ("Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
 _CONVERTS_TO_FLOAT = ("Dequantize", "DynamicDequantize")
 
 Nodes = tuple[Node, ...]
-
-
-# -- what runs together
-
-
-def _needed(builder: GraphBuilder) -> list[Node]:
-    """The ops that outputs depend on, in the order in which they were made."""
-    wanted = {value.id for value in builder.outputs.values()}
-    nodes = []
-    for node in reversed(builder.nodes):
-        if any(value.id in wanted for value in node.outputs):
-            nodes.append(node)
-            wanted.update(value.id for value in node.inputs)
-    return nodes[::-1]
-
-
-def _one_dequantize_each(
-    builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
-) -> list[Node]:
-    """Give every op that reads a dequantized tensor a Dequantize of its own.
-
-    oneDNN computes in integers only where nobody else reads what the Dequantize made.
-    """
-    readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
-    for node in nodes:
-        for i in {v.id for v in node.inputs}:
-            readers[i] = readers.get(i, 0) + 1
-    shared = {
-        n.outputs[0].id: n for n in nodes if n.kind == "Dequantize" and readers[n.outputs[0].id] > 1
-    }
-    if not shared:
-        return list(nodes)
-    kept = {v.id for v in builder.outputs.values()}
-    made: list[Node] = []
-    for node in nodes:
-        inputs = {v.id: v for v in node.inputs}
-        for i in inputs.keys() & shared.keys():
-            if i not in kept:
-                kept.add(i)  # the first reader has the original
-                continue
-            original = shared[i]
-            value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
-            shapes[value.id] = shapes[i]
-            made.append(replace(original, id=new_id(), outputs=(value,)))
-            inputs[i] = value
-        made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
-    return made
-
-
-def ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
-    """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
-    made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
-    ordered: list[int] = []
-    state = [0] * len(groups)  # 1: being visited, 2: done
-    for root in range(len(groups)):
-        stack = [root]
-        while stack:
-            i = stack[-1]
-            if state[i] == 0:
-                state[i] = 1
-                before = {made_by[v.id] for n in groups[i][0] for v in n.inputs if v.id in made_by}
-                waiting = [j for j in sorted(before - {i}) if state[j] == 0]
-                if any(state[j] == 1 for j in before - {i}):
-                    raise InvalidGraphError("the partitions depend on each other in a circle")
-                stack.extend(waiting)
-            else:
-                stack.pop()
-                if state[i] == 1:
-                    state[i] = 2
-                    ordered.append(i)
-    return [groups[i] for i in ordered]
 
 
 @dataclass
@@ -126,6 +56,8 @@ class _Progress:
     known: dict[int, _core.logical_tensor] = field(default_factory=dict)
     # Constants that stand for values that ops make of constants, by the values' ids.
     folded: dict[int, Value] = field(default_factory=dict)
+    # What is constant, by id: a number for each result, as `FoldedConstants` has them.
+    sources: dict[int, int] = field(default_factory=dict)
     # Why groups run in parts, with the nodes of each.
     splits: list[tuple[Nodes, str]] = field(default_factory=list)
     # What was to be verified and could not be, and why.
@@ -137,6 +69,7 @@ class _Progress:
             dict(self.views),
             dict(self.known),
             dict(self.folded),
+            dict(self.sources),
             list(self.splits),
             list(self.unverified),
         )
@@ -195,12 +128,11 @@ class Planner:
         self._judge = judge
         self._constants = constants if constants is not None else FoldedConstants()
         self._made = _Progress()
-        nodes = [complete(node, shapes) for node in _needed(builder)]
-        self.nodes = _one_dequantize_each(builder, nodes, shapes)
+        nodes = [complete(node, shapes) for node in needed(builder)]
+        self.nodes = one_dequantize_each(builder, nodes, shapes)
         for value in (*builder.inputs, *builder.constants):
             self._made.known[value.id] = value._described(shapes[value.id])
-        # By what a value is computed from, where that is constants alone.
-        self._keys: dict[int, Hashable] = {v.id: ("constant", v.id) for v in builder.constants}
+        self._made.sources.update({v.id: self._constants.constant(v.id) for v in builder.constants})
         self._outputs = {v.id for v in builder.outputs.values()}
         self._free_layout: set[int] = set()
         if options.layout == "auto":
@@ -264,19 +196,22 @@ class Planner:
         if apart:
             rest = [n for n in computing if n not in apart]
             return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
-        by_id = {node.id: node for node in computing}
         made = []
         for partition in self.graph(computing).get_partitions(self.options.policy):
-            members = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
+            ids = set(partition.get_ops())
+            members = tuple(n for n in computing if n.id in ids)  # in the order in which they run
             if members:
                 made.append((members, partition if partition.is_supported() else None))
         return made
 
     def defect(self, nodes: Nodes) -> str | None:
         """What oneDNN would compute wrongly, running these ops together."""
+        return self._defect(self._group(nodes))
+
+    def _defect(self, group: Group) -> str | None:
         if self.options.known_defects == "run":
             return None
-        found = wrong_result(self._group(nodes), self._conditions)
+        found = wrong_result(group, self._conditions)
         return None if found is None else found.what
 
     def _group(self, nodes: Nodes) -> Group:
@@ -306,11 +241,12 @@ class Planner:
                     raise _unsupported(node, self.builder.engine_kind.name)
                 self.add_reference(node, why)
             return
-        defect = self.defect(nodes)
+        group = self._group(nodes)
+        defect = self._defect(group)
         if defect is not None:
             self._add_otherwise(nodes, defect)
             return
-        slow = self._known_slow(nodes) if len(nodes) > 1 else None
+        slow = self._known_slow(group)
         if slow is not None and self._split_for_speed(nodes, slow):
             return
         try:
@@ -321,7 +257,7 @@ class Planner:
                 return
             if self._split_for_speed(nodes, str(e)):
                 return
-            self.add_compiled(nodes, partition, why, verify=False)
+            self.add_compiled(nodes, partition, why, slow=True)
             return
         except KnownDefectError as e:
             self._add_otherwise(nodes, str(e))
@@ -335,7 +271,7 @@ class Planner:
                 where = f"{nodes[0].label} made at {nodes[0].where}"
                 raise type(e)(f"{where}: {e}") from None
             return
-        slow = self._slower_than_apart(nodes) if len(nodes) > 1 else None
+        slow = self._slower_than_apart(nodes)
         if slow is not None:
             fused = self._made.steps.pop()
             if not self._split_for_speed(nodes, slow):
@@ -366,18 +302,27 @@ class Planner:
             self._strict.discard(node.id)
         return None
 
-    def _add_all(self, parts: Sequence[Nodes], why: str) -> bool:
-        """Add parts if each is one good partition."""
+    def _add_all(self, parts: Sequence[Nodes], why: str, *, slow: bool = False) -> bool:
+        """Add parts if each is one good partition; a slow one, only where that is allowed."""
         with self._trying() as tried:
             for part in parts:
                 groups = ordered(self.groups(self._read_folded(part)))
-                if len(groups) != 1 or groups[0][1] is None or self.defect(groups[0][0]):
+                if len(groups) != 1 or groups[0][1] is None:
                     return False
-                if len(part) > 1 and self._known_slow(groups[0][0]) is not None:
+                ((nodes, partition),) = groups
+                group = self._group(nodes)
+                if self._defect(group) or not (slow or self._known_slow(group) is None):
                     return False
                 try:
-                    self.add_compiled(*groups[0], why)
-                except (OneDNNError, Unfit):
+                    try:
+                        self.add_compiled(nodes, partition, why)
+                    except Unfit as e:
+                        if not (slow and e.slow):
+                            return False
+                        self.add_compiled(nodes, partition, why, slow=True)
+                except OneDNNError:
+                    return False
+                if not (slow or self._slower_than_apart(nodes) is None):
                     return False
         self._made = tried
         return True
@@ -387,10 +332,13 @@ class Planner:
         if warn:
             self._made.splits.append((nodes, why))
         why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
-        for parts in self._ways_to_split(nodes):
-            if self._add_all(parts, why):
-                return
-        for part, partition in ordered([g for n in nodes for g in self.groups([n])]):
+        apart = ordered([g for n in nodes for g in self.groups([n])])
+        has_kernels = all(partition is not None for _, partition in apart)
+        for slow in (False,) if has_kernels else (False, True):
+            for parts in self._ways_to_split(nodes):
+                if self._add_all(parts, why, slow=slow):
+                    return
+        for part, partition in apart:
             self.add(part, partition, why)
 
     def _split_for_speed(self, nodes: Nodes, why: str) -> bool:
@@ -421,17 +369,21 @@ class Planner:
 
     # -- speed
 
-    def _known_slow(self, nodes: Nodes) -> str | None:
+    def _known_slow(self, group: Group) -> str | None:
         """What is known of how slow a group is in one partition."""
-        if self.options.slow_fusions == "run":
+        if self.options.slow_fusions == "run" or len(group.ops) == 1:
             return None
-        found = slow_fusion(self._group(nodes), self._conditions)
+        if self.builder.engine_kind.name != "cpu":  # the rows are of CPUs
+            return None
+        found = slow_fusion(group, self._conditions)
         return None if found is None else found.what
 
     def _slower_than_apart(self, nodes: Nodes) -> str | None:
         """How much slower the step that was added last is than its ops apart, if it is."""
         fused = self._made.steps[-1]
-        if self.options.slow_fusions == "run" or fused.folded or self._judge is not None:
+        if self.options.slow_fusions == "run" or len(nodes) == 1:
+            return None
+        if fused.folded or self._judge is not None:  # which measures too
             return None
         if self.builder.engine_kind.name != "cpu" or not may_be_slow(nodes, self.shapes):
             return None
@@ -474,8 +426,10 @@ class Planner:
         nodes: Nodes,
         inputs: Sequence[_core.logical_tensor],
         outputs: Sequence[_core.logical_tensor],
-    ) -> None:
-        """Have a partition judged before it is compiled here.
+        *,
+        slow: bool,
+    ) -> str:
+        """Have a partition judged before it is compiled here; return the verdict.
 
         Raises
         ------
@@ -483,16 +437,17 @@ class Planner:
             It must not run like this.
         """
         if self._judge is None:
-            return
+            return ""
         verdict = self._judge.verdict(self._subject(nodes, inputs, outputs))
         if verdict.outcome in (Outcome.WRONG, Outcome.CRASHED, Outcome.HUNG):
             if self.options.known_defects == "avoid":
                 raise Unfit(f"oneDNN was tried with it here: {verdict}")
         elif verdict.outcome == Outcome.SLOW:
-            if self.options.slow_fusions == "avoid" and len(nodes) > 1:
+            if self.options.slow_fusions == "avoid" and len(nodes) > 1 and not slow:
                 raise Unfit(f"fused it takes longer than apart: {verdict.detail}", slow=True)
         elif verdict.outcome == Outcome.UNVERIFIED:
             self._made.unverified.append((nodes, verdict.detail))
+        return str(verdict)
 
     # -- constants
 
@@ -522,24 +477,26 @@ class Planner:
             return
         made = {lt.get_id() for lt in step.outputs}
         read = [lt.get_id() for lt in step.inputs]
-        if not read or made & self._outputs or any(i not in self._keys for i in read):
+        if not read or made & self._outputs or any(i not in self._made.sources for i in read):
             return
         values = {v.id: v for n in step.nodes for v in n.outputs}
-        ops = tuple((n.kind, repr(sorted(n.attrs.items()))) for n in step.nodes)
-        source = (ops, tuple(self._keys[i] for i in read))
+        sources = dict(self._made.sources)
+        for node in step.nodes:
+            for i, value in enumerate(node.outputs):
+                read = [sources[v.id] for v in node.inputs]
+                sources[value.id] = self._constants.result(node, i, self.shapes[value.id], read)
         ports = [lt.get_id() for lt in step.outputs]
-        keys: list[Hashable] = [(source, i) for i in range(len(ports))]
-        arrays = self._constants.get(keys)
+        arrays = self._constants.get([sources[i] for i in ports])
         if arrays is None:
             trial = Trial(self.engine, [step], self._constant_arrays())
             trial.run()
             arrays = [aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs]
-            self._constants.put(keys, arrays)
-        for port, key, array in zip(ports, keys, arrays, strict=True):
+            self._constants.put([sources[i] for i in ports], arrays)
+        for port, array in zip(ports, arrays, strict=True):
             value = values[port]
             constant = Value(self.builder, self.shapes[port], value.dtype, value.name)
             constant.id, constant.data = port, array
-            self._keys[port] = key
+            self._made.sources[port] = sources[port]
             self.folded[port] = constant
             self.known[port] = self.plain(constant)
         step.folded = True
@@ -569,9 +526,9 @@ class Planner:
         self._fold(step)
 
     def add_compiled(
-        self, nodes: Nodes, partition: _core.partition, why: str = "", *, verify: bool = True
+        self, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
     ) -> None:
-        """Compile a partition, once it is verified where that is wanted."""
+        """Compile a partition, once it is verified where that is wanted; it may be a slow one."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
         constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
         if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
@@ -582,15 +539,14 @@ class Planner:
         ports = [lt.get_id() for lt in partition.get_output_ports()]
         plain = [self.plain(values[i]) for i in ports]
         # What only constants go into becomes a constant, which is plain.
-        folds = self.options.fold_constants and all(i in self._keys for i in order)
+        folds = self.options.fold_constants and all(i in self._made.sources for i in order)
         free = [
             _core.logical_tensor(i, values[i].dtype, self.shapes[i], "any")
             if i in self._free_layout and self.shapes[i] and not folds
             else lt
             for i, lt in zip(ports, plain, strict=True)
         ]
-        if verify:
-            self._verify(nodes, inputs, free)
+        verified = self._verify(nodes, inputs, free, slow=slow)
         try:
             compiled = partition.compile(inputs, free, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
@@ -603,7 +559,7 @@ class Planner:
         if not chosen:
             compiled = partition.compile(inputs, plain, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
-        step = PlannedStep(nodes, compiled, None, inputs, outputs, why=why)
+        step = PlannedStep(nodes, compiled, None, inputs, outputs, why=why, verified=verified)
         if hasattr(compiled, "get_scratchpad_logical_tensor"):
             try:
                 step.scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
@@ -695,7 +651,7 @@ def make_plan(
     if registration is not None:
         registration.enter(builder.engine_kind)
     with ExitStack() as stack:
-        judge = stack.enter_context(Judge()) if options.check == "verify" else None
+        judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
         planner = Planner(builder, engine, every, options, threads, constants, judge)
         stack.enter_context(_core._compiling_with(threads))
         planner.plan()
@@ -705,6 +661,9 @@ def make_plan(
     used |= set(planner.views.values())
     used |= {v.id for v in builder.outputs.values()}
     kept = [v for v in (*builder.constants, *planner.folded.values()) if v.id in used]
+    if registration is not None:
+        computed = (v.data for v in planner.folded.values() if v.id in used)
+        registration.enter(builder.engine_kind, sum(a.nbytes for a in computed if a is not None))
     slots.update({v.id: ("constant", i) for i, v in enumerate(kept)})
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):

@@ -12,7 +12,6 @@ import time
 import warnings
 from pathlib import Path
 from subprocess import Popen
-from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from .. import _core
@@ -102,7 +101,7 @@ class _Helper:
 
 
 class Judge:
-    """Judges partitions; close it, or use it in a ``with`` statement.
+    """Judges partitions, until it is closed.
 
     The first partition that has no verdict on disk starts a helper process, which serves until it
     is closed, crashes or hangs.
@@ -219,14 +218,3 @@ class Judge:
         helper, self._helper = self._helper, None
         if helper is not None:
             helper.stop()
-
-    def __enter__(self) -> Judge:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

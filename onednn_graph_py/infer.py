@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..builder import GraphBuilder
-from ..errors import InvalidShapeError, OneDNNError
-from ..ops.check import check
-from ..value import is_whole
+from .builder import GraphBuilder
+from .errors import InvalidShapeError, OneDNNError
+from .ops.check import check
+from .value import is_whole
 
 __all__ = ["infer_shapes"]
 

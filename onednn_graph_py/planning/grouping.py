@@ -1,0 +1,81 @@
+"""Which ops are planned, and in which order groups of them run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..builder import GraphBuilder
+from ..errors import InvalidGraphError
+from ..value import Node, Value, new_id
+
+__all__ = ["needed", "one_dequantize_each", "ordered"]
+
+
+def needed(builder: GraphBuilder) -> list[Node]:
+    """The ops that outputs depend on, in the order in which they were made."""
+    wanted = {value.id for value in builder.outputs.values()}
+    nodes = []
+    for node in reversed(builder.nodes):
+        if any(value.id in wanted for value in node.outputs):
+            nodes.append(node)
+            wanted.update(value.id for value in node.inputs)
+    return nodes[::-1]
+
+
+def one_dequantize_each(
+    builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
+) -> list[Node]:
+    """Give every op that reads a dequantized tensor a Dequantize of its own.
+
+    oneDNN computes in integers only where nobody else reads what the Dequantize made.
+    """
+    readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
+    for node in nodes:
+        for i in {v.id for v in node.inputs}:
+            readers[i] = readers.get(i, 0) + 1
+    shared = {
+        n.outputs[0].id: n for n in nodes if n.kind == "Dequantize" and readers[n.outputs[0].id] > 1
+    }
+    if not shared:
+        return list(nodes)
+    kept = {v.id for v in builder.outputs.values()}
+    made: list[Node] = []
+    for node in nodes:
+        inputs = {v.id: v for v in node.inputs}
+        for i in inputs.keys() & shared.keys():
+            if i not in kept:
+                kept.add(i)  # the first reader has the original
+                continue
+            original = shared[i]
+            value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
+            shapes[value.id] = shapes[i]
+            made.append(replace(original, id=new_id(), outputs=(value,)))
+            inputs[i] = value
+        made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
+    return made
+
+
+def ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
+    """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
+    made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
+    ordered: list[int] = []
+    state = [0] * len(groups)  # 1: being visited, 2: done
+    for root in range(len(groups)):
+        stack = [root]
+        while stack:
+            i = stack[-1]
+            if state[i] == 0:
+                state[i] = 1
+                before = {made_by[v.id] for n in groups[i][0] for v in n.inputs if v.id in made_by}
+                waiting = [j for j in sorted(before - {i}) if state[j] == 0]
+                if any(state[j] == 1 for j in before - {i}):
+                    raise InvalidGraphError("the partitions depend on each other in a circle")
+                stack.extend(waiting)
+            else:
+                stack.pop()
+                if state[i] == 1:
+                    state[i] = 2
+                    ordered.append(i)
+    return [groups[i] for i in ordered]
