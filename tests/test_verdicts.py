@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_usual_partitions_are_right(write, free):
 
 
 def test_a_judge_finds_a_partition_right_and_measures_it():
-    with Judge() as j:
+    with closing(Judge()) as j:
         verdict = j.verdict(linear())
     assert verdict.outcome in (Outcome.RIGHT, Outcome.SLOW)
     assert verdict.ratio is not None and verdict.ratio > 0
@@ -157,7 +158,7 @@ def test_a_judge_finds_a_partition_right_and_measures_it():
 
 
 def test_a_defect_of_onednn_is_found():
-    with Judge() as j:
+    with closing(Judge()) as j:
         verdict = j.verdict(built(broadcast_over_rows))
     assert verdict.outcome == Outcome.WRONG
     assert "288 of 384 elements are wrong" in verdict.detail
@@ -183,7 +184,7 @@ def test_the_same_ops_apart_are_right():
     ],
 )
 def test_a_fault_in_what_it_makes_is_found(faulty, kind, said):
-    with Judge() as j:
+    with closing(Judge()) as j:
         verdict = j.verdict(unary(kind))
         assert j.verdict(unary("Sigmoid")).outcome == Outcome.RIGHT
     assert verdict.outcome == Outcome.WRONG
@@ -357,7 +358,7 @@ def test_parts_of_usual_partitions_are_right_too(write, monkeypatch):
 
 
 def test_a_crash_is_told_by_its_signal_and_others_are_judged_after_it(faulty):
-    with Judge() as j:
+    with closing(Judge()) as j:
         assert j.verdict(unary("Sigmoid")).outcome == Outcome.RIGHT
         verdict = j.verdict(unary("Abs"))
         assert verdict.outcome == Outcome.CRASHED
@@ -367,7 +368,7 @@ def test_a_crash_is_told_by_its_signal_and_others_are_judged_after_it(faulty):
 
 def test_a_hang_ends_after_the_time_limit(faulty):
     start = time.monotonic()
-    with Judge(timeout=3.0) as j:
+    with closing(Judge(timeout=3.0)) as j:
         verdict = j.verdict(unary("Elu"))
         assert j._helper is None
     assert verdict.outcome == Outcome.HUNG
@@ -376,7 +377,7 @@ def test_a_hang_ends_after_the_time_limit(faulty):
 
 
 def test_a_fault_of_ours_is_unverified_and_not_kept(faulty):
-    with Judge() as j:
+    with closing(Judge()) as j:
         verdict = j.verdict(unary("Round"))
     assert verdict.outcome == Outcome.UNVERIFIED
     assert "ZeroDivisionError: on purpose" in verdict.detail
@@ -387,12 +388,12 @@ def test_a_fault_of_ours_is_unverified_and_not_kept(faulty):
 def test_where_no_helper_starts_nothing_is_verified_with_one_warning(monkeypatch, python):
     monkeypatch.setattr(sys, "executable", python)
     told = pytest.warns(RuntimeWarning, match="partitions are not verified: ")
-    with Judge() as j, told as said:
+    with closing(Judge()) as j, told as said:
         verdicts = [j.verdict(unary(kind)) for kind in ("Sigmoid", "ReLU")]
     assert len(said) == 1
     assert {v.outcome for v in verdicts} == {Outcome.UNVERIFIED}
     assert all("start" in v.detail for v in verdicts)
-    with Judge() as j, pytest.warns(RuntimeWarning, match="not verified"):
+    with closing(Judge()) as j, pytest.warns(RuntimeWarning, match="not verified"):
         assert not j.verdict(unary("ReLU")).kept
 
 
@@ -402,10 +403,11 @@ def test_the_helper_has_the_instruction_set_of_this_process():
 
 INTERRUPTED = """
 import sys
+from contextlib import closing
 from test_verdicts import unary
 from onednn_graph_py.verdicts import Judge, judge
 judge._WORKER = "faulty_judge"
-with Judge() as j:
+with closing(Judge()) as j:
     j.verdict(unary("ReLU"))
     print(j._helper.process.pid, flush=True)
     j.verdict(unary("Elu"))
@@ -443,11 +445,11 @@ def test_the_second_time_no_process_is_started(monkeypatch):
     long = og.GraphBuilder()
     long.output(long.input((1, 65536)).softmax(axis=1))
     subjects = [unary("Sigmoid"), built(broadcast_over_rows), subject(long)]
-    with Judge(reference=1e-3, speed=0) as j:
+    with closing(Judge(reference=1e-3, speed=0)) as j:
         first = [j.verdict(s) for s in subjects]
     assert [v.outcome.value for v in first] == ["right", "wrong", "unverified"]
     monkeypatch.setattr(judge, "started", no_process)
-    with Judge(reference=1e-3, speed=0) as j:
+    with closing(Judge(reference=1e-3, speed=0)) as j:
         again = [j.verdict(s) for s in subjects]
         assert j.verdict(unary("Sigmoid")) is again[0]
     assert again == [replace(v, kept=True) for v in first]
