@@ -282,6 +282,18 @@ def data_gradient(dilation, *, kernel=2, first=True):
     return build
 
 
+def padded_data_gradient(size, auto_pad="SAME_UPPER", kernel=3):
+    def build(b):
+        b.output(
+            b.conv_transpose_backward_data(
+                b.input((1, size, 3)), b.input((kernel, 3, 2)), strides=(2,), pads_begin=(0,),
+                pads_end=(0,), dilations=(1,), auto_pad=auto_pad,
+            )
+        )  # fmt: skip
+
+    return build
+
+
 # -- the others
 
 
@@ -371,7 +383,9 @@ _shared = product((2, 2, 7, 1), (7, 5), dtype="bf16", transpose_a=True)
 _shared_f16 = product((2, 2, 7, 1), (7, 5), dtype="f16", transpose_a=True)
 _narrow = convolution(*_column, **_tall)
 _backward = convolution(*_column, op="conv_transpose_backward_data", **_tall)
-_gradient = weights_gradient(5)
+_gradients = (
+    weights_gradient(5), padded_data_gradient(5), padded_data_gradient(5, "SAME_LOWER", kernel=2)
+)  # fmt: skip
 _strided = strided_scales((8, 4, 1))
 _layer = {"op": "layer_norm", "keep_stats": False, "use_affine": False}
 _groups = {"op": "group_norm", "groups": 2, "keep_stats": False, "use_affine": False}
@@ -495,8 +509,8 @@ ROWS = {
         (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
         hidden="memory that nobody wrote may be 0",
     ),
-    "gradient of transposed convolution weights": Row(
-        (_gradient,), (weights_gradient(4),), alone=(_gradient,)
+    "pads the gradients of transposed convolutions": Row(
+        _gradients, (weights_gradient(4), padded_data_gradient(6)), alone=_gradients
     ),
     "transposed convolutions of s8": Row(
         (

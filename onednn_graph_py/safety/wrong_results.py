@@ -259,9 +259,9 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
-        "oneDNN pads the gradient of transposed convolution weights wrongly with auto_pad SAME_*; "
+        "oneDNN pads the gradients of transposed convolutions wrongly with auto_pad SAME_*; "
         "give pads_begin and pads_end",
-        windows.weights_gradient_with_automatic_padding,
+        windows.transposed_gradient_with_automatic_padding,
         alone=True,
     ),
     Defect(

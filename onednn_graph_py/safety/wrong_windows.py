@@ -35,7 +35,7 @@ __all__ = [
     "stride_beyond_kernel",
     "stride_beyond_kernel_and_bias",
     "transposed_convolution_and_shifted_residual",
-    "weights_gradient_with_automatic_padding",
+    "transposed_gradient_with_automatic_padding",
 ]
 
 _POOLS = ("AvgPool", "MaxPool")
@@ -194,10 +194,10 @@ def ignored_dilations(group: Group, conditions: Conditions) -> bool:
     )
 
 
-def weights_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
-    """Where the stride does not divide the source."""
+def transposed_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
+    """Where the stride does not divide the first input, the paddings are not the forward op's."""
     for op in group.ops:
-        if op.kind != "ConvTransposeBackwardWeights":
+        if op.kind not in ("ConvTransposeBackwardData", "ConvTransposeBackwardWeights"):
             continue
         if not str(attribute(op, "auto_pad")).startswith("SAME"):
             continue
