@@ -22,13 +22,11 @@ from .facts import is_row_major
 from .group import Group
 
 __all__ = [
-    "CRASHING",
     "DEFECTS",
     "Features",
     "MemoryDefect",
     "Met",
     "defect_of",
-    "partitioning_crash",
 ]
 
 _BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
@@ -797,38 +795,4 @@ def defect_of(
                     f"{op.label}: {found.what} makes oneDNN {version} {found.effect}; "
                     f"{found.remedy}"
                 )
-    return None
-
-
-CRASHING = frozenset({"Convolution", "Dequantize"})
-"""The kinds that a graph has that crashes oneDNN while it looks for fusions."""
-
-
-def partitioning_crash(ops: Sequence[Op]) -> str | None:
-    """Find what crashes oneDNN while it looks for fusions in a graph.
-
-    For a Convolution of what a Dequantize made, the matcher may ask for the op that makes the
-    weights, also when there is none (3.7.2 to 3.13.2); whether it does depends on the other ops.
-
-    Parameters
-    ----------
-    ops : sequence of Op
-        All of the graph.
-
-    Returns
-    -------
-    str or None
-        Which ops they are and what helps.
-    """
-    group = Group(ops, {}, {})
-    for op in ops:
-        if op.kind != "Convolution" or len(op.inputs) < 2 or group.producer(op.inputs[1]):
-            continue
-        maker = group.producer(op.inputs[0])
-        if maker is not None and maker.kind == "Dequantize":
-            return (
-                f"{op.label}: a convolution of what {maker.label} makes, with weights that no op "
-                "makes, crashes oneDNN's search for fusions; quantize the weights too, put the two "
-                "ops in two graphs, or use policy debug"
-            )
     return None
