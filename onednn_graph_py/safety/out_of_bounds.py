@@ -16,10 +16,11 @@ from ..ops import shapes
 from ..ops.call import Call, Shape, shape_text
 from ..ops.schema import OLDEST, Version
 from ..ops.shapes.windows import Window, window_of
-from ..ops.table import OPS, elementwise
+from ..ops.table import OPS
 from .calls import Op, Tensor
 from .facts import is_row_major
 from .group import Group
+from .post_ops import ELEMENTWISE
 
 __all__ = [
     "DEFECTS",
@@ -30,7 +31,6 @@ __all__ = [
 ]
 
 _BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
-_ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 _POOLING = frozenset(kind for kind in OPS if "Pool" in kind)
 _FORWARD_CONVOLUTIONS = frozenset({"Convolution", "ConvTranspose"})
 
@@ -625,7 +625,7 @@ def _chain(group: Group, op: Op) -> list[Op]:
     while left:
         for tensor in left.pop().inputs:
             before = group.producer(tensor)
-            if before and before not in found and before.kind in _BINARY | _ELEMENTWISE:
+            if before and before not in found and before.kind in _BINARY | ELEMENTWISE:
                 found.append(before)
                 left.append(before)
     return found
@@ -655,7 +655,7 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
         return known.strides is not None and not is_row_major(known) and known.strides[1] == 1
     if maker.kind in _FORWARD_CONVOLUTIONS:
         return bool(maker.attr("data_format") == "NCX")
-    if maker.kind not in _BINARY | _ELEMENTWISE:
+    if maker.kind not in _BINARY | ELEMENTWISE:
         return False
     return any(
         _may_be_channels_last(group, t)
@@ -720,7 +720,7 @@ _GRADIENTS = _in("AvgPoolBackward", "MaxPoolBackward")
 DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(binary_after_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(widening, _BINARY, fused=True),
-    MemoryDefect(elementwise_rank, _ELEMENTWISE, rank=6),
+    MemoryDefect(elementwise_rank, ELEMENTWISE, rank=6),
     MemoryDefect(one_element_strides, _BINARY, strided=True),
     MemoryDefect(interpolation_of_one_column, _in("Interpolate")),
     MemoryDefect(attention_batches, _MATMUL, fused=True, rank=4, beside=_SOFTMAX),
