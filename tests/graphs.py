@@ -27,6 +27,16 @@ LT_ENUMS = [
 ]
 PACKED_TYPES = ["s4", "u4"]
 
+# Of a convolution with a kernel of 3x3: channels first, and as large as before.
+SAME_SIZE = {
+    "strides": (1, 1),
+    "pads_begin": (1, 1),
+    "pads_end": (1, 1),
+    "dilations": (1, 1),
+    "data_format": "NCX",
+    "weights_format": "OIX",
+}
+
 # oneDNN 3.7 packs f32 weights for its AVX-512 kernels only, and has gemm compute them otherwise.
 PACKS_WEIGHTS = LINKED >= (3, 8) or has_avx512(og.get_effective_cpu_isa().name)
 packed_weights = pytest.mark.skipif(

@@ -7,7 +7,9 @@ import time
 
 import onednn_graph_py as og
 from onednn_graph_py.filling import fill_inputs
+from onednn_graph_py.selftest.judging import judged
 from onednn_graph_py.selftest.reduce import model_trial
+from onednn_graph_py.verdicts import judge
 
 
 def drawn(seed, *kinds):
@@ -21,6 +23,17 @@ def drawn(seed, *kinds):
 
 def right(seed):
     return drawn(seed, "Abs", "ReLU")
+
+
+def one_op(seed):
+    return drawn(seed, "ReLU")
+
+
+def hangs_when_judged(seed):
+    """By a faulty helper."""
+    b = og.GraphBuilder()
+    b.output(b.input((3, 4)).elu(alpha=1.0))
+    return b, fill_inputs(b, seed)
 
 
 def crashes_on_odd_seeds(seed):
@@ -62,3 +75,8 @@ def wrong_tanh(seed):
 def wrong_tanh_trial(document, seed):
     injure()
     return model_trial(document, seed)
+
+
+def faultily_judged(draw, seed, graph, seconds):
+    judge._WORKER = "faulty_judge"
+    judged(draw, seed, graph, seconds)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graphs import python
+from graphs import SAME_SIZE, python
 
 import onednn_graph_py as og
 from onednn_graph_py.inspect import dot as graphviz_text
@@ -155,10 +155,8 @@ def test_edges_tell_data_type_shape_and_strides():
 def test_a_models_edges_tell_the_layouts_that_were_compiled():
     b = og.GraphBuilder()
     x = b.input((1, 16, 8, 8), name="x")
-    options = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1),
-               "data_format": "NCX", "weights_format": "OIX"}  # fmt: skip
     w = np.full((16, 16, 3, 3), 0.01, np.float32)
-    b.output(b.convolution(b.convolution(x, w, **options, name="a"), w, **options, name="b"))
+    b.output(b.convolution(b.convolution(x, w, **SAME_SIZE, name="a"), w, **SAME_SIZE, name="b"))
     for layout in ("auto", "plain"):
         model = b.compile(layout=layout)
         between = model._specialization(((1, 16, 8, 8),)).plan.steps[0].outputs[0]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from explained import chain, with_unsupported_op
+from graphs import SAME_SIZE
 
 import onednn_graph_py as og
 from onednn_graph_py import comparing
@@ -71,12 +72,10 @@ def test_tensors_have_layouts_and_the_bytes_that_numpy_has(found):
 
 def test_layouts_that_onednn_chose_are_told():
     b = og.GraphBuilder()
-    pads = {"pads_begin": (1, 1), "pads_end": (1, 1), "strides": (1, 1), "dilations": (1, 1)}
-    formats = {"data_format": "NCX", "weights_format": "OIX"}
     x = b.input((1, 16, 8, 8), name="x")
     for i in range(2):
         weights = np.full((16, 16, 3, 3), 0.01, np.float32)
-        x = b.convolution(x, weights, **pads, **formats, name=f"c{i}")
+        x = b.convolution(x, weights, **SAME_SIZE, name=f"c{i}")
     b.output(x)
     model = b.compile()
     lt = model._specialization(((1, 16, 8, 8),)).plan.steps[0].outputs[0]

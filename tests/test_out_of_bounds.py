@@ -23,6 +23,7 @@ from onednn_graph_py.safety.calls import Tensor as SafetyTensor
 from onednn_graph_py.safety.calls import schema_of
 from onednn_graph_py.safety.group import Group
 from onednn_graph_py.safety.out_of_bounds import DEFECTS, Features, MemoryDefect
+from onednn_graph_py.safety.partitioning import partitioning_crash
 
 CONDITIONS = [
     Conditions(version, runtime, isa, threads)
@@ -539,7 +540,7 @@ def convolution_of_bytes(quantized_weights):
 @pytest.mark.parametrize("quantized", [False, True])
 def test_a_graph_that_crashes_the_search_for_fusions_is_refused(quantized):
     given = convolution_of_bytes(quantized)
-    found = out_of_bounds.partitioning_crash(group_of(given).ops)
+    found = partitioning_crash(group_of(given).ops)
     outcome = run_case(given)
     if quantized:
         assert found is None

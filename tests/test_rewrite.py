@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from graphs import SAME_SIZE
 
 import onednn_graph_py as og
 from onednn_graph_py import reference, serialization
@@ -30,16 +31,7 @@ def conv():
     def build(b):
         x = b.input((2, 8, 10, 10), name="x")
         w = b.input((16, 8, 3, 3), name="w")
-        y = x.convolution(
-            w,
-            strides=(1, 1),
-            pads_begin=(1, 1),
-            pads_end=(1, 1),
-            dilations=(1, 1),
-            data_format="NCX",
-            weights_format="OIX",
-        )
-        b.output(y.relu())
+        b.output(x.convolution(w, **SAME_SIZE).relu())
 
     return document(build)
 

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import time
+from pathlib import Path
 
 import pytest
 import selftest_families
@@ -11,11 +13,19 @@ from onednn_graph_py import serialization
 from onednn_graph_py.cli import main
 from onednn_graph_py.machine import current
 from onednn_graph_py.selftest import FAMILIES, Family, search
+from onednn_graph_py.selftest.judging import keep_verdicts
 from onednn_graph_py.selftest.questions import SLOW, Answer
 from onednn_graph_py.selftest.reduce import reduce_findings
-from onednn_graph_py.selftest.report import Count
+from onednn_graph_py.selftest.report import Count, Finding, Report, Slow
 
 COUNTS = {"cases", "right", "wrong", "crashed", "refused", "avoided", "slow", "seconds"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache of the test's own."""
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def family(draw, count=None):
@@ -127,6 +137,47 @@ def test_what_its_file_does_not_show_is_told_so():
     assert report.findings[0].told == "its file alone does not show it: passed"
 
 
+# -- verdicts
+
+
+def judged(seconds, *, findings=(), slow=()):
+    """A report of graphs that a faulty helper judged."""
+    report = Report("", "", "", "", 1, 0, {}, list(findings), list(slow))
+    families = [family(getattr(selftest_families, f.family)) for f in (*findings, *slow)]
+    keep_verdicts(report, families, seconds, judge=selftest_families.faultily_judged)
+    return report
+
+
+def test_models_that_are_verified_know_what_was_found(monkeypatch):
+    smallest, _ = selftest_families.drawn(0, "Tanh")
+    wrong = Finding("wrong_tanh", 0, "wrong", "", graph=smallest.to_json())
+    report = judged(120.0, findings=[wrong], slow=[Slow("one_op", 0, 2.0, ())])
+    assert report.verdicts == report.as_dict()["verdicts"] == 2
+    assert "new verdicts kept for compile(check='verify'): 2" in str(report)
+    monkeypatch.setattr("onednn_graph_py.verdicts.judge._Helper", lambda: pytest.fail("started"))
+    with pytest.warns(RuntimeWarning, match="oneDNN was tried with it here: wrong"):
+        (step,) = smallest.compile(check="verify").steps()
+    assert step.implementation == "reference"
+    (step,) = selftest_families.one_op(0)[0].compile(check="verify").steps()
+    assert step.verified == "right"
+
+
+def test_judging_ends_in_time_and_leaves_no_process(cache):
+    began = time.monotonic()
+    report = judged(8.0, findings=[Finding("hangs_when_judged", 0, "hung", "")] * 9)
+    assert report.verdicts == 0
+    assert time.monotonic() - began < 60
+    started = [p for p in Path("/proc").glob("[0-9]*/environ") if str(cache) in environment(p)]
+    assert not started
+
+
+def environment(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended, or is another user's
+        return ""
+
+
 # -- the command
 
 
@@ -156,6 +207,7 @@ def test_the_command_tells_what_is_wrong_and_writes_it(injected, tmp_path, capsy
     assert (first["family"], first["seed"], first["verdict"]) == ("tanh", 0, "wrong")
     assert [op["kind"] for op in first["graph"]["graph"]] == ["Tanh"]
     assert "selftest: wrong: tanh 0: Tanh" in printed.err
+    assert made["verdicts"] > 0
     written = serialization.parse(tmp_path / "wrong_tanh_0.json")
     assert [op.kind for op in written.graph] == ["Tanh"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graphs import SAME_SIZE
 
 import onednn_graph_py as og
 from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, subject_of
@@ -75,17 +76,7 @@ def linear(rows=6, inner=16, columns=12, **names):
 def convolved(b):
     x = b.input((2, 3, 10, 10), "f32")
     w = b.constant(np.ones((8, 3, 3, 3), np.float32))
-    made = b.convolution(
-        x,
-        w,
-        strides=(1, 1),
-        pads_begin=(1, 1),
-        pads_end=(1, 1),
-        dilations=(1, 1),
-        data_format="NCX",
-        weights_format="OIX",
-    )
-    b.output(made.relu())
+    b.output(b.convolution(x, w, **SAME_SIZE).relu())
 
 
 def attention(b):
@@ -288,10 +279,9 @@ def residual(size=24, stride=1):
     """Two convolutions, with what they read added where that has their size."""
     b = og.GraphBuilder()
     x = b.input((1, 8, size, size))
-    about = {"data_format": "NCX", "weights_format": "OIX", "dilations": (1, 1)}
     w = b.constant(np.ones((8, 8, 3, 3), np.float32))
-    y = b.convolution(x, w, strides=[stride] * 2, pads_begin=(1, 1), pads_end=(1, 1), **about)
-    y = b.convolution(y.relu(), w, strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), **about)
+    y = b.convolution(x, w, **{**SAME_SIZE, "strides": [stride] * 2})
+    y = b.convolution(y.relu(), w, **SAME_SIZE)
     b.output((y + x if stride == 1 else y).relu())
     return subject(b)
 

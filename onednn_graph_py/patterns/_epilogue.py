@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidArgumentsError
+from ..ops.table.binary import BINARY
 from ..value import Value
 
 __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]
@@ -35,9 +36,6 @@ UNARY: Mapping[str, Mapping[str, Any]] = {
     "Tanh": {},
 }
 """The ops of the category Unary, each with the attributes that the gallery gives it."""
-
-BINARY = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")
-"""The ops of the category Binary."""
 
 _OPERANDS = ("channel", "scalar", "full", "residual")
 

@@ -1,8 +1,8 @@
 """Partitions and graphs that oneDNN crashes with, or leaves its buffers.
 
-The mirror asks here before it hands them to oneDNN, with the GIL held. They are valid, and the rows
-of `out_of_bounds` say under which conditions oneDNN fails. The mirror itself checks what oneDNN
-takes for granted about an op in any version.
+The mirror asks here before it hands them to oneDNN, with the GIL held. They are valid; the rows of
+`out_of_bounds`, and `partitioning`, say under which conditions oneDNN fails. The mirror itself
+checks what oneDNN takes for granted about an op in any version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from ..machine import Conditions, current
 from ..ops.call import Shape
 from .calls import Tensor, op_of
 from .group import Group
-from .out_of_bounds import CRASHING, DEFECTS, Features, MemoryDefect, defect_of, partitioning_crash
+from .out_of_bounds import DEFECTS, Features, MemoryDefect, defect_of
+from .partitioning import CRASHING, partitioning_crash
 
 __all__ = [
     "Candidates",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..machine import Conditions
 from ..ops.call import Shape
 from ..ops.shapes.windows import Data, Window, data_of, window_of
+from ..ops.table.binary import BINARY
 from .calls import Op, Tensor, call_of
 from .group import Group
 
@@ -25,9 +26,6 @@ __all__ = [
     "runs_in_amx",
     "slide_of",
 ]
-
-BINARY = frozenset({"Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract"})
-"""What oneDNN fuses with an operand of its own."""
 
 _INTEGERS = frozenset({"Dequantize", "DynamicDequantize"})
 _MOVING = frozenset({"Reorder", "StaticReshape", "StaticTranspose", "TypeCast"})

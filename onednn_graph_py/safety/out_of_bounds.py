@@ -16,23 +16,21 @@ from ..ops import shapes
 from ..ops.call import Call, Shape, shape_text
 from ..ops.schema import OLDEST, Version
 from ..ops.shapes.windows import Window, window_of
-from ..ops.table import OPS, elementwise
+from ..ops.table import OPS
 from .calls import Op, Tensor
 from .facts import is_row_major
 from .group import Group
+from .post_ops import ELEMENTWISE
 
 __all__ = [
-    "CRASHING",
     "DEFECTS",
     "Features",
     "MemoryDefect",
     "Met",
     "defect_of",
-    "partitioning_crash",
 ]
 
 _BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
-_ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 _POOLING = frozenset(kind for kind in OPS if "Pool" in kind)
 _FORWARD_CONVOLUTIONS = frozenset({"Convolution", "ConvTranspose"})
 
@@ -627,7 +625,7 @@ def _chain(group: Group, op: Op) -> list[Op]:
     while left:
         for tensor in left.pop().inputs:
             before = group.producer(tensor)
-            if before and before not in found and before.kind in _BINARY | _ELEMENTWISE:
+            if before and before not in found and before.kind in _BINARY | ELEMENTWISE:
                 found.append(before)
                 left.append(before)
     return found
@@ -657,7 +655,7 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
         return known.strides is not None and not is_row_major(known) and known.strides[1] == 1
     if maker.kind in _FORWARD_CONVOLUTIONS:
         return bool(maker.attr("data_format") == "NCX")
-    if maker.kind not in _BINARY | _ELEMENTWISE:
+    if maker.kind not in _BINARY | ELEMENTWISE:
         return False
     return any(
         _may_be_channels_last(group, t)
@@ -722,7 +720,7 @@ _GRADIENTS = _in("AvgPoolBackward", "MaxPoolBackward")
 DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(binary_after_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(widening, _BINARY, fused=True),
-    MemoryDefect(elementwise_rank, _ELEMENTWISE, rank=6),
+    MemoryDefect(elementwise_rank, ELEMENTWISE, rank=6),
     MemoryDefect(one_element_strides, _BINARY, strided=True),
     MemoryDefect(interpolation_of_one_column, _in("Interpolate")),
     MemoryDefect(attention_batches, _MATMUL, fused=True, rank=4, beside=_SOFTMAX),
@@ -797,38 +795,4 @@ def defect_of(
                     f"{op.label}: {found.what} makes oneDNN {version} {found.effect}; "
                     f"{found.remedy}"
                 )
-    return None
-
-
-CRASHING = frozenset({"Convolution", "Dequantize"})
-"""The kinds that a graph has that crashes oneDNN while it looks for fusions."""
-
-
-def partitioning_crash(ops: Sequence[Op]) -> str | None:
-    """Find what crashes oneDNN while it looks for fusions in a graph.
-
-    For a Convolution of what a Dequantize made, the matcher may ask for the op that makes the
-    weights, also when there is none (3.7.2 to 3.13.2); whether it does depends on the other ops.
-
-    Parameters
-    ----------
-    ops : sequence of Op
-        All of the graph.
-
-    Returns
-    -------
-    str or None
-        Which ops they are and what helps.
-    """
-    group = Group(ops, {}, {})
-    for op in ops:
-        if op.kind != "Convolution" or len(op.inputs) < 2 or group.producer(op.inputs[1]):
-            continue
-        maker = group.producer(op.inputs[0])
-        if maker is not None and maker.kind == "Dequantize":
-            return (
-                f"{op.label}: a convolution of what {maker.label} makes, with weights that no op "
-                "makes, crashes oneDNN's search for fusions; quantize the weights too, put the two "
-                "ops in two graphs, or use policy debug"
-            )
     return None

@@ -1,29 +1,58 @@
-"""Ops that oneDNN's search for fusions must not see together."""
+"""Ops that oneDNN's search for fusions must not see together, as it crashes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from .calls import Op
 from .nodes import NodeLike
 
-__all__ = ["partitioned_apart"]
+__all__ = ["CRASHING", "partitioned_apart", "partitioning_crash"]
 
-_Node = TypeVar("_Node", bound=NodeLike)
+_Op = TypeVar("_Op", bound=Op | NodeLike)
+
+CRASHING = frozenset({"Convolution", "Dequantize"})
+"""The kinds that a graph has that crashes oneDNN while it looks for fusions."""
 
 
-def partitioned_apart(nodes: Sequence[_Node]) -> list[_Node]:
-    """Ops that must be in a graph of their own, because the mirror refuses to partition them.
+def _crashing(ops: Sequence[_Op]) -> Iterator[tuple[_Op, _Op]]:
+    """Each Dequantize with the Convolution of its result whose weights no op makes.
 
-    A Dequantize before a Convolution whose weights no op makes may crash oneDNN's search for
-    fusions (`onednn_graph_py.safety.check_partitioning`).
+    For these the matcher may ask for the op that makes the weights, also when there is none (3.7.2
+    to 3.13.2); whether it does depends on the other ops.
     """
-    made = {v.id: n for n in nodes for v in n.outputs}
-    apart: list[_Node] = []
-    for node in nodes:
-        if node.kind != "Convolution" or node.inputs[1].id in made:
+    made = {t.id: op for op in ops for t in op.outputs}
+    for op in ops:
+        if op.kind != "Convolution" or len(op.inputs) < 2 or op.inputs[1].id in made:
             continue
-        maker = made.get(node.inputs[0].id)
-        if maker is not None and maker.kind == "Dequantize" and maker not in apart:
-            apart.append(maker)
-    return apart
+        maker = made.get(op.inputs[0].id)
+        if maker is not None and maker.kind == "Dequantize":
+            yield maker, op
+
+
+def partitioned_apart(nodes: Sequence[_Op]) -> list[_Op]:
+    """Ops that must be in a graph of their own, because the mirror refuses to partition them."""
+    return list({maker.id: maker for maker, _ in _crashing(nodes)}.values())
+
+
+def partitioning_crash(ops: Sequence[Op]) -> str | None:
+    """Find what may crash oneDNN while it looks for fusions in a graph.
+
+    Parameters
+    ----------
+    ops : sequence of Op
+        All of the graph.
+
+    Returns
+    -------
+    str or None
+        Which ops they are and what helps.
+    """
+    for maker, op in _crashing(ops):
+        return (
+            f"{op.label}: a convolution of what {maker.label} makes, with weights that no op "
+            "makes, crashes oneDNN's search for fusions; quantize the weights too, put the two "
+            "ops in two graphs, or use policy debug"
+        )
+    return None

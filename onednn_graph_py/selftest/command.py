@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .families import FAMILIES, Family
+from .judging import keep_verdicts
 from .reduce import reduce_findings
 from .report import Finding, Report
 from .run import search
@@ -22,10 +23,12 @@ graphs, products, convolutions, attention, pools and chains of normalizations, i
 that runs here, each in a process that may die. wrong, crashed: what a model compiled by default
 does. avoided: oneDNN itself is wrong or crashes, models do not. slow: more than 1.2 times slower
 than the same ops apart. refused: without a kernel here. Each kind of wrong or crashing graph is
-reduced to the smallest one, for at most half of the time that the search had. Exit status: 0 if
-nothing is wrong or crashes by default, 1 if something does, 2 if the options are wrong.
+reduced to the smallest one, for at most half of the time that the search had. Then the partitions
+of what was found, slow ones included, are judged for at most a quarter of it, and their verdicts
+kept for compile(check="verify"). Exit status: 0 if nothing is wrong or crashes by default, 1 if
+something does, 2 if the options are wrong.
 """
-_REDUCING = 0.5  # of the time of the search
+_REDUCING, _JUDGING = 0.5, 0.25  # of the time of the search
 
 
 def _positive(text: str) -> float:
@@ -143,6 +146,7 @@ def _selftest(arguments: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             print(file=sys.stderr)
         reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
+        keep_verdicts(report, families, seconds * _JUDGING)
     except KeyboardInterrupt:
         print("\nselftest: interrupted", file=sys.stderr)
         return 130

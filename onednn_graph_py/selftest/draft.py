@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..builder import GraphBuilder
 from ..filling import fill_inputs
 from ..machine.cpu import lacks
+from ..ops.table.binary import BINARY
 from ..reference import round_to
 from ..value import Value
 
@@ -21,9 +22,6 @@ __all__ = ["BINARY", "Arrays", "Dims", "Draft"]
 Arrays = list[npt.NDArray[Any]]
 Dims = tuple[int, ...]
 _T = TypeVar("_T")
-
-BINARY = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")
-"""The ops of two tensors that oneDNN fuses behind others."""
 
 _UNARY: tuple[tuple[str, dict[str, float]], ...] = (
     ("Abs", {}),

@@ -15,7 +15,7 @@ from ..patterns import PATTERNS, Case, Pattern
 from . import attention, chains, convolutions, graphs, pools, products, single_ops
 from .draft import Arrays
 
-__all__ = ["FAMILIES", "Draw", "Family"]
+__all__ = ["FAMILIES", "Draw", "Family", "shapes_of"]
 
 Draw = Callable[[int], tuple[GraphBuilder, Arrays]]
 """Makes a graph and arrays for its inputs of a seed."""
@@ -55,12 +55,16 @@ def _gallery() -> tuple[tuple[Pattern, Case], ...]:
     return tuple(found)
 
 
+def shapes_of(builder: GraphBuilder) -> dict[str, tuple[int, ...]]:
+    """The shapes of a graph's inputs by name; unknown dims become 4."""
+    return {v.name: tuple(4 if d < 0 else d for d in v.shape or ()) for v in builder.inputs}
+
+
 def pattern_case(seed: int) -> tuple[GraphBuilder, Arrays]:
-    """A case of a documented pattern; unknown dims become 4."""
+    """A case of a documented pattern."""
     pattern, case = _gallery()[seed % len(_gallery())]
     b = pattern.graph(case)
-    shapes = {v.name: tuple(4 if d < 0 else d for d in v.shape or ()) for v in b.inputs}
-    return b, fill_inputs(b, seed, shapes)
+    return b, fill_inputs(b, seed, shapes_of(b))
 
 
 def _pattern_count() -> int:

@@ -138,6 +138,8 @@ class Report:
         By family.
     findings : list of Finding
     slow : list of Slow
+    verdicts : int
+        How many were kept of these, and were not known before.
     """
 
     version: str
@@ -149,6 +151,7 @@ class Report:
     counts: Mapping[str, Count]
     findings: list[Finding] = field(default_factory=list)
     slow: list[Slow] = field(default_factory=list)
+    verdicts: int = 0
 
     @property
     def ok(self) -> bool:
@@ -177,6 +180,7 @@ class Report:
             "families": {name: asdict(count) for name, count in self.counts.items()},
             "findings": [f.as_dict() for f in self.findings],
             "slow": [asdict(s) for s in self.slow],
+            "verdicts": self.verdicts,
         }
 
     def __str__(self) -> str:
@@ -197,6 +201,8 @@ class Report:
             *self._slowest(),
             *self._found(),
         ]
+        if self.findings or self.slow:
+            lines.append(f"\nnew verdicts kept for compile(check='verify'): {self.verdicts}")
         return "\n".join(lines)
 
     def _slowest(self) -> Iterable[str]:

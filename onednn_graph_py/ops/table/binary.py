@@ -8,6 +8,9 @@ from .. import shapes, work
 from ..schema import Change, OpSchema, Port
 from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
 
+BINARY = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")
+"""The documents' category Binary, which oneDNN fuses behind others; its rows are more."""
+
 _WITH_INTEGERS = (*FLOATS, "s32")
 
 _MIXED_PORTS = (Port("src_0", "T1"), Port("src_1", "T2"))

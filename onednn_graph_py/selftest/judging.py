@@ -1,0 +1,73 @@
+"""What was found becomes verdicts on disk, for models compiled with ``check="verify"``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from ..serialization import parse, to_builder
+from ..shrinking.process import Isolated
+from ..verdicts.kept import number_kept
+from .families import Draw, Family, shapes_of
+from .report import Report
+
+__all__ = ["judged", "keep_verdicts"]
+
+_ENDING = 5.0  # seconds in which an interrupted process ends
+
+
+def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
+    """Have a graph's partitions judged as compiling it with verification does.
+
+    Parameters
+    ----------
+    draw : callable
+        Of a `Family`.
+    seed : int
+    graph : str
+        JSON of a smaller graph, which is judged in its place; or empty.
+    seconds : float
+        After which it is interrupted.
+    """
+    # Killed instead, it would leave the process behind that judges.
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    builder = to_builder(parse(json.loads(graph))) if graph else draw(seed)[0]
+    builder.compile(check="verify").steps(*shapes_of(builder).values())
+
+
+def keep_verdicts(
+    report: Report,
+    families: Sequence[Family],
+    seconds: float,
+    *,
+    judge: Callable[[Draw, int, str, float], None] = judged,
+) -> None:
+    """Judge what was found, the slow included, for so many seconds; count the new verdicts.
+
+    Parameters
+    ----------
+    report : Report
+        Its `verdicts` is set.
+    families : sequence of Family
+        Those that its graphs are drawn by.
+    seconds : float
+    judge : callable
+        As `judged`; a function of a module.
+    """
+    until = time.monotonic() + seconds
+    before = number_kept()
+    draws = {family.name: family.draw for family in families}
+    # The reduced ones first: there is one of each kind, if time allowed.
+    findings = sorted(report.findings, key=lambda f: not f.graph)
+    found = [(f.family, f.seed, f.graph) for f in findings]
+    found += [(s.family, s.seed, "") for s in sorted(report.slow, key=lambda s: -s.ratio)]
+    with Isolated() as process:
+        for family, seed, graph in found:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            process.call(judge, draws[family], seed, graph, left, timeout=left + _ENDING)
+    report.verdicts = number_kept() - before
