@@ -539,7 +539,13 @@ def test_everything_is_in_the_dict():
     assert told["runs"][1]["verdict"] == "crashed"
     assert told["runs"][2]["error"] == "inf"
     assert told["runs"][0]["steps"] == [
-        {"ops": ["MatMul", "ReLU"], "names": ["", ""], "implementation": "oneDNN", "why": ""}
+        {
+            "ops": ["MatMul", "ReLU"],
+            "names": ["", ""],
+            "implementation": "oneDNN",
+            "why": "",
+            "verified": "",
+        }
     ]
 
 

@@ -29,7 +29,7 @@ CONDITIONS = [
     Conditions(version, runtime, isa, threads)
     for version, runtime, isa, threads in itertools.product(
         ((3, 7), (3, 8), (3, 13)),
-        ("OMP", "SYCL"),
+        ("OpenMP", "SYCL"),
         ("avx2", "avx512_core", "avx512_core_bf16", "avx512_core_amx"),
         (1, 2),
     )
@@ -82,10 +82,10 @@ def attention(query, key, value, between=None, keys_transposed=True):
     batch = tuple(max(p) for p in zip(query.dims[:-2], key.dims[:-2], strict=True))
     shape = (*batch, query.dims[-2], columns)
     scores, scaled, weights = (t(i, shape) for i in (20, 21, 22))
-    op = between(scores, scaled) if between else Op("Divide", [scores, t(23, (1,))], [scaled])
+    made = between(scores, scaled) if between else Op("Divide", [scores, t(23, (1,))], [scaled])
     return case(
         Op("MatMul", [query, key], [scores], {"transpose_b": keys_transposed}),
-        op,
+        *(made if isinstance(made, list) else [made]),
         Op("SoftMax", [scaled], [weights], {"axis": -1}),
         Op("MatMul", [weights, value], [t(24, (*batch, query.dims[-2], value.dims[-1]))]),
     )
@@ -180,6 +180,38 @@ def masked(condition):
     return attention(*HEADS, between)
 
 
+def chosen_scores(condition):
+    """Those scores that a condition keeps, behind their scale."""
+
+    def between(scores, chosen):
+        scaled = t(32, scores.dims)
+        return [
+            Op("Divide", [scores, t(33, (1,))], [scaled]),
+            Op("Select", [t(30, condition, "boolean"), scaled, t(31, (1,))], [chosen]),
+        ]
+
+    return attention(*HEADS, between)
+
+
+def grouped_queries(reshaped):
+    """Attention of two queries to each key, which stand in a dim of their own."""
+
+    def between(scores, chosen):
+        scaled = t(32, scores.dims)
+        return [
+            Op("Divide", [scores, t(33, (1,))], [scaled]),
+            Op("Select", [t(30, scores.dims, "boolean"), scaled, t(31, (1,))], [chosen]),
+        ]
+
+    made = attention(t(0, (2, 3, 2, 4, 8)), t(1, (2, 3, 1, 4, 8)), t(2, (2, 3, 1, 4, 8)), between)
+    if reshaped:
+        attrs = {"shape": [2, 3, 2, 4, 8], "special_zero": False}
+        made.ops.insert(
+            0, Op("StaticReshape", [t(40, (2, 6, 4, 8))], [t(0, (2, 3, 2, 4, 8))], attrs)
+        )
+    return made
+
+
 def quantized_softmax(qtype):
     made = t(1, (4, 8))
     count = 8 if qtype == "per_channel" else 1
@@ -262,6 +294,10 @@ def before_13(c: Conditions) -> bool:
     return c.version < (3, 13)
 
 
+def since_8_beside_sycl(c: Conditions) -> bool:
+    return since_8(c) and c.runtime != "SYCL"
+
+
 def since_8(c: Conditions) -> bool:
     return c.version >= (3, 8)
 
@@ -288,7 +324,7 @@ ROWS = {
     ),
     "windows_in_padding": Row(padded(1), padded(0)),
     "window_behind_the_data": Row(
-        short_row(1), short_row(0), lambda c: c.threads == 2 and c.runtime == "OMP"
+        short_row(1), short_row(0), lambda c: c.threads == 2 and c.runtime == "OpenMP"
     ),
     "window_around_the_data": Row(one_slice(2), one_slice(1), lambda c: c.isa.endswith("amx")),
     "pooling_backward_without_shape": Row(pool_backward(), pool_backward(src_shape=[2, 7, 5])),
@@ -314,6 +350,12 @@ ROWS = {
     ),
     "strides_before_reshape": Row(reshaped_product((8, 1)), reshaped_product(None)),
     "gaps": Row(transposed((16, 5, 1)), transposed(None), since_8),
+    "attention_condition": Row(
+        chosen_scores((2, 1, 1, 4)), chosen_scores((2, 1, 4, 4)), since_8_beside_sycl
+    ),
+    "grouped_attention_select": Row(
+        grouped_queries(True), grouped_queries(False), since_8_beside_sycl
+    ),
     "attention_order": Row(scores_added(False), scores_added(True), since_8),
     "last_dim_behind_two_layouts": Row(
         two_layouts((160, 1, 20, 4)), two_layouts((160, 1, 20, 4), (4, 1, 1)), since_8
@@ -416,7 +458,7 @@ def test_no_random_case_meets_what_is_cheap_to_tell_that_it_does_not(seeds):
 
 
 def test_a_message_names_op_version_and_remedy():
-    conditions = Conditions((3, 7), "OMP", "avx2", 1)
+    conditions = Conditions((3, 7), "OpenMP", "avx2", 1)
     found = out_of_bounds.defect_of(group_of(ROWS["shared_weights"].wrong, (3, 7)), conditions)
     assert found == (
         "op 0 (MatMul): input 0 of shape 2x1x16x4 with input 1 of shape 1x1x4x5 makes oneDNN 3.7 "
@@ -433,7 +475,7 @@ def test_other_zero_points_of_compressed_weights_are_right(right):
         assert out_of_bounds.defect_of(group_of(right), conditions) is None
 
 
-AMX = Conditions((3, 13), "OMP", "avx512_core_amx", 2)
+AMX = Conditions((3, 13), "OpenMP", "avx512_core_amx", 2)
 
 
 @pytest.mark.parametrize("name", ["window_behind_the_data", "window_around_the_data"])

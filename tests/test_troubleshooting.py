@@ -89,7 +89,10 @@ def compile_relu(source: og.logical_tensor) -> None:
 
 def recipe(**variables: str) -> str:
     """What the build of oneDNN says, with environment variables."""
-    setting = "".join(f"os.environ[{k!r}] = {v!r}\n" for k, v in variables.items())
+    setting = (
+        "for name in [n for n in os.environ if n.startswith('ONEDNN_')]: del os.environ[name]\n"
+    )
+    setting += "".join(f"os.environ[{k!r}] = {v!r}\n" for k, v in variables.items())
     program = f"import os, runpy, sys\n{setting}sys.argv = ['onednn.py', 'prefix']\n"
     program += f"sys.path.insert(0, {str(RECIPE.parent)!r})\n"
     program += f"runpy.run_path({str(RECIPE)!r}, run_name='__main__')\n"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import SAME_SIZE
+from graphs import RUNTIME, SAME_SIZE
 
 import onednn_graph_py as og
-from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, subject_of
+from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, running, subject_of
 from onednn_graph_py.verdicts.arrays import arrays_of, written
 from onednn_graph_py.verdicts.examine import examine
 from onednn_graph_py.verdicts.kept import Kept
@@ -247,6 +247,26 @@ def test_a_slow_partition_is_told(monkeypatch):
     assert verdict.outcome == Outcome.SLOW
     assert verdict.ratio > 1.2
     assert "times as slow as its ops apart" in verdict.detail
+
+
+@pytest.mark.skipif(
+    not running.threads_can_be_set(), reason=f"{RUNTIME} itself decides on the threads of a call"
+)
+def test_one_thread_is_tried_too(monkeypatch):
+    from onednn_graph_py.verdicts import examine as module
+
+    original, asked = module._results, []
+
+    def results(subject, graph, arrays, threads):
+        outputs, seconds = original(subject, graph, arrays, threads)
+        asked.append(threads)
+        return [o + (threads == 1) for o in outputs], seconds
+
+    monkeypatch.setattr(module, "_results", results)
+    verdict = examine(replace(linear(), threads=2), Limits(speed=0))
+    assert asked == [2, 1]
+    assert verdict.outcome == Outcome.WRONG
+    assert "with one thread" in verdict.detail
 
 
 # -- parts

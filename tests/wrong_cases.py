@@ -15,9 +15,9 @@ UNIT = {"scales": [1.0], **PER_TENSOR}
 HALF = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
 PLAIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
 
-OLD = Conditions((3, 7), "OMP", "avx2", 2)
+OLD = Conditions((3, 7), "OpenMP", "avx2", 2)
 NEW = Conditions((3, 13), "SYCL", "avx2", 2)
-OPENMP = NEW._replace(runtime="OMP")
+OPENMP = NEW._replace(runtime="OpenMP")
 AVX512 = OPENMP._replace(isa="avx512_core")
 VNNI = OPENMP._replace(isa="avx512_core_vnni")
 BF16 = OPENMP._replace(isa="avx512_core_bf16")

@@ -19,7 +19,7 @@ class Conditions(NamedTuple):
     version : (int, int)
         Of oneDNN: major and minor.
     runtime : str
-        Of its CPU engine, as oneDNN names it, such as ``OMP`` or ``SYCL``.
+        Of its CPU engine, as oneDNN names it, such as ``OpenMP`` or ``SYCL``.
     isa : str
         The instruction set that it dispatches to, by its name in `cpu_isa`.
     threads : int

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..builder import GraphBuilder
-from ..errors import OneDNNError
+from ..errors import KnownDefectError, OneDNNError
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..machine import current
@@ -156,6 +156,11 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
                     partition.get_output_ports(),
                     engine_of(builder.engine_kind),
                 )
+            except KnownDefectError as e:
+                if len(members) > 1:
+                    defect = str(e)
+                else:
+                    refusal = f"{' + '.join(kinds)}: {e}"
             except OneDNNError as e:
                 refusal = f"{' + '.join(kinds)} does not compile: {e}"
     return _Partitioned(tuple(fused), None if refusal else len(fused), refusal, defect)

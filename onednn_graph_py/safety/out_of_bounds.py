@@ -482,6 +482,49 @@ def attention_select(group: Group, op: Op) -> Met | None:
     return None
 
 
+def _selects_scaled_scores(group: Group, op: Op) -> bool:
+    """Whether attention chooses between its scores, behind their scale, and something else.
+
+    Directly behind the product oneDNN does not take the kernel for one head after another.
+    """
+    if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
+        return False
+    makers = [m for t in op.inputs[1:] if (m := group.producer(t)) is not None]
+    return any(m.kind != "MatMul" and group.follows(m, {"MatMul"}) for m in makers)
+
+
+def attention_condition(group: Group, op: Op) -> Met | None:
+    """The condition is read as one for each score of a head.
+
+    That is the kernel for one head after another, which oneDNN takes for more than two heads a
+    thread; how many threads there will be is not known here.
+    """
+    if not _selects_scaled_scores(group, op) or group.producer(op.inputs[0]):
+        return None
+    condition, scores = group.shape(op.inputs[0]), group.shape(op.inputs[1])
+    if group.producer(op.inputs[1]) is None or scores is None:
+        return None
+    if condition is not None and (1, 1, *condition)[-2:] == scores[-2:]:
+        return None
+    return Met(
+        f"attention with the condition {shape_text(condition)} for scores {shape_text(scores)}",
+        "give the condition the last two dims of the scores",
+    )
+
+
+def grouped_attention_select(group: Group, op: Op) -> Met | None:
+    """Grouped queries by reshapes in the partition: the kernel looks for ops that are gone."""
+    scores = group.shape(op.outputs[0])
+    if not _selects_scaled_scores(group, op) or not group.has("StaticReshape"):
+        return None
+    if scores is not None and len(scores) != 5:
+        return None
+    return Met(
+        "attention of grouped queries that selects between its scores and something else",
+        f"add a mask to the scores instead, or {_SPLIT}",
+    )
+
+
 def gaps(group: Group, op: Op) -> Met | None:
     """What these make keeps the layout of their input.
 
@@ -688,8 +731,12 @@ def _is_apart(group: Group, op: Op) -> bool:
 # -- where they show
 
 
+def _beside_sycl(c: Conditions) -> bool:
+    return c.runtime != "SYCL"
+
+
 def _threads_beside_sycl(c: Conditions) -> bool:
-    return c.threads > 1 and c.runtime != "SYCL"
+    return c.threads > 1 and _beside_sycl(c)
 
 
 def _amx(c: Conditions) -> bool:
@@ -752,6 +799,23 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     ),
     MemoryDefect(gaps, _COPIES, since=(3, 8), strided=True),
     MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True, beside=_SOFTMAX),
+    MemoryDefect(
+        attention_condition,
+        _in("Select"),
+        since=(3, 8),
+        where=_beside_sycl,
+        fused=True,
+        beside=_SOFTMAX,
+    ),
+    MemoryDefect(
+        grouped_attention_select,
+        _in("Select"),
+        since=(3, 8),
+        where=_beside_sycl,
+        fused=True,
+        rank=5,
+        beside=_in("StaticReshape"),
+    ),
     MemoryDefect(last_dim_behind_two_layouts, _BINARY, since=(3, 8), fused=True, rank=3),
     MemoryDefect(
         binary_after_int8_deconvolution, _BINARY, since=(3, 8), fused=True, beside=_DEQUANTIZE

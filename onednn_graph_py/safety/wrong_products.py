@@ -23,6 +23,7 @@ __all__ = [
     "attention_by_heads",
     "attention_mask_of_other_rank",
     "attention_on_strided_inputs",
+    "attention_select_of_other_rank",
     "column_operand_of_transposed_product",
     "heads_inside_rows",
     "int8_attention_of_mixed_types",
@@ -234,6 +235,30 @@ def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
                 if len(group.shape(source.inputs[0]) or ()) == 2 and scores == 5:
                     return True
             elif source is None and len(group.shape(tensor) or ()) == 3 and scores == 4:
+                return True
+    return False
+
+
+def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool:
+    """Select between scores and what has fewer dims, head by head.
+
+    Where the scores come first, the heads of the others are not told apart; where they come second,
+    only the first element of the others is read.
+    """
+    if not attention(group):
+        return False
+    for op in group.ops:
+        if op.kind != "Select" or not group.follows(op, {"MatMul"}):
+            continue
+        scores = group.shape(op.outputs[0])
+        if scores is None or math.prod(scores[:-2]) <= 2 * conditions.threads:
+            continue
+        skipped = -2 if group.producer(op.inputs[1]) is not None else len(scores)
+        for tensor in op.inputs:
+            shape = group.shape(tensor)
+            if group.producer(tensor) is not None or shape is None or len(shape) == len(scores):
+                continue
+            if math.prod(shape[:skipped]) > 1:
                 return True
     return False
 

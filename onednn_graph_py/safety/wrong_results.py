@@ -190,6 +190,13 @@ DEFECTS = (
         until=(3, 13),
     ),
     Defect(
+        "oneDNN reads what attention selects by, or in place of scores, wrongly where it has fewer "
+        "dims than the scores",
+        products.attention_select_of_other_rank,
+        since=(3, 8),
+        where=lambda conditions: conditions.runtime != "SYCL",
+    ),
+    Defect(
         "oneDNN 3.7 computes with fused 4-bit weights wrongly unless apply_to_int is set",
         _four_bit_weights,
         until=(3, 13),

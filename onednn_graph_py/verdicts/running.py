@@ -314,4 +314,4 @@ def with_threads(count: int) -> AbstractContextManager[None]:
 
 def threads_can_be_set() -> bool:
     """Whether `with_threads` does anything; elsewhere the runtime decides."""
-    return str(_core.version()["cpu_runtime"]) == "OMP"
+    return str(_core.version()["cpu_runtime"]) == "OpenMP"
