@@ -10,7 +10,6 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.machine.isa import has_avx512
 
 LINKED = (og.version()["major"], og.version()["minor"])
 RUNTIME = og.version()["cpu_runtime"]
@@ -37,10 +36,13 @@ SAME_SIZE = {
     "weights_format": "OIX",
 }
 
-# oneDNN 3.7 packs f32 weights for its AVX-512 kernels only, and has gemm compute them otherwise.
-PACKS_WEIGHTS = LINKED >= (3, 8) or has_avx512(og.get_effective_cpu_isa().name)
+# oneDNN packs f32 weights for its kernels of AVX2 and above, 3.7 for those of AVX-512 only, and has
+# gemm compute them otherwise.
+_PACKS_FROM = og.cpu_isa["avx2" if LINKED >= (3, 8) else "avx512_core"]
+PACKS_WEIGHTS = og.get_effective_cpu_isa().value & _PACKS_FROM.value == _PACKS_FROM.value
 packed_weights = pytest.mark.skipif(
-    not PACKS_WEIGHTS, reason="oneDNN 3.7 packs f32 weights on CPUs with AVX-512 only"
+    not PACKS_WEIGHTS,
+    reason=f"oneDNN {LINKED[0]}.{LINKED[1]} packs f32 weights from {_PACKS_FROM.name} on",
 )
 
 host_memory = pytest.mark.skipif(

@@ -158,6 +158,4 @@ def test_a_failed_compilation_leaves_nothing_in_the_cache(failing, reason):
     # glibc overwrites what is freed, so that reading it is noticed; not in its thread caches.
     tunables = "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0"
     done = python(FAILED.format(failing=failing), env={"GLIBC_TUNABLES": tunables})
-    if done.stdout == "compiled\n":
-        pytest.skip("this CPU compiles it")
     assert reason in done.stdout

@@ -6,17 +6,18 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from graphs import LINKED
+from graphs import LINKED, RUNTIME
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
+from onednn_graph_py.safety.wrong_results import DEFECTS
 from onednn_graph_py.serialization import GraphDocument, parse
 from onednn_graph_py.serialization.options import Rewriting, parse_rewritings
 from onednn_recipe.settings import Settings
@@ -44,10 +45,10 @@ class Known:
     met: Callable[[], bool] = lambda: True
 
 
-SYCL = Known(
+TRANSPOSED_S8 = Known(
     Verdict.SPLIT,
-    "sometimes computes transposed convolutions of s8 wrongly",
-    lambda: og.version()["cpu_runtime"] == "SYCL",
+    "computes transposed convolutions of s8, or with a zero point, wrongly",
+    lambda: LINKED >= (3, 8) and (RUNTIME == "SYCL" or current().avx512),
 )
 KNOWN: dict[str, Known] = {
     "op/f32/biasadd_bwd.json": Known(Verdict.REFUSED, "no op kind 'BiasAddBackprop'"),
@@ -78,8 +79,13 @@ KNOWN: dict[str, Known] = {
     "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": Known(
         Verdict.SPLIT, "attention with the batches", lambda: LINKED >= (3, 13)
     ),
+    "complex_fusion/mha/MHA-starcoder-inf-int8-bs1.json": Known(
+        Verdict.SPLIT,
+        "with AMX sums int8 products over more than 64 elements wrongly",
+        lambda: LINKED >= (3, 8) and current().amx,
+    ),
     **{
-        f"pattern/int8/int8_{name}.json": SYCL
+        f"pattern/int8/int8_{name}.json": TRANSPOSED_S8
         for name in (
             "convtranspose_post_ops_add_fusion",
             "convtranspose_post_ops_chain_fusion",
@@ -235,17 +241,35 @@ def test_all_other_graphs_run_and_are_right():
     assert [str(r) for r in verified if r.verdict is not Verdict.PASSED] == []
 
 
+def _check_partitions(cases: list[Case], refused: int) -> None:
+    """All make the partitions that the lists expect, but for what is known of them."""
+    found = Counter(_partitioned(case) for case in cases)
+    known = ("agrees", "hardware", "not expected", "excused")
+    assert [f for f in found if f not in known] == []
+    # Of these the lists give no number; where the CPU lacks a data type, they are among "hardware".
+    unnumbered = sum(c.rewriting is None or c.rewriting.expected_partitions is None for c in cases)
+    assert found["not expected"] <= unnumbered
+    assert found["excused"] <= refused
+    assert found["agrees"] >= len(cases) - found["hardware"] - unnumbered - refused
+
+
 def test_oneDNNs_short_list_of_rewritten_graphs_makes_the_partitions_it_expects():
     cases = cases_of([], None, [_path("test_graph_ci")])
     assert len(cases) == 185
-    found = Counter(_partitioned(case) for case in cases)
-    assert found["agrees"] + found["hardware"] + found["not expected"] == 185
-    assert found["agrees"] > 0.9 * (185 - found["hardware"])
+    _check_partitions(cases, 0)
+
+
+def _lacks_hardware(case: Case, result: Result) -> bool:
+    """Whether this CPU has no instructions for one of the data types that a case has."""
+    if result.verdict is not Verdict.UNSUPPORTED:
+        return False
+    document = parse(case.path)
+    return _hardware(case.rewriting.apply(document) if case.rewriting else document, result)
 
 
 def _partitioned(case: Case) -> str:
     result = run_case(case, Options(partition_only=True))
-    if result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason:
+    if _lacks_hardware(case, result):
         return "hardware"
     if result.verdict is Verdict.PARTITIONS:
         now = PARTITIONS_NOW.get(os.path.relpath(case.path, FOLDER))
@@ -263,6 +287,7 @@ EXCUSES = (
     "attribute sizes: expected integers such as 2x2, got ",
     "(InterpolateBackward): input 1 (diff_dst) must have the shape ",
 )
+REFUSED = 37
 
 
 def _excused(result: Result) -> bool:
@@ -273,20 +298,51 @@ def _excused(result: Result) -> bool:
 def test_oneDNNs_long_list_of_rewritten_graphs_makes_the_partitions_it_expects():
     cases = cases_of([], None, [_path("test_graph_all")])
     assert len(cases) == 2712
-    found = Counter(_partitioned(case) for case in cases)
-    assert [f for f in found if f.startswith("other")] == []
-    assert found["agrees"] > 0.7 * (2712 - found["hardware"])
-    assert found["excused"] < 50
+    _check_partitions(cases, REFUSED)
 
 
-def _small_cases(batch: str, limit: float) -> Iterator[Case]:
-    for case in cases_of([], None, [_path(batch)]):
-        assert case.rewriting is not None
-        try:
-            if _cost(case.rewriting.apply(parse(case.path))) <= limit:
-                yield case
-        except og.OneDNNError:
-            yield case
+def _case_cost(case: Case, refused: float) -> float:
+    assert case.rewriting is not None
+    try:
+        return _cost(case.rewriting.apply(parse(case.path)))
+    except og.OneDNNError:
+        return refused
+
+
+def _small_cases(batch: str, limit: float) -> list[Case]:
+    """Up to so costly, the cheapest first; last what costs nothing, as it is refused."""
+    cases = cases_of([], None, [_path(batch)])
+    costs = {i: _case_cost(case, limit) for i, case in enumerate(cases)}
+    return [cases[i] for i in sorted(costs, key=costs.__getitem__) if costs[i] <= limit]
+
+
+def _defects_here() -> list[str]:
+    """What this oneDNN is known to compute wrongly on this CPU."""
+    here = current()
+    rows = [r for r in DEFECTS if r.where is None or r.where(here)]
+    return [r.what for r in rows if r.since <= here.version < r.until]
+
+
+def _explanation(case: Case, result: Result) -> str:
+    """Why a case that did not pass is as it should be; empty if that is not known."""
+    if _lacks_hardware(case, result):
+        return "hardware"
+    if _in_parts_without_vnni(result):
+        return "without VNNI"
+    if _excused(result):
+        return "excused"
+    if result.verdict is Verdict.UNSUPPORTED and "for the prelu backward" in result.reason:
+        return "prelu"
+    known = KNOWN.get(os.path.relpath(case.path, FOLDER))
+    if known is not None and known.met() and known.verdict is result.verdict:
+        return "known" if known.reason in result.reason else ""
+    if result.verdict is Verdict.SPLIT:
+        return "defect" if any(what in result.reason for what in _defects_here()) else ""
+    if result.verdict is Verdict.PARTITIONS and _partitioned(case) == "agrees":
+        return "partitions"
+    # Numbers too small to be normal ones, such as a product of many.
+    tiny = result.error is not None and result.error < np.finfo(np.float32).tiny
+    return "tiny" if result.verdict is Verdict.WRONG and tiny else ""
 
 
 def _verified(cases: list[Case], seconds: float | None = None) -> tuple[Counter[str], list[str]]:
@@ -295,32 +351,41 @@ def _verified(cases: list[Case], seconds: float | None = None) -> tuple[Counter[
     counts: Counter[str] = Counter()
     unexplained = []
     for i, result in replay(cases, Options(verify=True), jobs=JOBS, timeout=900):
-        hardware = result.verdict is Verdict.UNSUPPORTED and "hardware: " in result.reason
-        counts["hardware" if hardware else str(result.verdict)] += 1
-        known = KNOWN.get(os.path.relpath(cases[i].path, FOLDER))
-        explained = known is not None and known.verdict is result.verdict
-        # Only numbers too small to be normal ones differ, such as a product of many.
-        explained |= result.error is not None and result.error < np.finfo(np.float32).tiny
-        explained |= result.verdict is Verdict.PARTITIONS and _partitioned(cases[i]) == "agrees"
-        explained |= "primitive descriptor for the prelu backward" in result.reason
-        if not (result.verdict is Verdict.PASSED or hardware or explained or _excused(result)):
+        passed = result.verdict is Verdict.PASSED
+        why = "passed" if passed else _explanation(cases[i], result)
+        counts[why] += 1
+        if not why:
             unexplained.append(str(result))
         if time.monotonic() > end:
             break
     return counts, unexplained
 
 
+# 730 of 733 with AVX2; the others run in parts for other defects than saturating products, or are
+# off by less than the smallest normal number. CPUs with AVX-512 have more such defects.
+MOST = 0.95
+
+
+def _tried(counts: Counter[str]) -> int:
+    """How many are to pass, but for defects: not what is refused, nor what lacks a kernel here."""
+    apart = ("hardware", "without VNNI", "excused", "prelu")
+    return counts.total() - sum(counts[why] for why in apart)
+
+
 def test_a_sample_of_rewritten_graphs_is_right():
-    cases = list(_small_cases("test_graph_all", 100_000))[::25]
+    cases = _small_cases("test_graph_all", 100_000)[::25]
     counts, unexplained = _verified(cases)
     assert unexplained == []
-    assert counts["passed"] > (len(cases) - counts["hardware"]) // 2
+    assert counts["passed"] > MOST * _tried(counts)
 
 
 @pytest.mark.slow
 def test_rewritten_graphs_are_right():
-    cases = list(_small_cases("test_graph_all", 6_000_000))
+    cases = _small_cases("test_graph_all", 6_000_000)
     assert len(cases) > 1500
     counts, unexplained = _verified(cases, 420)
     assert unexplained == []
-    assert counts["passed"] > 0.5 * (counts.total() - counts["hardware"]) > 200
+    assert counts["passed"] > MOST * _tried(counts)
+    assert counts["excused"] <= REFUSED
+    # The cheapest come first, so that a busy machine leaves out only the few that are costly.
+    assert counts.total() > 1000

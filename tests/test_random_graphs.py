@@ -72,18 +72,24 @@ def test_four_threads_at_once_compute_the_same(first):
 
 def test_a_wrong_result_would_be_noticed():
     noticed = 0
-    for seed in range(20):
+    for seed in range(60):
         b, inputs = graphs.case(seed)
         if any(v.dtype != "f32" for n in b.nodes for v in n.outputs):
             continue
-        if {"LayerNorm", "ReduceMean"} <= {n.kind for n in b.nodes}:
-            continue  # the mean of what is normalized is all rounding, and a share of it too
         known = reference_values(b, inputs)
         exact = {v.id: known[v.id] for v in b.outputs.values()}
         assert compare_values(b, inputs, exact)
-        wrong = {i: e + np.float32(1e-3) * np.abs(e).max() for i, e in exact.items()}
+        # Of a tensor less itself only its rounding is left, so what is made of that may be off by
+        # a share of the tensor itself.
+        cancelled = [
+            n.inputs[0] for n in b.nodes if n.kind == "Subtract" and len(set(n.inputs)) == 1
+        ]
+        least = max((np.abs(known[v.id]).max() for v in cancelled), default=0)
+        largest = {i: max(np.abs(e).max(), least) for i, e in exact.items()}
+        wrong = {i: e + np.float32(1e-3) * largest[i] for i, e in exact.items()}
         verified = compare_values(b, inputs, wrong)
         assert all(o.wrong == o.count for o in verified.outputs)
         assert "elements are wrong; the worst" in str(verified)
         noticed += 1
-    assert noticed >= 5
+    # Where a CPU computes in f16 too, most graphs are not of f32 alone.
+    assert noticed >= 10

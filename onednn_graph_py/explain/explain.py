@@ -15,7 +15,7 @@ from ..infer import infer_shapes
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..ops.call import shape_text
 from ..ops.check import row
-from ..planning import Plan
+from ..planning import Plan, SlowFusions
 from ..value import is_whole
 from .elsewhere import elsewhere
 from .explanation import Explanation, StepFacts
@@ -256,8 +256,10 @@ def _outputs(subject: _Subject, steps: Sequence[StepFacts]) -> int | None:
 def _reasons(subject: _Subject) -> tuple[Any, ...]:
     from .reasons import reasons
 
+    model = subject.model
+    slow_fusions: SlowFusions = "avoid" if model is None else model._options["slow_fusions"]
     try:
-        return reasons(subject.builder, shapes=subject.shapes)
+        return reasons(subject.builder, shapes=subject.shapes, slow_fusions=slow_fusions)
     except OneDNNError as e:
         subject.notes.append(f"why ops stayed alone is not known: {e}")
         return ()

@@ -1,4 +1,6 @@
-"""What the library makes of a graph: its groups of ops, and whether they run. Nothing is executed.
+"""What the library makes of a graph: its groups of ops, and whether they run together.
+
+Nothing is executed but what planning measures, to know whether fused is slower than apart.
 
 A `Probe` asks this of copies of one graph in which something is changed.
 """
@@ -14,7 +16,7 @@ from ..builder import GraphBuilder
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..infer import infer_shapes
 from ..machine import current
-from ..planning import CompileOptions, engine_of
+from ..planning import CompileOptions, SlowFusions, engine_of
 from ..planning.grouping import ordered
 from ..planning.planner import Planner
 from ..safety.nodes import group_of
@@ -50,16 +52,22 @@ class Group:
     supported : bool
     trouble : str
         Why they do not run together all the same: a known defect, or what compiling said.
+    slow : str
+        Why they do not, though they could: together they are slower than apart.
     """
 
     nodes: tuple[Node, ...]
     supported: bool
     trouble: str = ""
-    _compile: Callable[[], str] | None = None
+    slow: str = ""
+    _compile: Callable[[], tuple[str, str]] | None = None
 
-    def refusal(self) -> str:
-        """Compile it where there is an engine; what is said against it, or nothing."""
-        return "" if self._compile is None else self._compile()
+    def compiled(self) -> Group:
+        """Compiled where there is an engine, with what is said against it."""
+        if self.trouble or self._compile is None:
+            return self
+        trouble, slow = self._compile()
+        return replace(self, trouble=trouble, slow=slow)
 
     @property
     def runs(self) -> bool:
@@ -98,7 +106,7 @@ def can_compile(builder: GraphBuilder) -> bool:
     return True
 
 
-def _planner(builder: GraphBuilder) -> Planner | None:
+def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Planner | None:
     """What plans a model of the graph; None where some shape is not known."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
@@ -110,10 +118,13 @@ def _planner(builder: GraphBuilder) -> Planner | None:
             return None
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
-    return Planner(builder, engine, shapes, CompileOptions(fallback="reference"))
+    options = CompileOptions(fallback="reference", slow_fusions=slow_fusions)
+    return Planner(builder, engine, shapes, options)
 
 
-def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
+def grouped(
+    builder: GraphBuilder, *, compiled: bool = False, slow_fusions: SlowFusions = "avoid"
+) -> list[Group]:
     """The groups of a graph's ops; without what no output depends on.
 
     Parameters
@@ -121,13 +132,15 @@ def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
     builder : GraphBuilder
     compiled : bool
         Whether each is compiled, to see that it runs.
+    slow_fusions : str
+        As a model is compiled with.
 
     Raises
     ------
     OneDNNError
         The library does not take the graph.
     """
-    planner = _planner(builder)
+    planner = _planner(builder, slow_fusions)
     if planner is None:
         by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
         made = []
@@ -147,15 +160,15 @@ def grouped(builder: GraphBuilder, *, compiled: bool = False) -> list[Group]:
             made.append(Group(known, False))
             continue
         compiling = partial(_compiling, planner, nodes, partition) if compiles else None
-        group = Group(known, True, planner.defect(nodes) or "", compiling)
-        if compiled and not group.trouble:
-            group = replace(group, trouble=group.refusal())
-        made.append(group)
+        group = Group(known, True, planner.defect(nodes) or "", _compile=compiling)
+        made.append(group.compiled() if compiled else group)
     return made
 
 
-def _compiling(planner: Planner, nodes: tuple[Node, ...], partition: _core.partition) -> str:
-    """What compiling says against it, or nothing."""
+def _compiling(
+    planner: Planner, nodes: tuple[Node, ...], partition: _core.partition
+) -> tuple[str, str]:
+    """What compiling says against it, and how slow it is, or nothing."""
     for node in nodes:
         for value in node.inputs:
             # Row-major, whatever the step before it would make.
@@ -163,8 +176,8 @@ def _compiling(planner: Planner, nodes: tuple[Node, ...], partition: _core.parti
     try:
         planner.add_compiled(nodes, partition)
     except OneDNNError as e:
-        return str(e)
-    return ""
+        return str(e), ""
+    return "", planner.slow() or ""
 
 
 def near_defect(builder: GraphBuilder, group: Group) -> bool:
@@ -196,7 +209,7 @@ def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
         for nodes, partition in planner.groups([node]):
             said = "no kernel" if partition is None else planner.defect(nodes)
             if not said and partition is not None:
-                said = _compiling(planner, nodes, partition)
+                said, _ = _compiling(planner, nodes, partition)
             if said:
                 made[node.id] = said
     return made
@@ -221,8 +234,8 @@ class Tried:
         return [g for g in self.groups if any(stands.get(n.id) == position for n in g.nodes)]
 
     def partners(self, position: int) -> set[int]:
-        """Positions of the ops that are together with the one at `position`."""
-        inside = {n.id for g in self.with_op(position) for n in g.nodes}
+        """Positions of the ops that run together with the one at `position`."""
+        inside = {n.id for g in self.with_op(position) if not g.slow for n in g.nodes}
         return {i for id, i in self.copy.stands.items() if id in inside} - {position}
 
     @property
@@ -244,6 +257,8 @@ class Probe:
         Positions of others that changes are about.
     groups : sequence of Group
         Of the graph as it is.
+    slow_fusions : str
+        As a model is compiled with.
     """
 
     def __init__(
@@ -252,10 +267,12 @@ class Probe:
         position: int,
         concerned: Collection[int],
         groups: Sequence[Group],
+        slow_fusions: SlowFusions = "avoid",
     ) -> None:
         self.builder = builder
         self.position = position
         self.asked = 0
+        self._slow_fusions: SlowFusions = slow_fusions
         self._near = _near(builder, (position, *concerned), groups)
         self.part = len(self._near) < len(builder.nodes)
 
@@ -274,7 +291,7 @@ class Probe:
                 raise
             # What is written otherwise may read what only the whole graph has.
             copy = rebuild(self.builder, edit)
-        return Tried(copy, grouped(copy.builder))
+        return Tried(copy, grouped(copy.builder, slow_fusions=self._slow_fusions))
 
     def ask(self, edit: Edit) -> Tried | None:
         """What the library makes of a change; None if the graph is not right, or it is enough."""
@@ -293,11 +310,12 @@ class Probe:
             groups = whole.with_op(self.position)
             if not groups or not all(g.runs for g in groups):
                 return None
-            if any(g.refusal() for g in groups):
+            compiled = {id(g): g.compiled() for g in groups}
+            if any(g.trouble for g in compiled.values()):
                 return None
         except (OneDNNError, TypeError, ValueError):
             return None
-        return whole
+        return replace(whole, groups=[compiled.get(id(g), g) for g in whole.groups])
 
 
 def _near(

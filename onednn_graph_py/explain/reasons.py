@@ -11,6 +11,7 @@ from ..builder import GraphBuilder
 from ..errors import OneDNNError
 from ..machine.cpu import lacks
 from ..ops.check import row
+from ..planning import SlowFusions
 from ..value import Node
 from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
@@ -42,7 +43,7 @@ class Reason:
     status : str
         ``unsupported``: oneDNN has no kernel; ``alone``: in a partition of its own, though the
         documents have patterns with a neighbour; ``in parts``: fused by oneDNN, but run apart,
-        because fused it would be wrong or does not compile.
+        because fused it would be wrong or slower, or does not compile.
     why : str
         What the library, or this package's tables, know about it.
     changes : tuple of Change
@@ -69,11 +70,16 @@ class Reason:
         return "\n".join(lines)
 
 
-def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> tuple[Reason, ...]:
+def reasons(
+    builder: GraphBuilder,
+    *,
+    shapes: Sequence[Sequence[int]] = (),
+    slow_fusions: SlowFusions = "avoid",
+) -> tuple[Reason, ...]:
     """Say of each op that is unsupported, alone or in parts why, and which change would help.
 
     Every change is tried: the changed graph is built, the library partitions it, and the partition
-    is compiled. Nothing is executed.
+    is compiled. Nothing is executed, but partitions that may be slower fused than apart are timed.
 
     Parameters
     ----------
@@ -81,6 +87,8 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
         It stays as it is.
     shapes : sequence of sequence of int
         Of the inputs, where they are not known; without them nothing is compiled.
+    slow_fusions : str
+        As a model is compiled with.
 
     Returns
     -------
@@ -93,7 +101,7 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
         `shapes` do not fit the graph, or the library does not take it.
     """
     graph = specialised(builder, shapes)
-    groups = grouped(graph, compiled=can_compile(graph))
+    groups = grouped(graph, compiled=can_compile(graph), slow_fusions=slow_fusions)
     readers = readers_of(graph)
     numbers = numbers_of(graph)
     positions = {n.id: i for i, n in enumerate(graph.nodes)}
@@ -116,7 +124,9 @@ def reasons(builder: GraphBuilder, *, shapes: Sequence[Sequence[int]] = ()) -> t
         around = Around(
             graph, node, near, readers, numbers, positions, group.nodes, unsupported, on_gpu
         )
-        made.append(_reason(around, status, group, groups, search))
+        concerned = [positions[n.id] for n in (*around.concerned, *around.quantizing)]
+        probe = Probe(graph, around.position, concerned, groups, slow_fusions)
+        made.append(_reason(around, status, group, probe, search))
     return tuple(made)
 
 
@@ -125,7 +135,7 @@ def _status(
 ) -> Status | None:
     if not group.supported or (group.trouble and len(group.nodes) == 1) or node.id in alone:
         return "unsupported"
-    if group.trouble:
+    if group.trouble or group.slow:
         if alone:
             return None  # what can't run alone is what is to be told
         # Told once, for what the group is about: its first op that is no conversion.
@@ -138,11 +148,7 @@ def _subject(group: Group) -> Node:
     return next((n for n in group.nodes if n.kind not in conversions), group.nodes[0])
 
 
-def _reason(
-    around: Around, status: Status, group: Group, groups: Sequence[Group], search: Search
-) -> Reason:
-    concerned = [around.positions[n.id] for n in (*around.concerned, *around.quantizing)]
-    probe = Probe(around.builder, around.position, concerned, groups)
+def _reason(around: Around, status: Status, group: Group, probe: Probe, search: Search) -> Reason:
     found = helpful(around, status, probe, search)
     node = around.node
     why = _why(around, status, group)
@@ -159,7 +165,7 @@ def _reason(
 def _why(around: Around, status: Status, group: Group) -> str:
     if status == "in parts":
         rest = " + ".join(n.kind for n in group.nodes)
-        return f"oneDNN fuses {rest}, but it runs in parts: {_plain(group.trouble)}"
+        return f"oneDNN fuses {rest}, but it runs in parts: {_plain(group.trouble or group.slow)}"
     if status == "unsupported":
         return _why_unsupported(around, group)
     told = []

@@ -400,6 +400,14 @@ class Planner:
             Pace.keep(subject, pace)
         return pace.slow
 
+    def slow(self) -> str | None:
+        """How slow the step that was added last is, if it is to run in parts for that."""
+        nodes = self.steps[-1].nodes
+        why = self._known_slow(self._group(nodes)) or self._slower_than_apart(nodes)
+        with self._trying() as tried:
+            tried.steps.pop()
+            return why if why is not None and self._split_for_speed(nodes, why) else None
+
     # -- verdicts
 
     def _subject(
