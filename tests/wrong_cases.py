@@ -53,6 +53,19 @@ def attention(mask, dtype="f32", shape=(2, 4, 32, 64)):
     return build
 
 
+def attention_of_chosen(condition, other=(1,), *, first=True, shape=(2, 4, 16, 32)):
+    """Scores, behind their scale, or something else."""
+
+    def build(b):
+        q, k, v = (b.input(shape) for _ in range(3))
+        scores = q.matmul(k, transpose_b=True) / 8.0
+        c, o = b.input(condition, "boolean"), b.input(other)
+        chosen = b.select(c, scores, o) if first else b.select(c, o, scores)
+        b.output(chosen.softmax(axis=-1) @ v)
+
+    return build
+
+
 def attention_of_strided(batch):
     def build(b):
         stacked = (192, 96, 96, 1)  # three of 32 beside each other
@@ -420,7 +433,25 @@ ROWS = {
         elsewhere=(VNNI, BF16, F16, AMX, NEW._replace(isa="avx2_vnni")),
     ),
     "attention mask of another rank": Row(
-        (attention((4, 32, 32)),), (attention((1, 4, 32, 32)),), **ONLY_OLD
+        (attention((4, 32, 32)),), (attention((1, 4, 32, 32)),),
+        where=(OLD, before(AMX), OPENMP, AMX), elsewhere=(NEW,),
+    ),
+    "what attention selects by": Row(
+        (
+            attention_of_chosen((4, 16, 16)),
+            attention_of_chosen((2, 4, 16, 16), (4, 1, 1)),
+            attention_of_chosen((16, 16), first=False),
+            attention_of_chosen((2, 4, 16, 16), (1, 16), first=False),
+        ),
+        (
+            attention_of_chosen((1, 4, 16, 16)),
+            attention_of_chosen((16, 16)),
+            attention_of_chosen((2, 4, 16, 16), (16, 16)),
+            attention_of_chosen((1, 1, 16, 16), (1, 1, 1, 16), first=False),
+            attention_of_chosen((4, 16, 16), shape=(1, 4, 16, 32)),  # four heads, two threads
+        ),
+        where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
+        elsewhere=(OLD, NEW, before(AMX)),
     ),
     "fused 4-bit weights": Row(
         (low_bit_weights("s4"),), (low_bit_weights("s8"),), **ONLY_OLD,
