@@ -182,35 +182,26 @@ def masked(condition):
     return attention(*HEADS, between)
 
 
-def chosen_scores(condition):
-    """Those scores that a condition keeps, behind their scale."""
+def chosen(condition, kind="Divide"):
+    """Those scores that a condition keeps, behind their scale or mask."""
 
-    def between(scores, chosen):
+    def between(scores, kept):
         scaled = t(32, scores.dims)
         return [
-            Op("Divide", [scores, t(33, (1,))], [scaled]),
-            Op("Select", [t(30, condition, "boolean"), scaled, t(31, (1,))], [chosen]),
+            Op(kind, [scores, t(33, (1,))], [scaled]),
+            Op("Select", [t(30, condition, "boolean"), scaled, t(31, (1,))], [kept]),
         ]
 
-    return attention(*HEADS, between)
+    return between
 
 
 def grouped_queries(reshaped):
     """Attention of two queries to each key, which stand in a dim of their own."""
-
-    def between(scores, chosen):
-        scaled = t(32, scores.dims)
-        return [
-            Op("Divide", [scores, t(33, (1,))], [scaled]),
-            Op("Select", [t(30, scores.dims, "boolean"), scaled, t(31, (1,))], [chosen]),
-        ]
-
-    made = attention(t(0, (2, 3, 2, 4, 8)), t(1, (2, 3, 1, 4, 8)), t(2, (2, 3, 1, 4, 8)), between)
+    heads, keys = (2, 3, 2, 4, 8), (2, 3, 1, 4, 8)
+    made = attention(t(0, heads), t(1, keys), t(2, keys), chosen((2, 3, 2, 4, 4)))
     if reshaped:
-        attrs = {"shape": [2, 3, 2, 4, 8], "special_zero": False}
-        made.ops.insert(
-            0, Op("StaticReshape", [t(40, (2, 6, 4, 8))], [t(0, (2, 3, 2, 4, 8))], attrs)
-        )
+        attrs = {"shape": heads, "special_zero": False}
+        made.ops.insert(0, Op("StaticReshape", [t(40, (2, 6, 4, 8))], [t(0, heads)], attrs))
     return made
 
 
@@ -353,7 +344,14 @@ ROWS = {
     "strides_before_reshape": Row(reshaped_product((8, 1)), reshaped_product(None)),
     "gaps": Row(transposed((16, 5, 1)), transposed(None), since_8),
     "attention_condition": Row(
-        chosen_scores((2, 1, 1, 4)), chosen_scores((2, 1, 4, 4)), since_8_beside_sycl
+        attention(*HEADS, chosen((2, 1, 1, 4))),
+        attention(*HEADS, chosen((2, 1, 4, 4))),
+        since_8_beside_sycl,
+    ),
+    "attention_mask_and_select": Row(
+        attention(*HEADS, chosen((2, 2, 4, 4), "Add")),
+        attention(*HEADS, chosen((2, 2, 4, 4))),
+        since_8_beside_sycl,
     ),
     "grouped_attention_select": Row(
         grouped_queries(True), grouped_queries(False), since_8_beside_sycl

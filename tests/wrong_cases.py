@@ -409,6 +409,7 @@ _inside = (
     product_of_strided((1, 3, 8, 16), (48, 16, 48, 1)),
     product_of_strided((1, 2, 2, 4), (2, 2, 1, 4)),
 )
+_one_row_apart = (product_of_strided((2, 3, 1, 8), (30, 10, 10, 1)),)
 _rows = (
     convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
     convolution((1, 9, 4), (3, 4, 2), "bf16", **_one_row),
@@ -638,6 +639,10 @@ ROWS = {
         _dilated_gradients,
         (data_gradient(1), data_gradient(2, kernel=1)),
         alone=_dilated_gradients,
+    ),
+    "weights of one row": Row(
+        _one_row_apart, (product_of_strided((2, 3, 1, 8), (24, 8, 8, 1)),), alone=_one_row_apart,
+        where=(OPENMP, AVX512, VNNI, BF16, F16, AMX), elsewhere=(OLD, NEW),
     ),
     "whose heads lie inside of rows": Row(
         _inside,

@@ -525,6 +525,17 @@ def grouped_attention_select(group: Group, op: Op) -> Met | None:
     )
 
 
+def attention_mask_and_select(group: Group, op: Op) -> Met | None:
+    """The same kernel: once it has found what adds a mask, it does not look for a Select."""
+    makers = [group.producer(t) for t in op.inputs[1:]]
+    if not _selects_scaled_scores(group, op) or not any(m and m.kind == "Add" for m in makers):
+        return None
+    return Met(
+        "attention that adds a mask to its scores and then selects",
+        f"do both by one mask, or {_SPLIT}",
+    )
+
+
 def gaps(group: Group, op: Op) -> Met | None:
     """What these make keeps the layout of their input.
 
@@ -801,6 +812,14 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True, beside=_SOFTMAX),
     MemoryDefect(
         attention_condition,
+        _in("Select"),
+        since=(3, 8),
+        where=_beside_sycl,
+        fused=True,
+        beside=_SOFTMAX,
+    ),
+    MemoryDefect(
+        attention_mask_and_select,
         _in("Select"),
         since=(3, 8),
         where=_beside_sycl,

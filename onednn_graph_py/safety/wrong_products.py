@@ -25,6 +25,7 @@ __all__ = [
     "attention_on_strided_inputs",
     "attention_select_of_other_rank",
     "column_operand_of_transposed_product",
+    "gaps_between_weights_of_one_row",
     "heads_inside_rows",
     "int8_attention_of_mixed_types",
     "int8_product_in_chunks",
@@ -214,6 +215,22 @@ def heads_inside_rows(group: Group, conditions: Conditions) -> bool:
         outer = max((s for d, s in zip(weights[2:], inner, strict=True) if d > 1), default=0)
         spans = max(d * s for d, s in zip(weights[1:], strides[1:], strict=True))
         if min(inner) <= heads < outer and strides[0] < spans:
+            return True
+    return False
+
+
+def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> bool:
+    """Weights (.., 1, N) of several batches are read as if nothing lay between the batches."""
+    for op in group.ops:
+        if op.kind != "MatMul":
+            continue
+        shape = group.shape(op.inputs[1])
+        if shape is None or math.prod(shape[:-2]) < 2 or is_row_major(group.tensor(op.inputs[1])):
+            continue
+        rows, columns = shape[-2:]
+        if op.attr("transpose_b"):
+            rows, columns = columns, rows
+        if rows == 1 < columns:
             return True
     return False
 

@@ -327,6 +327,13 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
+        "oneDNN reads strided weights of one row, of several batches, as if they were contiguous",
+        products.gaps_between_weights_of_one_row,
+        since=(3, 8),
+        where=lambda conditions: conditions.runtime != "SYCL",
+        alone=True,
+    ),
+    Defect(
         "oneDNN with AMX reads an operand for all batches and heads, such as an attention mask, "
         "wrongly",
         products.operand_for_all_heads,

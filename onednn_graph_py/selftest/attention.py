@@ -64,7 +64,10 @@ def _by_hand(d: Draft) -> Value:
         y = d.op(d.pick(BINARY), y, other)
     if d.chance(0.25):
         condition = d.input(d.broadcast(shape), "boolean")
-        y = d.op("Select", condition, y, d.b.constant([-1e4], between))
+        other = d.b.constant([-1e4], between)
+        if d.chance(0.5):
+            other = d.parameter(d.broadcast(shape), between)
+        y = d.op("Select", condition, *((y, other) if d.chance(0.6) else (other, y)))
     y = y.softmax(axis=-1, dtype=dtype)
     y = y.matmul(v)
     if not groups and d.chance(0.4):
