@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from ..machine import Conditions
 from . import wrong_products as products
 from . import wrong_windows as windows
+from .calls import Tensor
 from .defect import Defect, Finding, Met, first_met
 from .facts import BINARY, attribute, is_row_major, operands
 from .group import Group
-from .post_ops import primitives
+from .post_ops import ELEMENTWISE, primitives
 from .saturation import LARGEST_WEIGHT, saturating_product
 
 __all__ = ["DEFECTS", "wrong_result"]
@@ -103,6 +104,18 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _strides(group: Group, tensor: Tensor, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Of a tensor of some shape; of one between ops, those of what it is made from."""
+    maker = group.producer(tensor)
+    if maker is not None and (maker.kind in BINARY or maker.kind in ELEMENTWISE):
+        for before in maker.inputs:
+            yield from _strides(group, before, shape)
+        return
+    known = group.tensor(tensor)
+    if known.strides is not None and known.shape == shape:
+        yield known.strides
+
+
 def _behind_permuted(
     group: Group, conditions: Conditions
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
@@ -112,9 +125,9 @@ def _behind_permuted(
     """
     for primitive in primitives(group, conditions):
         made, base = primitive.shape, primitive.base
-        for tensor in map(group.tensor, base.inputs if base.kind in BINARY else ()):
-            strides = tensor.strides
-            if strides is None or tensor.shape != made or 0 in made:
+        read = base.inputs if base.kind in BINARY else ()
+        for strides in (s for t in read for s in _strides(group, t, made)):
+            if 0 in made:
                 continue
             reach = 1 + sum((d - 1) * s for d, s in zip(made, strides, strict=True))
             if reach != math.prod(made):
