@@ -376,6 +376,7 @@ class Row:
 
 ONLY_OLD = {"where": (OLD, before(AMX)), "elsewhere": (NEW, OPENMP, AMX)}
 ONLY_NEW = {"where": (NEW, OPENMP, AMX), "elsewhere": (OLD, before(AMX))}
+FROM_AVX2 = {**ONLY_NEW, "elsewhere": (*ONLY_NEW["elsewhere"], NEW._replace(isa="avx"))}
 AMX_NEW = {"where": (AMX,), "elsewhere": (before(AMX), F16, BF16, NEW)}
 AMX_ALL = {"where": (AMX, before(AMX)), "elsewhere": (F16, BF16, NEW, OLD)}
 F16_NEW = {"where": (F16, AMX), "elsewhere": (before(F16), BF16, VNNI, NEW)}
@@ -591,7 +592,7 @@ ROWS = {
             product((4, 1, 4), (4, 1, 1), (1, 4, 1), transpose_a=True),
             product((4, 4, 16), (4, 16, 1), (1, 4, 1)),
         ),
-        **ONLY_NEW,
+        **FROM_AVX2,
     ),
     "a second operand for each channel": Row(
         (
@@ -654,7 +655,7 @@ ROWS = {
             product_of_strided((1, 1, 2, 8), (8, 8, 16, 1)),
             product_of_strided((2, 2, 2, 8), (32, 8, 16, 1)),
         ),
-        **ONLY_NEW, alone=_inside,
+        **FROM_AVX2, alone=_inside,
     ),
     "such as an attention mask": Row(
         (

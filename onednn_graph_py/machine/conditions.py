@@ -37,6 +37,11 @@ class Conditions(NamedTuple):
         return _isa.has_amx(self.isa)
 
     @property
+    def avx2(self) -> bool:
+        """AVX2 kernels may run."""
+        return _isa.has_avx2(self.isa)
+
+    @property
     def avx512(self) -> bool:
         """AVX-512 kernels may run."""
         return _isa.has_avx512(self.isa)

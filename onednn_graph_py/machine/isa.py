@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from .._core import cpu_isa
 
-__all__ = ["NAMES", "has_amx", "has_avx512", "has_bf16", "has_f8", "has_f16", "has_vnni"]
+__all__ = [
+    "NAMES",
+    "has_amx",
+    "has_avx2",
+    "has_avx512",
+    "has_bf16",
+    "has_f8",
+    "has_f16",
+    "has_vnni",
+]
 
 NAMES = tuple(name for name in cpu_isa.__members__ if name != "isa_default")
 """All names, in the order of `cpu_isa`."""
 
 # The bits of dnnl_cpu_isa_t, each an instruction set that contains those before it.
-_VNNI_256, _VNNI_2 = 1 << 3, 1 << 4
+_AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4
 _AVX512, _VNNI_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 8, 1 << 9
 
 
 def _has(isa: str, bits: int) -> bool:
     return bool(cpu_isa[isa].value & bits)
+
+
+def has_avx2(isa: str) -> bool:
+    """Whether it has AVX2."""
+    return _has(isa, _AVX2)
 
 
 def has_avx512(isa: str) -> bool:

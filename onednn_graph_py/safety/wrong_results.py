@@ -178,6 +178,11 @@ def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
     )
 
 
+def _avx2_or_no_sycl(conditions: Conditions) -> bool:
+    """Over SYCL older instruction sets have another kernel, which is right."""
+    return conditions.avx2 or conditions.runtime != "SYCL"
+
+
 def _amx(conditions: Conditions) -> bool:
     return conditions.amx
 
@@ -311,6 +316,7 @@ DEFECTS = (
         "transpose_a",
         products.column_operand_of_transposed_product,
         since=(3, 8),
+        where=_avx2_or_no_sycl,
     ),
     Defect(
         "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
@@ -337,6 +343,7 @@ DEFECTS = (
         "batch's stride is less than what it spans",
         products.heads_inside_rows,
         since=(3, 8),
+        where=_avx2_or_no_sycl,
         alone=True,
     ),
     Defect(
