@@ -127,7 +127,7 @@ def _worst(results: Iterable[Result]) -> Iterator[str]:
 
 
 def summary(results: Sequence[Result]) -> tuple[str, ...]:
-    """The footer: cases by verdict, those that hardware limits apart, and the worst errors."""
+    """The footer: cases by verdict, hardware's limits apart, the worst errors, and failures."""
     counts = Counter(r.verdict for r in results)
     ran = sum(n for v, n in counts.items() if v not in _LIMITED)
     of_verdict = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v] and v not in _LIMITED)
@@ -139,6 +139,12 @@ def summary(results: Sequence[Result]) -> tuple[str, ...]:
     if worst:
         lines.append("largest error by the destination's data type:")
         lines += [f"  {line}" for line in worst]
+    # Last, so that a log of which only the end is kept names them.
+    lines += [
+        f"{r.verdict}: {r.pattern} {r.name}, {r.dtypes}, {r.case}: {r.note}"
+        for r in results
+        if r.failed
+    ]
     return tuple(lines)
 
 
