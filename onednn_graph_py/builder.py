@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from .planning import Check, Fallback, KnownDefects, Layout, Policy, SlowFusions
     from .serialization.origin import Origin
 
-__all__ = ["GraphBuilder", "graph_of"]
+__all__ = ["GraphBuilder", "Readers", "graph_of", "leaving_of", "readers_of"]
+
+Readers = Mapping[int, set[int | None]]
+"""The ids of the nodes that read a value, by the value's id; None among them is the caller."""
 
 
 @dataclass
@@ -586,11 +589,28 @@ def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
         raise TypeError(f"{what} must be a sequence of ints, got {values!r}") from None
 
 
+def readers_of(builder: GraphBuilder, nodes: Sequence[Node] | None = None) -> Readers:
+    """Who reads which value; the builder's own nodes by default."""
+    readers: dict[int, set[int | None]] = {v.id: {None} for v in builder.outputs.values()}
+    for node in builder.nodes if nodes is None else nodes:
+        for value in node.inputs:
+            readers.setdefault(value.id, set()).add(node.id)
+    return readers
+
+
+def leaving_of(nodes: Sequence[Node], readers: Readers) -> set[int]:
+    """Values by id that these nodes make and read, and others read too."""
+    inside = {node.id for node in nodes}
+    read = {v.id for n in nodes for v in n.inputs}
+    made = (v.id for n in nodes for v in n.outputs)
+    return {i for i in made if i in read and readers.get(i, set()) - inside}
+
+
 def graph_of(
     builder: GraphBuilder,
     shapes: Mapping[int, tuple[int, ...]],
     nodes: Sequence[Node] | None = None,
-    every: Sequence[Node] | None = None,
+    readers: Readers | None = None,
     *,
     strict: bool = False,
 ) -> _core.graph:
@@ -603,8 +623,8 @@ def graph_of(
         Of values by id, where more is known than the builder does.
     nodes : sequence of Node, optional
         Only these ops.
-    every : sequence of Node, optional
-        What may read their results; the builder's own nodes by default.
+    readers : Readers, optional
+        What reads their results; the builder's own nodes by default.
     strict : bool
         Without a smaller floating-point type, whatever the builder allows.
     """
@@ -620,12 +640,9 @@ def graph_of(
             o.set_attr(attribute, value)
         g.add_op(o)
     # A partition keeps what only its own ops read to itself; End says that others read it too.
-    inside = {node.id for node in members}
-    read_inside = {v.id for node in members for v in node.inputs}
-    read_outside = {v.id for v in builder.outputs.values()}
-    read_outside |= {v.id for n in every or builder.nodes if n.id not in inside for v in n.inputs}
+    leaving = leaving_of(members, readers or readers_of(builder))
     for value in (v for node in members for v in node.outputs):
-        if value.id in read_inside and value.id in read_outside:
+        if value.id in leaving:
             end = _core.op(new_id(), "End", "end")
             end.add_input(value._described(shapes.get(value.id, value.shape)))
             g.add_op(end)

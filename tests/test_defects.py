@@ -6,9 +6,20 @@ import warnings
 import numpy as np
 import pytest
 from graphs import LINKED
-from wrong_cases import AMX, AVX512, EVERYWHERE, PER_TENSOR, ROWS, before, noise, product
+from wrong_cases import (
+    AMX,
+    AVX512,
+    EVERYWHERE,
+    PER_TENSOR,
+    ROWS,
+    attention_gradients,
+    before,
+    noise,
+    product,
+)
 
 import onednn_graph_py as og
+from onednn_graph_py.builder import leaving_of, readers_of
 from onednn_graph_py.dtypes import numpy_dtype
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
@@ -31,10 +42,15 @@ def row_of(text):
     return found
 
 
+def whole(b, **given):
+    """All nodes in one group."""
+    return group_of(b.nodes, leaving=leaving_of(b.nodes, readers_of(b)), **given)
+
+
 def group(build, mode="strict", **given):
     b = og.GraphBuilder(fpmath_mode=mode)
     build(b)
-    return group_of(b.nodes, fpmath=mode, **given)
+    return whole(b, fpmath=mode, **given)
 
 
 def graphs(which):
@@ -154,7 +170,7 @@ def test_a_defect_shows_here_and_models_avoid_it(text, build):
     if missing:
         pytest.skip(missing)
     b = built(build)
-    found = row_of(text).find(group_of(b.nodes), here)
+    found = row_of(text).find(whole(b), here)
     if found is None:
         check_as_it_is(b, fallback="reference")  # which newer versions refuse
         return
@@ -184,7 +200,7 @@ def test_what_is_right_beside_a_defect_runs_as_it_is(text, build):
 
 def check_as_it_is(b, **options):
     """A model is right, and what oneDNN fuses is too where no row is about it here."""
-    modes = ("avoid", "run") if wrong_result(group_of(b.nodes), current()) is None else ("avoid",)
+    modes = ("avoid", "run") if wrong_result(whole(b), current()) is None else ("avoid",)
     for known_defects in modes:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # another row may meet it
@@ -193,6 +209,18 @@ def check_as_it_is(b, **options):
 
 
 # -- what models do about them
+
+
+@pytest.mark.parametrize("outputs", [("q", "scaled"), ("v", "k", "scaled")])
+def test_models_run_what_onednn_fails_to_partition(outputs):
+    b = built(attention_gradients(*outputs))
+    if LINKED >= (3, 13):
+        with pytest.raises(og.InvalidArgumentsError, match="range_check"):
+            b.graph.get_partitions()
+    model = b.compile()
+    assert model.verify()
+    if LINKED >= (3, 13):
+        assert len(model.steps()) < len(b.nodes)
 
 
 def layer_norm_and_sum(b):

@@ -66,6 +66,30 @@ def attention_of_chosen(condition, other=(1,), *, first=True, shape=(2, 4, 16, 3
     return build
 
 
+def attention_gradients(*outputs, shape=(2, 4, 16, 32)):
+    """Those of q, k, v, the scores, and what is scaled, as far as they are wanted."""
+
+    def build(b):
+        q, k, v, result, gradient = (b.input(shape) for _ in range(5))
+        factor = b.constant(np.float32([0.2]))
+        scores = q.matmul(k, transpose_b=True) * factor
+        chances = (scores - b.input((*shape[:-1], 1))).exp()
+        of_chances = gradient.matmul(v, transpose_b=True)
+        rows = (result * gradient).reduce_sum(axes=[-1], keep_dims=True)
+        of_scores = chances * (of_chances - rows)
+        scaled = of_scores * factor
+        made = {
+            "scores": lambda: of_scores,
+            "scaled": lambda: scaled,
+            "q": lambda: scaled @ k,
+            "k": lambda: scaled.matmul(q, transpose_a=True),
+            "v": lambda: chances.matmul(gradient, transpose_a=True),
+        }
+        b.output(**{name: made[name]() for name in outputs})
+
+    return build
+
+
 def attention_of_strided(batch):
     def build(b):
         stacked = (192, 96, 96, 1)  # three of 32 beside each other
@@ -437,6 +461,14 @@ ROWS = {
     "attention mask of another rank": Row(
         (attention((4, 32, 32)),), (attention((1, 4, 32, 32)),),
         where=(OLD, before(AMX), OPENMP, AMX), elsewhere=(NEW,),
+    ),
+    "gradient of attention's scores": Row(
+        (attention_gradients("q", "k", "v", "scores"),),
+        (
+            attention_gradients("q", "k", "v"),
+            attention_gradients("q", "k", "v", "scaled"),
+        ),
+        **ONLY_NEW,
     ),
     "what attention selects by": Row(
         (

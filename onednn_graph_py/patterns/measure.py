@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder
+from ..builder import GraphBuilder, leaving_of, readers_of
 from ..errors import KnownDefectError, OneDNNError
 from ..executor import CompiledGraph
 from ..filling import fill_inputs
@@ -123,8 +123,13 @@ class _Partitioned:
 
 def _defect(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
     """What oneDNN computes wrongly in a partition of these ops, or None."""
-    mode, apply_to_int = builder.fpmath_mode.name, builder.apply_to_int
-    found = wrong_result(group_of(nodes, fpmath=mode, apply_to_int=apply_to_int), current())
+    group = group_of(
+        nodes,
+        fpmath=builder.fpmath_mode.name,
+        apply_to_int=builder.apply_to_int,
+        leaving=leaving_of(nodes, readers_of(builder)),
+    )
+    found = wrong_result(group, current())
     return None if found is None else found.what
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder, graph_of
+from ..builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..constant_arrays import aligned_copy
 from ..constants import Registration
 from ..errors import InvalidGraphError, KnownDefectError, OneDNNError, UnimplementedError
@@ -130,6 +131,7 @@ class Planner:
         self._made = _Progress()
         nodes = [complete(node, shapes) for node in needed(builder)]
         self.nodes = one_dequantize_each(builder, nodes, shapes)
+        self._readers = readers_of(builder, self.nodes)
         for value in (*builder.inputs, *builder.constants):
             self._made.known[value.id] = value._described(shapes[value.id])
         self._made.sources.update({v.id: self._constants.constant(v.id) for v in builder.constants})
@@ -185,7 +187,7 @@ class Planner:
     def graph(self, nodes: Sequence[Node]) -> _core.graph:
         """The mirror's graph of some nodes."""
         strict = any(n.id in self._strict for n in nodes)
-        return graph_of(self.builder, self.shapes, nodes, self.nodes, strict=strict)
+        return graph_of(self.builder, self.shapes, nodes, self._readers, strict=strict)
 
     def groups(self, nodes: Sequence[Node]) -> list[tuple[Nodes, Any]]:
         """Nodes with their partition, which is None where oneDNN can't run them."""
@@ -196,13 +198,35 @@ class Planner:
         if apart:
             rest = [n for n in computing if n not in apart]
             return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
+        try:
+            partitions = self._partitions(computing)
+        except OneDNNError:
+            if len(computing) == 1:
+                raise
+            # oneDNN 3.13's search fails on parts of attention's gradients, with "range_check".
+            counts = range(1, len(computing))
+            last = bisect_left(counts, True, key=lambda n: self._fails(computing[:n]))
+            parts = (computing[:last], computing[last : last + 1], computing[last + 1 :])
+            return [g for part in parts for g in self.groups(part)]
         made = []
-        for partition in self.graph(computing).get_partitions(self.options.policy):
+        for partition in partitions:
             ids = set(partition.get_ops())
             members = tuple(n for n in computing if n.id in ids)  # in the order in which they run
             if members:
                 made.append((members, partition if partition.is_supported() else None))
         return made
+
+    def _partitions(self, nodes: Sequence[Node]) -> list[_core.partition]:
+        """What oneDNN makes of a graph of these nodes alone."""
+        return self.graph(nodes).get_partitions(self.options.policy)
+
+    def _fails(self, nodes: Sequence[Node]) -> bool:
+        """Whether oneDNN refuses to partition these nodes."""
+        try:
+            self._partitions(nodes)
+        except OneDNNError:
+            return True
+        return False
 
     def defect(self, nodes: Nodes) -> str | None:
         """What oneDNN would compute wrongly, running these ops together."""
@@ -223,6 +247,7 @@ class Planner:
             layouts=self.known,
             fpmath="strict" if strict else self.builder.fpmath_mode.name,
             apply_to_int=self.builder.apply_to_int and not strict,
+            leaving=leaving_of(nodes, self._readers),
         )
 
     def plan(self) -> None:
@@ -359,13 +384,22 @@ class Planner:
         """Parts in the order in which they run; the fewest first."""
         for cut in range(1, len(nodes)):
             yield [nodes[:cut], nodes[cut:]]
-        # What converts integers by itself, and the rest as oneDNN fuses it then.
-        peeled = [n for n in nodes if n.kind in _CONVERTS_TO_FLOAT]
-        rest = [n for n in nodes if n.kind not in _CONVERTS_TO_FLOAT]
-        if peeled and len(rest) > 1:
-            groups = [g for part in ([*([n] for n in peeled)], [rest]) for p in part
-                      for g in self.groups(p)]  # fmt: skip
-            yield [members for members, _ in ordered(groups)]
+        # Some by themselves, and the rest as oneDNN fuses it then: what converts integers, or one.
+        peels = [[n] for n in nodes]
+        converting = [n for n in nodes if n.kind in _CONVERTS_TO_FLOAT]
+        if len(converting) > 1:
+            peels.insert(0, converting)
+        found = []
+        for peeled in peels:
+            rest = [n for n in nodes if n not in peeled]
+            try:
+                groups = [g for part in (*([n] for n in peeled), rest) for g in self.groups(part)]
+                parts = [members for members, _ in ordered(groups)]
+            except InvalidGraphError:  # parts that read each other's results
+                continue
+            if len(parts) < len(nodes):
+                found.append(parts)
+        yield from sorted(found, key=len)
 
     # -- speed
 

@@ -25,6 +25,8 @@ class Group:
         The graph's floating-point mode, by its name in `fpmath_mode`.
     apply_to_int : bool
         Whether that mode covers integers.
+    leaving : collection of int
+        Tensors by id that ops of the group read, and others too.
     """
 
     def __init__(
@@ -34,8 +36,10 @@ class Group:
         given: Mapping[int, Tensor],
         fpmath: str = "strict",
         apply_to_int: bool = False,
+        leaving: Collection[int] = (),
     ) -> None:
         self.ops = ops
+        self.leaving = leaving
         self.fpmath = fpmath
         self.apply_to_int = apply_to_int
         self._shapes = shapes

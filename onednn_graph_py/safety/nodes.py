@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,6 +95,7 @@ def group_of(
     layouts: Mapping[int, _core.logical_tensor] | None = None,
     fpmath: str = "strict",
     apply_to_int: bool = False,
+    leaving: Collection[int] = (),
     version: Version | None = None,
 ) -> Group:
     """Read nodes that are to run in one partition.
@@ -112,6 +113,8 @@ def group_of(
         The graph's floating-point mode.
     apply_to_int : bool
         Whether that mode covers integers.
+    leaving : collection of int
+        Values by id that these nodes read, and others too.
     version : (int, int), optional
         Of the oneDNN in question; the linked one by default.
 
@@ -145,4 +148,5 @@ def group_of(
         )
         for node in nodes
     ]
-    return Group(ops, {t.id: t.shape for t in tensors.values()}, {}, fpmath, apply_to_int)
+    known_shapes = {t.id: t.shape for t in tensors.values()}
+    return Group(ops, known_shapes, {}, fpmath, apply_to_int, leaving)

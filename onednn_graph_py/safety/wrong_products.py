@@ -20,6 +20,7 @@ from .group import Group
 from .post_ops import primitives
 
 __all__ = [
+    "attention_and_gradient_of_scores",
     "attention_by_heads",
     "attention_mask_of_other_rank",
     "attention_on_strided_inputs",
@@ -276,6 +277,19 @@ def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool
             if group.producer(tensor) is not None or shape is None or len(shape) == len(scores):
                 continue
             if math.prod(shape[:skipped]) > 1:
+                return True
+    return False
+
+
+def attention_and_gradient_of_scores(group: Group, conditions: Conditions) -> bool:
+    """The gradients of attention, where that of its scores is read by others too.
+
+    oneDNN adds to what it finds in that output's memory.
+    """
+    for op in group.ops:
+        if op.kind == "Multiply" and op.outputs[0].id in group.leaving:
+            makers = [group.producer(t) for t in op.inputs]
+            if {m.kind for m in makers if m is not None} == {"Exp", "Subtract"}:
                 return True
     return False
 

@@ -215,6 +215,11 @@ DEFECTS = (
         where=lambda conditions: conditions.runtime != "SYCL",
     ),
     Defect(
+        "oneDNN gives a gradient of attention's scores that depends on what its memory held before",
+        products.attention_and_gradient_of_scores,
+        since=(3, 11),
+    ),
+    Defect(
         "oneDNN 3.7 computes with fused 4-bit weights wrongly unless apply_to_int is set",
         _four_bit_weights,
         until=(3, 13),
