@@ -10,6 +10,7 @@ from wrong_cases import AMX, NEW, OLD, OPENMP, attention, before
 import onednn_graph_py as og
 from onednn_graph_py.kernels import job_of, kernels_of
 from onednn_graph_py.machine import current
+from onednn_graph_py.planning.pace import may_be_slow
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.slow_fusions import SLOW, slow_fusion
 
@@ -129,6 +130,49 @@ def test_nothing_is_said_where_dims_are_unknown():
 def test_rows_say_how_slow():
     for row in SLOW:
         assert "times slower" in row.what
+
+
+# -- what is measured where no row knows
+
+
+def pooled(b, x):
+    return x.max_pool(
+        kernel=(2, 2), strides=(2, 2), pads_begin=(0, 0), pads_end=(0, 0), data_format="NXC"
+    )
+
+
+def windowed(op):
+    def step(b, x):
+        weights = b.input((3, 3, x.shape[-1], 8))
+        plain = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
+        return getattr(b, op)(
+            x, weights, data_format="NXC",
+            weights_format="XOI" if op == "conv_transpose" else "XIO", **plain,
+        )  # fmt: skip
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("build", "measured"),
+    [
+        (chain(S, softmax, CHANNEL), True),
+        (chain((8, 1024, 1024), softmax, (1024,)), False),
+        (chain(S, product, (24,)), False),
+        (chain((1, 8, 8, 4), pooled, (4,)), True),
+        (chain((1, 8, 8, 8), windowed("convolution"), "relu"), False),
+        (chain((1, 8, 8, 8), windowed("conv_transpose"), "relu"), True),
+        (chain((8, 256, 512, 8), windowed("conv_transpose"), "relu"), False),
+        (attention((1, 1, 32, 32)), True),
+        (attention((1, 1, 128, 128), shape=(2, 4, 128, 64)), False),
+        (attention((1, 1, 32, 32), shape=(32, 16, 32, 64)), False),
+    ],
+)
+def test_what_is_cheap_to_measure_and_may_be_slow_is_measured(build, measured):
+    b = og.GraphBuilder()
+    build(b)
+    shapes = {v.id: v.shape for n in b.nodes for v in (*n.inputs, *n.outputs)}
+    assert may_be_slow(b.nodes, shapes) == measured
 
 
 # -- as oneDNN's log has it

@@ -703,3 +703,16 @@ def test_scales_that_change_something_are_alike():
     assert with_scales([0.1], [0]) == with_scales([0.2], [0])
     assert with_scales([0.1], [0]) != with_scales([1.0], [0])
     assert with_scales([0.1], [0]) != with_scales([0.1], [3])
+
+
+def test_scales_that_cancel_each_other_out_tell_partitions_apart():
+    def between(before, after):
+        b = og.GraphBuilder()
+        about = {"zps": [0], "qtype": "per_tensor"}
+        y = b.input((1, 8, 8, 4), "u8").dequantize(scales=[before], **about).relu()
+        b.output(y.quantize(dtype="u8", scales=[after], **about))
+        return subject(b).signature
+
+    assert between(0.1, 0.1) == between(0.2, 0.2)
+    assert between(0.1, 0.3) == between(0.2, 0.1)
+    assert between(0.1, 0.1) != between(0.1, 0.2)

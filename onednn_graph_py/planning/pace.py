@@ -1,8 +1,9 @@
 """Whether a fused partition is slower than its ops apart: measured where that is in doubt.
 
 oneDNN has fusions for which it falls back to kernels that no one tuned, 50 to 1,200 times slower
-than the same ops one after the other. Those without a product or a window among their ops are
-cheap to measure: no call of them takes longer than one of the model itself.
+than the same ops one after the other. Those without a product or a convolution among their ops,
+small transposed convolutions and attention over few tokens, are cheap to measure: no call of them takes longer than one of
+the model itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..ops.check import row
-from ..ops.table import convolution, interpolation, matmul, pooling
+from ..ops.table import convolution, matmul
 from ..value import Node
 from ..verdicts import Subject
 from .plan import PlannedStep
@@ -36,24 +37,37 @@ _NOISE = 10e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
+# Operations that a tuned kernel gets through in at most a fifth of a second.
+_FLOP = 1 << 30
+# Scores of a head: with fewer, what attention spends on each head counts.
+_SHORT = 64 * 64
+# oneDNN's kernels for it may apply what is fused behind it one element at a time.
+_HALF_TUNED = "ConvTranspose"
 # Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
-_TUNED = frozenset(
-    r.kind for family in (convolution, interpolation, matmul, pooling) for r in family.ROWS
-)
+_TUNED = {r.kind for family in (convolution, matmul) for r in family.ROWS} - {_HALF_TUNED}
+
+
+def _flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:
+    return sum(
+        row(n.kind).flop(
+            [shapes[v.id] for v in n.inputs], [shapes[v.id] for v in n.outputs], n.attrs
+        )
+        for n in nodes
+    )
 
 
 def may_be_slow(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> bool:
     """Whether ops are worth measuring: not the products and windows that oneDNN is tuned for."""
-    if any(n.kind in _COMPRESSED for n in nodes):
-        flop = sum(
-            row(n.kind).flop(
-                [shapes[v.id] for v in n.inputs], [shapes[v.id] for v in n.outputs], n.attrs
-            )
-            for n in nodes
-        )
-        return flop <= 8 * _ELEMENTS
+    kinds = {n.kind for n in nodes}
+    if not kinds.isdisjoint(_COMPRESSED):
+        return _flop(nodes, shapes) <= 8 * _ELEMENTS
+    scores = [shapes[n.outputs[0].id] for n in nodes if n.kind == "SoftMax"]
+    if scores and all(math.prod(s[-2:]) <= _SHORT for s in scores):
+        return _flop(nodes, shapes) <= 8 * _ELEMENTS
     elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
-    return 0 < elements <= _ELEMENTS and not any(n.kind in _TUNED for n in nodes)
+    if not 0 < elements <= _ELEMENTS or not kinds.isdisjoint(_TUNED):
+        return False
+    return _HALF_TUNED not in kinds or _flop(nodes, shapes) <= _FLOP
 
 
 @dataclass(frozen=True)

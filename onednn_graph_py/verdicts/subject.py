@@ -137,6 +137,13 @@ class Subject:
             for tensor in (*self.ops[i].inputs, *self.ops[i].outputs):
                 number.setdefault(tensor, len(number))
         free = dict(zip(self.outputs, self.free, strict=True))
+        # Equal ones cancel each other out; which number they are makes no difference.
+        scaled = [
+            (name, value)
+            for i in order
+            for name, value in self.ops[i].attrs
+            if name in ("scales", "zps")
+        ]
         return json.dumps(
             {
                 "ops": [
@@ -148,6 +155,7 @@ class Subject:
                     ]
                     for i in order
                 ],
+                "equal": [scaled.index(pair) for pair in scaled],
                 "tensors": [self.tensors[t].facts for t in number],
                 "outputs": sorted((number[t], free[t]) for t in self.outputs),
                 "fpmath": [self.fpmath_mode, self.apply_to_int],
