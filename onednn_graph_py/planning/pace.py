@@ -2,8 +2,8 @@
 
 oneDNN has fusions for which it falls back to kernels that no one tuned, 50 to 1,200 times slower
 than the same ops one after the other. Those without a product or a convolution among their ops,
-small transposed convolutions and attention over few tokens, are cheap to measure: no call of them takes longer than one of
-the model itself.
+small transposed convolutions, and attention over few tokens, are cheap to measure: no call of them
+takes longer than one of the model itself.
 """
 
 from __future__ import annotations
