@@ -80,6 +80,7 @@ from .errors import (
 __version__: str = vars(_core)["__version__"]
 
 from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
+from . import methods as methods
 from .builder import GraphBuilder
 from .capture import dump
 from .comparing import Comparison, compare

@@ -16,7 +16,9 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from .builder import GraphBuilder
 from .ops.schema import OpSchema
+from .room_methods import GraphMethods
 from .value import Value
 
 ValueLike = Any
@@ -36,6 +38,15 @@ class OpMethods:
         name: str | None,
     ) -> Any: ...
 
+'''
+
+_BUILDER = "class BuilderMethods(OpMethods, GraphMethods):\n"
+
+_VALUE = '''class ValueMethods(OpMethods):
+    def __init__(self, builder: BuilderMethods) -> None: ...
+    @property
+    def builder(self) -> GraphBuilder:
+        """The builder that made it."""
 '''
 
 _TYPES = {
@@ -98,8 +109,8 @@ def _method(schema: OpSchema, *, first_is_self: bool) -> str:
 def generated() -> str:
     """The stub, not yet formatted."""
     text = _HEADER
-    for owner, first_is_self in (("BuilderMethods", False), ("ValueMethods", True)):
-        text += f"class {owner}(OpMethods):\n"
+    for owner, first_is_self in ((_BUILDER, False), (_VALUE, True)):
+        text += owner
         text += "".join(_method(s, first_is_self=first_is_self) for s in OPS.values()) + "\n"
     return text
 

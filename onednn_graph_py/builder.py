@@ -6,12 +6,10 @@ import contextlib
 import itertools
 import numbers
 import operator
-import os
-import shlex
 import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +27,6 @@ from .op_methods import BuilderMethods
 from .ops.call import shape_text
 from .ops.check import TensorSpec, check, label_of, make_call, row
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
-
-if TYPE_CHECKING:
-    from .executor import CompiledGraph
-    from .explain import Explanation
-    from .export.python_program import Style
-    from .inspect import Diagram
-    from .planning import Check, Fallback, KnownDefects, Layout, Policy, SlowFusions
-    from .serialization.origin import Origin
 
 __all__ = ["GraphBuilder", "Readers", "graph_of", "leaving_of", "readers_of"]
 
@@ -90,7 +80,8 @@ class GraphBuilder(BuilderMethods):
         self.apply_to_int = bool(apply_to_int)
         self._contents = _Contents()
         self._scopes: list[str] = []
-        self._origin: Origin | None = None  # of a builder that was loaded
+        # `serialization` remembers here what a loaded graph's file said besides.
+        self._origin: Any = None
 
     def __repr__(self) -> str:
         c = self._contents
@@ -406,113 +397,6 @@ class GraphBuilder(BuilderMethods):
             port = row(kind).port("inputs", i)
             what = f"input {i}" + (f" ({port.name})" if port is not None else "")
             raise type(e)(f"{label_of(kind, name)}: {what}: {e}") from None
-
-    def compile(
-        self,
-        *,
-        layout: Layout = "auto",
-        fallback: Fallback = None,
-        policy: Policy = "fusion",
-        known_defects: KnownDefects = "avoid",
-        slow_fusions: SlowFusions = "avoid",
-        fold_constants: bool = True,
-        check: Check = None,
-        threads: int | None = None,
-        max_shapes: int = 32,
-        name: str = "model",
-        queue: Any = None,
-        copy: bool | None = None,
-    ) -> CompiledGraph:
-        """Partition, compile, and return the callable model; see `CompiledGraph`.
-
-        Raises
-        ------
-        NoDeviceError
-            There is no device of `engine_kind`.
-        OneDNNError
-            As `CompiledGraph`.
-        """
-        from .executor import CompiledGraph
-        from .planning import engine_of
-
-        if queue is None:
-            engine_of(self.engine_kind)  # also where a call's shapes are what is compiled for
-        return CompiledGraph(
-            self,
-            layout=layout,
-            fallback=fallback,
-            policy=policy,
-            known_defects=known_defects,
-            slow_fusions=slow_fusions,
-            fold_constants=fold_constants,
-            check=check,
-            threads=threads,
-            max_shapes=max_shapes,
-            name=name,
-            queue=queue,
-            copy=copy,
-        )
-
-    def to_json(self) -> str:
-        """The graph as oneDNN dumps it and benchdnn reads it; constants have no values there.
-
-        See `serialization.from_builder`, and `onednn_graph_py.load` for the way back.
-        """
-        from .serialization import from_builder, to_json
-
-        return to_json(from_builder(self))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_json` into a file."""
-        from .serialization import from_builder, save
-
-        save(from_builder(self), path)
-
-    def to_python(self, style: Style = "builder", *, seed: int = 0) -> str:
-        """A complete Python program of this graph; see `onednn_graph_py.export.to_python`."""
-        from .export import to_python
-
-        return to_python(self, style, seed=seed)
-
-    def to_cpp(self, *, seed: int = 0) -> str:
-        """A complete C++ program of this graph; see `onednn_graph_py.export.to_cpp`."""
-        from .export import to_cpp
-
-        return to_cpp(self, seed=seed)
-
-    def to_benchdnn(self, path: str | os.PathLike[str]) -> str:
-        """Save the graph as JSON, and return the line with which benchdnn replays it."""
-        from .export import benchdnn_command
-
-        self.save(path)
-        return shlex.join(benchdnn_command(path))
-
-    def diagram(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        max_nodes: int | None = 60,
-        scopes: int = 0,
-    ) -> Diagram:
-        """The graph in oneDNN's partitions as a picture; see `onednn_graph_py.diagram`."""
-        from .inspect import diagram
-
-        return diagram(self, path, max_nodes=max_nodes, scopes=scopes)
-
-    def explain(
-        self,
-        *shapes: Sequence[int],
-        seconds: float = 0.2,
-        what_if: bool = True,
-        onednn: str | Sequence[str] = (),
-    ) -> Explanation:
-        """Tell what would run, and why not otherwise; see `onednn_graph_py.explain`."""
-        from .explain import explain
-
-        return explain(self, *shapes, seconds=seconds, what_if=what_if, onednn=onednn)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}
 
 
 def _restored(

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from . import _core, _dpctl
 from .builder import GraphBuilder
@@ -30,12 +30,9 @@ from .planning import (
 )
 from .planning.folding import FoldedConstants
 from .queue_executor import QueueBound, QueueExecutor
+from .room_methods import ModelMethods
+from .serialization import save
 from .value import Value, is_whole
-
-if TYPE_CHECKING:
-    from .explain import Explanation
-    from .inspect import Diagram
-    from .verify import Verification
 
 __all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
 
@@ -158,7 +155,7 @@ class _Counters:
             self.copies += 1
 
 
-class CompiledGraph(_core._model_base):
+class CompiledGraph(_core._model_base, ModelMethods):
     """A graph that can be called with arrays; made by `GraphBuilder.compile`.
 
     ``model(*inputs, out=None, **named)`` takes NumPy arrays, or what supports DLPack, by position
@@ -216,6 +213,8 @@ class CompiledGraph(_core._model_base):
         An op has no kernel, and there is no `fallback`.
     InvalidArgumentsError
         An option is wrong.
+    NoDeviceError
+        There is no device of the graph's engine kind.
 
     Notes
     -----
@@ -262,6 +261,8 @@ class CompiledGraph(_core._model_base):
         if max_shapes < 1:
             raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
         self.name = name
+        if queue is None:
+            engine_of(builder.engine_kind)  # also where a call's shapes are what is compiled for
         self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
         self._device_constants: dict[tuple[int, str], Any] = {}
         self._builder = builder._snapshot()
@@ -515,47 +516,13 @@ class CompiledGraph(_core._model_base):
             arrays = self._positional(list(inputs), {})
         return self._executor_for(arrays).bind(arrays, out)
 
-    def verify(self, *inputs: Any, seed: int = 0, **named: Any) -> Verification:
-        """Call it, and compare the outputs with NumPy's; see `onednn_graph_py.verify.verify`."""
-        from .verify import verify
-
-        return verify(self, *inputs, seed=seed, **named)
-
-    def explain(
-        self,
-        *shapes: Sequence[int],
-        seconds: float = 0.2,
-        what_if: bool = True,
-        onednn: str | Sequence[str] = (),
-    ) -> Explanation:
-        """Tell what runs, how fast, and why not otherwise; see `onednn_graph_py.explain`."""
-        from .explain import explain
-
-        return explain(self, *shapes, seconds=seconds, what_if=what_if, onednn=onednn)
-
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
         return _restored, (self._builder, self._options, device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph into a file, as `GraphBuilder.save` does."""
-        self._builder.save(path)
-
-    def diagram(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        shapes: Sequence[Sequence[int]] = (),
-        max_nodes: int | None = 60,
-        scopes: int = 0,
-    ) -> Diagram:
-        """The steps that run and their layouts as a picture; see `onednn_graph_py.diagram`."""
-        from .inspect import diagram
-
-        return diagram(self, path, shapes=shapes, max_nodes=max_nodes, scopes=scopes)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {**self.diagram()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}
+        save(self._builder, path)
 
 
 def _restored(

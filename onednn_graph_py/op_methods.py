@@ -8,13 +8,16 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .errors import InvalidArgumentsError
 from .ops.check import label_of
 from .ops.describe import signature, text
 from .ops.schema import OpSchema
 from .ops.table import OPS
+from .room_methods import GraphMethods
 
 __all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
 
@@ -120,7 +123,7 @@ for _kind, _schema in OPS.items():
     setattr(OpMethods, method_name(_kind), _method(_kind, _schema))
 
 
-class BuilderMethods(OpMethods):
+class BuilderMethods(OpMethods, GraphMethods):
     """The methods of a builder: all inputs are arguments."""
 
     __slots__ = ("__dict__", "__weakref__")
@@ -129,6 +132,24 @@ class BuilderMethods(OpMethods):
 class ValueMethods(OpMethods):
     """The methods of a value, which is the first input."""
 
-    __slots__ = ()
+    # Weak, or a graph with its constants would stay until Python's collector finds the circle.
+    __slots__ = ("_builder",)
 
     _leading_inputs = 1
+
+    def __init__(self, builder: BuilderMethods) -> None:
+        self._builder = weakref.ref(builder)
+
+    @property
+    def builder(self) -> BuilderMethods:
+        """The builder that made it.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            It is gone: keep the builder as long as its values are used.
+        """
+        builder = self._builder()
+        if builder is None:
+            raise InvalidArgumentsError(f"{self!r}: its GraphBuilder is gone")
+        return builder

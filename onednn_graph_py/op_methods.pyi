@@ -3,7 +3,9 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from .builder import GraphBuilder
 from .ops.schema import OpSchema
+from .room_methods import GraphMethods
 from .value import Value
 
 ValueLike = Any
@@ -23,7 +25,7 @@ class OpMethods:
         name: str | None,
     ) -> Any: ...
 
-class BuilderMethods(OpMethods):
+class BuilderMethods(OpMethods, GraphMethods):
     def abs(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Abs: The absolute value."""
     def abs_backward(
@@ -887,6 +889,10 @@ class BuilderMethods(OpMethods):
         """End: Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""
 
 class ValueMethods(OpMethods):
+    def __init__(self, builder: BuilderMethods) -> None: ...
+    @property
+    def builder(self) -> GraphBuilder:
+        """The builder that made it."""
     def abs(self, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Abs: The absolute value."""
     def abs_backward(

@@ -10,18 +10,15 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .errors import InvalidArgumentsError, InvalidShapeError
-from .op_methods import ValueMethods
+from .errors import InvalidShapeError
+from .op_methods import BuilderMethods, ValueMethods
 from .ops.check import TensorSpec, label_of
-
-if TYPE_CHECKING:
-    from .builder import GraphBuilder
 
 __all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
 
@@ -120,16 +117,15 @@ class Value(ValueMethods):
         A constant's, read-only.
     """
 
-    # Weak, or a graph with its constants would stay until Python's collector finds the circle.
-    __slots__ = ("_builder", "_producer", "data", "dtype", "id", "name", "shape", "strides")
+    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides")
 
     # NumPy leaves ``array + value`` to this class.
     __array_ufunc__ = None
 
     def __init__(
-        self, builder: GraphBuilder, shape: tuple[int, ...] | None, dtype: str, name: str = ""
+        self, builder: BuilderMethods, shape: tuple[int, ...] | None, dtype: str, name: str = ""
     ) -> None:
-        self._builder = weakref.ref(builder)
+        super().__init__(builder)
         self.shape = shape
         self.dtype = dtype
         self.name = name
@@ -142,20 +138,6 @@ class Value(ValueMethods):
         what = "constant " if self.data is not None else ""
         name = f"{self.name!r} " if self.name else ""
         return f"<Value {name}{what}{TensorSpec(self.shape, self.dtype)}>"
-
-    @property
-    def builder(self) -> GraphBuilder:
-        """The builder that made it.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            It is gone: keep the builder as long as its values are used.
-        """
-        builder = self._builder()
-        if builder is None:
-            raise InvalidArgumentsError(f"{self!r}: its GraphBuilder is gone")
-        return builder
 
     @property
     def producer(self) -> Node | None:

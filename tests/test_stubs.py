@@ -42,10 +42,13 @@ def test_the_stub_is_what_the_extension_generates(tmp_path):
 @pytest.mark.skipif(
     not importlib.util.find_spec("ruff"), reason="ruff, which formats the stub, is not installed"
 )
-def test_the_stub_of_the_op_methods_is_what_the_table_says(tmp_path):
-    fresh = tmp_path / "op_methods.pyi"
-    subprocess.run([sys.executable, "-m", "onednn_graph_py._method_stub", fresh], check=True)
-    written = STUB.with_name("op_methods.pyi").read_text()
+@pytest.mark.parametrize(
+    ("stub", "writer"), [("op_methods", "_method_stub"), ("room_methods", "_room_methods_stub")]
+)
+def test_the_stubs_of_methods_are_what_the_package_says(tmp_path, stub, writer):
+    fresh = tmp_path / f"{stub}.pyi"
+    subprocess.run([sys.executable, "-m", f"onednn_graph_py.{writer}", fresh], check=True)
+    written = STUB.with_name(fresh.name).read_text()
     assert fresh.read_text() == written, "the stub is stale: run ./dev stubs"
 
 

@@ -4,8 +4,8 @@
 graph and print the same lines; `benchdnn_command` tells how oneDNN's own driver replays a file.
 """
 
-from .benchdnn import benchdnn_command
+from .benchdnn import benchdnn_command, to_benchdnn
 from .cpp_program import to_cpp
 from .python_program import to_python
 
-__all__ = ["benchdnn_command", "to_cpp", "to_python"]
+__all__ = ["benchdnn_command", "to_benchdnn", "to_cpp", "to_python"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 
-from ..serialization.parse import parse
+from ..builder import GraphBuilder
+from ..serialization import parse, save
 
-__all__ = ["benchdnn_command"]
+__all__ = ["benchdnn_command", "to_benchdnn"]
 
 
 def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[str]:
@@ -39,3 +41,17 @@ def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[s
         f"--engine={document.engine_kind}",
         f"--case={os.path.abspath(os.fspath(path))}",
     ]
+
+
+def to_benchdnn(builder: GraphBuilder, path: str | os.PathLike[str]) -> str:
+    """Save a graph as JSON, and return the line with which benchdnn replays it.
+
+    Raises
+    ------
+    InvalidGraphError
+        The graph has no ops.
+    OSError
+        The file can't be written.
+    """
+    save(builder, path)
+    return shlex.join(benchdnn_command(path))

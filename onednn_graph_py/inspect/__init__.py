@@ -1,6 +1,6 @@
 """Seeing what oneDNN does."""
 
-from .diagram import Diagram, diagram
+from .diagram import Diagram, diagram, repr_mimebundle
 from .profile import Profile, profile
 from .verbose_log import VerboseLog, read_verbose_log, verbose_log
 
@@ -11,5 +11,6 @@ __all__ = [
     "diagram",
     "profile",
     "read_verbose_log",
+    "repr_mimebundle",
     "verbose_log",
 ]

@@ -20,7 +20,7 @@ from .mermaid import to_markdown, to_mermaid
 from .of_builder import graph_of_builder, graph_of_mirror
 from .of_model import graph_of_model
 
-__all__ = ["Diagram", "diagram"]
+__all__ = ["Diagram", "diagram", "repr_mimebundle"]
 
 _FORMS = (".svg", ".dot", ".mmd", ".md")
 
@@ -200,3 +200,12 @@ def _graph_of(what: Any, graph: Any, shapes: Sequence[Sequence[int]]) -> Graph:
         "diagram: partitions need the graph that they are from, graph=graph or GraphBuilder, got "
         f"{type(graph).__name__}"
     )
+
+
+def repr_mimebundle(
+    graph: GraphBuilder | CompiledGraph,
+    include: Container[str] | None = None,
+    exclude: Container[str] | None = None,
+) -> dict[str, str]:
+    """What a notebook shows of a graph or a model: its diagram, and its repr as text."""
+    return {**diagram(graph)._repr_mimebundle_(include, exclude), "text/plain": repr(graph)}

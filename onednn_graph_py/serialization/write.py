@@ -1,4 +1,4 @@
-"""A `GraphDocument` as text, in the library's own format."""
+"""A graph as text, in the library's own format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..builder import GraphBuilder
 from ..errors import InvalidGraphError
+from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 
 __all__ = ["save", "to_json"]
@@ -17,16 +19,17 @@ _ESCAPES = {"\r": "\\r", "\n": "\\n", "\\": "\\\\", "\t": "\\t", '"': '\\"'}
 _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAPES})
 
 
-def to_json(document: GraphDocument) -> str:
+def to_json(graph: GraphBuilder | GraphDocument) -> str:
     """The text that oneDNN itself would write, byte for byte as far as its numbers go.
 
-    Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6. An
-    infinite one is ``inf``, as oneDNN writes it, which benchdnn can't read.
+    benchdnn reads it too, and `onednn_graph_py.load` is the way back. Constants have no values
+    there. Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6.
+    An infinite one is ``inf``, as oneDNN writes it, which benchdnn can't read.
 
     Raises
     ------
     InvalidGraphError
-        The document has no ops.
+        The graph has no ops.
 
     Examples
     --------
@@ -36,6 +39,7 @@ def to_json(document: GraphDocument) -> str:
     >>> text.splitlines()[1].strip()
     '"version": "3.7.2",'
     """
+    document = from_builder(graph) if isinstance(graph, GraphBuilder) else graph
     if not document.graph:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
     fields: dict[str, Any] = {"version": document.version, "engine_kind": document.engine_kind}
@@ -54,17 +58,17 @@ def to_json(document: GraphDocument) -> str:
     return out.getvalue()
 
 
-def save(document: GraphDocument, path: str | os.PathLike[str]) -> None:
-    """Write `to_json` of a document into a file.
+def save(graph: GraphBuilder | GraphDocument, path: str | os.PathLike[str]) -> None:
+    """Write `to_json` of a graph into a file.
 
     Raises
     ------
     InvalidGraphError
-        The document has no ops.
+        The graph has no ops.
     OSError
         The file can't be written.
     """
-    text = to_json(document)
+    text = to_json(graph)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
 

@@ -1,0 +1,20 @@
+"""Methods of graphs and models whose functions stand in rooms above; `methods.py` attaches them.
+
+`room_methods.pyi` types them; ``./dev stubs`` writes it from the functions.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GraphMethods", "ModelMethods"]
+
+
+class GraphMethods:
+    """Methods of a `GraphBuilder`."""
+
+    __slots__ = ()
+
+
+class ModelMethods:
+    """Methods of a `CompiledGraph`."""
+
+    __slots__ = ()
