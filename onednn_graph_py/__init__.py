@@ -87,6 +87,7 @@ from .comparing import Comparison, compare
 from .constants import CacheInfo, cache_info, clear_caches
 from .devices import Device, Devices, devices
 from .executor import CompiledGraph, Stats, Step, assert_fused
+from .expected import OutputCheck, Verification
 from .explain import Explanation, explain
 from .filling import fill_inputs
 from .inspect import Diagram, Profile, VerboseLog, diagram, profile, verbose_log
@@ -94,7 +95,6 @@ from .jit import jit, trace
 from .probing import Capabilities, Capability, capabilities
 from .serialization import load
 from .value import Value
-from .verify import OutputCheck, Verification
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # devices and memory

@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import __version__, cpu_isa, get_effective_cpu_isa, num_threads, set_num_threads, version
+from .._core import (
+    __version__,
+    cpu_isa,
+    get_effective_cpu_isa,
+    num_threads,
+    set_num_threads,
+    version,
+)
 from ..builder import GraphBuilder
 from ..errors import UnimplementedError
 from ..executor import CompiledGraph
+from ..expected import Expected, largest_difference
 from ..kernels import job_of, kernels_of, step_keys
 from ..replay.cases import Case
 from ..replay.stages import (
@@ -28,7 +36,6 @@ from ..replay.stages import (
     read,
 )
 from ..replay.verdicts import Verdict
-from ..verify import Expected, largest_difference
 from .graph_files import bind_constants
 from .timing import time_calls
 

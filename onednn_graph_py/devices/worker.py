@@ -27,7 +27,7 @@ def _say(**record: Any) -> None:
 
 def main() -> None:
     """Print what is found."""
-    from .. import engine, version
+    from .._core import engine, version
 
     runtimes = {k: str(version()[f"{k}_runtime"]) for k in ("cpu", "gpu")}
     found: list[Any] = []
@@ -63,7 +63,8 @@ def main() -> None:
 
 def _engine(kind: str, index: int, runtime: str) -> tuple[Device, Any]:
     """A device that oneDNN has a number for, and the runtime's object of it."""
-    from .. import engine, ocl_interop, sycl_interop
+    from .. import ocl_interop, sycl_interop
+    from .._core import engine
     from .facts import cpu_data_types, from_dpctl, from_pyopencl
 
     types = cpu_data_types() if kind == "cpu" else ()
@@ -120,7 +121,7 @@ def _loads(library: str) -> bool:
 
 def _have_names_logged(kind: str, index: int) -> None:
     """Have oneDNN print the head of its log, which names all devices: a compilation does."""
-    from .. import engine, logical_tensor, op, partition, set_verbose
+    from .._core import engine, logical_tensor, op, partition, set_verbose
 
     ports = [logical_tensor(i, "f32", [4], "strided") for i in range(2)]
     relu = partition(op(0, "ReLU", ports[:1], ports[1:], "relu"), kind)

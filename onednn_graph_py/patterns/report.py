@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 
-from .. import get_effective_cpu_isa, version
+from .._core import get_effective_cpu_isa, version
 from ..machine.store import processor
 from .measure import VERDICTS, Result
 from .pattern import Pattern

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from .. import get_effective_cpu_isa, version
+from .._core import get_effective_cpu_isa, version
 from ..machine.store import save
 from .probe import Attempt, attempts
 from .store import load, path

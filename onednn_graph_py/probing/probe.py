@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-import onednn_graph_py as og
+from onednn_graph_py import _core
+from onednn_graph_py.dtypes import numpy_dtype
+from onednn_graph_py.errors import OneDNNError
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.ops.check import linked_version, type_combinations
+from onednn_graph_py.ops.check import check, linked_version, type_combinations
 
 _PACKED = ("s4", "u4")
 
@@ -43,31 +45,31 @@ def attempts() -> list[Attempt]:
     ]
 
 
-def _array(lt: og.logical_tensor) -> np.ndarray[Any, Any]:
+def _array(lt: _core.logical_tensor) -> np.ndarray[Any, Any]:
     name = lt.get_data_type().name
     dims = lt.get_dims()
     if name in _PACKED:
         return np.zeros((int(np.prod(dims)) + 1) // 2, np.uint8)
-    return np.ones(dims, og.dtypes.numpy_dtype(name))
+    return np.ones(dims, numpy_dtype(name))
 
 
-def attempt(a: Attempt, engine: og.engine, stream: og.stream) -> tuple[str, str]:
+def attempt(a: Attempt, engine: _core.engine, stream: _core.stream) -> tuple[str, str]:
     """Build, partition, compile and run one op; return the outcome and its reason."""
     shapes, attrs = OPS[a.kind].sample
     specs = list(zip(shapes, a.inputs, strict=True))
-    made = og.ops.check(a.kind, specs, attrs, [(None, dtype) for dtype in a.outputs])
-    inputs = [og.logical_tensor(i, d, s, "strided") for i, (s, d) in enumerate(specs)]
+    made = check(a.kind, specs, attrs, [(None, dtype) for dtype in a.outputs])
+    inputs = [_core.logical_tensor(i, d, s, "strided") for i, (s, d) in enumerate(specs)]
     outputs = [
-        og.logical_tensor(100 + i, dtype, spec.shape or (), "strided")
+        _core.logical_tensor(100 + i, dtype, spec.shape or (), "strided")
         for i, (spec, dtype) in enumerate(zip(made, a.outputs, strict=True))
     ]
-    o = og.op(0, a.kind, inputs, outputs)
+    o = _core.op(0, a.kind, inputs, outputs)
     for name, value in attrs.items():
         o.set_attr(name, value)
-    g = og.graph("cpu")
+    g = _core.graph("cpu")
     try:
         g.add_op(o)
-    except og.OneDNNError as e:
+    except OneDNNError as e:
         return "refused", str(e)
     g.finalize()
     (partition,) = g.get_partitions()
@@ -75,25 +77,25 @@ def attempt(a: Attempt, engine: og.engine, stream: og.stream) -> tuple[str, str]
         return "unsupported", "no kernel takes it as a partition of its own"
     try:
         compiled = partition.compile(inputs, outputs, engine)
-    except og.OneDNNError as e:
+    except OneDNNError as e:
         return "not compiled", str(e)
     made_lts = [compiled.query_logical_tensor(lt.get_id()) for lt in outputs]
     try:
         compiled.execute(
             stream,
-            [og.tensor(lt, engine, _array(lt)) for lt in inputs],
-            [og.tensor(lt, engine, _array(lt)) for lt in made_lts],
+            [_core.tensor(lt, engine, _array(lt)) for lt in inputs],
+            [_core.tensor(lt, engine, _array(lt)) for lt in made_lts],
         )
         stream.wait()
-    except og.OneDNNError as e:
+    except OneDNNError as e:
         return "not run", str(e)
     return "runs", ""
 
 
 def records(first: int) -> Iterator[tuple[str, str]]:
     """Outcomes from the attempt `first` on."""
-    engine = og.engine("cpu", 0)
-    stream = og.stream(engine)
+    engine = _core.engine("cpu", 0)
+    stream = _core.stream(engine)
     for a in attempts()[first:]:
         yield attempt(a, engine, stream)
 

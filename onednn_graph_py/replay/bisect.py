@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ..builder import GraphBuilder
 from ..errors import OneDNNError
+from ..expected import OutputCheck, Verification, compare_values
 from ..planning import KnownDefects, Policy
 from ..value import Node, Value
-from ..verify import OutputCheck, Verification, compare_values
 
 __all__ = ["Divergence", "first_divergence"]
 

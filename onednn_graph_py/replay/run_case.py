@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from ..builder import GraphBuilder
-from ..verify import compare_values
+from ..expected import compare_values
 from .bisect import first_divergence
 from .cases import Case
 from .stages import (

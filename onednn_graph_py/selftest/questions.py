@@ -16,7 +16,7 @@ import numpy as np
 
 from ..builder import GraphBuilder
 from ..errors import OneDNNError
-from ..verify import Expected
+from ..expected import Expected
 from .draft import Arrays
 from .families import Draw
 

@@ -17,6 +17,7 @@ from .. import _core
 from ..builder import GraphBuilder
 from ..dtypes import pack_int4, unpack_int4
 from ..errors import OneDNNError, UnimplementedError
+from ..expected import compare_values, reference_values
 from ..filling import fill_inputs
 from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES, round_to
@@ -24,7 +25,6 @@ from ..replay.hardware import why_unsupported
 from ..replay.memory import bytes_needed
 from ..serialization import GraphDocument, OpRecord, to_builder, to_graph
 from ..serialization.tags import strides_of
-from ..verify import compare_values, reference_values
 from .outcome import Outcome, Symptom, signature_of
 
 __all__ = ["partition_trial", "run_trial", "trial_of"]

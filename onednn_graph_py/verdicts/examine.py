@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import OneDNNError
+from ..expected import Expected
 from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES
-from ..verify import Expected
 from .arrays import arrays_of, written
 from .portion import portion_for, seconds_of, shapes_of
 from .running import (
