@@ -19,11 +19,11 @@ import onednn_graph_py as og
 from onednn_graph_py import cli, serialization
 from onednn_graph_py.comparing import Comparison, Run, bootstrap, installs
 from onednn_graph_py.comparing import compare as compare_function
-from onednn_graph_py.comparing.comparison import Step
 from onednn_graph_py.comparing.graph_files import bind_constants, constant_values, save_constants
 from onednn_graph_py.comparing.process import WorkerProcess
 from onednn_graph_py.comparing.settings import settings_of
 from onednn_graph_py.comparing.timing import summed_up, time_calls
+from onednn_graph_py.executor import Step
 from onednn_graph_py.machine.isa import has_amx
 from onednn_graph_py.replay import Verdict
 

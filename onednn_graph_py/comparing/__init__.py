@@ -5,6 +5,7 @@ another oneDNN is another Python environment's. ``python -m onednn_graph_py comp
 """
 
 from .compare import compare
-from .comparison import Comparison, Run
+from .comparison import Comparison
+from .run import Run
 
 __all__ = ["Comparison", "Run", "compare"]

@@ -7,9 +7,9 @@ from typing import Any
 from ..executor import Step
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
-from .comparison import Run
 from .graph_files import GraphFiles
 from .process import WorkerProcess
+from .run import Run
 from .settings import DEFAULT_ISA, Setting
 
 __all__ = ["Column"]

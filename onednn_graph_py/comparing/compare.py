@@ -17,8 +17,9 @@ from ..serialization import GraphDocument, from_builder, parse
 from ..serialization.options import Rewriting, parse_rewritings
 from ..serialization.read import JSONSource, file_of
 from .column import Column
-from .comparison import Comparison, Run
+from .comparison import Comparison
 from .graph_files import GraphFiles, constant_values
+from .run import Run
 from .settings import Settings, settings_of
 from .timing import summed_up
 
@@ -60,7 +61,7 @@ def compare_document(
     """
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
-        files = GraphFiles(Path(folder), document, values or {}, settings)
+        files = GraphFiles(Path(folder), document, values or {}, settings.fpmath)
         columns = [
             Column(setting, settings.label(setting), files, i)
             for i, setting in enumerate(settings.all())

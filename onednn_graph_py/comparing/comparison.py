@@ -1,97 +1,14 @@
-"""What came of running one graph under several settings."""
+"""What came of running one graph under several settings, for people to read."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from .run import Runs
+from .table import as_html, as_markdown, as_text
 
-from ..executor import Step
-from ..replay.verdicts import Verdict
-
-__all__ = ["Comparison", "Run"]
+__all__ = ["Comparison"]
 
 
-@dataclass
-class Run:
-    """One setting, and what came of it; None for what it did not come to.
-
-    Parameters
-    ----------
-    label : str
-        What tells it from the other runs.
-    python : str
-        The executable.
-    package, onednn, runtime : str
-        Versions, and what oneDNN runs on.
-    isa : str
-        The highest instruction set that oneDNN used.
-    threads : int or None
-        Of a call; None too where oneDNN's runtime decides.
-    fpmath : str or None
-        The graph's floating-point math mode, with ``:true`` where that holds for integers.
-    verdict : Verdict
-    reason : str
-        Why it is no better.
-    notes : tuple of str
-        Where the setting is another one than was asked for.
-    partitions : int or None
-        How many oneDNN makes of the graph.
-    steps : tuple of Step
-        What ran, in order; the ops of a step are fused.
-    kernels : tuple of tuple of str
-        The kernels that each step runs at each call, as oneDNN's log names them.
-    same_steps_as : int or None
-        The number of the first run, from 1, before this one that ran the same steps.
-    error, share : float or None
-        The largest difference to the reference, and the largest part of what is allowed.
-    difference : float or None
-        The largest difference to the first run's outputs.
-    milliseconds, spread, fastest : float or None
-        The median of one call's times, with all rounds counting as much; how far the third
-        quartile is from the first; and the shortest.
-    ratio : float or None
-        Of its time to the first run's: the median of the rounds' ratios.
-    calls : int
-        How many samples were taken.
-    """
-
-    label: str
-    python: str
-    package: str
-    onednn: str
-    runtime: str
-    isa: str = ""
-    threads: int | None = None
-    fpmath: str | None = None
-    verdict: Verdict = Verdict.RAN
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    partitions: int | None = None
-    steps: tuple[Step, ...] = ()
-    kernels: tuple[tuple[str, ...], ...] = ()
-    same_steps_as: int | None = None
-    error: float | None = None
-    share: float | None = None
-    difference: float | None = None
-    milliseconds: float | None = None
-    spread: float | None = None
-    fastest: float | None = None
-    ratio: float | None = None
-    calls: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: infinite numbers are text."""
-        made = {**asdict(self), "verdict": self.verdict.value}
-        made["steps"] = [s._asdict() for s in self.steps]
-        return {
-            k: str(v) if isinstance(v, float) and not math.isfinite(v) else v
-            for k, v in made.items()
-        }
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Runs):
     """One graph under several settings; printed, a table with a column for each.
 
     Parameters
@@ -111,41 +28,12 @@ class Comparison:
         all busy.
     """
 
-    graph: str
-    runs: tuple[Run, ...]
-    processor: str
-    seconds: float
-    rounds: int
-    load: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """No run is wrong, refused, crashed or too slow."""
-        return not any(run.verdict.failed for run in self.runs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`."""
-        return {
-            "graph": self.graph,
-            "processor": self.processor,
-            "seconds": self.seconds,
-            "rounds": self.rounds,
-            "load": self.load,
-            "runs": [run.to_dict() for run in self.runs],
-        }
-
     def to_markdown(self) -> str:
         """A table for a Markdown page."""
-        from .table import as_markdown
-
         return as_markdown(self)
 
     def __str__(self) -> str:
-        from .table import as_text
-
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from .table import as_html
-
         return as_html(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from ..reference.rounding import NUMPY_DTYPES
 from ..serialization import GraphDocument, save
 
 if TYPE_CHECKING:
-    from .settings import MathMode, Settings
+    from .math_mode import MathMode
 
 __all__ = ["GraphFiles", "bind_constants", "constant_values", "save_constants"]
 
@@ -101,11 +101,16 @@ class GraphFiles:
     document : GraphDocument
     values : mapping of int to numpy.ndarray
         Of constants, by tensor id.
-    settings : Settings
+    modes : sequence of MathMode or None
+        None for the graph's own.
     """
 
     def __init__(
-        self, folder: Path, document: GraphDocument, values: Mapping[int, Array], settings: Settings
+        self,
+        folder: Path,
+        document: GraphDocument,
+        values: Mapping[int, Array],
+        modes: Sequence[MathMode | None],
     ) -> None:
         self.folder = folder
         self.outputs = len(document.outputs())
@@ -114,7 +119,7 @@ class GraphFiles:
             self.constants = str(folder / "constants.npz")
             save_constants(values, Path(self.constants))
         self._graphs: dict[MathMode | None, Path] = {}
-        for number, mode in enumerate(settings.fpmath):
+        for number, mode in enumerate(modes):
             changed = document
             if mode is not None:
                 changed = replace(changed, fpmath_mode=mode.mode)

@@ -10,31 +10,12 @@ from dataclasses import dataclass
 from .._core import fpmath_mode
 from ..errors import InvalidArgumentsError
 from .installs import HERE, Install, find_install
+from .math_mode import MathMode
 
-__all__ = ["MathMode", "Setting", "Settings", "settings_of"]
+__all__ = ["Setting", "Settings", "settings_of"]
 
 DEFAULT_ISA = "default"
 """oneDNN's word for no limit."""
-
-
-@dataclass(frozen=True)
-class MathMode:
-    """A floating-point math mode.
-
-    Parameters
-    ----------
-    mode : str
-    apply_to_int : bool or None
-        None for what the graph has.
-    """
-
-    mode: str
-    apply_to_int: bool | None = None
-
-    def __str__(self) -> str:
-        if self.apply_to_int is None:
-            return self.mode
-        return f"{self.mode}:{str(self.apply_to_int).lower()}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from ..replay.verdicts import Verdict
-from .comparison import Comparison, Run
+from .run import Run, Runs
 
 __all__ = ["as_html", "as_markdown", "as_text"]
 
@@ -110,15 +110,15 @@ _ROWS: Rows = (
 )
 
 
-def _heading(comparison: Comparison) -> list[str]:
+def _heading(comparison: Runs) -> list[str]:
     return [comparison.graph, f"on {comparison.processor}"]
 
 
-def _columns(comparison: Comparison) -> list[str]:
+def _columns(comparison: Runs) -> list[str]:
     return [f"{i}: {run.label}" for i, run in enumerate(comparison.runs, 1)]
 
 
-def _footer(comparison: Comparison) -> list[str]:
+def _footer(comparison: Runs) -> list[str]:
     """What cells have no room for."""
     lines = []
     for i, run in enumerate(comparison.runs, 1):
@@ -139,13 +139,13 @@ def _footer(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _rows(comparison: Comparison) -> Rows:
+def _rows(comparison: Runs) -> Rows:
     """Those that there is something for."""
     named = any(run.kernels for run in comparison.runs)
     return [(name, cell) for name, cell in _ROWS if named or name != "kernels"]
 
 
-def _marked(comparison: Comparison) -> bool:
+def _marked(comparison: Runs) -> bool:
     first = comparison.runs[0]
     cells = (cell(run, first) for run in comparison.runs for _, cell in _rows(comparison))
     return any(line.startswith(_OTHER) for lines in cells for line in lines)
@@ -174,7 +174,7 @@ def _block(names: Cell, columns: Sequence[Sequence[Cell]]) -> list[str]:
     return lines
 
 
-def as_text(comparison: Comparison) -> str:
+def as_text(comparison: Runs) -> str:
     """For a terminal: as many columns side by side as there is room for."""
     rows = _rows(comparison)
     names = ["", *(name for name, _ in rows)]
@@ -206,7 +206,7 @@ def _in_markdown(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
 
 
-def as_markdown(comparison: Comparison) -> str:
+def as_markdown(comparison: Runs) -> str:
     """For a page."""
     first = comparison.runs[0]
     graph, *machine = map(_in_markdown, _heading(comparison))
@@ -236,7 +236,7 @@ def _html_cell(name: str, lines: Cell, run: Run) -> str:
     return f'<td style="color:{colour}">{"<br>".join(made)}</td>'
 
 
-def as_html(comparison: Comparison) -> str:
+def as_html(comparison: Runs) -> str:
     """For a notebook or a browser."""
     first = comparison.runs[0]
     head = "".join(f"<th>{escape(label)}</th>" for label in _columns(comparison))

@@ -1,7 +1,8 @@
 """What runs, how fast, and why not otherwise."""
 
 from .explain import explain, explain_all
-from .explanation import Explanation, Kernel, OpFacts, StepFacts, TensorFacts, Work
+from .explanation import Explanation
+from .facts import Kernel, OpFacts, StepFacts, TensorFacts, Work
 from .machine import Machine, machine
 
 __all__ = [

@@ -18,7 +18,8 @@ from ..ops.check import row
 from ..planning import Plan, SlowFusions
 from ..value import is_whole
 from .elsewhere import elsewhere
-from .explanation import Explanation, StepFacts
+from .explanation import Explanation
+from .facts import StepFacts
 from .machine import machine
 from .steps import PASSED, bytes_of, steps_of_builder, steps_of_plan
 from .times import NO_PRIMITIVE, speed, timed

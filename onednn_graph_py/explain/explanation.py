@@ -1,152 +1,15 @@
-"""What there is to know about a graph that runs: `Explanation` and its parts."""
+"""What there is to know about a graph that runs, for people to read: `Explanation`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from .facts import Facts
+from .page import to_html
+from .text import to_text
 
-from ..inspect.drawing import Tensor
-from ..kernels import Kernel
-from .machine import Machine
-
-if TYPE_CHECKING:
-    from .reasons import Reason
-
-__all__ = ["Explanation", "Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
-
-By = Literal["oneDNN", "reference", "view", "constant", "unsupported"]
+__all__ = ["Explanation"]
 
 
-@dataclass(frozen=True)
-class OpFacts:
-    """An op of a step.
-
-    Parameters
-    ----------
-    kind, name : str
-    where : str
-        ``file:line`` that made it.
-    """
-
-    kind: str
-    name: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name!r}" if self.name else self.kind
-
-
-@dataclass(frozen=True)
-class TensorFacts:
-    """A tensor at the edge of a step.
-
-    Parameters
-    ----------
-    role : str
-        ``input`` or ``output`` of the model, ``constant``, or ``intermediate``.
-    name : str
-    tensor : Tensor
-        Data type, shape and layout, as compiled.
-    bytes : int or None
-        Of its elements, without gaps; of all its memory where the layout is oneDNN's own; None
-        where dims are not known.
-    """
-
-    role: str
-    name: str
-    tensor: Tensor
-    bytes: int | None
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a step computes and moves, and how fast.
-
-    Parameters
-    ----------
-    operations : int
-        As the rows of the op table count them (``flop``).
-    bytes : int
-        Of its inputs and outputs, each once: the least that is to be moved.
-    dtype : str or None
-        Of `machine.PEAK_TYPES`: what products are computed in. None without products.
-    operations_per_second, bytes_per_second : float or None
-        None if it was not timed.
-    peak_operations, peak_bytes : float or None
-        Of the machine, per second. None where not measured.
-    bound : str or None
-        What limits it: ``compute`` if it has more operations a byte than the machine has at both
-        peaks, else ``memory``.
-    """
-
-    operations: int
-    bytes: int
-    dtype: str | None
-    operations_per_second: float | None = None
-    bytes_per_second: float | None = None
-    peak_operations: float | None = None
-    peak_bytes: float | None = None
-    bound: Literal["compute", "memory"] | None = None
-
-    @property
-    def operations_per_byte(self) -> float | None:
-        """The arithmetic intensity."""
-        return self.operations / self.bytes if self.bytes else None
-
-
-@dataclass(frozen=True)
-class StepFacts:
-    """What runs in one go.
-
-    Parameters
-    ----------
-    ops : tuple of OpFacts
-    by : str
-        ``oneDNN``; ``reference``, in NumPy; ``view`` for what is not run; ``constant`` for
-        what was computed when the model was compiled; ``unsupported`` for what
-        oneDNN has no kernel for, so that the graph does not compile.
-    inputs, outputs : tuple of TensorFacts
-    partition : str
-        oneDNN's names of the partition's kind and implementation, such as ``matmul_post_ops`` and
-        ``matmul_t`` with a blank between; empty where not known.
-    kernels : tuple of Kernel
-    kernels_unknown : str
-        Why `kernels` is empty, unless nothing of oneDNN runs.
-    scratch_bytes : int or None
-        Memory that it needs while it runs; None where that is not known: oneDNN tells from 3.13
-        on, before that the process that logs counts it.
-    seconds : float or None
-        The median of many calls.
-    share : float or None
-        Of the time of all steps, 0 to 1.
-    work : Work or None
-        None where dims are not known.
-    split : str
-        Why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
-    """
-
-    ops: tuple[OpFacts, ...]
-    by: By
-    inputs: tuple[TensorFacts, ...]
-    outputs: tuple[TensorFacts, ...]
-    partition: str = ""
-    kernels: tuple[Kernel, ...] = ()
-    kernels_unknown: str = ""
-    scratch_bytes: int | None = None
-    seconds: float | None = None
-    share: float | None = None
-    work: Work | None = None
-    split: str = ""
-
-    @property
-    def label(self) -> str:
-        """Its ops, joined."""
-        return " + ".join(map(str, self.ops))
-
-
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Facts):
     """What runs, how fast, and why not otherwise; made by `explain`.
 
     ``print`` it, show it in a notebook, or take `to_dict`.
@@ -180,84 +43,11 @@ class Explanation:
         For ops that stayed alone or are not supported: why, and what would change it.
     """
 
-    name: str
-    engine: str
-    oneDNN: str
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]
-    compiled: bool
-    steps: tuple[StepFacts, ...]
-    input_bytes: int | None = None
-    output_bytes: int | None = None
-    constant_bytes: int | None = None
-    intermediate_bytes: int | None = None
-    seconds: float | None = None
-    calls: int = 0
-    machine: Machine | None = None
-    notes: tuple[str, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-
     def __str__(self) -> str:
-        from .text import to_text
-
         return to_text(self)
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.name!r}: {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
-        from .page import to_html
-
         return to_html(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON: seconds, bytes, operations; per second where the name says so."""
-        made = {
-            "name": self.name,
-            "engine": self.engine,
-            "oneDNN": self.oneDNN,
-            "shapes": {name: list(shape) for name, shape in self.shapes},
-            "compiled": self.compiled,
-            "seconds": self.seconds,
-            "calls": self.calls,
-            "memory": {
-                "inputs": self.input_bytes,
-                "outputs": self.output_bytes,
-                "constants": self.constant_bytes,
-                "intermediate": self.intermediate_bytes,
-            },
-            "machine": None if self.machine is None else _plain(asdict(self.machine)),
-            "steps": [_step(s) for s in self.steps],
-            "reasons": [
-                {
-                    "op": r.op,
-                    "kind": r.kind,
-                    "where": r.where,
-                    "status": r.status,
-                    "why": r.why,
-                    "changes": [
-                        {"description": c.description, "result": c.result} for c in r.changes
-                    ],
-                    "elsewhere": list(r.elsewhere),
-                }
-                for r in self.reasons
-            ],
-            "notes": list(self.notes),
-        }
-        return made
-
-
-def _plain(value: Any) -> Any:
-    """Lists for tuples, as JSON has them."""
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
-def _step(step: StepFacts) -> dict[str, Any]:
-    made: dict[str, Any] = _plain(asdict(step))
-    for given in (*made["inputs"], *made["outputs"]):
-        given.update(given.pop("tensor"))
-        given["layout"] = given["layout"] or "row-major"
-    if step.work is not None:
-        made["work"]["operations_per_byte"] = step.work.operations_per_byte
-    return made

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 
-from .explanation import Explanation, StepFacts
+from .facts import Facts, StepFacts
 from .words import HEADER, cells, heading, place_known, step_lines, title_lines
 
 __all__ = ["to_html"]
@@ -46,12 +46,12 @@ def _details(number: int, step: StepFacts) -> str:
     return f"<details><summary>{title}</summary>{_TABLE}{lines}</table></details>"
 
 
-def to_html(of: Explanation) -> str:
+def to_html(of: Facts) -> str:
     """A table of steps, each step in full behind its title, and the reasons.
 
     Parameters
     ----------
-    of : Explanation
+    of : Facts
     """
     first, *rest = title_lines(of)
     told = "".join(f"<br>{html.escape(line)}" for line in rest)

@@ -16,7 +16,7 @@ from ..inspect.of_builder import tensor_of, tensor_of_value
 from ..ops.check import row
 from ..planning import Plan, PlannedStep
 from ..value import Node, Value, is_whole
-from .explanation import By, OpFacts, StepFacts, TensorFacts, Work
+from .facts import By, OpFacts, StepFacts, TensorFacts, Work
 
 __all__ = ["PASSED", "bytes_of", "steps_of_builder", "steps_of_plan"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..inspect.labels import visible
-from .explanation import Explanation
+from .facts import Facts
 from .words import HEADER, cells, heading, place_known, step_lines, title_lines
 
 __all__ = ["to_text"]
@@ -29,12 +29,12 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def to_text(of: Explanation) -> str:
+def to_text(of: Facts) -> str:
     """A table of steps, each step in full, and the reasons.
 
     Parameters
     ----------
-    of : Explanation
+    of : Facts
     """
     parts = ["\n".join([*title_lines(of), *(f"note: {visible(n, 400)}" for n in of.notes)])]
     if of.steps:

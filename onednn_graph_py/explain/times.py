@@ -11,7 +11,7 @@ from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..inspect.profile import profile
 from ..planning import Plan
-from .explanation import StepFacts, Work
+from .facts import StepFacts, Work
 from .machine import Machine
 
 __all__ = ["NO_PRIMITIVE", "speed", "timed"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..inspect.labels import bytes_text, kinds_text, visible
 from ..ops.call import shape_text
-from .explanation import Explanation, Kernel, StepFacts, TensorFacts
+from .facts import Facts, Kernel, StepFacts, TensorFacts
 
 __all__ = [
     "HEADER",
@@ -188,7 +188,7 @@ def place_known(where: str) -> bool:
     return bool(where) and not where.startswith("<")
 
 
-def title_lines(of: Explanation) -> list[str]:
+def title_lines(of: Facts) -> list[str]:
     """What is explained, where it runs, how much memory it takes."""
     ops = sum(len(s.ops) for s in of.steps)
     what = "step" if of.compiled else "partition"
