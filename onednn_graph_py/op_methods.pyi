@@ -3,10 +3,10 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .builder import GraphBuilder
-from .ops.schema import OpSchema
-from .room_methods import GraphMethods
-from .value import Value
+from onednn_graph_py.builder import GraphBuilder
+from onednn_graph_py.ops.schema import OpSchema
+from onednn_graph_py.room_methods import GraphMethods
+from onednn_graph_py.value import Value
 
 ValueLike = Any
 """A `Value`, an array (it becomes a constant), or beside a `Value` a number."""

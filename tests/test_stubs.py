@@ -42,12 +42,11 @@ def test_the_stub_is_what_the_extension_generates(tmp_path):
 @pytest.mark.skipif(
     not importlib.util.find_spec("ruff"), reason="ruff, which formats the stub, is not installed"
 )
-@pytest.mark.parametrize(
-    ("stub", "writer"), [("op_methods", "_method_stub"), ("room_methods", "_room_methods_stub")]
-)
-def test_the_stubs_of_methods_are_what_the_package_says(tmp_path, stub, writer):
+@pytest.mark.parametrize("stub", ["op_methods", "room_methods"])
+def test_the_stubs_of_methods_are_what_the_package_says(tmp_path, stub):
     fresh = tmp_path / f"{stub}.pyi"
-    subprocess.run([sys.executable, "-m", f"onednn_graph_py.{writer}", fresh], check=True)
+    writer = ROOT / "bindings" / f"generate_{stub}_stub.py"
+    subprocess.run([sys.executable, writer, fresh], check=True)
     written = STUB.with_name(fresh.name).read_text()
     assert fresh.read_text() == written, "the stub is stale: run ./dev stubs"
 
