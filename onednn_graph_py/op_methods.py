@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .ops.check import label_of
 from .ops.describe import signature, text
 from .ops.schema import OpSchema
 from .ops.table import OPS
+from .ops.terms import label_of
 
 __all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from . import _core
 from .errors import InvalidArgumentsError, InvalidShapeError
 from .op_methods import ValueMethods
-from .ops.check import TensorSpec, label_of
+from .ops.tensor_spec import TensorSpec
+from .ops.terms import label_of
 
 if TYPE_CHECKING:
     from .builder import GraphBuilder

@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 
 from .. import _core
-from ..ops.check import row
+from ..ops.lookup import row
 from ..ops.table import convolution, matmul
 from ..value import Node
 from ..verdicts import Subject

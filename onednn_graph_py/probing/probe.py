@@ -18,7 +18,8 @@ import numpy as np
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.ops.check import linked_version, type_combinations
+from onednn_graph_py.ops.check import type_combinations
+from onednn_graph_py.ops.terms import linked_version
 
 _PACKED = ("s4", "u4")
 
