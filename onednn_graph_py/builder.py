@@ -24,8 +24,10 @@ from .errors import (
     OneDNNError,
 )
 from .op_methods import BuilderMethods
-from .ops.call import shape_text
-from .ops.check import TensorSpec, check, label_of, make_call, row
+from .ops.check import check, make_call
+from .ops.lookup import row
+from .ops.tensor_spec import TensorSpec
+from .ops.terms import label_of, shape_text
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
 __all__ = ["GraphBuilder", "Readers", "graph_of", "leaving_of", "readers_of"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from . import _core
 from .dtypes import pack_int4
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
-from .ops.call import shape_text
+from .ops.terms import shape_text
 from .planning import Plan
 from .value import row_major
 

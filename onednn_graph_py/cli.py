@@ -14,8 +14,8 @@ from .explain.command import add_explain
 from .export.command import add_export
 from .inspect.log_command import add_log
 from .ops import OPS, overview
-from .ops.check import linked_version
 from .ops.describe import signature, text
+from .ops.terms import linked_version
 from .probing import capabilities
 from .replay.command import add_run
 from .selftest.command import add_selftest

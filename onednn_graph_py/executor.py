@@ -15,7 +15,7 @@ from .call_arrays import Converter
 from .constants import Registration
 from .errors import InvalidArgumentsError, InvalidShapeError
 from .model_queue import ModelQueue, device_of
-from .ops.call import shape_text
+from .ops.terms import shape_text
 from .planning import (
     Check,
     CompileOptions,

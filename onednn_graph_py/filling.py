@@ -26,8 +26,8 @@ from .errors import InvalidShapeError
 from .infer import infer_shapes
 from .integer_ranges import MOVES, IntegerRange, fitted, range_of
 from .magnitudes import Size, size_of
-from .ops.call import shape_text
-from .ops.check import row
+from .ops.lookup import row
+from .ops.terms import shape_text
 from .reference import round_to
 from .value import Node, Value, is_whole
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .magnitudes import Shapes, Size, excess, quantization_parameters, sizes
-from .ops.check import row
+from .ops.lookup import row
 from .reference.rounding import integer_limits
 from .value import Node, Value
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, overload
 from .builder import GraphBuilder
 from .errors import InvalidArgumentsError
 from .executor import CompiledGraph
-from .ops.check import spec_of
+from .ops.tensor_spec import spec_of
 from .value import Value, row_major
 
 __all__ = ["JitInfo", "Jitted", "jit", "trace"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .ops.check import row
+from .ops.lookup import row
 from .reference.rounding import integer_limits
 from .value import Node
 

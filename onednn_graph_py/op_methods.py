@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import InvalidArgumentsError
-from .ops.check import label_of
 from .ops.describe import signature, text
 from .ops.schema import OpSchema
 from .ops.table import OPS
+from .ops.terms import label_of
 from .room_methods import GraphMethods
 
 __all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _core, _dpctl, sycl_interop
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from .model_queue import Event, ModelQueue, note_written, writer_of
-from .ops.call import shape_text
+from .ops.terms import shape_text
 from .planning import Plan
 from .usm_arrays import Family, coerced_usm_type, family_of, is_usm
 

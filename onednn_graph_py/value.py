@@ -18,7 +18,8 @@ import numpy.typing as npt
 from . import _core
 from .errors import InvalidShapeError
 from .op_methods import BuilderMethods, ValueMethods
-from .ops.check import TensorSpec, label_of
+from .ops.tensor_spec import TensorSpec
+from .ops.terms import label_of
 
 __all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
 

@@ -7,7 +7,8 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.ops.describe import documentation_link, overview
+from onednn_graph_py.ops.describe import documentation_link
+from onednn_graph_py.ops.lookup import overview
 
 DTYPES = {t.name for t in og.logical_tensor.data_type} | {"s64"}
 
@@ -77,3 +78,18 @@ def test_the_table_cannot_be_changed_by_accident():
         OPS["ReLU"] = OPS["Exp"]  # type: ignore[index]
     with pytest.raises(AttributeError):
         OPS["ReLU"].kind = "Exp"  # type: ignore[misc]
+
+
+def test_a_row_at_a_version_is_made_once():
+    add = og.ops.Add
+    assert add.at((3, 7)) is add.at((3, 7))
+    assert add.at((3, 7)).types != add.at((3, 8)).types
+    with pytest.raises(LookupError, match=r"needs oneDNN >= 3\.\d+, this is 3\.6"):
+        add.at((3, 6))
+
+
+def test_a_row_at_a_version_is_called_as_that_version_has_it():
+    mixed = ((4, 4), "f32"), ((4, 4), "bf16")
+    with pytest.raises(og.InvalidGraphOpError, match="must be f32 as input 0"):
+        og.ops.Add.at((3, 7))(*mixed)
+    og.ops.check("Add", mixed, version=(3, 8))

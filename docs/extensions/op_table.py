@@ -9,7 +9,9 @@ from sphinx.util.docutils import SphinxDirective
 from onednn_graph_py.op_methods import method_name
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.describe import documentation_link
-from onednn_graph_py.ops.schema import OLDEST, OpSchema, Port
+from onednn_graph_py.ops.row import Port
+from onednn_graph_py.ops.schema import OpSchema
+from onednn_graph_py.ops.terms import OLDEST
 
 Row = Sequence[str]
 

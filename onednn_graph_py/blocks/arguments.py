@@ -14,7 +14,7 @@ from ..errors import (
     InvalidDataTypeError,
     InvalidShapeError,
 )
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 from ..value import Value
 
 FLOATS = ("f32", "bf16", "f16")

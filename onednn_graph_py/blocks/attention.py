@@ -15,8 +15,7 @@ from ..errors import (
     InvalidShapeError,
     UnimplementedError,
 )
-from ..ops.call import shape_text
-from ..ops.check import linked_version
+from ..ops.terms import linked_version, shape_text
 from ..value import Value
 from .arguments import (
     FLOATS,

@@ -12,7 +12,7 @@ from ..errors import (
     InvalidDataTypeError,
     InvalidShapeError,
 )
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 from ..value import Value
 from .arguments import (
     FLOATS,

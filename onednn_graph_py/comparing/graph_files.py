@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..builder import GraphBuilder
 from ..constant_arrays import aligned_copy
 from ..errors import InvalidArgumentsError
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 from ..reference.rounding import NUMPY_DTYPES
 from ..serialization import GraphDocument, save
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from ._bounded import Bounded, Comparison
 
 Array = npt.NDArray[Any]

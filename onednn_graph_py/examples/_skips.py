@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import graph
 from ..machine.cpu import lacks
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from ._device import only_partitioned, without_device
 from ._report import Skipped
 

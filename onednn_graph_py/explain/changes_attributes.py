@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..ops.check import TensorSpec, linked_version, make_call, row
-from ..ops.schema import Attribute
+from ..ops.check import make_call
+from ..ops.lookup import row
+from ..ops.row import Attribute
+from ..ops.tensor_spec import TensorSpec
+from ..ops.terms import linked_version
 from ..reference.windows import windows
 from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called

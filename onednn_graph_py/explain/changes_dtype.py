@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..machine.cpu import lacks
-from ..ops.check import linked_version, row
+from ..ops.lookup import row
+from ..ops.terms import linked_version
 from ..serialization.rewrite import _RETYPED
 from ..value import Node, Value
 from .changes import Around, Candidate, called

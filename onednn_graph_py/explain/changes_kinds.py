@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called
 from .rebuild import Copy, Writer

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.check import row
+from ..ops.lookup import row
 from ..patterns._epilogue import BINARY, UNARY
 from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called

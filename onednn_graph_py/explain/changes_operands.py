@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from ..ops.call import shape_text
-from ..ops.check import row
+from ..ops.lookup import row
+from ..ops.terms import shape_text
 from ..value import Node, Value, is_whole
 from .changes import Around, Candidate, called
 from .rebuild import Copy, Edit

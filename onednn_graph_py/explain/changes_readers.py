@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..ops.check import row
+from ..ops.lookup import row
 from ..value import Node, Value
 from .changes import Around, Candidate, called
 from .rebuild import Copy, Edit

@@ -13,8 +13,8 @@ from ..errors import InvalidArgumentsError, OneDNNError
 from ..executor import CompiledGraph
 from ..infer import infer_shapes
 from ..kernels import Kernels, job_of, kernels_of, step_keys
-from ..ops.call import shape_text
-from ..ops.check import row
+from ..ops.lookup import row
+from ..ops.terms import shape_text
 from ..planning import Plan, SlowFusions
 from ..value import is_whole
 from .elsewhere import elsewhere

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..builder import GraphBuilder
 from ..errors import OneDNNError
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from ..patterns import PATTERNS
 from ..patterns._epilogue import BINARY, UNARY
 from ..patterns.categories import REDUCTION

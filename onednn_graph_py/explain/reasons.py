@@ -10,7 +10,7 @@ from .. import _core
 from ..builder import GraphBuilder
 from ..errors import OneDNNError
 from ..machine.cpu import lacks
-from ..ops.check import row
+from ..ops.lookup import row
 from ..planning import SlowFusions
 from ..value import Node
 from .changes import Around, Change, called

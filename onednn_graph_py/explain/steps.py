@@ -13,7 +13,7 @@ from ..executor import CompiledGraph
 from ..infer import infer_shapes
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
-from ..ops.check import row
+from ..ops.lookup import row
 from ..planning import Plan, PlannedStep
 from ..value import Node, Value, is_whole
 from .facts import By, OpFacts, StepFacts, TensorFacts, Work

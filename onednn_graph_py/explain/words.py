@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..inspect.labels import bytes_text, kinds_text, visible
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 from .facts import Facts, Kernel, StepFacts, TensorFacts
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..builder import GraphBuilder
-from ..ops.schema import AttributeType, AttributeValue
+from ..ops.terms import AttributeType, AttributeValue
 from ..value import row_major
 from .cpp_runtime import RUNTIME
 from .program import ExportedOp, ExportedTensor, Program, program_of

@@ -14,9 +14,8 @@ from ..builder import GraphBuilder
 from ..errors import InvalidGraphError, InvalidShapeError
 from ..filling import Fill, fill_of_constant, fills_of
 from ..infer import infer_shapes
-from ..ops.call import shape_text
-from ..ops.check import row
-from ..ops.schema import AttributeType, AttributeValue
+from ..ops.lookup import row
+from ..ops.terms import AttributeType, AttributeValue, shape_text
 from ..value import Value, is_whole
 
 __all__ = ["EMBEDDED_BYTES", "ExportedOp", "ExportedTensor", "Program", "program_of"]

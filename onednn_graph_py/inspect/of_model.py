@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..executor import CompiledGraph
 from ..infer import infer_shapes
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 from ..planning import Plan
 from ..value import is_whole
 from .assemble import DrawnOp, Graph

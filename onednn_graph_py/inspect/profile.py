@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import InvalidArgumentsError
-from ..ops.call import shape_text
+from ..ops.terms import shape_text
 
 __all__ = ["Profile", "StepTimes", "profile"]
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .check import TensorSpec, check
-from .describe import overview
-from .schema import Attribute, Change, OpSchema, Port
+from .check import check
+from .lookup import overview
+from .row import Attribute, Change, Port
+from .schema import OpSchema
 from .table import OPS
+from .tensor_spec import TensorSpec
 
 __all__ = ["OPS", "Attribute", "Change", "OpSchema", "Port", "TensorSpec", "check", "overview"]
 

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import InvalidGraphOpError
-from .schema import Attribute, AttributeValue, OpSchema
+from .row import Attribute, Row
+from .terms import AttributeValue
 
 __all__ = ["canonical", "normalize", "spelling"]
 
@@ -110,7 +111,7 @@ def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
     return made
 
 
-def _no_such(schema: OpSchema, label: str, name: str, newer: Attribute | None) -> NoReturn:
+def _no_such(schema: Row, label: str, name: str, newer: Attribute | None) -> NoReturn:
     names = [a.name for a in schema.attributes]
     why = f"{schema.kind} has no attribute {name!r}"
     if newer is not None:
@@ -123,18 +124,18 @@ def _no_such(schema: OpSchema, label: str, name: str, newer: Attribute | None) -
 
 
 def normalize(
-    schema: OpSchema, label: str, attrs: Mapping[str, Any], newest: OpSchema | None = None
+    schema: Row, label: str, attrs: Mapping[str, Any], newest: Row | None = None
 ) -> dict[str, AttributeValue]:
     """All attributes of an op, as the library takes them.
 
     Parameters
     ----------
-    schema : OpSchema
+    schema : Row
         As the oneDNN in question has the op.
     label : str
         Names the op in messages.
     attrs : mapping of str to value
-    newest : OpSchema, optional
+    newest : Row, optional
         The op with what newer versions brought, to tell those attributes from misspelt ones.
 
     Raises

@@ -12,22 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..errors import InvalidGraphOpError, InvalidShapeError
-from .schema import AttributeValue, OpSchema
+from .row import Row
+from .terms import UNKNOWN, AttributeValue, Shape, shape_text
 
-__all__ = ["UNKNOWN", "Call", "Operand", "Shape", "shape_text"]
-
-UNKNOWN = -1
-"""A dim that is not known yet."""
-
-Shape = tuple[int, ...] | None
-"""Dims, -1 where unknown; None where even the rank is unknown."""
-
-
-def shape_text(shape: Shape) -> str:
-    """``2x?x3``, ``scalar`` or ``unknown rank``, for messages."""
-    if shape is None:
-        return "unknown rank"
-    return "x".join("?" if d < 0 else str(d) for d in shape) or "scalar"
+__all__ = ["Call", "Operand"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +98,7 @@ class Call:
 
     Parameters
     ----------
-    schema : OpSchema
+    schema : Row
         As the oneDNN in question has the op.
     label : str
         Names the op in messages: ``op 3 'conv0' (Convolution)``.
@@ -119,7 +107,7 @@ class Call:
         The attributes that are set, in the library's spelling; lists are tuples.
     """
 
-    schema: OpSchema
+    schema: Row
     label: str
     inputs: Sequence[Operand]
     outputs: Sequence[Operand]

@@ -7,9 +7,10 @@ import textwrap
 from html import escape
 from typing import Any
 
-from .schema import OLDEST, Attribute, OpSchema, Port, Version
+from .row import Attribute, Port, Row
+from .terms import OLDEST, Version
 
-__all__ = ["documentation_link", "html", "overview", "signature", "text"]
+__all__ = ["aligned", "documentation_link", "html", "signature", "text", "version_text"]
 
 _PAGES = "https://uxlfoundation.github.io/oneDNN/dev_guide_op_"
 
@@ -17,18 +18,18 @@ _LIST_OF = {"s64[]": tuple[int, ...], "f32[]": tuple[float, ...]}
 _PYTHON_TYPES: dict[str, Any] = {"s64": int, "f32": float, "bool": bool, "string": str, **_LIST_OF}
 
 
-def documentation_link(schema: OpSchema) -> str:
+def documentation_link(schema: Row) -> str:
     """The op's page in oneDNN's documentation."""
     return f"{_PAGES}{schema.kind.lower()}.html"
 
 
-def _parameter_name(schema: OpSchema, port: Port) -> str:
+def _parameter_name(schema: Row, port: Port) -> str:
     # "src/dst": which of both it is depends on use_dst.
     name = port.name.replace("/", "_or_")
     return f"{name}_input" if schema.attribute(name) else name
 
 
-def signature(schema: OpSchema) -> inspect.Signature:
+def signature(schema: Row) -> inspect.Signature:
     """Inputs by position, attributes by name."""
     parameters = []
     for port in schema.inputs:
@@ -51,7 +52,8 @@ def signature(schema: OpSchema) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _version(version: Version) -> str:
+def version_text(version: Version) -> str:
+    """Such as ``3.8``."""
     return f"{version[0]}.{version[1]}"
 
 
@@ -60,7 +62,7 @@ def _port_name(port: Port) -> str:
     return f"[{name}]" if port.optional else name
 
 
-def _types(schema: OpSchema, port: Port) -> str:
+def _types(schema: Row, port: Port) -> str:
     return "any" if port.type == "any" else " ".join(schema.types[port.type])
 
 
@@ -72,20 +74,20 @@ def _value(attribute: Attribute) -> str:
     return str(attribute.default)
 
 
-def _history(schema: OpSchema) -> list[str]:
+def _history(schema: Row) -> list[str]:
     lines = []
     if schema.since > OLDEST:
-        lines.append(f"since oneDNN {_version(schema.since)}")
-    lines += [f"{_version(change.since)}: {change.what}" for change in schema.changes]
+        lines.append(f"since oneDNN {version_text(schema.since)}")
+    lines += [f"{version_text(change.since)}: {change.what}" for change in schema.changes]
     return lines
 
 
-def _newest(schema: OpSchema) -> OpSchema:
+def _newest(schema: Row) -> Row:
     """With all changes applied: the row as the newest known oneDNN has it."""
     return schema.at((99, 0))
 
 
-def _ports(schema: OpSchema) -> list[tuple[str, str, str]]:
+def _ports(schema: Row) -> list[tuple[str, str, str]]:
     rows = []
     for what in ("input", "output"):
         ports: tuple[Port, ...] = getattr(schema, f"{what}s")
@@ -93,7 +95,8 @@ def _ports(schema: OpSchema) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
+def aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
+    """Lines of columns; the last one is wrapped."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     lines = []
     for row in rows:
@@ -105,22 +108,22 @@ def _aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
     return lines
 
 
-def _attribute_rows(schema: OpSchema) -> list[tuple[str, ...]]:
+def _attribute_rows(schema: Row) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for a in schema.attributes:
         meaning = a.meaning
         if a.allowed:
             meaning += f" ({' | '.join(a.allowed)})"
         if a.since > OLDEST:
-            meaning += f"; since {_version(a.since)}"
+            meaning += f"; since {version_text(a.since)}"
         rows.append((a.name, a.type, _value(a), meaning))
     return rows
 
 
-def text(schema: OpSchema) -> str:
+def text(schema: Row) -> str:
     """Everything that the row says, for people."""
     newest = _newest(schema)
-    lines = [schema.summary, "", *_aligned([*_ports(newest)])]
+    lines = [schema.summary, "", *aligned([*_ports(newest)])]
     shared = [p.type for p in (*newest.inputs, *newest.outputs) if p.type != "any"]
     if len(set(shared)) < len(shared) and len(set(shared)) > 1:
         groups: dict[str, list[str]] = {}
@@ -134,7 +137,7 @@ def text(schema: OpSchema) -> str:
     if newest.combinations:
         lines += ["", "Documented data types", *(f"    {c}" for c in newest.combinations)]
     if newest.attributes:
-        lines += ["", "Attributes", *_aligned(_attribute_rows(newest))]
+        lines += ["", "Attributes", *aligned(_attribute_rows(newest))]
     if history := _history(schema):
         lines += ["", "Versions", *(f"    {line}" for line in history)]
     if schema.notes:
@@ -145,24 +148,13 @@ def text(schema: OpSchema) -> str:
     return "\n".join(lines)
 
 
-def overview(version: Version) -> str:
-    """All ops, a line each; those that a version lacks say what they need."""
-    from .table import OPS
-
-    rows: list[tuple[str, ...]] = []
-    for kind, schema in sorted(OPS.items()):
-        needs = f"needs oneDNN >= {_version(schema.since)}: " if schema.since > version else ""
-        rows.append((kind, needs + schema.summary))
-    return "\n".join(_aligned(rows, indent=""))
-
-
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     cells = "".join(f"<th>{escape(h)}</th>" for h in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def html(schema: OpSchema) -> str:
+def html(schema: Row) -> str:
     """The row as tables, which notebooks show."""
     newest = _newest(schema)
     parts = [

@@ -5,7 +5,8 @@ Each rule takes a `Call` and raises `InvalidGraphOpError`. What is unknown passe
 
 from __future__ import annotations
 
-from .call import UNKNOWN, Call, shape_text
+from .call import Call
+from .terms import UNKNOWN, shape_text
 
 __all__ = [
     "axes_once",

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .schema import OpSchema
+from .row import Row
 
 __all__ = [
     "Use",
@@ -39,7 +38,7 @@ class Use:
 
     def __init__(
         self,
-        row: OpSchema,
+        row: Row,
         inputs: Sequence[Dims],
         outputs: Sequence[Dims],
         attrs: Mapping[str, Any],

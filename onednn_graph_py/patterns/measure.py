@@ -18,8 +18,7 @@ from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..machine import current
 from ..machine.cpu import lacks
-from ..ops.check import linked_version
-from ..ops.schema import Version
+from ..ops.terms import Version, linked_version
 from ..planning import engine_of
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..builder import GraphBuilder
-from ..ops.schema import Version
+from ..ops.terms import Version
 
 __all__ = ["Case", "Deviation", "Pattern", "patterns"]
 

@@ -2,8 +2,8 @@
 
 oneDNN has fusions for which it falls back to kernels that no one tuned, 50 to 1,200 times slower
 than the same ops one after the other. Those without a product or a convolution among their ops,
-small transposed convolutions, and attention over few tokens, are cheap to measure: no call of them
-takes longer than one of the model itself.
+small transposed convolutions, and attention of many heads over few tokens, are cheap to measure: no
+call of them takes longer than one of the model itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 
 from .. import _core
-from ..ops.check import row
+from ..ops.lookup import row
 from ..ops.table import convolution, matmul
 from ..value import Node
 from ..verdicts import Subject
@@ -39,8 +39,8 @@ _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
 # Operations that a tuned kernel gets through in at most a fifth of a second.
 _FLOP = 1 << 30
-# Scores of a head: with fewer, what attention spends on each head counts.
-_SHORT = 64 * 64
+# Of attention: where many heads have few scores each, what is spent on each head counts.
+_HEADS, _SCORES = 32, 64 * 64
 # oneDNN's kernels for it may apply what is fused behind it one element at a time.
 _HALF_TUNED = "ConvTranspose"
 # Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
@@ -62,7 +62,7 @@ def may_be_slow(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) ->
     if not kinds.isdisjoint(_COMPRESSED):
         return _flop(nodes, shapes) <= 8 * _ELEMENTS
     scores = [shapes[n.outputs[0].id] for n in nodes if n.kind == "SoftMax"]
-    if scores and all(math.prod(s[-2:]) <= _SHORT for s in scores):
+    if any(math.prod(s[:-2]) >= _HEADS and math.prod(s[-2:]) <= _SCORES for s in scores):
         return _flop(nodes, shapes) <= 8 * _ELEMENTS
     elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
     if not 0 < elements <= _ELEMENTS or not kinds.isdisjoint(_TUNED):

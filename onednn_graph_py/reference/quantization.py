@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ops.call import Call, shape_text
+from ..ops.call import Call
+from ..ops.terms import shape_text
 from .registry import Array, reference
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InvalidArgumentsError, InvalidShapeError
-from ..ops.call import Call, Shape
+from ..ops.call import Call
 from ..ops.check import check, make_call
-from ..ops.schema import Version
+from ..ops.terms import Shape, Version
 from .registry import Array, exact, implementation
 from .rounding import dtype_name, round_to
 

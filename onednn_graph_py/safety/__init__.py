@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import KnownDefectError
 from ..machine import Conditions, current
-from ..ops.call import Shape
+from ..ops.terms import Shape
 from .calls import Tensor, op_of
 from .group import Group
 from .out_of_bounds import DEFECTS, Features, MemoryDefect, defect_of

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
-from ..ops.call import Call, Operand, Shape
-from ..ops.schema import AttributeValue, OpSchema, Version
+from ..ops.call import Call, Operand
+from ..ops.schema import OpSchema
 from ..ops.table import OPS
+from ..ops.terms import AttributeValue, Shape, Version
 
 if TYPE_CHECKING:
     from .._core import logical_tensor
@@ -55,7 +55,6 @@ class Op(NamedTuple):
         return None if known is None else known.default
 
 
-@cache
 def schema_of(kind: str, version: Version) -> OpSchema | None:
     """The row of a kind as a version of oneDNN has it; None if it has no such op."""
     row = OPS.get(kind)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..machine import Conditions
-from ..ops.schema import Version
+from ..ops.terms import Version
 from .group import Group
 
 __all__ = ["NEVER", "Defect", "Finding", "Met", "first_met"]

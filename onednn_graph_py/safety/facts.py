@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..machine import Conditions
-from ..ops.call import Shape
 from ..ops.shapes.windows import Data, Window, data_of, window_of
 from ..ops.table.binary import BINARY
+from ..ops.terms import Shape
 from .calls import Op, Tensor, call_of
 from .group import Group
 

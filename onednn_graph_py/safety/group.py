@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ..ops.call import Shape
+from ..ops.terms import Shape
 from .calls import Op, Tensor
 
 __all__ = ["Group"]

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..ops.check import label_of, linked_version
-from ..ops.schema import Version
+from ..ops.terms import Version, label_of, linked_version
 from .calls import Op, Tensor, schema_of
 from .group import Group
 

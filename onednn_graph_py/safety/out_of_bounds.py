@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from ..machine import Conditions
 from ..ops import shapes
-from ..ops.call import Call, Shape, shape_text
-from ..ops.schema import OLDEST, Version
+from ..ops.call import Call
 from ..ops.shapes.windows import Window, window_of
 from ..ops.table import OPS
+from ..ops.terms import OLDEST, Shape, Version, shape_text
 from .calls import Op, Tensor
 from .facts import is_row_major
 from .group import Group

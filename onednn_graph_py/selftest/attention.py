@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..blocks import sdpa
 from ..builder import GraphBuilder
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from ..value import Value
 from .draft import BINARY, Arrays, Dims, Draft
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..builder import GraphBuilder
 from ..ops import OPS
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from ..value import Value
 from .draft import Arrays, Dims, Draft
 

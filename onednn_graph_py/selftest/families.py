@@ -10,7 +10,7 @@ from functools import cache
 from ..builder import GraphBuilder
 from ..filling import fill_inputs
 from ..machine.cpu import lacks
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from ..patterns import PATTERNS, Case, Pattern
 from . import attention, chains, convolutions, graphs, pools, products, single_ops
 from .draft import Arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..builder import GraphBuilder
-from ..ops.check import linked_version
+from ..ops.terms import linked_version
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["case"]

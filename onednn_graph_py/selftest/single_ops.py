@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from ..builder import GraphBuilder
 from ..machine.cpu import lacks
 from ..ops import OPS, check
-from ..ops.check import linked_version, type_combinations
-from ..ops.schema import Port
+from ..ops.check import type_combinations
+from ..ops.row import Port
+from ..ops.terms import linked_version
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["NEWEST", "Case", "case", "draw"]

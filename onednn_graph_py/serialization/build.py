@@ -20,7 +20,7 @@ from .parse import parse
 from .read import JSONSource, file_of
 
 if TYPE_CHECKING:
-    from ..ops.schema import AttributeType
+    from ..ops.terms import AttributeType
 
 __all__ = ["load", "to_builder", "to_graph"]
 

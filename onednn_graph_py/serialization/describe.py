@@ -11,7 +11,7 @@ from .. import _core
 from .._core import UNKNOWN_DIM
 from ..builder import GraphBuilder
 from ..errors import InvalidGraphError
-from ..ops.check import row
+from ..ops.lookup import row
 from ..value import Node, Value, is_whole, row_major
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin

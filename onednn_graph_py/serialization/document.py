@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .._core import UNKNOWN_DIM
-from ..ops.schema import AttributeType, AttributeValue
+from ..ops.terms import AttributeType, AttributeValue
 
 __all__ = [
     "BOOKKEEPING",

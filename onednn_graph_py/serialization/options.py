@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InvalidArgumentsError, OneDNNError
-from ..ops.schema import AttributeType, AttributeValue
+from ..ops.terms import AttributeType, AttributeValue
 from .document import GraphDocument
 from .rewrite import attribute_type, rewrite
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from .._core import MAX_NDIMS, UNKNOWN_DIM
 from ..errors import GraphFormatError
-from ..ops.schema import AttributeType, AttributeValue
+from ..ops.terms import AttributeType, AttributeValue
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links
 from .read import JSONObject, JSONSource, LongNumber, file_of, values_of

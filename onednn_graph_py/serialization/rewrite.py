@@ -8,8 +8,10 @@ from typing import Any
 
 from .._core import MAX_NDIMS
 from ..errors import InvalidArgumentsError, InvalidGraphOpError, OneDNNError
-from ..ops.check import row
-from ..ops.schema import AttributeType, AttributeValue, OpSchema, Port
+from ..ops.lookup import row
+from ..ops.row import Port
+from ..ops.schema import OpSchema
+from ..ops.terms import AttributeType, AttributeValue
 from .batch_dim import takes_batch
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links

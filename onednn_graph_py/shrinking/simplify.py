@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..ops.schema import AttributeValue, OpSchema
+from ..ops.schema import OpSchema
 from ..ops.table import OPS
+from ..ops.terms import AttributeValue
 from ..serialization import GraphDocument, OpRecord, TensorRecord
 from ..serialization.tags import strides_of
 from .resize import resized

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ops.check import row
+from ..ops.lookup import row
 from .subject import Operation, Subject
 
 __all__ = ["Picks", "Portion", "part_of", "portion_for", "seconds_of", "shapes_of"]

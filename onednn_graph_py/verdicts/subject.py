@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _core
 from ..constant_arrays import unpacked
-from ..ops.check import row
+from ..ops.lookup import row
 from ..value import Node, Value, row_major
 
 __all__ = ["Operation", "Subject", "Tensor", "subject_of"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..call import UNKNOWN, Call, Operand, Shape
+from ..call import Call, Operand
+from ..terms import UNKNOWN, Shape
 from .windows import Data, Window, data_of, entries, given_shape, window_of
 
 __all__ = [

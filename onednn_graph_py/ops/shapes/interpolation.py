@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..call import UNKNOWN, Call, Shape
+from ..call import Call
+from ..terms import UNKNOWN, Shape
 from .windows import Data, data_of
 
 __all__ = ["interpolate", "interpolate_backward"]

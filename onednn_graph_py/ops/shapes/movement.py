@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..call import UNKNOWN, Call, Shape, shape_text
+from ..call import Call
+from ..terms import UNKNOWN, Shape, shape_text
 
 __all__ = ["concat", "reduce", "reshape", "transpose"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..call import UNKNOWN, Call, Shape
+from ..call import Call
+from ..terms import UNKNOWN, Shape
 
 __all__ = [
     "batch_norm_backward",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..call import UNKNOWN, Call, Operand, Shape
+from ..call import Call, Operand
+from ..terms import UNKNOWN, Shape
 from .windows import Data, data_of, entries, given_shape, window_of
 
 __all__ = ["avg_pool_backward", "max_pool_backward", "pool"]

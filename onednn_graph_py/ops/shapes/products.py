@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..call import Call, Operand, Shape
+from ..call import Call, Operand
+from ..terms import Shape
 from .elementwise import broadcast
 
 __all__ = ["matmul"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..call import Call, Operand, Shape, shape_text
+from ..call import Call, Operand
+from ..terms import Shape, shape_text
 
 __all__ = ["dynamic_quantize", "quantize"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import shapes, work
-from ..schema import Change, OpSchema, Port
+from ..row import Change, Port
+from ..schema import OpSchema
 from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
 
 BINARY = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Attribute, Port
+from ..row import Attribute, Port
 
 FLOATS = ("f32", "bf16", "f16")
 

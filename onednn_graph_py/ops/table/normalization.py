@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import rules, shapes, work
-from ..schema import Attribute, Change, OpSchema, Port
+from ..row import Attribute, Change, Port
+from ..schema import OpSchema
 from .common import DATA_FORMAT, DST, EPSILON, FLOATS, NORM_TYPES, OPTIONAL_EPSILON, SRC, T
 
 _DATA = Port("src", "T1")

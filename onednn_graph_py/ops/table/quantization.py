@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import rules, shapes, work
-from ..schema import Attribute, OpSchema, Port
+from ..row import Attribute, Port
+from ..schema import OpSchema
 
 _EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 

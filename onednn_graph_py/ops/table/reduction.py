@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import rules, shapes, work
-from ..schema import Attribute, OpSchema, Port
+from ..row import Attribute, Port
+from ..schema import OpSchema
 from .common import FLOATS
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import shapes, work
-from ..schema import OpSchema, Port
+from ..row import Port
+from ..schema import OpSchema
 
 ROWS = (
     OpSchema(

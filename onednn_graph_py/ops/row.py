@@ -1,0 +1,206 @@
+"""What one row of the operation table says: `Row` and its parts.
+
+A row describes the op as the oldest supported oneDNN (3.7) knows it; `Change` rows say what newer
+versions made of it, and `Row.at` gives the op as one version has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Literal, TypeVar, cast
+
+from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
+
+__all__ = ["Attribute", "Change", "Port", "Row"]
+
+R = TypeVar("R", bound="Row")
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of an op.
+
+    Parameters
+    ----------
+    name : str
+        As oneDNN's documentation calls it, e.g. ``src``.
+    type : str
+        The type variable; ports that share one have the same data type. ``any`` takes every type.
+    optional : bool
+        May be left out, together with all that follow it.
+    variadic : bool
+        Stands for any number of ports from here on.
+    """
+
+    name: str
+    type: str = "T"
+    optional: bool = False
+    variadic: bool = False
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of an op.
+
+    Parameters
+    ----------
+    name : str
+    type : AttributeType
+    meaning : str
+        What it is, in a few words; lists say what has an entry each.
+    required : bool
+    default : AttributeValue, optional
+        What oneDNN takes where the attribute is not set; None if it then does without.
+    allowed : tuple of str
+        The strings that it may be, in the library's spelling; empty if it is no choice.
+    unchecked : bool
+        `allowed` is what is documented, and oneDNN takes any other string without a word.
+    since : Version
+        The first oneDNN that has it.
+    example : AttributeValue, optional
+        A required attribute's value in the op's sample.
+    """
+
+    name: str
+    type: AttributeType
+    meaning: str
+    required: bool = False
+    default: AttributeValue | None = None
+    allowed: tuple[str, ...] = ()
+    unchecked: bool = False
+    since: Version = OLDEST
+    example: AttributeValue | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a newer oneDNN made different; fields that are None stay as they were."""
+
+    since: Version
+    what: str
+    inputs: tuple[Port, ...] | None = None
+    outputs: tuple[Port, ...] | None = None
+    types: Mapping[str, tuple[str, ...]] | None = None
+    output_counts: tuple[int, ...] | None = None
+    rules: tuple[Callable[..., None], ...] | None = None
+
+
+# Compared by identity: `at` caches by row, and mappings have no hash.
+@dataclass(frozen=True, repr=False, eq=False)
+class Row:
+    """The data of one operation: ports, attributes, data types, and what its outputs look like.
+
+    Parameters
+    ----------
+    kind : str
+        oneDNN's name, e.g. ``Convolution``.
+    summary : str
+        What it computes.
+    inputs, outputs : tuple of Port
+        In order.
+    types : mapping of str to tuple of str
+        The data types that each type variable may stand for.
+    infer : callable
+        Takes a `Call`; raises `InvalidShapeError` where the inputs don't fit together, and returns
+        the outputs' shapes as far as they follow.
+    work : callable
+        Takes a `Use`; counts its operations (`onednn_graph_py.ops.work`).
+    attributes : tuple of Attribute
+    rules : tuple of callable
+        What oneDNN checks beyond types and attributes; each takes a `Call` and raises.
+    input_counts, output_counts : tuple of int
+        The possible numbers of ports, where they are not all from the required to the full number.
+    combinations : tuple of str
+        Documented data types, one port after the other, where they are fewer than `types` allows.
+    commutative : bool
+        Two inputs may change places.
+    since : Version
+    changes : tuple of Change
+        By version, oldest first.
+    notes : tuple of str
+        Where documents and library differ, and other facts a user should know.
+    sample_inputs : tuple of tuple of int
+        Shapes of a small use of the op, by which it is probed; (4, 16) for each input unless given.
+    sample_attrs : mapping of str to value
+        Attributes of that use beyond the required ones.
+    """
+
+    kind: str
+    summary: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    types: Mapping[str, tuple[str, ...]]
+    # `Call` and `Use` have a row and so stand above it; `OpSchema` says what these functions take.
+    infer: Callable[..., list[Shape]]
+    work: Callable[..., int]
+    attributes: tuple[Attribute, ...] = ()
+    rules: tuple[Callable[..., None], ...] = ()
+    input_counts: tuple[int, ...] = ()
+    output_counts: tuple[int, ...] = ()
+    combinations: tuple[str, ...] = ()
+    commutative: bool = False
+    since: Version = OLDEST
+    changes: tuple[Change, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    sample_inputs: tuple[tuple[int, ...], ...] = ()
+    sample_attrs: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+    def attribute(self, name: str) -> Attribute | None:
+        """The attribute of a name, or None."""
+        return next((a for a in self.attributes if a.name == name), None)
+
+    @property
+    def sample(self) -> tuple[tuple[tuple[int, ...], ...], dict[str, AttributeValue]]:
+        """Input shapes and attributes of a small use of the op."""
+        shapes = self.sample_inputs or ((4, 16),) * sum(not p.optional for p in self.inputs)
+        attrs = {a.name: a.example for a in self.attributes if a.example is not None}
+        return shapes, {**attrs, **self.sample_attrs}
+
+    def at(self: R, version: Version) -> R:
+        """The op as a version of oneDNN has it; the same object at each call.
+
+        Raises
+        ------
+        LookupError
+            That version does not have the op.
+        """
+        return cast(R, _at(self, version))
+
+    def counts(self, ports: Literal["inputs", "outputs"]) -> range | tuple[int, ...]:
+        """The numbers of inputs or outputs that the op may have."""
+        listed = self.input_counts if ports == "inputs" else self.output_counts
+        if listed:
+            return listed
+        declared: tuple[Port, ...] = getattr(self, ports)
+        return range(sum(not p.optional for p in declared), len(declared) + 1)
+
+    def port(self, ports: Literal["inputs", "outputs"], i: int) -> Port | None:
+        """The port that the i-th input or output belongs to, or None if there are fewer."""
+        declared: tuple[Port, ...] = getattr(self, ports)
+        if i < len(declared):
+            return declared[i]
+        return declared[-1] if declared and declared[-1].variadic else None
+
+
+@cache
+def _at(row: Row, version: Version) -> Row:
+    if version < row.since:
+        raise LookupError(
+            f"{row.kind} needs oneDNN >= {row.since[0]}.{row.since[1]}, "
+            f"this is {version[0]}.{version[1]}"
+        )
+    made = replace(
+        row, attributes=tuple(a for a in row.attributes if a.since <= version), changes=()
+    )
+    for change in row.changes:
+        if change.since > version:
+            break
+        given = {
+            name: value
+            for name in ("inputs", "outputs", "types", "output_counts", "rules")
+            if (value := getattr(change, name)) is not None
+        }
+        made = replace(made, **given)
+    return made
