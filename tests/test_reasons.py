@@ -35,6 +35,12 @@ def whole(*shape):
     return np.random.default_rng(0).integers(-40, 40, shape).astype(np.int8)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_measured(monkeypatch):
+    """A busy machine's times would decide what fuses."""
+    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: Pace(1e-4, 1e-4)))
+
+
 # -- graphs: each function takes a builder and returns its output, ops are named
 
 
