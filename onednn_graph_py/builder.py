@@ -506,7 +506,7 @@ class GraphBuilder(BuilderMethods):
         what_if: bool = True,
         onednn: str | Sequence[str] = (),
     ) -> Explanation:
-        """Tell what would run, and why not otherwise; see `onednn_graph_py.explain`."""
+        """Report what would run, and why ops would not fuse; see `onednn_graph_py.explain`."""
         from .explain import explain
 
         return explain(self, *shapes, seconds=seconds, what_if=what_if, onednn=onednn)

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     ops.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")
     ops.set_defaults(run=_ops)
     found = commands.add_parser(
-        "capabilities", help="show which ops run unfused on this machine, and in which data types"
+        "capabilities", help="show which ops run unfused on this machine, with which data types"
     )
     found.add_argument(
         "--refresh", action="store_true", help="probe again instead of using stored results"

@@ -41,21 +41,22 @@ __all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
 
 
 class Stats(NamedTuple):
-    """What a model did so far, and what it holds.
+    """Counters and memory use of a model.
 
     Parameters
     ----------
     calls : int
     seconds : float
-        Inside of all calls together, without the conversion of arguments.
+        Time inside all calls together, without the conversion of arguments.
     copies : int
-        Inputs that had to be copied because of their strides or alignment.
+        Inputs that the model copied because of their strides or alignment.
     memory_bytes : int
-        Constants and intermediate memory. What oneDNN keeps itself is not known.
+        Constants and intermediate memory, without oneDNN's own memory, which is not known.
     shapes : int
-        Sets of input shapes that it is compiled for at the moment.
+        Sets of input shapes that the model is compiled for at the moment.
     hits, misses, evictions : int
-        Calls whose shapes were compiled already; that compiled; sets dropped for newer ones.
+        Calls that found their shapes compiled; calls that had to compile; sets of shapes that were
+        dropped for newer ones.
     """
 
     calls: int
@@ -69,7 +70,7 @@ class Stats(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What runs in one go.
+    """One step of a model: a partition, a NumPy fallback, a view or a folded constant.
 
     Parameters
     ----------
@@ -78,13 +79,13 @@ class Step(NamedTuple):
     names : tuple of str
         The ops' names.
     implementation : str
-        ``oneDNN``; ``reference`` for what is computed in NumPy; ``view`` for a reshape or
-        transpose that is not run, because its readers read its input's memory; ``constant`` for
-        what was computed from constants when the model was compiled.
+        ``oneDNN`` for a partition; ``reference`` for ops that NumPy computes; ``view`` for a
+        reshape or transpose that is not run, because its readers read its input's memory;
+        ``constant`` for ops that were computed from constants when the model was compiled.
     why : str
-        Why its ops do not run together with others, or not as the graph has them: a known defect of
-        oneDNN, a fusion that is slower than its ops apart, or what compiling them together said.
-        Empty otherwise.
+        The reason why its ops do not run together with others, or not as the graph has them: a
+        known defect of oneDNN, a fusion that is slower than its ops apart, or the error from
+        compiling them together. Empty if there is no such reason.
     verified : str
         What ``check="verify"`` found: ``right``, in part where not all of its results were
         compared, ``slow``, or ``unverified``, with the reason. Empty without that, and for what
@@ -143,7 +144,7 @@ class _Specialization:
 
 
 class _Counters:
-    """What threads count together."""
+    """Counters that threads share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -181,9 +182,9 @@ class CompiledGraph(_core._model_base):
         ``fusion``, or ``debug`` for one op a partition.
     known_defects : str
         ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, and
-        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them:
-        THE NUMBERS ARE WRONG then, which is for looking into the defect. What would read or write
-        out of bounds is refused or split in both.
+        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them.
+        Results are then wrong; use it only to study the defect. Partitions that would read or
+        write out of bounds are refused or split in both.
     slow_fusions : str
         ``avoid`` runs a fused partition in parts where it is known, or measured while compiling, to
         take more than 1.2 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
@@ -326,7 +327,7 @@ class CompiledGraph(_core._model_base):
 
     @property
     def threads(self) -> int:
-        """How many threads a call uses."""
+        """The number of threads that a call uses."""
         return self._threads
 
     @property
@@ -336,16 +337,16 @@ class CompiledGraph(_core._model_base):
 
     @property
     def copies(self) -> int:
-        """How many arrays were copied so far: strides, alignment, or between host and device."""
+        """Arrays copied so far: for strides or alignment, or between host and device."""
         return self._counters.copies
 
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
-        """What runs, in order.
+        """List the model's steps, in order.
 
         Parameters
         ----------
         *shapes : sequence of int
-            Of the inputs, where the model has unknown dims.
+            Shapes of the inputs, where the model has unknown dims.
 
         Returns
         -------
@@ -365,7 +366,7 @@ class CompiledGraph(_core._model_base):
         )
 
     def stats(self) -> Stats:
-        """What it did so far, and what it holds."""
+        """Return the model's counters and memory use."""
         with self._lock:
             runs = [s.run for s in self._made.values()]
             memory = sum(s.run.contexts * s.plan.arena_bytes for s in self._made.values())
@@ -528,7 +529,7 @@ class CompiledGraph(_core._model_base):
         what_if: bool = True,
         onednn: str | Sequence[str] = (),
     ) -> Explanation:
-        """Tell what runs, how fast, and why not otherwise; see `onednn_graph_py.explain`."""
+        """Report what runs, how fast, and why ops did not fuse; see `onednn_graph_py.explain`."""
         from .explain import explain
 
         return explain(self, *shapes, seconds=seconds, what_if=what_if, onednn=onednn)

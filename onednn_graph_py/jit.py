@@ -112,7 +112,7 @@ def _without_first(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class JitInfo(NamedTuple):
-    """What became of calls: as `functools.lru_cache` counts, and evictions."""
+    """Cache statistics: those of `functools.lru_cache`, and evictions."""
 
     hits: int
     misses: int

@@ -156,7 +156,7 @@ class ModelQueue:
         return self.queue.submit_barrier(list(deps))
 
     def is_complete(self, event: Event) -> bool:
-        """Whether it is."""
+        """Whether the event is complete."""
         return bool(event.execution_status == self._complete)
 
     def stream(self) -> _core.stream:

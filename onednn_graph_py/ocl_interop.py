@@ -69,9 +69,9 @@ def make_allocator(
 
     Notes
     -----
-    oneDNN calls them from any thread. What they raise is reported through ``sys.unraisablehook``,
-    and `malloc` is asked once more: oneDNN writes to what it gets without a look, so that a second
-    failure ends the process.
+    oneDNN calls them from any thread. An exception of theirs is reported through
+    ``sys.unraisablehook``, and `malloc` is called once more: oneDNN does not check the pointer
+    before it writes, so a second failure ends the process.
     """
     _ocl.require("make_allocator")
     return _ocl.make_allocator(malloc, free, (malloc, free))

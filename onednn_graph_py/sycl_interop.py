@@ -95,9 +95,9 @@ def make_allocator(
 
     Notes
     -----
-    oneDNN calls them from any thread. What they raise, and addresses that are no such memory, are
+    oneDNN calls them from any thread. Their exceptions, and addresses that are not USM memory, are
     reported through ``sys.unraisablehook``, and shared memory of dpctl is used instead: oneDNN
-    writes to what it gets without a look.
+    does not check the pointer before it writes.
     """
     if malloc is None or free is None:
         return _sycl.make_allocator(malloc, free, (None, None))

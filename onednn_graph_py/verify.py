@@ -76,12 +76,12 @@ class OutputCheck:
 
     @property
     def ok(self) -> bool:
-        """No element is further off than allowed."""
+        """Whether all elements are within their tolerance."""
         return self.wrong == 0
 
     @property
     def share(self) -> float:
-        """The largest part of what is allowed that any element takes up."""
+        """The largest error, as a fraction of its tolerance."""
         error = abs(self.actual - self.expected)
         if np.isnan(error):
             return 0.0 if np.isnan(self.actual) and np.isnan(self.expected) else np.inf
@@ -99,13 +99,13 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of comparing all outputs; true if all are right."""
+    """The result of comparing all outputs; true if all are right."""
 
     outputs: tuple[OutputCheck, ...]
 
     @property
     def ok(self) -> bool:
-        """All outputs are right."""
+        """Whether all outputs are right."""
         return all(o.ok for o in self.outputs)
 
     @property
@@ -115,7 +115,7 @@ class Verification:
 
     @property
     def share(self) -> float:
-        """The largest part of what is allowed that any element takes up."""
+        """The largest error of any output, as a fraction of its tolerance."""
         return max((o.share for o in self.outputs), default=0.0)
 
     def __bool__(self) -> bool:

@@ -44,7 +44,7 @@ class Run:
     same_steps_as : int or None
         The number of the first run, from 1, before this one that ran the same steps.
     error, share : float or None
-        The largest difference to the reference, and the largest part of what is allowed.
+        The largest difference to the reference, and the largest as a fraction of its tolerance.
     difference : float or None
         The largest difference to the first run's outputs.
     milliseconds, spread, fastest : float or None

@@ -214,7 +214,7 @@ def _record(number: int, text: str) -> Record:
 
 
 def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
-    """Read a log line by line, keeping none: for big files.
+    """Iterate over a log without keeping it in memory.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
 class VerboseLog(Sequence[Record]):
     """The records of a log, in its order; made by `verbose_log`.
 
-    ``print(log)`` and `summary` tell where time went.
+    ``print(log)`` and `summary` show where time went.
 
     Parameters
     ----------

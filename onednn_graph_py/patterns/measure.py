@@ -69,7 +69,7 @@ class Result:
     max_error : float or None
         The largest difference from the reference.
     share : float or None
-        The largest part of what is allowed that an element takes up.
+        The largest error, as a fraction of its tolerance.
     fused_ms, unfused_ms : float or None
         The fastest call, in milliseconds: as compiled by default, and one op a partition.
     verdict : str

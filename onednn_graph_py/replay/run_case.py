@@ -58,7 +58,7 @@ class Options:
     seed : int
         Of the inputs.
     as_is : bool
-        Run what oneDNN is known to compute wrongly as it is, neither in parts nor refused.
+        Do not work around known oneDNN defects: neither split nor refuse what it computes wrongly.
     memory_share : float
         The part of the free memory that a case may take.
     """
