@@ -21,12 +21,12 @@ DEFAULT_CAPACITY = 4096
 
 
 class CacheInfo(NamedTuple):
-    """How large oneDNN's caches may become.
+    """The capacities of oneDNN's caches.
 
     Parameters
     ----------
     constant_capacity : int
-        Of reordered constants, in MB; 0 as long as no model has any.
+        Cache of reordered constants, in MB; 0 as long as no model has constants.
     compiled_partition_capacity : int
         Compiled partitions that oneDNN keeps in case they are compiled again.
     primitive_capacity : int
@@ -102,7 +102,7 @@ class Registration:
 
 
 def cache_info() -> CacheInfo:
-    """How large oneDNN's caches may become; they belong to the whole process.
+    """Return the capacities of oneDNN's caches, which belong to the whole process.
 
     The capacities are set by `set_constant_tensor_cache_capacity`,
     `set_compiled_partition_cache_capacity` and `set_primitive_cache_capacity`. Entries of models

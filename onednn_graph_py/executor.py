@@ -87,9 +87,9 @@ class Step(NamedTuple):
         known defect of oneDNN, a fusion that is slower than its ops apart, or the error from
         compiling them together. Empty if there is no such reason.
     verified : str
-        What ``check="verify"`` found: ``right``, in part where not all of its results were
-        compared, ``slow``, or ``unverified``, with the reason. Empty without that, and for what
-        oneDNN does not compute.
+        The verdict of ``check="verify"``: ``right``, in part where not all of its results were
+        compared, ``slow``, or ``unverified``, with the reason. Empty without that option, and for
+        steps that oneDNN does not compute.
     """
 
     ops: tuple[str, ...]
@@ -172,12 +172,12 @@ class CompiledGraph(_core._model_base):
     Parameters
     ----------
     builder : GraphBuilder
-        What it holds now; later changes do not matter.
+        The graph to compile; later changes to the builder do not affect the model.
     layout : str
-        ``auto`` lets oneDNN choose the memory layout of what goes from one partition to the next,
-        ``plain`` keeps all of it in row-major order. Inputs and outputs are always plain.
+        ``auto`` lets oneDNN choose the memory layouts of tensors between partitions, ``plain``
+        keeps them in row-major order. Inputs and outputs are always plain.
     fallback : str, optional
-        ``reference`` computes in NumPy what oneDNN has no kernel for.
+        ``reference`` computes ops that oneDNN has no kernel for in NumPy.
     policy : str
         ``fusion``, or ``debug`` for one op a partition.
     known_defects : str
@@ -190,18 +190,19 @@ class CompiledGraph(_core._model_base):
         take more than 1.2 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
         Measured are partitions without products and windows, and compressed weights.
     fold_constants : bool
-        Compute once, when compiling, what ops make of constants alone. That takes the memory of
-        the results: False keeps compressed weights small, and computes at each call.
+        Compute ops whose inputs are all constants once, when compiling. That takes the memory of
+        the results: False keeps compressed weights small, and computes these ops at each call.
     check : str, optional
         ``verify`` runs each partition once in another process and compares it with the reference;
-        what is wrong, crashes or hangs runs in parts. Verdicts are kept in the user's cache.
+        partitions that are wrong, crash or hang then run in parts. Verdicts are kept in the user's
+        cache.
     threads : int, optional
-        How many threads each call uses; `num_threads()` by default.
+        Threads per call; `num_threads()` by default.
     max_shapes : int
-        For how many sets of input shapes it stays compiled, where dims are unknown; the least
-        recently used goes first.
+        Number of sets of input shapes for which the model stays compiled, where dims are unknown;
+        it drops the least recently used set first.
     name : str
-        For messages.
+        Name of the model in messages.
     queue : dpctl.SyclQueue, optional
         Run on this queue's device, which must be of the builder's engine kind; see the notes. A
         graph for ``gpu`` runs on a queue of the default GPU otherwise.
@@ -305,12 +306,12 @@ class CompiledGraph(_core._model_base):
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """In the order of a call."""
+        """The inputs, in the order of a call."""
         return self._builder.inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """In the order in which a call returns them."""
+        """The names of the outputs, in the order in which a call returns them."""
         return tuple(self._builder.outputs)
 
     @property
@@ -498,7 +499,7 @@ class CompiledGraph(_core._model_base):
         ----------
         inputs : sequence of arrays, or mapping of str to array
         out : array, or sequence of arrays, optional
-            Fresh ones by default, ``bound.outputs``.
+            Output arrays; new ones by default, see ``bound.outputs``.
 
         Returns
         -------
@@ -508,7 +509,7 @@ class CompiledGraph(_core._model_base):
         Raises
         ------
         OneDNNError, TypeError
-            As a call.
+            The same as for a call.
         """
         if isinstance(inputs, Mapping):
             arrays = self._positional((), inputs)
@@ -550,7 +551,7 @@ class CompiledGraph(_core._model_base):
         max_nodes: int | None = 60,
         scopes: int = 0,
     ) -> Diagram:
-        """The steps that run and their layouts as a picture; see `onednn_graph_py.diagram`."""
+        """Draw the steps that run and their layouts; see `onednn_graph_py.diagram`."""
         from .inspect import diagram
 
         return diagram(self, path, shapes=shapes, max_nodes=max_nodes, scopes=scopes)
@@ -576,12 +577,12 @@ def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[in
     model : CompiledGraph
     partitions : int
     *shapes : sequence of int
-        Of the inputs, where the model has unknown dims.
+        Shapes of the inputs, where the model has unknown dims.
 
     Raises
     ------
     AssertionError
-        It does not; the message lists what runs.
+        It runs in more or fewer partitions, or partly in NumPy; the message lists its steps.
     """
     steps = [s for s in model.steps(*shapes) if s.implementation != "constant"]
     if len(steps) == partitions and all(s.implementation == "oneDNN" for s in steps):

@@ -277,7 +277,7 @@ def fill_inputs(
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> list[Array]:
-    """Arrays for all inputs, in the order of a call.
+    """Make arrays for all inputs, in the order of a call.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def fill_inputs(
     seed : int
         The same seed gives the same arrays.
     shapes : mapping of str to tuple of int, optional
-        Of inputs with unknown dims, by name.
+        Shapes of inputs with unknown dims, by name.
 
     Returns
     -------

@@ -46,7 +46,7 @@ Event: TypeAlias = Any
 
 
 def missing() -> str | None:
-    """Tell why this module can't be used here: no OpenCL in oneDNN. None if it can."""
+    """Return why this module can't be used here: no OpenCL in oneDNN. None if it can."""
     if _ocl.available():
         return None
     return "not in this build: the linked oneDNN was built without OpenCL for GPUs"
@@ -221,7 +221,7 @@ def execute(
     Raises
     ------
     OneDNNError
-        As ``compiled_partition.execute``.
+        The same as for ``compiled_partition.execute``.
     TypeError
         Something else than an event among `deps`.
     """

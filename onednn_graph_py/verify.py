@@ -1,4 +1,4 @@
-"""Whether a model computes what its graph says: oneDNN against the NumPy reference."""
+"""Comparison of a model's results with the NumPy reference."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ _LEFT_THERE = 0xFF
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """One output beside what it should be.
+    """The comparison of one output with the reference.
 
     Parameters
     ----------
     name : str
     dtype : str
     wrong, count : int
-        How many elements are further off than allowed, and of how many.
+        Number of elements that exceed their tolerance, and number of all elements.
     max_error : float
         The largest difference.
     largest : float
         The largest magnitude expected.
     index : tuple of int
-        Where the error is the largest share of what is allowed.
+        The element with the largest error as a fraction of its tolerance.
     actual, expected, allowed : float
-        There.
+        Its value, the reference's, and the tolerance.
     """
 
     name: str
@@ -265,15 +265,15 @@ def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Ar
 
 
 class Expected:
-    """What a graph's tensors should be, and how far off each may be.
+    """The reference values of a graph's tensors, and the tolerance of each.
 
     Parameters
     ----------
     builder : GraphBuilder
     inputs : sequence of numpy.ndarray
-        What the graph is given, in the order of a call.
+        The graph's inputs, in the order of a call.
     seed : int
-        Of the disturbances that tell what rounding may do.
+        Seed for the random perturbations that estimate rounding errors.
     samples : int
         How many there are; one tells enough of tensors with a thousand elements.
 
@@ -342,19 +342,19 @@ def compare_values(
     names: Mapping[int, str] | None = None,
     seed: int = 0,
 ) -> Verification:
-    """Compare tensors of a graph with the reference, once; see `Expected` for what is allowed.
+    """Compare tensors of a graph with the reference, once; see `Expected` for the tolerances.
 
     Parameters
     ----------
     builder : GraphBuilder
     inputs : sequence of numpy.ndarray
-        What the graph was given, in the order of a call.
+        The graph's inputs, in the order of a call.
     actual : mapping of int to numpy.ndarray
         By the value's id.
     names : mapping of int to str, optional
         What to call them.
     seed : int
-        Of the disturbances that tell what rounding may do.
+        Seed for the random perturbations that estimate rounding errors.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     *inputs, **named : arrays
         As a call takes them; without any, `fill_inputs` makes them.
     seed : int
-        Of what `fill_inputs` makes, and of the disturbances that tell what rounding may do.
+        Seed for `fill_inputs`, and for the random perturbations that estimate rounding errors.
 
     Returns
     -------
@@ -385,7 +385,7 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     Raises
     ------
     OneDNNError, TypeError
-        As a call.
+        The same as for a call.
     """
     builder = model._builder
     if inputs or named:

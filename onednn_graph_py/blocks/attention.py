@@ -283,7 +283,7 @@ def sdpa(
     key_zero_point, value_zero_point : Value or array, optional
         As the scales. Arrays become s32, which all kernels take.
     name : str, optional
-        Of the result, and before the names of the other ops.
+        Name of the result, and prefix of the other ops' names.
 
     Returns
     -------

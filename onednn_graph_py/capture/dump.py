@@ -49,7 +49,7 @@ def dump(
     Yields
     ------
     list of pathlib.Path
-        Empty; the files, when the block has ended.
+        A list that holds the files when the block has ended, and is empty before.
 
     Raises
     ------

@@ -19,7 +19,7 @@ def called(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a graph, and what the library makes of it then.
+    """One change of a graph, and its effect on fusion.
 
     Parameters
     ----------

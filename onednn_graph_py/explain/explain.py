@@ -272,7 +272,7 @@ def explain_all(
     what_if: bool = True,
     timeout: float = 120.0,
 ) -> list[Explanation]:
-    """Explain several, with one process that finds out about kernels; see `explain`.
+    """Explain several models or graphs, with one process that finds their kernels; see `explain`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What there is to know about a graph that runs: `Explanation` and its parts."""
+"""The facts about a graph that runs: `Explanation` and its parts."""
 
 from __future__ import annotations
 
@@ -61,23 +61,23 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class Work:
-    """What a step computes and moves, and how fast.
+    """The operations and bytes of a step, and its speed.
 
     Parameters
     ----------
     operations : int
-        As the rows of the op table count them (``flop``).
+        Operations, as the rows of the op table count them (``flop``).
     bytes : int
-        Of its inputs and outputs, each once: the least that is to be moved.
+        Bytes of its inputs and outputs, each once: the least that it must move.
     dtype : str or None
-        Of `machine.PEAK_TYPES`: what products are computed in. None without products.
+        The data type of its products, one of `machine.PEAK_TYPES`. None without products.
     operations_per_second, bytes_per_second : float or None
-        None if it was not timed.
+        Its speed; None if it was not timed.
     peak_operations, peak_bytes : float or None
-        Of the machine, per second. None where not measured.
+        The machine's peaks, per second. None where they were not measured.
     bound : str or None
-        What limits it: ``compute`` if it has more operations a byte than the machine has at both
-        peaks, else ``memory``.
+        The limit of its speed: ``compute`` if it has more operations a byte than the machine has at
+        both peaks, else ``memory``.
     """
 
     operations: int
@@ -97,33 +97,33 @@ class Work:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What runs in one go.
+    """The facts about one step.
 
     Parameters
     ----------
     ops : tuple of OpFacts
     by : str
-        ``oneDNN``; ``reference``, in NumPy; ``view`` for what is not run; ``constant`` for
-        what was computed when the model was compiled; ``unsupported`` for what
-        oneDNN has no kernel for, so that the graph does not compile.
+        ``oneDNN``; ``reference`` for ops that NumPy computes; ``view`` for a reshape or transpose
+        that is not run; ``constant`` for ops that were computed when the model was compiled;
+        ``unsupported`` for ops that oneDNN has no kernel for, so that the graph does not compile.
     inputs, outputs : tuple of TensorFacts
     partition : str
         oneDNN's names of the partition's kind and implementation, such as ``matmul_post_ops`` and
         ``matmul_t`` with a blank between; empty where not known.
     kernels : tuple of Kernel
     kernels_unknown : str
-        Why `kernels` is empty, unless nothing of oneDNN runs.
+        The reason why `kernels` is empty, unless oneDNN runs nothing in this step.
     scratch_bytes : int or None
-        Memory that it needs while it runs; None where that is not known: oneDNN tells from 3.13
-        on, before that the process that logs counts it.
+        Memory that it needs while it runs; None where that is not known: oneDNN reports it from
+        3.13 on, before that the process that logs counts it.
     seconds : float or None
         The median of many calls.
     share : float or None
-        Of the time of all steps, 0 to 1.
+        Its share of the time of all steps, 0 to 1.
     work : Work or None
         None where dims are not known.
     split : str
-        Why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
+        The reason why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
     """
 
     ops: tuple[OpFacts, ...]
@@ -147,37 +147,37 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What runs, how fast, and why not otherwise; made by `explain`.
+    """A report of what runs, how fast, and why ops were not fused; made by `explain`.
 
     ``print`` it, show it in a notebook, or take `to_dict`.
 
     Parameters
     ----------
     name : str
-        The model's; ``graph`` for what does not compile.
+        The model's name; ``graph`` for a builder that does not compile.
     engine, oneDNN : str
-        Kind, and version of the library.
+        The engine kind, and the version of oneDNN.
     shapes : tuple of (str, shape)
         The inputs' names and shapes.
     compiled : bool
-        Otherwise the steps are the partitions that oneDNN makes.
+        Whether the graph compiles; otherwise the steps are the partitions that oneDNN makes.
     steps : tuple of StepFacts
         In order.
     input_bytes, output_bytes, constant_bytes : int or None
         Memory of the model's tensors of these roles; None where dims are not known.
     intermediate_bytes : int or None
-        What holds all other tensors, and scratch memory where oneDNN leaves that to its callers
+        Memory of all other tensors, and scratch memory where oneDNN leaves that to its callers
         (from 3.13 on).
     seconds : float or None
         The median of the steps' sums over many calls.
     calls : int
-        How many were timed.
+        Number of timed calls.
     machine : Machine or None
-        Its peaks; None if nothing was timed.
+        The machine's peaks; None if no calls were timed.
     notes : tuple of str
-        What else there is to know, such as what could not be found out.
+        Remarks, such as on facts that `explain` could not find.
     reasons : tuple of Reason
-        For ops that stayed alone or are not supported: why, and what would change it.
+        For ops that stayed unfused or are not supported: the reason, and changes that help.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Explanation:
         return to_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON: seconds, bytes, operations; per second where the name says so."""
+        """Return all facts as a dict for JSON: seconds, bytes, operations; rates are per second."""
         made = {
             "name": self.name,
             "engine": self.engine,

@@ -118,7 +118,7 @@ def program_of(
     seed : int
         Of what its inputs are filled with, as `fill_inputs` has it.
     shapes : mapping of str to tuple of int, optional
-        Of inputs with unknown dims, by name.
+        Shapes of inputs with unknown dims, by name.
 
     Returns
     -------

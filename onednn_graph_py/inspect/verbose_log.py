@@ -219,13 +219,13 @@ def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
     Parameters
     ----------
     lines : iterable of str
-        Such as an open text file. Lines that are not oneDNN's are passed over.
+        Such as an open text file. Lines that are not oneDNN's are skipped.
 
     Yields
     ------
     Record
-        One a line of oneDNN's; more where lines run into each other. What can't be understood
-        becomes a `MalformedRecord`.
+        One for each line of oneDNN's, more where lines run into each other. Lines that can't be
+        understood become `MalformedRecord`.
     """
     for number, line in enumerate(lines, 1):
         if _MARKER_TEXT not in line:
@@ -266,17 +266,17 @@ class VerboseLog(Sequence[Record]):
 
     @property
     def primitives(self) -> tuple[PrimitiveRecord, ...]:
-        """Of primitives created and run."""
+        """Records of primitives created and run."""
         return tuple(r for r in self._records if isinstance(r, PrimitiveRecord))
 
     @property
     def partitions(self) -> tuple[PartitionRecord, ...]:
-        """Of partitions compiled and run."""
+        """Records of partitions compiled and run."""
         return tuple(r for r in self._records if isinstance(r, PartitionRecord))
 
     @property
     def messages(self) -> tuple[MessageRecord, ...]:
-        """What was turned down, checked or wrong."""
+        """Messages about rejections, checks and errors."""
         return tuple(r for r in self._records if isinstance(r, MessageRecord))
 
     @property
@@ -290,12 +290,12 @@ class VerboseLog(Sequence[Record]):
         return tuple(r for r in self._records if isinstance(r, MalformedRecord))
 
     def summary(self, *, problems: bool = False) -> VerboseSummary:
-        """Where time went.
+        """Summarize where time went.
 
         Parameters
         ----------
         problems : bool
-            Tell primitives of different shapes apart, and partitions of different shapes.
+            Show primitives of different shapes, and partitions of different shapes, in rows apart.
         """
         from .verbose_summary import summarize
 
@@ -313,19 +313,19 @@ class VerboseLog(Sequence[Record]):
 
 
 def verbose_log(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
-    """Read what a program wrote with ``ONEDNN_VERBOSE`` set, of oneDNN 3.7 to 3.13.
+    """Read a log that oneDNN 3.7 to 3.13 wrote with ``ONEDNN_VERBOSE`` set.
 
     Parameters
     ----------
     source : str, path or iterable of str
-        A path; or text of a log, which a string is taken for if it has a line break or the word
-        ``onednn_verbose,`` in it, or is empty; or lines, such as an open file.
+        A path; or the text of a log: a string that is empty or contains a line break or the word
+        ``onednn_verbose,``; or lines, such as an open file.
 
     Returns
     -------
     VerboseLog
-        Lines that are not oneDNN's are passed over; oneDNN's that can't be understood are
-        `MalformedRecord`.
+        The records. It skips lines that are not oneDNN's; lines of oneDNN that it can't understand
+        become `MalformedRecord`.
 
     Raises
     ------

@@ -58,7 +58,7 @@ def implementation(kind: str) -> Implementation:
 
 
 def implemented() -> frozenset[str]:
-    """The op kinds that the reference computes."""
+    """Return the op kinds that the reference computes."""
     return frozenset(_IMPLEMENTATIONS)
 
 

@@ -123,7 +123,7 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
         Of a `Family`.
     seed : int
     threads : int, optional
-        Of a call.
+        Threads per call.
     """
     began = time.perf_counter()
     ratio: float | None = None

@@ -191,15 +191,16 @@ def search(
     ----------
     families : sequence of Family
     seconds : float
-        When it is over; cases in hand are still judged, and some of each family in any case.
+        Time for the search. Cases in hand are still judged after it, and at least some of each
+        family.
     seed : int
-        The first of each family.
+        First seed of each family.
     jobs : int
-        How many processes judge at a time; the CPU's cores are divided among them.
+        Number of processes that judge at a time; they share the CPU's cores.
     timeout : float
-        Seconds that one case may take.
+        Time limit per case, in seconds.
     progress : callable, optional
-        Is called from time to time.
+        Called from time to time.
 
     Returns
     -------

@@ -18,7 +18,7 @@ _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAP
 
 
 def to_json(document: GraphDocument) -> str:
-    """The text that oneDNN itself would write, byte for byte as far as its numbers go.
+    """Return the text that oneDNN itself would write, byte for byte except for numbers' digits.
 
     Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6. An
     infinite one is ``inf``, as oneDNN writes it, which benchdnn can't read.
