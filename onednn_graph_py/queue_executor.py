@@ -287,9 +287,9 @@ class QueueExecutor:
             tensor = self._usm_tensor(given, lt, what)
             if not wait and _core._sycl.is_shown(tensor):
                 raise InvalidArgumentsError(
-                    f"{what}: with wait=False nobody may have views of its memory, which show what "
-                    "is not written yet; somebody has, from numpy() or DLPack, or knows its "
-                    "address from __sycl_usm_array_interface__"
+                    f"{what}: wait=False does not take an output whose memory has views, which "
+                    "show what is not written yet; numpy(), DLPack or "
+                    "__sycl_usm_array_interface__ gave them out"
                 )
             return _Output(tensor, lambda: given)
         if not wait:

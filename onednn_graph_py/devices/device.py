@@ -67,7 +67,7 @@ class Device:
             facts.append(f"driver {self.driver}")
         if self.memory_bytes is not None:
             facts.append(f"{self.memory_bytes / 2**30:.1f} GiB")
-        lines = [f"{self.label}: {self.name or 'name not told'}", f"  {', '.join(facts)}"]
+        lines = [f"{self.label}: {self.name or 'name unknown'}", f"  {', '.join(facts)}"]
         if self.data_types:
             lines.append(f"  data types: {' '.join(self.data_types)}")
         if self.aspects:

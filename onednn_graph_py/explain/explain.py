@@ -97,9 +97,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         try:
             subject.model = builder.compile(fallback="reference")
             subject.plan = subject.model._specialization(chosen).plan
-            subject.notes.append(
-                "what has a kernel is told as compile(fallback='reference') would run it"
-            )
+            subject.notes.append("the steps are those of compile(fallback='reference')")
         except OneDNNError:
             subject.model = None
     return subject

@@ -77,7 +77,7 @@ def _primitive(columns: str) -> LoggedPrimitive:
     parts = columns.split(",")
     if len(parts) != _PRIMITIVE_COLUMNS:
         raise _MalformedError(
-            f"expected {_PRIMITIVE_COLUMNS} columns that tell a primitive, got {len(parts)}"
+            f"expected {_PRIMITIVE_COLUMNS} columns that describe a primitive, got {len(parts)}"
         )
     engine, kind, implementation, prop_kind, memory, attributes, auxiliary, problem = parts
     if not _ENGINE.fullmatch(engine):

@@ -32,17 +32,17 @@ VERDICTS = {
     "fused": "one call of oneDNN for what the documents say is one",
     "runs in parts": "oneDNN fuses it and computes it wrongly, so models run it in parts",
     "refused": "the documents say it must be refused, and it is",
-    "deviates": "oneDNN does something else, known and told",
+    "deviates": "oneDNN deviates from the documents in a known way, which the row names",
     "lacks hardware": "this CPU has no instructions for a data type",
-    "needs newer oneDNN": "the linked oneDNN does not have all it is built of",
-    "unexpected partitions": "neither what the documents say nor what is known",
-    "wrong": "not what the reference computes",
+    "needs newer oneDNN": "the linked oneDNN lacks an op, attribute or data type of the case",
+    "unexpected partitions": "oneDNN does neither what the documents say nor a known deviation",
+    "wrong": "the results differ from the reference",
     "error": "it did not build or run",
 }
-"""What can become of a case."""
+"""The verdicts on a case, and what each means."""
 
 FAILURES = ("unexpected partitions", "wrong", "error")
-"""The verdicts that must not be."""
+"""The verdicts that count as failures."""
 
 _MEASURING = 0.02
 _CALLS = (5, 200)

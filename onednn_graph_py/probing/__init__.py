@@ -132,7 +132,7 @@ class Capabilities(Sequence[Capability]):
         return ", ".join(f"{n} {o}" for n, o in counted if n)
 
     def __str__(self) -> str:
-        lines = [f"What runs by itself: {self._title()}"]
+        lines = [f"Ops that run unfused: {self._title()}"]
         kinds = self._kinds()
         width = max((len(k) for k in kinds), default=0)
         for kind, found in kinds.items():

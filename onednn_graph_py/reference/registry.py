@@ -52,7 +52,7 @@ def implementation(kind: str) -> Implementation:
     """
     found = _IMPLEMENTATIONS.get(kind)
     if found is None:
-        why = _WITHOUT_MEANING.get(kind, "nobody has written it")
+        why = _WITHOUT_MEANING.get(kind, "it is not written yet")
         raise UnimplementedError(f"the reference does not compute {kind}: {why}")
     return found
 

@@ -142,7 +142,7 @@ def _results(
             for lt, t in zip(compiled.outputs, subject.outputs, strict=True)
             if subject.tensors[t].shape
         ):
-            raise Ended(Outcome.UNVERIFIED, "nobody can read the layout of its output")
+            raise Ended(Outcome.UNVERIFIED, "the layout of its output can't be read")
         run = Run(compiled, arrays, subject, engine)
         first = run(DIRT[0])
         spent, calls, seconds = 0.0, 0, 0.0
