@@ -591,7 +591,7 @@ def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
 
 
 def readers_of(builder: GraphBuilder, nodes: Sequence[Node] | None = None) -> Readers:
-    """Who reads which value; the builder's own nodes by default."""
+    """Return the readers of each value; among the builder's own nodes by default."""
     readers: dict[int, set[int | None]] = {v.id: {None} for v in builder.outputs.values()}
     for node in builder.nodes if nodes is None else nodes:
         for value in node.inputs:

@@ -39,7 +39,7 @@ class CacheInfo(NamedTuple):
 
 
 class _Ledger:
-    """How much of the cache models took since it was last emptied.
+    """A count of the cache memory that models took since it was last emptied.
 
     oneDNN never drops what belonged to models that are gone, and caches nothing more once it is
     full; so it is emptied when the models that are gone would make it full.

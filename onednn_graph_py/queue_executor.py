@@ -44,7 +44,7 @@ class Submission(NamedTuple):
 
 @dataclass
 class _Input:
-    """What a call reads."""
+    """An input of a call."""
 
     tensor: _core.tensor
     given: Any
@@ -53,7 +53,7 @@ class _Input:
 
 @dataclass
 class _Output:
-    """What a call writes, and how the caller gets it."""
+    """An output of a call, and how the caller gets it."""
 
     tensor: _core.tensor
     result: Callable[[], Any]
@@ -68,7 +68,7 @@ class _Call:
     outputs: list[_Output]
 
     def result(self) -> Any:
-        """What the call returns."""
+        """The value that the call returns."""
         made = tuple(o.result() for o in self.outputs)
         return made[0] if len(made) == 1 else made
 
@@ -154,7 +154,7 @@ class QueueExecutor:
 
     @property
     def contexts(self) -> int:
-        """How many calls have intermediate memory of their own."""
+        """The number of calls that have intermediate memory of their own."""
         return len(self._contexts)
 
     def nothing(self, lt: _core.logical_tensor) -> _core.tensor:

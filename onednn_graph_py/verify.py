@@ -173,7 +173,7 @@ def _epsilon(dtype: str) -> float:
 def _margins(
     builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int, samples: int
 ) -> dict[int, float]:
-    """How far each float tensor may be off.
+    """Estimate the tolerance of each float tensor.
 
     Stochastic arithmetic (Vignes 1993): every op's result is disturbed by as much as its sums and
     its rounding may lose (`onednn_graph_py.reference.slack`), and what comes of that at every

@@ -148,7 +148,7 @@ def _is_generated(heads: _Heads, causal: str, causal_as: str | None, b: GraphBui
 
 
 def _causal_table(heads: _Heads, causal: str) -> Array:
-    """What to add to scores: -inf for keys that come after the query."""
+    """Make the mask to add to scores: -inf for keys that come after the query."""
     offset = heads.keys - heads.queries if causal == "bottom_right" else 0
     hidden = np.arange(heads.queries)[:, None] + offset < np.arange(heads.keys)
     table = np.where(hidden, np.float32(-np.inf), np.float32(0))

@@ -60,7 +60,7 @@ def devices() -> Devices:
 
 
 def _count(kind: Any) -> int:
-    """How many engines of a kind oneDNN has in this process; none where its runtime fails."""
+    """Count the engines of a kind that oneDNN has in this process; none where its runtime fails."""
     try:
         return _core.engine.get_count(kind)
     except RuntimeError:  # the SYCL runtime's, such as about a malformed selector

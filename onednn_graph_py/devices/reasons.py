@@ -1,4 +1,4 @@
-"""Why there is no device of a kind, and what to do about it."""
+"""Reasons why there is no device of a kind, and what to do about it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _hidden(kind: str) -> Missing:
 
 
 def _of(kind: str, failures: Sequence[Failure]) -> Missing | None:
-    """What failed while devices of a kind were looked for."""
+    """Return the failure of the search for devices of a kind, if there is one."""
     texts = [f.text for f in failures if f.kind in (kind, "")]
     if not texts:
         return None

@@ -122,7 +122,7 @@ def _weights(builder: GraphBuilder) -> set[str]:
 
 
 def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
-    """What makes steps slow: weights packed anew at each call, kernels without vectors."""
+    """Note what makes steps slow: weights packed anew at each call, kernels without vectors."""
     made = []
     weights = _weights(builder)
     for number, step in enumerate(steps, 1):

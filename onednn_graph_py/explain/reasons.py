@@ -1,4 +1,4 @@
-"""Why an op of a graph is unsupported, stays alone or runs in parts, and what would help."""
+"""Reasons why an op is unsupported, stays alone or runs in parts, and changes that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exported program does, in whatever language: tensors, ops, and how inputs are filled."""
+"""The parts of an exported program in any language: tensors, ops, and fills of inputs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Program:
 
     @property
     def given(self) -> tuple[ExportedTensor, ...]:
-        """What no op makes."""
+        """The tensors that no op makes."""
         return tuple(t for t in self.tensors if t.fill is not None or t.data is not None)
 
 

@@ -44,7 +44,7 @@ _PRIMITIVE_COLUMNS = 8
 
 
 class _MalformedError(Exception):
-    """Why a line can't be understood."""
+    """A line can't be understood; the message says why."""
 
 
 def _milliseconds(text: str) -> float:

@@ -1,4 +1,4 @@
-"""What the linked oneDNN makes of a case of a pattern: partitions, errors, times."""
+"""Measurements of a case of a pattern: partitions, errors, times."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CALLS = (5, 200)
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a case.
+    """The result of measuring a case.
 
     Parameters
     ----------

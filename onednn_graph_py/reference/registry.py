@@ -1,4 +1,4 @@
-"""Which function says what an op computes."""
+"""The functions that compute each op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a result may be from the exact one, by what rounding does and no more."""
+"""Tolerances of results, from the errors that rounding causes and no others."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def slack(
     exact: Array,
     fpmath_mode: str = "strict",
 ) -> Array:
-    """How far each element may be off before it is rounded to the output's data type.
+    """Return the tolerance of each element before it is rounded to the output's data type.
 
     Parameters
     ----------

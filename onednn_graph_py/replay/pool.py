@@ -33,7 +33,7 @@ class _Worker:
             self.connection.send((case, options))
 
     def answer(self) -> Result | None:
-        """What it sent, or how it ended; None when it has only started."""
+        """The worker's answer, or how it ended; None when it has only started."""
         try:
             result: Result | None = self.connection.recv()
         except (EOFError, OSError):
@@ -43,7 +43,7 @@ class _Worker:
         return result
 
     def limit(self, timeout: float) -> float:
-        """When it must have answered."""
+        """The time by which it must have answered."""
         return self.began + (timeout if self.ready else max(timeout, STARTUP))
 
     def ended(self, verdict: Verdict, reason: str) -> Result:

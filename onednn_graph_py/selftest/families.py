@@ -1,4 +1,4 @@
-"""What is drawn: the families by name."""
+"""The families of random graphs, by name."""
 
 from __future__ import annotations
 

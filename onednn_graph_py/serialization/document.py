@@ -106,7 +106,7 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
+    """A place where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
 
     op: int
     ports: Ports

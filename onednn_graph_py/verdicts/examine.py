@@ -68,7 +68,7 @@ def _check_equal(first: Sequence[Array], again: Sequence[Array], when: str) -> N
 
 
 class Comparison:
-    """What the reference makes of a part of the results, or of all."""
+    """The reference's values for a part of the results, or for all."""
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
