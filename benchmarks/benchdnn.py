@@ -307,16 +307,32 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sections", nargs="*", metavar="read|time", help="default: both")
+    parser.add_argument(
+        "sections", nargs="*", metavar="read|time", help="what to do (default: both)"
+    )
     parser.add_argument(
         "--files", nargs="+", type=Path, metavar="PLACE",
         help="graph JSON files or folders instead of complex_fusion",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=4, help="of timing (4)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="of a round (0.5)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--timeout", type=float, default=180, help="seconds of one process (180)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument(
+        "--rounds", type=int, default=4, help="rounds of timing (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="seconds per round (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="threads per call (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=180,
+        help="time limit per process, in seconds (default: %(default)g)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     given = parser.parse_args()
     wrong = sorted(set(given.sections) - set(SECTIONS))
     if wrong:

@@ -1,4 +1,4 @@
-"""Chains of ops as a model runs them, as oneDNN fuses them, and each op apart.
+"""Time chains of ops as a model runs them, as oneDNN fuses them, and with each op apart.
 
 Every figure is the shortest of several rounds in which the three take turns. A model is to take at
 most 1.2 times as long as its ops apart. Compiling takes turns too: with and without measuring.
@@ -98,8 +98,15 @@ def _shortest(calls: list[Callable[[], object]], rounds: int, seconds: float) ->
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=2.0, help="limit for one chain")
+    parser.add_argument(
+        "--rounds", type=int, default=200, help="number of rounds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="time limit per chain, in seconds (default: %(default)g)",
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
     linked = og.version()

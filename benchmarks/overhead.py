@@ -1,4 +1,4 @@
-"""What a call from Python costs over the same call from C++.
+"""Measure what a call from Python costs over the same call from C++.
 
 The same compiled partition, a ReLU of 16 elements, is executed from a loop in C++ (the C++ API's
 own ``execute``), through a call bound beforehand and through ``execute`` with lists of tensors. One
@@ -43,8 +43,12 @@ def seconds_a_call(function: Callable[[], object], count: int) -> float:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--calls", type=int, default=200_000, help="calls a round")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--calls", type=int, default=200_000, help="calls per round (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="number of rounds (default: %(default)s)"
+    )
     options = parser.parse_args()
 
     engine = og.engine("cpu", 0)

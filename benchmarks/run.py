@@ -744,17 +744,45 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="N")
-    parser.add_argument("--dtype", nargs="+", choices=["f32", "bf16", "int8"])
-    parser.add_argument("--layers", type=int, help="of the encoder (12)")
-    parser.add_argument("--tokens", type=int, help="of the encoder (128)")
-    parser.add_argument("--side", type=int, help="of ResNet's image (224)")
-    parser.add_argument("--peers", nargs="*", metavar="NAME", help="only these other libraries")
-    parser.add_argument("--rounds", type=int, help="turns that each competitor takes (10)")
-    parser.add_argument("--seconds", type=float, help="how long a turn is (0.4)")
-    parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--verbose", action="store_true", help="show what failing libraries print")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        nargs="+",
+        default=[1, 2],
+        metavar="N",
+        help="numbers of threads per call to measure (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--dtype",
+        nargs="+",
+        choices=["f32", "bf16", "int8"],
+        help="data types to measure (default: all)",
+    )
+    parser.add_argument(
+        "--layers", type=int, help="layers of the encoder (default: 12, with --quick 2)"
+    )
+    parser.add_argument(
+        "--tokens", type=int, help="tokens of the encoder (default: 128, with --quick 32)"
+    )
+    parser.add_argument(
+        "--side", type=int, help="side of ResNet's image, in pixels (default: 224, with --quick 64)"
+    )
+    parser.add_argument(
+        "--peers", nargs="*", metavar="NAME", help="measure only these other libraries"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="turns per competitor (default: 10, with --quick 3)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="seconds per turn (default: 0.4, with --quick 0.02)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="use small sizes, only to see whether all runs"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the output of libraries that fail"
+    )
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve is not None:

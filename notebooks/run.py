@@ -162,8 +162,10 @@ def run(path: Path, *, save: bool) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status: 0, 1 if a notebook failed, 2 if there is no such."""
     parser = argparse.ArgumentParser(prog="./dev notebooks", description=__doc__)
-    parser.add_argument("name", nargs="*", help="a number, or how a name begins; all by default")
-    parser.add_argument("--save", action="store_true", help="write the outputs into the files")
+    parser.add_argument(
+        "name", nargs="*", help="number of a notebook, or the beginning of its name (default: all)"
+    )
+    parser.add_argument("--save", action="store_true", help="write the outputs into the notebooks")
     given = parser.parse_args(arguments)
     try:
         paths = chosen(given.name)

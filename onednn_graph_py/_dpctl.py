@@ -1,4 +1,4 @@
-"""What is known of dpctl: its objects from and to addresses, and memory as SYCL describes it.
+"""Access to dpctl: its objects from and to addresses, and memory as SYCL describes it.
 
 dpctl is optional, and only imported when something of it is needed.
 """
@@ -39,7 +39,7 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
 
 
 def missing() -> str | None:
-    """Tell why SYCL objects can't be used here: None, or the reason."""
+    """Return why SYCL objects can't be used here, or None if they can."""
     if not _sycl.available():
         return "not in this build: the linked oneDNN was built without SYCL"
     try:

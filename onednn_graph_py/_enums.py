@@ -1,4 +1,4 @@
-"""What the extension's enumerations derive from."""
+"""The base class of the extension's enumerations."""
 
 import enum
 

@@ -1,4 +1,4 @@
-"""Which OpenCL drivers a process is told of; Intel's for CPUs is found where pip has put it.
+"""The OpenCL drivers of this process; Intel's for CPUs is found where pip has put it.
 
 oneDNN on SYCL reaches the CPU through OpenCL. Its loader knows drivers from files in
 ``/etc/OpenCL/vendors`` (or ``OCL_ICD_VENDORS``) and, beside them, from ``OCL_ICD_FILENAMES``. pip's

@@ -38,7 +38,7 @@ Readers = Mapping[int, set[int | None]]
 
 @dataclass
 class _Contents:
-    """What a builder holds."""
+    """The contents of a builder."""
 
     inputs: list[Value] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
@@ -56,11 +56,11 @@ class GraphBuilder(BuilderMethods):
     Parameters
     ----------
     engine_kind : str or engine.kind
-        Where the graph is to run: ``cpu`` or ``gpu``. Only `compile` needs such a device.
+        The kind of engine that runs the graph: ``cpu`` or ``gpu``. Only `compile` needs it.
     fpmath_mode : str or fpmath_mode
-        Which smaller types oneDNN may compute f32 with.
+        The smaller types that oneDNN may use to compute f32 ops.
     apply_to_int : bool
-        It may compute integers with these types too; compressed weights need that.
+        Whether oneDNN may compute integers with these types too; compressed weights need that.
 
     Examples
     --------
@@ -96,17 +96,17 @@ class GraphBuilder(BuilderMethods):
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """In the order in which a call takes them."""
+        """The inputs, in the order in which a call takes them."""
         return tuple(self._contents.inputs)
 
     @property
     def constants(self) -> tuple[Value, ...]:
-        """All constants, also those that numbers became."""
+        """All constants, including those made from Python numbers."""
         return tuple(self._contents.constants)
 
     @property
     def outputs(self) -> dict[str, Value]:
-        """By name, in the order in which a call returns them."""
+        """The outputs by name, in the order in which a call returns them."""
         return dict(self._contents.outputs)
 
     @property
@@ -149,13 +149,13 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         shape : sequence of int
-            -1 for a dim that only a call tells; the model is then compiled for each that comes.
+            -1 for a dim that is known only at a call; the model then compiles for each new size.
         dtype : str
             oneDNN's name, such as ``bf16``.
         name : str, optional
-            By which a call may give it; ``input0`` and so on otherwise.
+            The name by which a call may pass it; ``input0`` and so on by default.
         strides : sequence of int, optional
-            In elements, of arrays that are to be used as they are; row-major otherwise.
+            Strides, in elements, of the arrays that calls pass; row-major by default.
 
         Returns
         -------
@@ -234,14 +234,14 @@ class GraphBuilder(BuilderMethods):
         return value
 
     def output(self, /, *values: Value, **named: Value) -> None:
-        """Mark values as what a call returns.
+        """Mark values as outputs, which a call returns.
 
         Parameters
         ----------
         *values : Value
-            Under their own names, or ``output0`` and so on.
+            Outputs under their own names, or ``output0`` and so on.
         **named : Value
-            Under these names.
+            Outputs under these names.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class GraphBuilder(BuilderMethods):
         name: str | None = None,
         **attrs: Any,
     ) -> Any:
-        """Add an op by its kind; what the methods do, and more.
+        """Add an op by its kind, as the methods do, with outputs that they can't describe.
 
         Parameters
         ----------
@@ -294,8 +294,8 @@ class GraphBuilder(BuilderMethods):
             Such as ``Convolution``.
         *inputs : Value, array or number
         outputs : sequence of (shape, dtype), optional
-            What is known of them; only needed where they don't follow from the inputs, or for more
-            than the fewest outputs. None for what follows.
+            Shapes and data types of the outputs; only needed where they don't follow from the
+            inputs, or for optional outputs. None for a shape or type that follows.
         name : str, optional
         **attrs
             In the documents' spelling or the library's.
@@ -308,7 +308,7 @@ class GraphBuilder(BuilderMethods):
         Raises
         ------
         OneDNNError
-            As `onednn_graph_py.ops.check`.
+            The same as for `onednn_graph_py.ops.check`.
         """
         return self._add(kind, inputs, attrs, outputs=outputs, name=name)
 
@@ -476,7 +476,7 @@ def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
 
 
 def readers_of(builder: GraphBuilder, nodes: Sequence[Node] | None = None) -> Readers:
-    """Who reads which value; the builder's own nodes by default."""
+    """Return the readers of each value; among the builder's own nodes by default."""
     readers: dict[int, set[int | None]] = {v.id: {None} for v in builder.outputs.values()}
     for node in builder.nodes if nodes is None else nodes:
         for value in node.inputs:

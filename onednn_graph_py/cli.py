@@ -86,27 +86,33 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m onednn_graph_py", description="oneDNN's Graph API from the command line."
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    ops = commands.add_parser("ops", help="list the operations, or show some")
-    ops.add_argument("name", nargs="*", help="such as Convolution; without one all are listed")
+    ops = commands.add_parser("ops", help="list all operations, or describe some")
+    ops.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")
     ops.set_defaults(run=_ops)
     found = commands.add_parser(
-        "capabilities", help="show which ops run here by themselves, with which data types"
+        "capabilities", help="show which ops run unfused on this machine, with which data types"
     )
-    found.add_argument("--refresh", action="store_true", help="probe again")
-    found.add_argument("--html", action="store_true", help="as a heat map for a browser")
+    found.add_argument(
+        "--refresh", action="store_true", help="probe again instead of using stored results"
+    )
+    found.add_argument("--html", action="store_true", help="print a heat map as HTML")
     found.set_defaults(run=_capabilities)
     add_devices(commands)
     gallery = commands.add_parser(
         "patterns",
-        help="build and run the documented fusion patterns, and tell what becomes of each",
+        help="build and run the documented fusion patterns, and report each result",
     )
-    gallery.add_argument("name", nargs="*", help="such as FP-08 or matmul; without one all run")
+    gallery.add_argument("name", nargs="*", help="a pattern such as FP-08 or matmul (default: all)")
     form = gallery.add_mutually_exclusive_group()
-    for option in ("json", "html", "markdown"):
+    for option, name in (("json", "JSON"), ("html", "HTML"), ("markdown", "Markdown")):
         form.add_argument(
-            f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
+            f"--{option}",
+            dest="form",
+            action="store_const",
+            const=option,
+            help=f"print the results as {name}",
         )
-    gallery.add_argument("--no-time", action="store_true", help="don't time calls")
+    gallery.add_argument("--no-time", action="store_true", help="do not time calls")
     gallery.set_defaults(run=_patterns)
     add_run(commands)
     add_compare(commands)

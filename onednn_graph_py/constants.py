@@ -21,12 +21,12 @@ DEFAULT_CAPACITY = 4096
 
 
 class CacheInfo(NamedTuple):
-    """How large oneDNN's caches may become.
+    """The capacities of oneDNN's caches.
 
     Parameters
     ----------
     constant_capacity : int
-        Of reordered constants, in MB; 0 as long as no model has any.
+        Cache of reordered constants, in MB; 0 as long as no model has constants.
     compiled_partition_capacity : int
         Compiled partitions that oneDNN keeps in case they are compiled again.
     primitive_capacity : int
@@ -39,7 +39,7 @@ class CacheInfo(NamedTuple):
 
 
 class _Ledger:
-    """How much of the cache models took since it was last emptied.
+    """A count of the cache memory that models took since it was last emptied.
 
     oneDNN never drops what belonged to models that are gone, and caches nothing more once it is
     full; so it is emptied when the models that are gone would make it full.
@@ -102,7 +102,7 @@ class Registration:
 
 
 def cache_info() -> CacheInfo:
-    """How large oneDNN's caches may become; they belong to the whole process.
+    """Return the capacities of oneDNN's caches, which belong to the whole process.
 
     The capacities are set by `set_constant_tensor_cache_capacity`,
     `set_compiled_partition_cache_capacity` and `set_primitive_cache_capacity`. Entries of models

@@ -49,7 +49,7 @@ def pack_int4(
     Raises
     ------
     InvalidArgumentsError
-        A value is no integer, or out of range.
+        A value is not an integer, or out of range.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def unpack_int4(
     packed : numpy.ndarray of uint8
         As `pack_int4` makes it.
     shape : sequence of int
-        Of the result.
+        Shape of the result.
     data_type : logical_tensor.data_type or str
         ``s4`` or ``u4``.
 
@@ -97,7 +97,7 @@ def unpack_int4(
     InvalidArgumentsError
         `packed` is not uint8.
     InvalidShapeError
-        `packed` has not the bytes that `shape` takes.
+        `packed` does not have the number of bytes that `shape` takes.
 
     Examples
     --------

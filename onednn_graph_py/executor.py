@@ -38,21 +38,22 @@ __all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
 
 
 class Stats(NamedTuple):
-    """What a model did so far, and what it holds.
+    """Counters and memory use of a model.
 
     Parameters
     ----------
     calls : int
     seconds : float
-        Inside of all calls together, without the conversion of arguments.
+        Time inside all calls together, without the conversion of arguments.
     copies : int
-        Inputs that had to be copied because of their strides or alignment.
+        Inputs that the model copied because of their strides or alignment.
     memory_bytes : int
-        Constants and intermediate memory. What oneDNN keeps itself is not known.
+        Constants and intermediate memory, without oneDNN's own memory, which is not known.
     shapes : int
-        Sets of input shapes that it is compiled for at the moment.
+        Sets of input shapes that the model is compiled for at the moment.
     hits, misses, evictions : int
-        Calls whose shapes were compiled already; that compiled; sets dropped for newer ones.
+        Calls that found their shapes compiled; calls that had to compile; sets of shapes that were
+        dropped for newer ones.
     """
 
     calls: int
@@ -66,7 +67,7 @@ class Stats(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What runs in one go.
+    """One step of a model: a partition, a NumPy fallback, a view or a folded constant.
 
     Parameters
     ----------
@@ -75,17 +76,17 @@ class Step(NamedTuple):
     names : tuple of str
         The ops' names.
     implementation : str
-        ``oneDNN``; ``reference`` for what is computed in NumPy; ``view`` for a reshape or
-        transpose that is not run, because its readers read its input's memory; ``constant`` for
-        what was computed from constants when the model was compiled.
+        ``oneDNN`` for a partition; ``reference`` for ops that NumPy computes; ``view`` for a
+        reshape or transpose that is not run, because its readers read its input's memory;
+        ``constant`` for ops that were computed from constants when the model was compiled.
     why : str
-        Why its ops do not run together with others, or not as the graph has them: a known defect of
-        oneDNN, a fusion that is slower than its ops apart, or what compiling them together said.
-        Empty otherwise.
+        The reason why its ops do not run together with others, or not as the graph has them: a
+        known defect of oneDNN, a fusion that is slower than its ops apart, or the error from
+        compiling them together. Empty if there is no such reason.
     verified : str
-        What ``check="verify"`` found: ``right``, in part where not all of its results were
-        compared, ``slow``, or ``unverified``, with the reason. Empty without that, and for what
-        oneDNN does not compute.
+        The verdict of ``check="verify"``: ``right``, in part where not all of its results were
+        compared, ``slow``, or ``unverified``, with the reason. Empty without that option, and for
+        steps that oneDNN does not compute.
     """
 
     ops: tuple[str, ...]
@@ -140,7 +141,7 @@ class _Specialization:
 
 
 class _Counters:
-    """What threads count together."""
+    """Counters that threads share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -168,36 +169,37 @@ class CompiledGraph(_core._model_base, ModelMethods):
     Parameters
     ----------
     builder : GraphBuilder
-        What it holds now; later changes do not matter.
+        The graph to compile; later changes to the builder do not affect the model.
     layout : str
-        ``auto`` lets oneDNN choose the memory layout of what goes from one partition to the next,
-        ``plain`` keeps all of it in row-major order. Inputs and outputs are always plain.
+        ``auto`` lets oneDNN choose the memory layouts of tensors between partitions, ``plain``
+        keeps them in row-major order. Inputs and outputs are always plain.
     fallback : str, optional
-        ``reference`` computes in NumPy what oneDNN has no kernel for.
+        ``reference`` computes ops that oneDNN has no kernel for in NumPy.
     policy : str
         ``fusion``, or ``debug`` for one op a partition.
     known_defects : str
         ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, and
-        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them:
-        THE NUMBERS ARE WRONG then, which is for looking into the defect. What would read or write
-        out of bounds is refused or split in both.
+        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them.
+        Results are then wrong; use it only to study the defect. Partitions that would read or
+        write out of bounds are refused or split in both.
     slow_fusions : str
         ``avoid`` runs a fused partition in parts where it is known, or measured while compiling, to
         take more than 1.2 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
         Measured are partitions without products and windows, and compressed weights.
     fold_constants : bool
-        Compute once, when compiling, what ops make of constants alone. That takes the memory of
-        the results: False keeps compressed weights small, and computes at each call.
+        Compute ops whose inputs are all constants once, when compiling. That takes the memory of
+        the results: False keeps compressed weights small, and computes these ops at each call.
     check : str, optional
         ``verify`` runs each partition once in another process and compares it with the reference;
-        what is wrong, crashes or hangs runs in parts. Verdicts are kept in the user's cache.
+        partitions that are wrong, crash or hang then run in parts. Verdicts are kept in the user's
+        cache.
     threads : int, optional
-        How many threads each call uses; `num_threads()` by default.
+        Threads per call; `num_threads()` by default.
     max_shapes : int
-        For how many sets of input shapes it stays compiled, where dims are unknown; the least
-        recently used goes first.
+        Number of sets of input shapes for which the model stays compiled, where dims are unknown;
+        it drops the least recently used set first.
     name : str
-        For messages.
+        Name of the model in messages.
     queue : dpctl.SyclQueue, optional
         Run on this queue's device, which must be of the builder's engine kind; see the notes. A
         graph for ``gpu`` runs on a queue of the default GPU otherwise.
@@ -305,12 +307,12 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """In the order of a call."""
+        """The inputs, in the order of a call."""
         return self._builder.inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """In the order in which a call returns them."""
+        """The names of the outputs, in the order in which a call returns them."""
         return tuple(self._builder.outputs)
 
     @property
@@ -327,7 +329,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def threads(self) -> int:
-        """How many threads a call uses."""
+        """The number of threads that a call uses."""
         return self._threads
 
     @property
@@ -337,16 +339,16 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def copies(self) -> int:
-        """How many arrays were copied so far: strides, alignment, or between host and device."""
+        """Arrays copied so far: for strides or alignment, or between host and device."""
         return self._counters.copies
 
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
-        """What runs, in order.
+        """List the model's steps, in order.
 
         Parameters
         ----------
         *shapes : sequence of int
-            Of the inputs, where the model has unknown dims.
+            Shapes of the inputs, where the model has unknown dims.
 
         Returns
         -------
@@ -366,7 +368,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         )
 
     def stats(self) -> Stats:
-        """What it did so far, and what it holds."""
+        """Return the model's counters and memory use."""
         with self._lock:
             runs = [s.run for s in self._made.values()]
             memory = sum(s.run.contexts * s.plan.arena_bytes for s in self._made.values())
@@ -498,7 +500,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         ----------
         inputs : sequence of arrays, or mapping of str to array
         out : array, or sequence of arrays, optional
-            Fresh ones by default, ``bound.outputs``.
+            Output arrays; new ones by default, see ``bound.outputs``.
 
         Returns
         -------
@@ -508,7 +510,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         Raises
         ------
         OneDNNError, TypeError
-            As a call.
+            The same as for a call.
         """
         if isinstance(inputs, Mapping):
             arrays = self._positional((), inputs)
@@ -542,12 +544,12 @@ def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[in
     model : CompiledGraph
     partitions : int
     *shapes : sequence of int
-        Of the inputs, where the model has unknown dims.
+        Shapes of the inputs, where the model has unknown dims.
 
     Raises
     ------
     AssertionError
-        It does not; the message lists what runs.
+        It runs in more or fewer partitions, or partly in NumPy; the message lists its steps.
     """
     steps = [s for s in model.steps(*shapes) if s.implementation != "constant"]
     if len(steps) == partitions and all(s.implementation == "oneDNN" for s in steps):

@@ -37,22 +37,22 @@ _BEYOND_SAMPLES = 4
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """One output beside what it should be.
+    """The comparison of one output with the reference.
 
     Parameters
     ----------
     name : str
     dtype : str
     wrong, count : int
-        How many elements are further off than allowed, and of how many.
+        Number of elements that exceed their tolerance, and number of all elements.
     max_error : float
         The largest difference.
     largest : float
         The largest magnitude expected.
     index : tuple of int
-        Where the error is the largest share of what is allowed.
+        The element with the largest error as a fraction of its tolerance.
     actual, expected, allowed : float
-        There.
+        Its value, the reference's, and the tolerance.
     """
 
     name: str
@@ -68,12 +68,12 @@ class OutputCheck:
 
     @property
     def ok(self) -> bool:
-        """No element is further off than allowed."""
+        """Whether all elements are within their tolerance."""
         return self.wrong == 0
 
     @property
     def share(self) -> float:
-        """The largest part of what is allowed that any element takes up."""
+        """The largest error, as a fraction of its tolerance."""
         error = abs(self.actual - self.expected)
         if np.isnan(error):
             return 0.0 if np.isnan(self.actual) and np.isnan(self.expected) else np.inf
@@ -91,13 +91,13 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of comparing all outputs; true if all are right."""
+    """The result of comparing all outputs; true if all are right."""
 
     outputs: tuple[OutputCheck, ...]
 
     @property
     def ok(self) -> bool:
-        """All outputs are right."""
+        """Whether all outputs are right."""
         return all(o.ok for o in self.outputs)
 
     @property
@@ -107,7 +107,7 @@ class Verification:
 
     @property
     def share(self) -> float:
-        """The largest part of what is allowed that any element takes up."""
+        """The largest error of any output, as a fraction of its tolerance."""
         return max((o.share for o in self.outputs), default=0.0)
 
     def __bool__(self) -> bool:
@@ -165,7 +165,7 @@ def _epsilon(dtype: str) -> float:
 def _margins(
     builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int, samples: int
 ) -> dict[int, float]:
-    """How far each float tensor may be off.
+    """Estimate the tolerance of each float tensor.
 
     Stochastic arithmetic (Vignes 1993): every op's result is disturbed by as much as its sums and
     its rounding may lose (`onednn_graph_py.reference.slack`), and what comes of that at every
@@ -257,15 +257,15 @@ def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Ar
 
 
 class Expected:
-    """What a graph's tensors should be, and how far off each may be.
+    """The reference values of a graph's tensors, and the tolerance of each.
 
     Parameters
     ----------
     builder : GraphBuilder
     inputs : sequence of numpy.ndarray
-        What the graph is given, in the order of a call.
+        The graph's inputs, in the order of a call.
     seed : int
-        Of the disturbances that tell what rounding may do.
+        Seed for the random perturbations that estimate rounding errors.
     samples : int
         How many there are; one tells enough of tensors with a thousand elements.
 
@@ -334,19 +334,19 @@ def compare_values(
     names: Mapping[int, str] | None = None,
     seed: int = 0,
 ) -> Verification:
-    """Compare tensors of a graph with the reference, once; see `Expected` for what is allowed.
+    """Compare tensors of a graph with the reference, once; see `Expected` for the tolerances.
 
     Parameters
     ----------
     builder : GraphBuilder
     inputs : sequence of numpy.ndarray
-        What the graph was given, in the order of a call.
+        The graph's inputs, in the order of a call.
     actual : mapping of int to numpy.ndarray
         By the value's id.
     names : mapping of int to str, optional
         What to call them.
     seed : int
-        Of the disturbances that tell what rounding may do.
+        Seed for the random perturbations that estimate rounding errors.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What stands in for a kernel that oneDNN lacks: NumPy, or just another view of the same memory."""
+"""Substitutes for kernels that oneDNN lacks: NumPy, or another view of the same memory."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _MASKED = -1e4
 
 @dataclass(frozen=True)
 class Fill:
-    """Which numbers a tensor is filled with.
+    """The numbers to fill a tensor with.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _whole(found: IntegerRange) -> Fill:
 def fills_of(
     builder: GraphBuilder, shapes: Mapping[int, tuple[int, ...]] | None = None
 ) -> dict[int, Fill]:
-    """Which numbers suit each input.
+    """Choose numbers that suit each input.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def fills_of(
 
 
 def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
-    """What to fill a constant with whose values are not to be kept.
+    """Choose numbers for a constant whose values are not kept.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def fill_inputs(
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> list[Array]:
-    """Arrays for all inputs, in the order of a call.
+    """Make arrays for all inputs, in the order of a call.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def fill_inputs(
     seed : int
         The same seed gives the same arrays.
     shapes : mapping of str to tuple of int, optional
-        Of inputs with unknown dims, by name.
+        Shapes of inputs with unknown dims, by name.
 
     Returns
     -------

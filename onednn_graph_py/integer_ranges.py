@@ -1,4 +1,4 @@
-"""Which integers a graph's quantized inputs are filled with: as many of their type as fit.
+"""The integers to fill a graph's quantized inputs with: as many of their type as fit.
 
 Defects show with numbers that a type barely holds (a u8 above 127 read as s8), and hide where every
 result saturates. So each input has the whole range, made smaller only where a Quantize behind it

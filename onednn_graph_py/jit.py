@@ -33,14 +33,14 @@ def trace(
     function : callable
         Takes values, and returns one, a sequence of them, or a dict of names.
     *specs : TensorSpec, (shape, dtype), logical_tensor or array
-        What each of its arguments is.
+        Shape and data type of each argument.
     engine_kind, fpmath_mode, apply_to_int
         As `GraphBuilder` takes them.
 
     Returns
     -------
     GraphBuilder
-        With inputs and outputs; `GraphBuilder.compile` comes next.
+        The traced graph, to be compiled by `GraphBuilder.compile`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def _without_first(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class JitInfo(NamedTuple):
-    """What became of calls: as `functools.lru_cache` counts, and evictions."""
+    """Cache statistics: those of `functools.lru_cache`, and evictions."""
 
     hits: int
     misses: int
@@ -276,7 +276,8 @@ def jit(
     function : callable
         As `trace` takes it.
     maxsize : int
-        How many sets of shapes and data types stay compiled; the least recently used goes first.
+        Number of sets of shapes and data types that stay compiled; the least recently used set is
+        dropped first.
     engine_kind, fpmath_mode, apply_to_int
         As `GraphBuilder` takes them.
     **options
@@ -285,7 +286,7 @@ def jit(
     Returns
     -------
     Jitted
-        Callable with arrays; ``cache_info()`` tells hits, misses and evictions.
+        Callable with arrays; ``cache_info()`` reports hits, misses and evictions.
 
     Examples
     --------

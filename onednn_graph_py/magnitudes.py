@@ -1,4 +1,4 @@
-"""How large a graph's tensors become: means and deviations, estimated from those of its inputs.
+"""Estimates of a graph's tensors: means and deviations, from those of its inputs.
 
 Good to a factor of two or so, which is what it takes to choose numbers that neither vanish nor
 saturate. Elements count as independent of each other and as normally distributed.
@@ -32,7 +32,7 @@ Shapes = Mapping[int, Sequence[int]]
 
 
 class Size(NamedTuple):
-    """How large the elements of a tensor are.
+    """The size of a tensor's elements.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def sizes(nodes: Sequence[Node], known: Mapping[int, Size], shapes: Shapes) -> d
 
 
 def excess(node: Node, size: Size) -> float:
-    """How many times larger than suits the op its first input is; at most 1 where it suits.
+    """Return how many times too large the op's first input is; at most 1 where it suits.
 
     About a third of what is quantized may saturate.
 

@@ -156,7 +156,7 @@ class ModelQueue:
         return self.queue.submit_barrier(list(deps))
 
     def is_complete(self, event: Event) -> bool:
-        """Whether it is."""
+        """Whether the event is complete."""
         return bool(event.execution_status == self._complete)
 
     def stream(self) -> _core.stream:
@@ -209,7 +209,7 @@ def bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def device_of(engine_kind: _core.engine.kind, queue: Queue | None) -> ModelQueue | None:
-    """What a model runs on, if on SYCL's terms: a queue is given, or the device is a GPU."""
+    """Return a queue for a model if one is given or the device is a GPU, otherwise None."""
     if queue is None and (engine_kind.name == "cpu" or not _core._sycl.available()):
         return None
     return ModelQueue(queue, engine_kind)

@@ -46,7 +46,7 @@ Event: TypeAlias = Any
 
 
 def missing() -> str | None:
-    """Tell why this module can't be used here: no OpenCL in oneDNN. None if it can."""
+    """Return why this module can't be used here: no OpenCL in oneDNN. None if it can."""
     if _ocl.available():
         return None
     return "not in this build: the linked oneDNN was built without OpenCL for GPUs"
@@ -69,9 +69,9 @@ def make_allocator(
 
     Notes
     -----
-    oneDNN calls them from any thread. What they raise is reported through ``sys.unraisablehook``,
-    and `malloc` is asked once more: oneDNN writes to what it gets without a look, so that a second
-    failure ends the process.
+    oneDNN calls them from any thread. An exception of theirs is reported through
+    ``sys.unraisablehook``, and `malloc` is called once more: oneDNN does not check the pointer
+    before it writes, so a second failure ends the process.
     """
     _ocl.require("make_allocator")
     return _ocl.make_allocator(malloc, free, (malloc, free))
@@ -221,7 +221,7 @@ def execute(
     Raises
     ------
     OneDNNError
-        As ``compiled_partition.execute``.
+        The same as for ``compiled_partition.execute``.
     TypeError
         Something else than an event among `deps`.
     """

@@ -147,7 +147,7 @@ class ValueMethods(OpMethods):
         Raises
         ------
         InvalidArgumentsError
-            It is gone: keep the builder as long as its values are used.
+            The builder is gone: keep it as long as you use its values.
         """
         builder = self._builder()
         if builder is None:

@@ -44,7 +44,7 @@ class Submission(NamedTuple):
 
 @dataclass
 class _Input:
-    """What a call reads."""
+    """An input of a call."""
 
     tensor: _core.tensor
     given: Any
@@ -53,7 +53,7 @@ class _Input:
 
 @dataclass
 class _Output:
-    """What a call writes, and how the caller gets it."""
+    """An output of a call, and how the caller gets it."""
 
     tensor: _core.tensor
     result: Callable[[], Any]
@@ -68,7 +68,7 @@ class _Call:
     outputs: list[_Output]
 
     def result(self) -> Any:
-        """What the call returns."""
+        """The value that the call returns."""
         made = tuple(o.result() for o in self.outputs)
         return made[0] if len(made) == 1 else made
 
@@ -154,7 +154,7 @@ class QueueExecutor:
 
     @property
     def contexts(self) -> int:
-        """How many calls have intermediate memory of their own."""
+        """The number of calls that have intermediate memory of their own."""
         return len(self._contexts)
 
     def nothing(self, lt: _core.logical_tensor) -> _core.tensor:
@@ -287,9 +287,9 @@ class QueueExecutor:
             tensor = self._usm_tensor(given, lt, what)
             if not wait and _core._sycl.is_shown(tensor):
                 raise InvalidArgumentsError(
-                    f"{what}: with wait=False nobody may have views of its memory, which show what "
-                    "is not written yet; somebody has, from numpy() or DLPack, or knows its "
-                    "address from __sycl_usm_array_interface__"
+                    f"{what}: wait=False does not take an output whose memory has views, which "
+                    "show what is not written yet; numpy(), DLPack or "
+                    "__sycl_usm_array_interface__ gave them out"
                 )
             return _Output(tensor, lambda: given)
         if not wait:

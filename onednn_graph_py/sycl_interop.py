@@ -64,12 +64,12 @@ Event: TypeAlias = Any
 
 
 def missing() -> str | None:
-    """Tell why this module can't be used here: no SYCL in oneDNN, no dpctl. None if it can."""
+    """Return why this module can't be used here: no SYCL in oneDNN, no dpctl. None if it can."""
     return _dpctl.missing()
 
 
 def runtime() -> str:
-    """File of the SYCL runtime (libsycl.so) that oneDNN uses; empty without one."""
+    """Return the file of the SYCL runtime (libsycl.so) that oneDNN uses; empty without one."""
     return _sycl.runtime()
 
 
@@ -95,9 +95,9 @@ def make_allocator(
 
     Notes
     -----
-    oneDNN calls them from any thread. What they raise, and addresses that are no such memory, are
+    oneDNN calls them from any thread. Their exceptions, and addresses that are not USM memory, are
     reported through ``sys.unraisablehook``, and shared memory of dpctl is used instead: oneDNN
-    writes to what it gets without a look.
+    does not check the pointer before it writes.
     """
     if malloc is None or free is None:
         return _sycl.make_allocator(malloc, free, (None, None))
@@ -353,7 +353,7 @@ def _dlpack_number(of: engine) -> int:
 
 
 def usm_type(tensor: tensor) -> str | None:
-    """Tell what memory a tensor uses.
+    """Return the kind of memory that a tensor uses.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ def usm_type(tensor: tensor) -> str | None:
 
 
 def copy_to_host(tensor: tensor) -> npt.NDArray[Any]:
-    """Copy a tensor into a new NumPy array, when what writes it is done; of any memory.
+    """Copy a tensor of any memory into a new NumPy array, after all writes to it are done.
 
     Parameters
     ----------
@@ -407,8 +407,8 @@ def execute(
 ) -> Event:
     """Submit a compiled partition. Mirrors ``dnnl::graph::sycl_interop::execute``.
 
-    In C++ it never waits; here it does where somebody could read an output too early, unless `wait`
-    is False.
+    In C++ it never waits. Here it waits where a caller could read an output too early, unless
+    `wait` is False.
 
     Parameters
     ----------
@@ -422,9 +422,9 @@ def execute(
     scratchpad : tensor, optional
         Working memory (oneDNN 3.13).
     wait : bool
-        Be done on return where an output can be read without asking its tensor: its memory comes
-        from the caller (USM memory, a NumPy array), or ``numpy()`` or DLPack gave out views. With
-        False, who reads such memory by other means than the tensor waits for the event first.
+        Wait for the end where callers can read an output without its tensor: its memory comes from
+        the caller (USM memory, a NumPy array), or ``numpy()`` or DLPack gave out views. With False,
+        the caller must wait for the event before it reads such memory otherwise than by the tensor.
 
     Returns
     -------
@@ -434,7 +434,7 @@ def execute(
     Raises
     ------
     OneDNNError
-        As ``compiled_partition.execute``.
+        The same as for ``compiled_partition.execute``.
     TypeError
         Something else than an event among `deps`.
     """

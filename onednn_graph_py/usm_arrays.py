@@ -44,7 +44,7 @@ class Family(enum.Enum):
 
 
 def is_usm(given: object) -> bool:
-    """Whether an object is memory of SYCL, which queues can be told apart from the host's."""
+    """Whether an object is USM memory rather than host memory."""
     if isinstance(given, _core.tensor):
         return bool(_core._sycl.usm_kind(given))
     return hasattr(given, "__sycl_usm_array_interface__") or _dpctl.is_on_sycl_device(given)

@@ -147,7 +147,7 @@ class Value(ValueMethods):
 
     @property
     def logical_tensor(self) -> _core.logical_tensor:
-        """As the mirror has it; the layout is what the built graph says, not what was compiled."""
+        """The mirror's logical tensor, with the layout of the built graph, not the compiled one."""
         return self._described(self.shape)
 
     def _described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
@@ -169,7 +169,7 @@ class Value(ValueMethods):
         Raises
         ------
         InvalidShapeError
-            It is not known yet.
+            The rank is not known yet.
         """
         if self.shape is None:
             raise InvalidShapeError(f"{self!r}: the number of dims is not known")

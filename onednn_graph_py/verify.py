@@ -1,4 +1,4 @@
-"""Whether a model computes what its graph says: oneDNN against the NumPy reference."""
+"""Comparison of a model's results with the NumPy reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     *inputs, **named : arrays
         As a call takes them; without any, `fill_inputs` makes them.
     seed : int
-        Of what `fill_inputs` makes, and of the disturbances that tell what rounding may do.
+        Seed for `fill_inputs`, and for the random perturbations that estimate rounding errors.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     Raises
     ------
     OneDNNError, TypeError
-        As a call.
+        The same as for a call.
     """
     builder = model._builder
     if inputs or named:

@@ -1,4 +1,4 @@
-"""What blocks are given: taken, or refused by name."""
+"""Checks of the arguments of blocks; errors name the argument."""
 
 from __future__ import annotations
 

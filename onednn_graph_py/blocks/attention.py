@@ -147,7 +147,7 @@ def _is_generated(heads: _Heads, causal: str, causal_as: str | None, b: GraphBui
 
 
 def _causal_table(heads: _Heads, causal: str) -> Array:
-    """What to add to scores: -inf for keys that come after the query."""
+    """Make the mask to add to scores: -inf for keys that come after the query."""
     offset = heads.keys - heads.queries if causal == "bottom_right" else 0
     hidden = np.arange(heads.queries)[:, None] + offset < np.arange(heads.keys)
     table = np.where(hidden, np.float32(-np.inf), np.float32(0))
@@ -282,7 +282,7 @@ def sdpa(
     key_zero_point, value_zero_point : Value or array, optional
         As the scales. Arrays become s32, which all kernels take.
     name : str, optional
-        Of the result, and before the names of the other ops.
+        Name of the result, and prefix of the other ops' names.
 
     Returns
     -------

@@ -73,7 +73,7 @@ def conv_bn_relu(
     relu : bool
         Whether a ReLU follows.
     name : str, optional
-        Of the result, and before the names of the other ops.
+        Name of the result, and prefix of the other ops' names.
 
     Returns
     -------

@@ -46,7 +46,7 @@ def linear(
     activation : str, optional
         ``elu``, ``gelu``, ``hard_swish``, ``mish``, ``relu``, ``sigmoid``, ``silu``, ``tanh``.
     name : str, optional
-        Of the result, and before the names of the other ops.
+        Name of the result, and prefix of the other ops' names.
 
     Returns
     -------

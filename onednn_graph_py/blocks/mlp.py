@@ -102,7 +102,7 @@ def gated_mlp(
         with each dim divided by the size of a group along it. None for that of up where gate holds
         both.
     name : str, optional
-        Of the result, and before the names of the other ops.
+        Name of the result, and prefix of the other ops' names.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def op(
 
 
 def part(name: str | None, part: str) -> str | None:
-    """What an inner op of a named block is called."""
+    """Return the name of an inner op of a named block."""
     return f"{name}/{part}" if name else None
 
 

@@ -179,7 +179,7 @@ def quantize(
     axis : int, optional
         Which dim has its own scales.
     name : str, optional
-        Of the op.
+        Name of the op.
 
     Returns
     -------
@@ -261,7 +261,7 @@ def dequantize(
         The result's: that of scales that are a value, else ``f32`` by default. Behind a Dequantize,
         which makes f32, a TypeCast makes another.
     name : str, optional
-        Of the result.
+        Name of the result.
 
     Returns
     -------

@@ -14,7 +14,7 @@ __all__ = ["add_capture"]
 _DESCRIPTION = """\
 Run a program and keep the graphs that any oneDNN in it (torch's, this package's, that of a C++
 program) partitions. Exit status: the program's; 128 and the signal's number if a signal ended it;
-125 if nothing could be captured, 126 if the program can't be run, 127 if there is none.
+125 if nothing could be captured, 126 if the program can't be run, 127 if it does not exist.
 """
 
 
@@ -27,14 +27,23 @@ def add_capture(commands: Any) -> None:
         usage="%(prog)s [-h] [-o DIR] [--parts] [--] PROGRAM [ARGUMENT ...]",
     )
     made.add_argument(
-        "-o", dest="folder", metavar="DIR", default="graphs", help="graphs, if not given"
+        "-o",
+        dest="folder",
+        metavar="DIR",
+        default="graphs",
+        help="output folder (default: %(default)s)",
     )
     made.add_argument(
         "--parts",
         action="store_true",
-        help="also graphs that are parts of others, of models of this package",
+        help="also keep the partial graphs that this package's models partition",
     )
-    made.add_argument("words", nargs=argparse.REMAINDER, metavar="PROGRAM", help="with arguments")
+    made.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="PROGRAM",
+        help="program to run, and its arguments",
+    )
     made.set_defaults(run=_capture)
 
 

@@ -28,7 +28,7 @@ _one = threading.Lock()
 def dump(
     folder: str | os.PathLike[str], modes: str = "graph", *, parts: bool = False
 ) -> Iterator[list[Path]]:
-    """Write all graphs that this process partitions in the meantime, in any thread.
+    """Write all graphs that this process partitions inside the ``with`` block, in any thread.
 
     oneDNN writes ``graph-ID.json``, as it was given, and ``graph-ID-partitioning.json``, with the
     partition of every op; where `folder` has that name already, ``.2`` and so on comes before
@@ -37,7 +37,7 @@ def dump(
     Parameters
     ----------
     folder : path
-        Where they are to be; made if need be.
+        Output folder; it is made if it does not exist.
     modes : str
         ``graph``, ``subgraph`` (``graph-ID-HASH.json``: each partition as it is compiled, with all
         shapes) or ``graph,subgraph``.
@@ -49,7 +49,7 @@ def dump(
     Yields
     ------
     list of pathlib.Path
-        Empty; the files, when the block has ended.
+        A list that holds the files when the block has ended, and is empty before.
 
     Raises
     ------

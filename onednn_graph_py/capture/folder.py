@@ -158,8 +158,8 @@ def _locked(folder: Path) -> Iterator[None]:
     except BlockingIOError:
         os.close(handle)
         raise OneDNNError(
-            f"{folder}: the graphs that are written here are captured already; one capture at a "
-            "time can tell them apart"
+            f"{folder}: another capture takes the graphs that are written here; only one at a time "
+            "is possible"
         ) from None
     except OSError as e:
         if e.errno not in _UNLOCKABLE:

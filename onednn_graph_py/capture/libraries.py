@@ -1,4 +1,4 @@
-"""Which loaded libraries have a oneDNN inside, and which of them can write graphs."""
+"""Search for the loaded libraries that contain a oneDNN, and for those that can write graphs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Library:
     ----------
     path : str
     dumps : bool
-        Built with ``ONEDNN_ENABLE_GRAPH_DUMP``.
+        Whether it was built with ``ONEDNN_ENABLE_GRAPH_DUMP``.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Which dumped graphs are only parts of others, made while a model of this package was compiled.
+"""Search for dumped graphs that are parts of others, made when this package compiled a model.
 
 A model partitions its graph once as a whole, and parts of it again: what runs in parts, and
 partitions that are to have another id. oneDNN dumps them all alike. They are told by their ops,

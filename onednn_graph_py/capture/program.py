@@ -25,18 +25,18 @@ _INTERVAL = 0.05
 
 @dataclass(frozen=True)
 class Captured:
-    """What came of a program.
+    """The result of capturing the graphs of a program.
 
     Parameters
     ----------
     status : int
         Its exit status; the negative number of the signal that ended it.
     files : tuple of pathlib.Path
-        Written by oneDNN, in order.
+        The files that oneDNN wrote, in order.
     unreadable : tuple of str
-        What is wrong with those of them that are no graphs: the program ended while it wrote.
+        Errors of the files that are not graphs, because the program ended while oneDNN wrote them.
     libraries : tuple of Library, optional
-        The loaded files with a oneDNN inside; None where the dynamic linker does not tell.
+        The loaded files that contain a oneDNN; None where the dynamic linker does not list them.
     """
 
     status: int
@@ -46,12 +46,12 @@ class Captured:
 
     @property
     def graphs(self) -> int:
-        """How many graphs were partitioned."""
+        """The number of graphs that were partitioned."""
         return sum("-partitioning" not in file.name for file in self.files)
 
     @property
     def why_none(self) -> str:
-        """Why there is no graph, as far as can be told; empty where there is one."""
+        """The reason why there is no graph, as far as it is known; empty if there is one."""
         if self.files:
             return ""
         nothing = (
@@ -77,17 +77,18 @@ def capture(
 ) -> Captured:
     """Run a program in this working directory, and keep the graphs that it partitions.
 
-    Whatever has a oneDNN inside that can write graphs does so, in the program and in those that it
-    starts; see `onednn_graph_py.dump` for the files.
+    Every oneDNN that can write graphs does so, in the program and in those that it starts; see
+    `onednn_graph_py.dump` for the files.
 
     Parameters
     ----------
     words : sequence of str or path
         The program and its arguments.
     folder : path
-        Where the files are to be; made if need be.
+        Output folder; it is made if it does not exist.
     parts : bool
-        Keep also what `onednn_graph_py.dump` leaves out of models of this package.
+        Also keep the partial graphs of this package's models, which `onednn_graph_py.dump` leaves
+        out by default.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class Column:
 
     @property
     def graph(self) -> dict[str, Any]:
-        """What tells a worker which graph it is."""
+        """The data by which a worker reads the graph."""
         return {
             "graph": str(self.files.graph(self.setting.fpmath)),
             "constants": self.files.constants,
@@ -93,7 +93,7 @@ class Column:
             run.verdict, run.reason = Verdict.SPLIT, made["split"]
 
     def check_isa(self, known: dict[str, str]) -> None:
-        """Tell where oneDNN does not use what was asked for."""
+        """Note where oneDNN does not use the requested instruction set."""
         asked, used = self.setting.isa, self.run.isa
         if asked is None or asked == DEFAULT_ISA or known.get(asked) == used:
             return

@@ -22,7 +22,7 @@ _DESCRIPTION = """\
 Run the same graph under all combinations of settings and oneDNN installs, each in a process of its
 own, and show partitions, numbers and times side by side. Runs are timed one at a time, in turns.
 Exit status: 0 if no run failed, 1 if one is wrong, refused, crashed or too slow, 2 if files or
-options can't be read. That oneDNN has no kernel for an op is no failure.
+options can't be read. A run for which oneDNN has no kernel does not count as failed.
 """
 
 
@@ -44,48 +44,72 @@ def add_compare(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser = commands.add_parser(
         "compare",
-        help="run a graph under several settings, and compare",
+        help="run a graph under several settings, and compare the runs",
         description=_DESCRIPTION,
     )
     parser.add_argument("file", nargs="+", help="a graph's JSON file")
     parser.add_argument(
-        "--isa", default="", help="highest instruction sets: avx2,avx512_core; default: no limit"
+        "--isa",
+        default="",
+        help="highest instruction sets to compare, such as avx2,avx512_core (default: no limit)",
     )
-    parser.add_argument("--threads", type=_counts, default=[], help="of a call: 1,2")
     parser.add_argument(
-        "--fpmath", default="", help="math modes: strict,bf16; bf16:true for integers too"
+        "--threads", type=_counts, default=[], help="threads per call to compare, such as 1,2"
+    )
+    parser.add_argument(
+        "--fpmath",
+        default="",
+        help="math modes to compare, such as strict,bf16; bf16:true applies bf16 to integers too",
     )
     parser.add_argument(
         "--onednn",
         action="append",
         default=[],
         metavar="WHERE",
-        help="another environment with this package: a Python executable or a virtual "
-        "environment's folder; here for this one; may be given again",
+        help="another environment with this package to compare: a Python executable or the folder "
+        "of a virtual environment; 'here' is this one; repeat the option for more",
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="OPTION",
-        help="rewrite first, as run does; each way is compared by itself",
+        help="rewrite the graph first, as run does; each rewritten graph is compared separately",
     )
     parser.add_argument(
-        "--seconds", type=_seconds, default=1.0, help="for how long to time each run; 1"
+        "--seconds",
+        type=_seconds,
+        default=1.0,
+        help="time each run for so many seconds (default: %(default)g)",
     )
-    parser.add_argument("--no-verify", action="store_true", help="don't compute the reference")
-    parser.add_argument("--kernels", action="store_true", help="name the kernels that run")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
     parser.add_argument(
-        "--timeout", type=float, default=600.0, help="seconds for a process's answer; 600"
+        "--no-verify", action="store_true", help="do not compare with the NumPy reference"
+    )
+    parser.add_argument("--kernels", action="store_true", help="show the kernels that run")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        help="time limit for each answer of a process, in seconds (default: %(default)g)",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--json", dest="form", action="store_const", const="json", help="an object a line"
+        "--json",
+        dest="form",
+        action="store_const",
+        const="json",
+        help="print JSON, one object per line",
     )
-    for option in ("html", "markdown"):
+    for option, name in (("html", "HTML"), ("markdown", "Markdown")):
         form.add_argument(
-            f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
+            f"--{option}",
+            dest="form",
+            action="store_const",
+            const=option,
+            help=f"print the table as {name}",
         )
     parser.set_defaults(run=_compare)
 

@@ -230,7 +230,7 @@ def compare(
         Highest instruction sets, as `cpu_isa` names them, such as ``["avx2", "avx512_core"]``;
         ``default`` for no limit. A str may have several, with commas between.
     threads : int or sequence of int, optional
-        Of a call.
+        Threads per call.
     fpmath : str or sequence of str, optional
         Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` for one that holds
         for integers too.
@@ -238,19 +238,19 @@ def compare(
         Environments with this package and a oneDNN: ``here``, a Python executable, or a virtual
         environment's folder.
     rewrite : str or sequence of str, optional
-        What to change first, in benchdnn's options: ``in-shapes=0:8x64``, ``dt=bf16``.
+        Changes to the graph, in benchdnn's options: ``in-shapes=0:8x64``, ``dt=bf16``.
     seconds : float
-        For how long each run is timed; 0 for not at all.
+        Time each run for so many seconds; 0 does not time them.
     verify : bool
         Compare outputs with the reference in NumPy, within what rounding may do in the math mode.
     kernels : bool
         Name the kernels that oneDNN runs, as `explain` does.
     seed : int
-        Of the inputs.
+        Seed for generated inputs.
     timeout : float
-        Seconds that a process may take for compiling, for a round, for the reference.
+        Time limit of a process for compiling, for a round, or for the reference, in seconds.
     progress : callable, optional
-        Is told what is being done.
+        Called with a text about each stage of the work.
 
     Returns
     -------

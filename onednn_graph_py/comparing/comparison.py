@@ -1,4 +1,4 @@
-"""What came of running one graph under several settings, for people to read."""
+"""The results of running one graph under several settings, for people to read."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Comparison(Runs):
     processor : str
         The CPU.
     seconds : float
-        For how long each run was timed.
+        The time for which each run was timed.
     rounds : int
-        The runs took turns so many times, one at a time.
+        Number of rounds in which the runs took turns.
     load : float
         The machine's load average over the minute before, by the number of CPUs: 1 if others kept
         all busy.
     """
 
     def to_markdown(self) -> str:
-        """A table for a Markdown page."""
+        """Return the table as Markdown."""
         return as_markdown(self)
 
     def __str__(self) -> str:

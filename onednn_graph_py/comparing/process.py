@@ -65,7 +65,7 @@ class WorkerProcess:
             its.close()
 
     def greeting(self) -> dict[str, Any]:
-        """What it says about itself, once it has imported the package."""
+        """The worker's facts about itself, once it has imported the package."""
         return self._answer(STARTUP)
 
     @property

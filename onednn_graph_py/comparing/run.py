@@ -1,4 +1,4 @@
-"""What came of running one graph under one setting, and under several."""
+"""The results of running one graph under one setting, and under several."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ __all__ = ["Run", "Runs"]
 
 @dataclass
 class Run:
-    """One setting, and what came of it; None for what it did not come to.
+    """One setting, and the results of its run; None for stages that it did not reach.
 
     Parameters
     ----------
     label : str
-        What tells it from the other runs.
+        The settings that differ from those of the other runs.
     python : str
         The executable.
     package, onednn, runtime : str
-        Versions, and what oneDNN runs on.
+        Versions of both, and oneDNN's runtime.
     isa : str
         The highest instruction set that oneDNN used.
     threads : int or None
-        Of a call; None too where oneDNN's runtime decides.
+        Threads per call; None too where oneDNN's runtime decides.
     fpmath : str or None
         The graph's floating-point math mode, with ``:true`` where that holds for integers.
     verdict : Verdict
     reason : str
-        Why it is no better.
+        The reason for the verdict.
     notes : tuple of str
-        Where the setting is another one than was asked for.
+        Remarks on settings that differ from the requested ones.
     partitions : int or None
-        How many oneDNN makes of the graph.
+        Number of partitions that oneDNN makes of the graph.
     steps : tuple of Step
-        What ran, in order; the ops of a step are fused.
+        The steps that ran, in order; the ops of a step are fused.
     kernels : tuple of tuple of str
         The kernels that each step runs at each call, as oneDNN's log names them.
     same_steps_as : int or None
         The number of the first run, from 1, before this one that ran the same steps.
     error, share : float or None
-        The largest difference to the reference, and the largest part of what is allowed.
+        The largest difference to the reference, and the largest as a fraction of its tolerance.
     difference : float or None
         The largest difference to the first run's outputs.
     milliseconds, spread, fastest : float or None
         The median of one call's times, with all rounds counting as much; how far the third
         quartile is from the first; and the shortest.
     ratio : float or None
-        Of its time to the first run's: the median of the rounds' ratios.
+        Its time divided by the first run's: the median of the rounds' ratios.
     calls : int
-        How many samples were taken.
+        Number of timed samples.
     """
 
     label: str
@@ -81,7 +81,7 @@ class Run:
     calls: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: infinite numbers are text."""
+        """Return the data as a dict for JSON, with infinite numbers as text."""
         made = {**asdict(self), "verdict": self.verdict.value}
         made["steps"] = [s._asdict() for s in self.steps]
         return {
@@ -103,11 +103,11 @@ class Runs:
 
     @property
     def ok(self) -> bool:
-        """No run is wrong, refused, crashed or too slow."""
+        """Whether no run is wrong, refused, crashed or too slow."""
         return not any(run.verdict.failed for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`."""
+        """Return everything as a dict for `json.dumps`."""
         return {
             "graph": self.graph,
             "processor": self.processor,

@@ -1,4 +1,4 @@
-"""What is varied, and all combinations of it."""
+"""The settings to vary, and all their combinations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Settings:
         return [Setting(*each) for each in product]
 
     def label(self, setting: Setting) -> str:
-        """Tells a combination from the others, by what differs."""
+        """A name for the combination, made of the settings that differ."""
         parts = []
         if len(self.installs) > 1:
             same = [i for i in self.installs if i.onednn == setting.install.onednn]

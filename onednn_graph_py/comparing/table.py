@@ -119,7 +119,7 @@ def _columns(comparison: Runs) -> list[str]:
 
 
 def _footer(comparison: Runs) -> list[str]:
-    """What cells have no room for."""
+    """Return the lines below the table, for which cells have no room."""
     lines = []
     for i, run in enumerate(comparison.runs, 1):
         lines += [f"{i}: {text}" for text in (run.reason, *run.notes) if text]

@@ -50,7 +50,7 @@ def time_calls(call: Callable[[], Any], seconds: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Times:
-    """What many calls took.
+    """The times of many calls.
 
     Parameters
     ----------

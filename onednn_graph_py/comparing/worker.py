@@ -1,4 +1,4 @@
-"""What a worker does: requests and answers are JSON, so that versions of the package can differ."""
+"""The worker process; requests and answers are JSON, so that versions of the package can differ."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Array = npt.NDArray[Any]
 
 
 def hello() -> dict[str, Any]:
-    """What there is here: versions, runtime, instruction sets."""
+    """Return the facts about this install: versions, runtime, instruction sets."""
     linked = version()
     effective = get_effective_cpu_isa()
     return {
@@ -146,7 +146,7 @@ class _Worker:
         return {"kernels": made, "unknown": found.unknown}
 
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
-        """How far the outputs of each run are from those of the first."""
+        """Compute how far the outputs of each run are from those of the first."""
         first = [np.load(p, mmap_mode="r") for p in request["first"]]
         made = []
         for paths in request["runs"]:

@@ -1,4 +1,4 @@
-"""What oneDNN can run on here, and why something is not there.
+"""The devices that oneDNN can run on here, and the reasons why others are missing.
 
 >>> import onednn_graph_py as og
 >>> og.devices()["cpu"][0].engine

@@ -18,8 +18,6 @@ def _devices(arguments: argparse.Namespace) -> int:
 
 def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of the command line."""
-    parser = commands.add_parser(
-        "devices", help="tell what oneDNN can run on here, and why something is not there"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON, memory in bytes")
+    parser = commands.add_parser("devices", help="list devices, and explain what is missing")
+    parser.add_argument("--json", action="store_true", help="print JSON, with memory in bytes")
     parser.set_defaults(run=_devices)

@@ -17,27 +17,27 @@ class Device:
     Parameters
     ----------
     kind : str
-        ``cpu`` or ``gpu``; of what oneDNN has no engines for, the runtime's word.
+        ``cpu`` or ``gpu``; the runtime's word for devices that oneDNN has no engines for.
     index : int, optional
         For ``engine(kind, index)``. None where only `sycl_interop` or `ocl_interop` reach it.
     runtime : str
         oneDNN's name of it: ``OpenMP``, ``SYCL``, ``OpenCL``, ...
     name : str
     backend : str
-        What SYCL reaches it through: ``opencl``, ``level_zero``; empty elsewhere.
+        The backend of SYCL: ``opencl``, ``level_zero``; empty for other runtimes.
     vendor, driver : str
-        The driver's version; both empty where nobody tells.
+        The vendor, and the driver's version; both empty where they are not known.
     memory_bytes : int, optional
-        Of the device; a CPU's is the machine's, or what its driver gives out of it.
+        Memory of the device; for a CPU that of the machine, or the part that its driver offers.
     data_types : tuple of str
         Those of oneDNN Graph that it computes in or, as weights, reads. Of a GPU only those that
-        its driver tells about: bf16 and 8-bit floats are for ``compile`` to find out.
+        its driver reports: only ``compile`` shows whether bf16 and 8-bit floats work.
     aspects : tuple of str
         Abilities in the runtime's words, such as ``fp64``.
     engine : bool
         Whether oneDNN makes an engine of it in this process.
     reason : str
-        Why not.
+        The reason why oneDNN makes no engine of it.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Device:
 
     @property
     def label(self) -> str:
-        """Such as ``gpu 0``, as ``engine`` takes it."""
+        """Kind and index as ``engine`` takes them, such as ``gpu 0``."""
         return self.kind if self.index is None else f"{self.kind} {self.index}"
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Device:
             facts.append(f"driver {self.driver}")
         if self.memory_bytes is not None:
             facts.append(f"{self.memory_bytes / 2**30:.1f} GiB")
-        lines = [f"{self.label}: {self.name or 'name not told'}", f"  {', '.join(facts)}"]
+        lines = [f"{self.label}: {self.name or 'name unknown'}", f"  {', '.join(facts)}"]
         if self.data_types:
             lines.append(f"  data types: {' '.join(self.data_types)}")
         if self.aspects:
@@ -81,7 +81,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that is not here.
+    """A device or package that is missing here.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Missing:
         ``cpu``, ``gpu``, or a package.
     reason : str
     remedy : str
-        What to do about it.
+        The way to get it.
     """
 
     what: str
@@ -112,7 +112,7 @@ class Devices(Sequence[Device]):
     onednn : mapping
         As `onednn_graph_py.version`.
     notes : sequence of str
-        What was done or seen on the way.
+        Remarks on the search, such as drivers that crashed.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Devices(Sequence[Device]):
         return f"<Devices: {labels}; {len(self.missing)} missing>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in lists, dictionaries, strings and numbers, as JSON takes them."""
+        """Return everything in lists, dictionaries, strings and numbers, as JSON takes them."""
         return {
             "onednn": dict(self.onednn),
             "devices": [

@@ -1,4 +1,4 @@
-"""What is known of one device: from dpctl, from pyopencl, or of the CPU that Python runs on."""
+"""The facts about one device, from dpctl, from pyopencl, or from the CPU that Python runs on."""
 
 from __future__ import annotations
 

@@ -23,16 +23,16 @@ _WITH_DEVICES = ("SYCL", "OpenCL")
 
 
 def devices() -> Devices:
-    """Find out what oneDNN can run on here, and why something is not there.
+    """List the devices that oneDNN can run on here, and the reasons why others are missing.
 
-    Which runtimes there are is asked from the linked oneDNN. Devices of SYCL and OpenCL are looked
-    for in a process of its own, once for each setting of their environment variables, so that a
-    driver that crashes does no harm.
+    The linked oneDNN says which runtimes it has. A helper process looks for devices of SYCL and
+    OpenCL, once for each setting of their environment variables, so that a driver that crashes
+    does no harm.
 
     Returns
     -------
     Devices
-        Print it; a notebook shows a table. ``missing`` says what is not there, why, and what to do.
+        Print it; a notebook shows a table. ``missing`` lists what is missing, why, and what to do.
     """
     linked = _core.version()
     runtimes = {kind: str(linked[f"{kind}_runtime"]) for kind in ("cpu", "gpu")}
@@ -60,7 +60,7 @@ def devices() -> Devices:
 
 
 def _count(kind: Any) -> int:
-    """How many engines of a kind oneDNN has in this process; none where its runtime fails."""
+    """Count the engines of a kind that oneDNN has in this process; none where its runtime fails."""
     try:
         return _core.engine.get_count(kind)
     except RuntimeError:  # the SYCL runtime's, such as about a malformed selector
@@ -100,7 +100,7 @@ def require(kind: _core.engine.kind) -> None:
     Raises
     ------
     NoDeviceError
-        There is none; says why, what there is instead, and what to do.
+        There is none; the message says why, which devices there are, and what to do.
     """
     if _count(kind):
         return

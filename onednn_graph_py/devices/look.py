@@ -27,7 +27,7 @@ _ENGINE_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong: a crash, a hang, an exception of the runtime.
+    """A failure of a search: a crash, a hang, an exception of the runtime.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look has found.
+    """The results of a search.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why there is no device of a kind, and what to do about it."""
+"""Reasons why there is no device of a kind, and what to do about it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def no_cpu(runtime: str, failures: Sequence[Failure]) -> Missing:
         told = ", ".join(f"{d.file} (by {d.told_by})" for d in known)
         return Missing(
             "cpu",
-            f"OpenCL's driver for CPUs is known, {told}, and shows no device",
-            "OCL_ICD_ENABLE_TRACE=1 has OpenCL's loader tell what it does",
+            f"OpenCL's driver for CPUs is registered, {told}, but shows no device",
+            "set OCL_ICD_ENABLE_TRACE=1 to have OpenCL's loader report what it does",
         )
     why = f"{runtime} finds the CPU through OpenCL, which knows no driver for it"
     if known:
@@ -119,8 +119,8 @@ def no_package(name: str, why: str, extra: str) -> Missing:
     """Say what is lost without an optional package that the extra of that name brings."""
     return Missing(
         name,
-        f"{why}; without it nobody tells devices' memory and aspects, and {extra}_interop is of no "
-        "use",
+        f"{why}; without it, devices' memory and aspects are unknown, and {extra}_interop can't be "
+        "used",
         f"pip install 'onednn-graph-py[{extra}]'",
     )
 
@@ -131,7 +131,7 @@ def _hidden(kind: str) -> Missing:
 
 
 def _of(kind: str, failures: Sequence[Failure]) -> Missing | None:
-    """What failed while devices of a kind were looked for."""
+    """Return the failure of the search for devices of a kind, if there is one."""
     texts = [f.text for f in failures if f.kind in (kind, "")]
     if not texts:
         return None

@@ -86,7 +86,7 @@ def _engine(kind: str, index: int, runtime: str) -> tuple[Device, Any]:
 
 
 def _others(found: list[Any]) -> Iterator[Device]:
-    """What dpctl shows beside the devices that oneDNN has numbers for."""
+    """Return the devices that dpctl shows and that oneDNN has no numbers for."""
     from .. import sycl_interop
     from .facts import from_dpctl
 

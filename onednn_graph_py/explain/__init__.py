@@ -1,4 +1,4 @@
-"""What runs, how fast, and why not otherwise."""
+"""Reports of what runs, how fast, and why ops were not fused."""
 
 from .explain import explain, explain_all
 from .explanation import Explanation

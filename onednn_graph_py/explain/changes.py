@@ -1,4 +1,4 @@
-"""What may be changed around an op so that it fuses: `Change`, and candidates for it."""
+"""Changes around an op that may make it fuse: `Change`, and candidates for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def called(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a graph, and what the library makes of it then.
+    """One change of a graph, and its effect on fusion.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Around:
 
     @property
     def neighbours(self) -> tuple[Node, ...]:
-        """What it could fuse with by the documents."""
+        """The ops that it could fuse with by the documents."""
         return tuple(n for n, _ in self.patterns.values())
 
     @property

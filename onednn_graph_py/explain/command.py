@@ -16,8 +16,8 @@ from .explain import explain
 __all__ = ["add_explain"]
 
 _DESCRIPTION = """\
-Read a graph that oneDNN dumped; tell the partitions that it becomes, their kernels, layouts, memory
-and speed, and for ops that stay alone or have no kernel why, and what would change that. Exit
+Read a graph that oneDNN dumped, and show its partitions with their kernels, layouts, memory and
+speed. For ops that stay unfused or have no kernel, show the reason and the changes that help. Exit
 status: 0, also for a graph that does not run here; 2 if the file or an option can't be read.
 """
 
@@ -76,7 +76,7 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the command to those of the command line."""
     parser = commands.add_parser(
         "explain",
-        help="tell what a graph becomes: partitions, kernels, speed, and why no other",
+        help="show a graph's partitions, kernels and speed, and why ops did not fuse",
         description=_DESCRIPTION,
     )
     parser.add_argument("file", help="a graph's JSON file")
@@ -85,28 +85,36 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="append",
         default=[],
         metavar="OPTION",
-        help="rewrite first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...",
+        help="rewrite the graph first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...",
     )
     form = parser.add_mutually_exclusive_group()
-    for option in ("json", "html"):
+    for option, name in (("json", "JSON"), ("html", "HTML")):
         form.add_argument(
-            f"--{option}", dest="form", action="store_const", const=option, help=f"as {option}"
+            f"--{option}",
+            dest="form",
+            action="store_const",
+            const=option,
+            help=f"print the explanation as {name}",
         )
-    parser.add_argument("--no-what-if", action="store_true", help="try no changes")
+    parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
     parser.add_argument(
         "--onednn",
         action="append",
         default=[],
         metavar="ENVIRONMENT",
-        help="also ask another oneDNN: a virtual environment with this package, or its Python",
+        help="also ask another oneDNN: the folder or Python of a virtual environment with this "
+        "package; repeat the option for more",
     )
     parser.add_argument(
-        "--seconds", type=_seconds, default=0.2, help="how long calls are timed; 0 for not at all"
+        "--seconds",
+        type=_seconds,
+        default=0.2,
+        help="time calls for so many seconds; 0 does not time them (default: %(default)g)",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=120.0,
-        help="seconds that the process may take which finds out about kernels; 120",
+        help="time limit for finding kernel names, in seconds (default: %(default)g)",
     )
     parser.set_defaults(run=_explain)

@@ -1,4 +1,4 @@
-"""What other installs of oneDNN make of a graph."""
+"""Questions to other installs of oneDNN about a graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def elsewhere(
     reasons: Sequence[Reason],
     timeout: float,
 ) -> tuple[list[str], tuple[Reason, ...]]:
-    """Tell what the graph becomes with other installs, and which reasons do not hold there.
+    """Report how other installs partition the graph, and which reasons do not hold there.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def elsewhere(
 
 
 def _better(builder: GraphBuilder, reason: Reason, steps: Sequence[Step]) -> str:
-    """What becomes of the op in other steps, if that is better than here."""
+    """Return how the op runs in other steps, if it runs better than here."""
     if not reason.op:
         return ""
     step = next((s for s in steps if reason.op in s.names), None)

@@ -98,9 +98,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         try:
             subject.model = builder.compile(fallback="reference")
             subject.plan = subject.model._specialization(chosen).plan
-            subject.notes.append(
-                "what has a kernel is told as compile(fallback='reference') would run it"
-            )
+            subject.notes.append("the steps are those of compile(fallback='reference')")
         except OneDNNError:
             subject.model = None
     return subject
@@ -125,7 +123,7 @@ def _weights(builder: GraphBuilder) -> set[str]:
 
 
 def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
-    """What makes steps slow: weights packed anew at each call, kernels without vectors."""
+    """Note what makes steps slow: weights packed anew at each call, kernels without vectors."""
     made = []
     weights = _weights(builder)
     for number, step in enumerate(steps, 1):
@@ -273,7 +271,7 @@ def explain_all(
     what_if: bool = True,
     timeout: float = 120.0,
 ) -> list[Explanation]:
-    """Explain several, with one process that finds out about kernels; see `explain`.
+    """Explain several models or graphs, with one process that finds their kernels; see `explain`.
 
     Parameters
     ----------
@@ -305,28 +303,28 @@ def explain(
     onednn: str | Sequence[str] = (),
     timeout: float = 120.0,
 ) -> Explanation:
-    """Tell what runs, how fast, and why not otherwise.
+    """Report what runs, how fast, and why ops were not fused.
 
-    For each step: its ops, the kernels that oneDNN chose, layouts, memory, time, and how much of
-    what this machine reaches (`onednn_graph_py.explain.machine`). For ops that stayed alone or have
-    no kernel: why, and which single change would fuse them. Kernels are found out in another
-    process, which runs the model with oneDNN's verbose log on.
+    The report gives for each step its ops, the kernels that oneDNN chose, layouts, memory, time,
+    and the share of this machine's peak that it reaches (`onednn_graph_py.explain.machine`). For
+    ops that stayed unfused or have no kernel, it gives the reason, and each single change that
+    fuses them. Another process finds the kernels: it runs the model with oneDNN's verbose log on.
 
     Parameters
     ----------
     model : CompiledGraph or GraphBuilder
-        A builder need not compile: ops without a kernel are told, not raised.
+        A builder need not compile: ops without a kernel are reported rather than raised.
     *shapes : sequence of int
-        Of the inputs, where dims are unknown. The latest that a model was called with by default.
+        Shapes of the inputs, where dims are unknown. By default those of the model's last call.
     seconds : float
-        How long calls are timed, five at least if that takes no longer than 10 s; 0 for not at
-        all.
+        How long to time calls, at least five of them if they take no longer than 10 s; 0 does not
+        time them.
     what_if : bool
-        Try changes of ops that stayed alone.
+        Try changes to the graph that would fuse ops that stayed unfused.
     onednn : str or sequence of str
-        Other installs of oneDNN to ask what they would do, as `onednn_graph_py.compare` takes them.
+        Other installs of oneDNN to ask about the graph, as `onednn_graph_py.compare` takes them.
     timeout : float
-        Seconds that the other process may take.
+        Time limit for finding kernel names, in seconds.
 
     Returns
     -------
@@ -335,7 +333,7 @@ def explain(
     Raises
     ------
     TypeError
-        `model` is neither.
+        `model` is neither a compiled graph nor a builder.
     InvalidArgumentsError, InvalidShapeError
         Shapes are not of the inputs, or of a model with unknown dims they are not known; `onednn`
         names no environment with this package.

@@ -1,4 +1,4 @@
-"""What there is to know about a graph that runs, for people to read: `Explanation`."""
+"""The facts about a graph that runs, for people to read: `Explanation`."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ __all__ = ["Explanation"]
 
 
 class Explanation(Facts):
-    """What runs, how fast, and why not otherwise; made by `explain`.
+    """A report of what runs, how fast, and why ops were not fused; made by `explain`.
 
     ``print`` it, show it in a notebook, or take `to_dict`.
 
     Parameters
     ----------
     name : str
-        The model's; ``graph`` for what does not compile.
+        The model's name; ``graph`` for a builder that does not compile.
     engine, oneDNN : str
-        Kind, and version of the library.
+        The engine kind, and the version of oneDNN.
     shapes : tuple of (str, shape)
         The inputs' names and shapes.
     compiled : bool
-        Otherwise the steps are the partitions that oneDNN makes.
+        Whether the graph compiles; otherwise the steps are the partitions that oneDNN makes.
     steps : tuple of StepFacts
         In order.
     input_bytes, output_bytes, constant_bytes : int or None
         Memory of the model's tensors of these roles; None where dims are not known.
     intermediate_bytes : int or None
-        What holds all other tensors, and scratch memory where oneDNN leaves that to its callers
+        Memory of all other tensors, and scratch memory where oneDNN leaves that to its callers
         (from 3.13 on).
     seconds : float or None
         The median of the steps' sums over many calls.
     calls : int
-        How many were timed.
+        Number of timed calls.
     machine : Machine or None
-        Its peaks; None if nothing was timed.
+        The machine's peaks; None if no calls were timed.
     notes : tuple of str
-        What else there is to know, such as what could not be found out.
+        Remarks, such as on facts that `explain` could not find.
     reasons : tuple of Reason
-        For ops that stayed alone or are not supported: why, and what would change it.
+        For ops that stayed unfused or are not supported: the reason, and changes that help.
     """
 
     def __str__(self) -> str:

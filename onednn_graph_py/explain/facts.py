@@ -61,23 +61,23 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class Work:
-    """What a step computes and moves, and how fast.
+    """The operations and bytes of a step, and its speed.
 
     Parameters
     ----------
     operations : int
-        As the rows of the op table count them (``flop``).
+        Operations, as the rows of the op table count them (``flop``).
     bytes : int
-        Of its inputs and outputs, each once: the least that is to be moved.
+        Bytes of its inputs and outputs, each once: the least that it must move.
     dtype : str or None
-        Of `machine.PEAK_TYPES`: what products are computed in. None without products.
+        The data type of its products, one of `machine.PEAK_TYPES`. None without products.
     operations_per_second, bytes_per_second : float or None
-        None if it was not timed.
+        Its speed; None if it was not timed.
     peak_operations, peak_bytes : float or None
-        Of the machine, per second. None where not measured.
+        The machine's peaks, per second. None where they were not measured.
     bound : str or None
-        What limits it: ``compute`` if it has more operations a byte than the machine has at both
-        peaks, else ``memory``.
+        The limit of its speed: ``compute`` if it has more operations a byte than the machine has at
+        both peaks, else ``memory``.
     """
 
     operations: int
@@ -97,33 +97,33 @@ class Work:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What runs in one go.
+    """The facts about one step.
 
     Parameters
     ----------
     ops : tuple of OpFacts
     by : str
-        ``oneDNN``; ``reference``, in NumPy; ``view`` for what is not run; ``constant`` for
-        what was computed when the model was compiled; ``unsupported`` for what
-        oneDNN has no kernel for, so that the graph does not compile.
+        ``oneDNN``; ``reference`` for ops that NumPy computes; ``view`` for a reshape or transpose
+        that is not run; ``constant`` for ops that were computed when the model was compiled;
+        ``unsupported`` for ops that oneDNN has no kernel for, so that the graph does not compile.
     inputs, outputs : tuple of TensorFacts
     partition : str
         oneDNN's names of the partition's kind and implementation, such as ``matmul_post_ops`` and
         ``matmul_t`` with a blank between; empty where not known.
     kernels : tuple of Kernel
     kernels_unknown : str
-        Why `kernels` is empty, unless nothing of oneDNN runs.
+        The reason why `kernels` is empty, unless oneDNN runs nothing in this step.
     scratch_bytes : int or None
-        Memory that it needs while it runs; None where that is not known: oneDNN tells from 3.13
-        on, before that the process that logs counts it.
+        Memory that it needs while it runs; None where that is not known: oneDNN reports it from
+        3.13 on, before that the process that logs counts it.
     seconds : float or None
         The median of many calls.
     share : float or None
-        Of the time of all steps, 0 to 1.
+        Its share of the time of all steps, 0 to 1.
     work : Work or None
         None where dims are not known.
     split : str
-        Why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
+        The reason why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
     """
 
     ops: tuple[OpFacts, ...]
@@ -166,7 +166,7 @@ class Facts:
     reasons: tuple[Reason, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON: seconds, bytes, operations; per second where the name says so."""
+        """Return all facts as a dict for JSON: seconds, bytes, operations; rates are per second."""
         made = {
             "name": self.name,
             "engine": self.engine,

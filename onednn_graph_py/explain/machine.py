@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured through oneDNN itself: `machine`."""
+"""The peak speed of this machine, measured through oneDNN itself: `machine`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Machine:
     Parameters
     ----------
     cpu, isa, runtime : str
-        The processor, the instructions that oneDNN uses of it, and what runs its threads.
+        The processor, the instruction set that oneDNN uses, and the runtime of its threads.
     oneDNN : str
         Version.
     threads : int
@@ -48,7 +48,7 @@ class Machine:
     bandwidth : float
         Bytes a second.
     how : str
-        How both were measured.
+        The method of measurement.
     """
 
     cpu: str
@@ -154,7 +154,7 @@ def _machine(threads: int, file: Path) -> Machine:
 
 
 def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
-    """Measure what this machine reaches, once; later calls read what was kept on disk.
+    """Measure this machine's peak speed once; later calls read the stored result.
 
     It takes a second or two, and is kept for this CPU, oneDNN and number of threads.
 
@@ -163,7 +163,7 @@ def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
     threads : int, optional
         `num_threads()` by default.
     refresh : bool
-        Measure again: something else kept the machine busy.
+        Measure again, as after a measurement on a busy machine.
 
     Returns
     -------

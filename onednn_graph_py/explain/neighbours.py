@@ -1,4 +1,4 @@
-"""Which ops the documents let fuse with which: pairs of neighbours in the gallery's patterns."""
+"""The ops that may fuse by the documents: pairs of neighbours in the gallery's patterns."""
 
 from __future__ import annotations
 

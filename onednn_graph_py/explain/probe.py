@@ -1,4 +1,4 @@
-"""What the library makes of a graph: its groups of ops, and whether they run together.
+"""Partitioning of changed graphs: the library's groups of ops, and whether they run together.
 
 Nothing is executed but what planning measures, to know whether fused is slower than apart.
 
@@ -240,7 +240,7 @@ class Tried:
 
     @property
     def unsupported(self) -> int:
-        """How many groups the library has no kernel for."""
+        """The number of groups that the library has no kernel for."""
         return sum(not g.supported for g in self.groups)
 
 
@@ -278,7 +278,7 @@ class Probe:
 
     @cached_property
     def before(self) -> Tried:
-        """What the library makes of it without a change."""
+        """The partitions of the graph without a change."""
         return self._ask(Edit())
 
     def _ask(self, edit: Edit, *, everything: bool = False) -> Tried:
@@ -294,7 +294,7 @@ class Probe:
         return Tried(copy, grouped(copy.builder, slow_fusions=self._slow_fusions))
 
     def ask(self, edit: Edit) -> Tried | None:
-        """What the library makes of a change; None if the graph is not right, or it is enough."""
+        """Try a change; None if the graph is invalid, or the limit of tries is reached."""
         if self.asked >= LIMIT:
             return None
         self.asked += 1
@@ -304,7 +304,7 @@ class Probe:
             return None
 
     def confirmed(self, edit: Edit, tried: Tried, *, everything: bool = True) -> Tried | None:
-        """What the library makes of it in the whole graph, or in the part, if it compiles."""
+        """Try the change in the whole graph, or in the part, and compile it; None if it fails."""
         try:
             whole = self._ask(edit, everything=True) if self.part and everything else tried
             groups = whole.with_op(self.position)

@@ -1,4 +1,4 @@
-"""Why an op of a graph is unsupported, stays alone or runs in parts, and what would help."""
+"""Reasons why an op is unsupported, stays alone or runs in parts, and changes that help."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Change", "Reason", "Status", "reasons"]
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an op does not run fused with what it could be fused with.
+    """The reason why an op does not run fused with ops that it could fuse with.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class Reason:
         documents have patterns with a neighbour; ``in parts``: fused by oneDNN, but run apart,
         because fused it would be wrong or slower, or does not compile.
     why : str
-        What the library, or this package's tables, know about it.
+        The cause, as far as the library or this package's tables know it.
     changes : tuple of Change
-        Each by itself makes it supported, or fuse; what computes the same first.
+        Changes each of which makes it supported, or fuse; those that compute the same come first.
     elsewhere : tuple of str
-        What other installs of oneDNN do otherwise, where they were asked.
+        Differences in other installs of oneDNN, if `explain` asked any.
     """
 
     op: str

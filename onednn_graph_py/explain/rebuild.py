@@ -48,7 +48,7 @@ LeafWriter = Callable[["Copy", Value], Value]
 
 @dataclass(frozen=True)
 class Edit:
-    """What a copy has otherwise; ops and values are numbered, so that it fits any equal graph.
+    """The differences of a copy; ops and values are numbered, so that it fits any equal graph.
 
     Parameters
     ----------

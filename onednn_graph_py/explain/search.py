@@ -60,7 +60,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def tried_in_vain(around: Around, probe: Probe) -> str:
-    """What was tried in vain."""
+    """Return the changes that were tried in vain."""
     if not probe.asked:
         return "no change that is known could help"
     names = [name for name, family in FAMILIES.items() if next(family(around), None)]
@@ -75,7 +75,7 @@ def _candidates(around: Around) -> Iterator[Candidate]:
 
 @dataclass
 class Search:
-    """What was found for the ops before, so that equal layers are not searched again.
+    """The results for the ops before, so that equal layers are not searched again.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | No
 
 
 class _Described:
-    """How tensors are told: their roles, names, shapes and layouts."""
+    """Descriptions of tensors: their roles, names, shapes and layouts."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
 
 
 def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
-    """What runs, as it was compiled.
+    """Describe the steps of a compiled plan.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How long the steps of a model take, and what speed that is."""
+"""Times of the steps of a model, and their speeds."""
 
 from __future__ import annotations
 

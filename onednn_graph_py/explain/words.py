@@ -189,7 +189,7 @@ def place_known(where: str) -> bool:
 
 
 def title_lines(of: Facts) -> list[str]:
-    """What is explained, where it runs, how much memory it takes."""
+    """Return the lines about the graph, its engine and its memory."""
     ops = sum(len(s.ops) for s in of.steps)
     what = "step" if of.compiled else "partition"
     first = f"{visible(of.name)}: {_counted(ops, 'op')} in {_counted(len(of.steps), what)}"

@@ -1,7 +1,8 @@
-"""Graphs as programs, for bug reports and for who goes on in C++.
+"""Graphs as programs, for bug reports and to continue in C++.
 
 `to_python` and `to_cpp` write complete programs that fill the inputs with the same numbers, run the
-graph and print the same lines; `benchdnn_command` tells how oneDNN's own driver replays a file.
+graph and print the same lines; `benchdnn_command` gives the command with which oneDNN's own driver
+replays a file.
 """
 
 from .benchdnn import benchdnn_command, to_benchdnn

@@ -12,7 +12,7 @@ __all__ = ["benchdnn_command", "to_benchdnn"]
 
 
 def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[str]:
-    """The command that replays a saved graph with benchdnn.
+    """Return the command that replays a saved graph with benchdnn.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[s
     Raises
     ------
     GraphFormatError
-        The file is no graph.
+        The file is not a graph.
     OSError
-        It can't be read.
+        The file can't be read.
     """
     document = parse(path)
     return [

@@ -52,9 +52,11 @@ def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--to",
         choices=[*_FORMS, "benchdnn"],
         default="python",
-        help="python: with GraphBuilder (default); mirror: Python with dnnl::graph's classes; "
-        "cpp: C++17; benchdnn: the command that replays the file",
+        help="python: Python with GraphBuilder; mirror: Python with dnnl::graph's classes; "
+        "cpp: C++17; benchdnn: the command that replays the file (default: %(default)s)",
     )
-    parser.add_argument("-o", "--output", help="a file to write; standard output by default")
-    parser.add_argument("--seed", type=int, default=0, help="of what inputs are filled with")
+    parser.add_argument("-o", "--output", help="output file (default: standard output)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
+    )
     parser.set_defaults(run=_export)

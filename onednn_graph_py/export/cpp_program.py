@@ -177,9 +177,9 @@ def to_cpp(
     ----------
     builder : GraphBuilder
     seed : int
-        Of what inputs are filled with.
+        Seed for generated inputs.
     shapes : mapping of str to tuple of int, optional
-        Of inputs with unknown dims, by name.
+        Shapes of inputs with unknown dims, by name.
 
     Returns
     -------

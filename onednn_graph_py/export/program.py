@@ -1,4 +1,4 @@
-"""What an exported program does, in whatever language: tensors, ops, and how inputs are filled."""
+"""The parts of an exported program in any language: tensors, ops, and fills of inputs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Program:
 
     @property
     def given(self) -> tuple[ExportedTensor, ...]:
-        """What no op makes."""
+        """The tensors that no op makes."""
         return tuple(t for t in self.tensors if t.fill is not None or t.data is not None)
 
 
@@ -117,7 +117,7 @@ def program_of(
     seed : int
         Of what its inputs are filled with, as `fill_inputs` has it.
     shapes : mapping of str to tuple of int, optional
-        Of inputs with unknown dims, by name.
+        Shapes of inputs with unknown dims, by name.
 
     Returns
     -------

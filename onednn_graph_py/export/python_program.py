@@ -251,9 +251,9 @@ def to_python(
     style : str
         ``builder`` uses `GraphBuilder`, ``mirror`` the classes of ``dnnl::graph``, as C++ does.
     seed : int
-        Of what inputs are filled with.
+        Seed for generated inputs.
     shapes : mapping of str to tuple of int, optional
-        Of inputs with unknown dims, by name.
+        Shapes of inputs with unknown dims, by name.
 
     Returns
     -------

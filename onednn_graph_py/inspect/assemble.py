@@ -23,7 +23,7 @@ class DrawnOp:
 
 @dataclass
 class Graph:
-    """What all that can be drawn has in common.
+    """The ops, tensors and groups of anything that can be drawn.
 
     Parameters
     ----------

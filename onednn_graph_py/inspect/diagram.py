@@ -35,7 +35,7 @@ class Diagram:
     Attributes
     ----------
     drawing : Drawing
-        What is shown: nodes, groups, terminals, edges.
+        The nodes, groups, terminals and edges.
     """
 
     def __init__(self, drawing: Drawing) -> None:
@@ -45,19 +45,19 @@ class Diagram:
         return f"<Diagram of {title_lines(self.drawing)[0]}>"
 
     def mermaid(self) -> str:
-        """As a Mermaid flowchart."""
+        """Return the diagram as a Mermaid flowchart."""
         return to_mermaid(self.drawing)
 
     def markdown(self) -> str:
-        """As Markdown with a Mermaid flowchart, which GitHub draws."""
+        """Return Markdown with a Mermaid flowchart, which GitHub draws."""
         return to_markdown(self.drawing)
 
     def dot(self) -> str:
-        """In Graphviz's language."""
+        """Return the diagram in Graphviz's language."""
         return to_dot(self.drawing)
 
     def svg(self) -> str:
-        """As an SVG element.
+        """Return the diagram as an SVG element.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Diagram:
         return to_svg(self.drawing)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it into a file.
+        """Write the diagram to a file.
 
         Parameters
         ----------
@@ -77,9 +77,9 @@ class Diagram:
         Raises
         ------
         InvalidArgumentsError
-            It ends otherwise.
+            The path ends otherwise.
         UnimplementedError
-            As `svg`.
+            The same as for `svg`.
         """
         form = Path(path).suffix.lower()
         if form not in _FORMS:
@@ -116,7 +116,7 @@ def diagram(
     """Draw ops, the partitions that they are in, and the tensors between them.
 
     Partitions are coloured boxes around their ops; a dashed grey one is computed by NumPy, not run
-    (a view), or has no kernel. Arrows tell data type, shape and, where it is not row-major, layout.
+    (a view), or has no kernel. Arrows show data type, shape and, where it is not row-major, layout.
     Constants are counted in the ops that read them.
 
     Parameters
@@ -125,17 +125,17 @@ def diagram(
         Of a model, the steps that run and the layouts that were compiled; otherwise the partitions
         that oneDNN makes.
     path : path, optional
-        Also written to this file, as `Diagram.save` does.
+        A file to write the diagram to, as `Diagram.save` does.
     graph : graph or GraphBuilder, optional
-        Where partitions are from; they don't know their ops' names and tensors.
+        The graph that the partitions are from; they don't know their ops' names and tensors.
     shapes : sequence of shapes, optional
-        Of the inputs of a model with unknown dims; the latest it was called with by default.
+        Shapes of the inputs of a model with unknown dims; by default those of its last call.
     max_nodes : int, optional
         With more ops than this, those in a straight line inside of a partition are drawn as one
         node, then parts of the graph that repeat are drawn once, then each partition is one node,
         then partitions that run one after the other, until they are so few. None to draw every op.
     scopes : int
-        Draw what was made inside of `GraphBuilder.scope` as one node: 1 for the outermost scopes,
+        Draw ops made inside of `GraphBuilder.scope` as one node: 1 for the outermost scopes,
         2 for those inside them; 0 for none. Ops without a name are in no scope.
 
     Returns
@@ -150,7 +150,7 @@ def diagram(
         The partitions are not of the graph; `max_nodes` is below 1, `scopes` below 0; the path
         ends in no known form; `shapes` are not of the model's inputs.
     UnimplementedError
-        SVG needs what is not installed.
+        SVG needs Graphviz, which is not installed.
 
     Examples
     --------
@@ -207,5 +207,5 @@ def repr_mimebundle(
     include: Container[str] | None = None,
     exclude: Container[str] | None = None,
 ) -> dict[str, str]:
-    """What a notebook shows of a graph or a model: its diagram, and its repr as text."""
+    """Return the diagram of a graph or a model, and its repr as text, for a notebook."""
     return {**diagram(graph)._repr_mimebundle_(include, exclude), "text/plain": repr(graph)}

@@ -80,7 +80,7 @@ def to_dot(drawing: Drawing) -> str:
 
 
 def missing() -> str:
-    """What has to be installed before `to_svg` can work; empty if nothing has.
+    """Return what must be installed before `to_svg` can work; empty if nothing must.
 
     The ``graphviz`` package only calls the program ``dot``, which comes with Graphviz.
     """

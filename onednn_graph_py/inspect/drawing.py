@@ -1,4 +1,4 @@
-"""What a diagram shows, whatever it is drawn with: ops, groups, terminals, edges."""
+"""The contents of a diagram in any form: ops, groups, terminals, edges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Tensor:
-    """What goes along an edge.
+    """The tensor of an edge.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class OpNode:
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where a tensor comes into the graph or leaves it."""
+    """A place where a tensor enters or leaves the graph."""
 
     key: str
     role: Literal["input", "output", "constant"]
@@ -168,5 +168,5 @@ class Drawing:
     notes: tuple[str, ...] = ()
 
     def status_of(self, node: OpNode) -> Status | None:
-        """Who computes it; None where that is not known."""
+        """The implementation that computes a node; None where it is not known."""
         return None if node.group is None else self.groups[node.group].status

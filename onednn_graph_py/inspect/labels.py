@@ -102,7 +102,7 @@ def _names(node: OpNode) -> str:
 
 
 def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
-    """What an op is, its name, and what else there is to know; the first line is the heading."""
+    """Return an op's kind, name and other facts; the first line is the heading."""
     if node.scope:
         lines = [visible(node.scope)]
         lines.append(
@@ -141,7 +141,7 @@ def edge_lines(edge: Edge) -> list[str]:
 
 
 def title_lines(drawing: Drawing) -> list[str]:
-    """What is drawn, how much of it, and the notes."""
+    """Return the title: the graph, the numbers of its parts, and the notes."""
     ops = sum(len(node.members) for node in drawing.nodes)
     groups = sum(group.times for group in drawing.groups)
     counted = f"{_counted(ops, 'op')} in {_counted(groups, _called(drawing))}"

@@ -31,9 +31,11 @@ def _log(arguments: argparse.Namespace) -> int:
 def add_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of the command line."""
     parser = commands.add_parser(
-        "log", help="tell where time went, by a log written with ONEDNN_VERBOSE"
+        "log", help="show where time went, from a log that ONEDNN_VERBOSE wrote"
     )
-    parser.add_argument("file", help="the log; - for standard input")
-    parser.add_argument("--problems", action="store_true", help="tell different shapes apart")
-    parser.add_argument("--json", action="store_true", help="as JSON, times in milliseconds")
+    parser.add_argument("file", help="the log file; - reads standard input")
+    parser.add_argument(
+        "--problems", action="store_true", help="show different shapes in separate rows"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with milliseconds")
     parser.set_defaults(run=_log)

@@ -32,8 +32,8 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
     ----------
     model : CompiledGraph
     shapes : sequence of shapes, optional
-        Of the inputs, where the model has unknown dims. By default the latest that it was compiled
-        for; if there are none, the graph is drawn in oneDNN's partitions.
+        Shapes of the inputs, where the model has unknown dims. By default the latest that it was
+        compiled for; if there are none, the graph is drawn in oneDNN's partitions.
 
     Raises
     ------

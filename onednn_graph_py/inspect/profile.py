@@ -23,14 +23,14 @@ __all__ = ["Profile", "StepTimes", "profile"]
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """What a step of a model took, over many calls. Times are seconds.
+    """The times of a step of a model over many calls, in seconds.
 
     Parameters
     ----------
     model : str
         Its name.
     shapes : tuple of tuple of int
-        Of the model's inputs: a model with unknown dims has other steps for other shapes.
+        Shapes of the model's inputs: a model with unknown dims has other steps for other shapes.
     step : str
         Names of the step's ops.
     implementation : str
@@ -40,7 +40,7 @@ class StepTimes:
     spread : float
         From the first to the third quartile.
     share : float
-        Of the time of all steps in the profile, 0 to 1.
+        Its share of the time of all steps in the profile, 0 to 1.
     why : str
         Why its ops do not run together with others, or not as the graph has them; empty otherwise.
     """
@@ -74,13 +74,12 @@ class _Call:
 
 
 class Profile:
-    """When the steps of models ran; made by `profile`.
+    """A record of when the steps of models ran; made by `profile`.
 
     Parameters
     ----------
     max_calls : int
-        How many calls are kept; each takes 8 bytes a step and 32 more. Later ones are counted in
-        `dropped`.
+        Number of calls to keep; each takes 8 bytes a step and 32 more. `dropped` counts later ones.
 
     Raises
     ------
@@ -132,12 +131,12 @@ class Profile:
 
     @property
     def calls(self) -> int:
-        """How many calls of models are in it."""
+        """The number of calls in the profile."""
         return len(self._recorder.calls())
 
     @property
     def dropped(self) -> int:
-        """How many calls came after `max_calls`."""
+        """The number of calls that came after `max_calls`."""
         return self._recorder.dropped
 
     @property
@@ -318,12 +317,12 @@ _TEXT_COLUMNS = 4
 
 
 def profile(max_calls: int = 1_000_000) -> Profile:
-    """Gather what each step of each model takes, in calls inside of a ``with`` statement.
+    """Record the time of each step of each model, for calls inside of a ``with`` statement.
 
     Parameters
     ----------
     max_calls : int
-        How many calls are kept.
+        Number of calls to keep.
 
     Returns
     -------

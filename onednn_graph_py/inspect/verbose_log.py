@@ -44,7 +44,7 @@ _PRIMITIVE_COLUMNS = 8
 
 
 class _MalformedError(Exception):
-    """Why a line can't be understood."""
+    """A line can't be understood; the message says why."""
 
 
 def _milliseconds(text: str) -> float:
@@ -77,7 +77,7 @@ def _primitive(columns: str) -> LoggedPrimitive:
     parts = columns.split(",")
     if len(parts) != _PRIMITIVE_COLUMNS:
         raise _MalformedError(
-            f"expected {_PRIMITIVE_COLUMNS} columns that tell a primitive, got {len(parts)}"
+            f"expected {_PRIMITIVE_COLUMNS} columns that describe a primitive, got {len(parts)}"
         )
     engine, kind, implementation, prop_kind, memory, attributes, auxiliary, problem = parts
     if not _ENGINE.fullmatch(engine):
@@ -214,18 +214,18 @@ def _record(number: int, text: str) -> Record:
 
 
 def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
-    """Read a log line by line, keeping none: for big files.
+    """Iterate over a log without keeping it in memory.
 
     Parameters
     ----------
     lines : iterable of str
-        Such as an open text file. Lines that are not oneDNN's are passed over.
+        Such as an open text file. Lines that are not oneDNN's are skipped.
 
     Yields
     ------
     Record
-        One a line of oneDNN's; more where lines run into each other. What can't be understood
-        becomes a `MalformedRecord`.
+        One for each line of oneDNN's, more where lines run into each other. Lines that can't be
+        understood become `MalformedRecord`.
     """
     for number, line in enumerate(lines, 1):
         if _MARKER_TEXT not in line:
@@ -244,7 +244,7 @@ def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
 class VerboseLog(Sequence[Record]):
     """The records of a log, in its order; made by `verbose_log`.
 
-    ``print(log)`` and `summary` tell where time went.
+    ``print(log)`` and `summary` show where time went.
 
     Parameters
     ----------
@@ -266,17 +266,17 @@ class VerboseLog(Sequence[Record]):
 
     @property
     def primitives(self) -> tuple[PrimitiveRecord, ...]:
-        """Of primitives created and run."""
+        """Records of primitives created and run."""
         return tuple(r for r in self._records if isinstance(r, PrimitiveRecord))
 
     @property
     def partitions(self) -> tuple[PartitionRecord, ...]:
-        """Of partitions compiled and run."""
+        """Records of partitions compiled and run."""
         return tuple(r for r in self._records if isinstance(r, PartitionRecord))
 
     @property
     def messages(self) -> tuple[MessageRecord, ...]:
-        """What was turned down, checked or wrong."""
+        """Messages about rejections, checks and errors."""
         return tuple(r for r in self._records if isinstance(r, MessageRecord))
 
     @property
@@ -290,12 +290,12 @@ class VerboseLog(Sequence[Record]):
         return tuple(r for r in self._records if isinstance(r, MalformedRecord))
 
     def summary(self, *, problems: bool = False) -> VerboseSummary:
-        """Where time went.
+        """Summarize where time went.
 
         Parameters
         ----------
         problems : bool
-            Tell primitives of different shapes apart, and partitions of different shapes.
+            Show primitives of different shapes, and partitions of different shapes, in rows apart.
         """
         from .verbose_summary import summarize
 
@@ -313,19 +313,19 @@ class VerboseLog(Sequence[Record]):
 
 
 def verbose_log(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
-    """Read what a program wrote with ``ONEDNN_VERBOSE`` set, of oneDNN 3.7 to 3.13.
+    """Read a log that oneDNN 3.7 to 3.13 wrote with ``ONEDNN_VERBOSE`` set.
 
     Parameters
     ----------
     source : str, path or iterable of str
-        A path; or text of a log, which a string is taken for if it has a line break or the word
-        ``onednn_verbose,`` in it, or is empty; or lines, such as an open file.
+        A path; or the text of a log: a string that is empty or contains a line break or the word
+        ``onednn_verbose,``; or lines, such as an open file.
 
     Returns
     -------
     VerboseLog
-        Lines that are not oneDNN's are passed over; oneDNN's that can't be understood are
-        `MalformedRecord`.
+        The records. It skips lines that are not oneDNN's; lines of oneDNN that it can't understand
+        become `MalformedRecord`.
 
     Raises
     ------

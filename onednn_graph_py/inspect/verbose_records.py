@@ -1,4 +1,4 @@
-"""What a line of oneDNN's verbose log says, as data.
+"""Lines of oneDNN's verbose log as data.
 
 oneDNN writes a line for a primitive or a partition that it creates or runs, and for what it checks
 or turns down. The classes follow its columns (*Verbose Mode* in its documentation); what is in a
@@ -217,7 +217,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """Why something was turned down, or what went wrong.
+    """A line that says why oneDNN rejected something, or what went wrong.
 
     Parameters
     ----------

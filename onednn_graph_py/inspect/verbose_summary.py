@@ -1,4 +1,4 @@
-"""Where time went, by a verbose log: `summarize`."""
+"""Summaries of where time went, from a verbose log: `summarize`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """What several lines have in common.
+    """One row of a table: the lines that have the same key.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class SummaryRow:
         A partition's.
     implementation : str
     problem : str
-        Shapes, where they are told apart.
+        Shapes, where different shapes have rows of their own.
     calls : int
     total_ms, mean_ms, max_ms : float
         Milliseconds.
@@ -55,7 +55,7 @@ class SummaryRow:
 
 @dataclass(frozen=True, slots=True)
 class VerboseSummary:
-    """Where time went. Each table has the most expensive row first.
+    """A summary of where time went. Each table has the most expensive row first.
 
     Partitions run primitives, and both write lines: the tables overlap, so their totals do not add
     up.

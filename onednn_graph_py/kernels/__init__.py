@@ -1,4 +1,4 @@
-"""Which kernels oneDNN runs in a model's steps.
+"""The kernels that oneDNN runs in a model's steps.
 
 Another process (`worker`) runs the model with oneDNN's verbose log on: the setting is read once,
 and would slow down this one.

@@ -1,4 +1,4 @@
-"""Which kernels oneDNN runs in a model's steps: another process runs it with the verbose log on."""
+"""Search for the kernels of a model's steps: another process runs it with the verbose log on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OWN_SETTINGS = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VE
 
 @dataclass(frozen=True)
 class StepKernels:
-    """What the log says of one step that oneDNN runs.
+    """The kernels of one step that oneDNN runs, from its log.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class StepKernels:
 
 @dataclass(frozen=True)
 class Kernels:
-    """What the log says of a model.
+    """The kernels of a model, from the log.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _environment() -> dict[str, str]:
 
 
 def _ending(status: int, said: str) -> str:
-    """How a process ended that should not have."""
+    """Describe how a process ended that should not have ended."""
     if status < 0:
         try:
             return f"the process that logs was ended by {signal.Signals(-status).name}"
@@ -149,7 +149,7 @@ def _log(payload: bytes, seconds: float) -> tuple[str, str]:
 
 @dataclass
 class _Heard:
-    """What was heard of one job."""
+    """The lines that came for one job."""
 
     steps: list[list[str]] | None = None
     counted: bool = False

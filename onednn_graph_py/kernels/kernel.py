@@ -10,7 +10,7 @@ __all__ = ["Kernel"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A primitive of oneDNN that runs in a step, as its verbose log tells it.
+    """A primitive of oneDNN that runs in a step, as its verbose log describes it.
 
     Parameters
     ----------
@@ -25,12 +25,12 @@ class Kernel:
     problem : str
         The shapes, in benchdnn's form.
     when : str
-        ``each call``, or ``first call`` for what is kept from then on.
+        ``each call``, or ``first call`` for a kernel whose result is kept from then on.
     count : int
-        How often it runs in a call.
+        Number of times that it runs in a call.
     seconds : float
-        Of all of these in one call; the least of the few calls observed. What is logged takes
-        longer than what is not, so this tells kernels apart and no more.
+        Time of all its runs in one call; the least of the few calls observed. Logging makes calls
+        slower, so use this only to compare kernels with each other.
     """
 
     kind: str

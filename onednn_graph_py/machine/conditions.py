@@ -1,4 +1,4 @@
-"""What decides whether oneDNN shows a defect: its version and runtime, instructions and threads."""
+"""Conditions of oneDNN's defects: its version and runtime, instruction set and threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Conditions", "current"]
 
 
 class Conditions(NamedTuple):
-    """Where a partition is to run.
+    """The conditions in which a partition runs.
 
     Parameters
     ----------

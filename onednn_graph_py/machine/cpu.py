@@ -1,4 +1,4 @@
-"""What this CPU can do, asked before it is tried.
+"""Facts about this CPU, found without trying.
 
 Otherwise a fault in the library would look like a CPU that lacks something.
 """
@@ -42,7 +42,7 @@ def lacks(data_type: str) -> str | None:
 
 
 def largest_int8_weight() -> int:
-    """Tell how large s8 weights may be when u8 values are multiplied with them.
+    """Return how large s8 weights may be when u8 values are multiplied with them.
 
     Without VNNI instructions the sum of two products saturates at 16 bits: 2 * 255 * 64 fits, and
     2 * 255 * 127 does not. oneDNN page: Nuances of int8 Computations.

@@ -1,4 +1,4 @@
-"""What each instruction set that oneDNN dispatches to brings, by its name in `cpu_isa`."""
+"""Features of each instruction set that oneDNN dispatches to, by its name in `cpu_isa`."""
 
 from __future__ import annotations
 

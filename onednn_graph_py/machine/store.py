@@ -1,4 +1,4 @@
-"""What was found out about this machine, on disk: one place for each oneDNN, CPU and package."""
+"""Facts about this machine, on disk: one place for each oneDNN, CPU and package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def processor() -> str:
 
 
 def facts(*about: Any) -> list[Any]:
-    """What all that is kept depends on: this package, oneDNN's build, the CPU; then `about`."""
+    """Return facts that stored results depend on: package, oneDNN's build, CPU; then `about`."""
     return [
         _core.__version__,
         sorted((k, str(v)) for k, v in _core.version().items()),
@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 def place(name: str, *about: Any) -> Path:
-    """Where what was found out about these facts is kept, on this machine.
+    """Return the file that stores results for these facts on this machine.
 
     Parameters
     ----------

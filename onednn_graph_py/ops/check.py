@@ -49,7 +49,7 @@ def check(
     id: int | None = None,
     version: Version | None = None,
 ) -> tuple[TensorSpec, ...]:
-    """Check one op, and tell what it makes.
+    """Check one op, and infer its outputs.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def check(
     attrs : mapping of str to value, optional
         In the documents' spelling or the library's.
     outputs : sequence like `inputs`, optional
-        What the caller expects; without it the outputs are only inferred.
+        The outputs that the caller expects; without them `check` only infers the outputs.
     name, id
-        How messages call the op.
+        Name and id of the op in messages.
     version : (int, int), optional
         The oneDNN to check for; the linked one by default.
 
@@ -82,7 +82,7 @@ def check(
     InvalidShapeError
         The shapes don't fit together, or don't make the outputs'.
     TypeError
-        An attribute is of the wrong type, or a tensor is told by something else.
+        An attribute is of the wrong type, or a tensor is given by an object of another type.
 
     Examples
     --------

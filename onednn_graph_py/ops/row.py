@@ -49,14 +49,14 @@ class Attribute:
     name : str
     type : AttributeType
     meaning : str
-        What it is, in a few words; lists say what has an entry each.
+        Its meaning in a few words; for lists, what each entry stands for.
     required : bool
     default : AttributeValue, optional
-        What oneDNN takes where the attribute is not set; None if it then does without.
+        The value that oneDNN uses where the attribute is not set; None if there is no such value.
     allowed : tuple of str
         The strings that it may be, in the library's spelling; empty if it is no choice.
     unchecked : bool
-        `allowed` is what is documented, and oneDNN takes any other string without a word.
+        Whether oneDNN silently accepts strings other than the documented ones in `allowed`.
     since : Version
         The first oneDNN that has it.
     example : AttributeValue, optional
@@ -76,7 +76,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Change:
-    """What a newer oneDNN made different; fields that are None stay as they were."""
+    """A change that a newer oneDNN made to an op; fields that are None stay as they were."""
 
     since: Version
     what: str

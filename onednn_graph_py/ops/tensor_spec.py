@@ -16,7 +16,7 @@ __all__ = ["SpecLike", "TensorSpec", "spec_of"]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What is known of a tensor before it exists.
+    """The shape and data type of a tensor, as far as they are known.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What patterns end in: a chain of ops of the categories Unary and Binary."""
+"""The ends of patterns: a chain of ops of the categories Unary and Binary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the quantized patterns are made of: dequantized operands, biases, quantized results."""
+"""The parts of quantized patterns: dequantized operands, biases, quantized results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the linked oneDNN makes of a case of a pattern: partitions, errors, times."""
+"""Measurements of a case of a pattern: partitions, errors, times."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ VERDICTS = {
     "fused": "one call of oneDNN for what the documents say is one",
     "runs in parts": "oneDNN fuses it and computes it wrongly, so models run it in parts",
     "refused": "the documents say it must be refused, and it is",
-    "deviates": "oneDNN does something else, known and told",
+    "deviates": "oneDNN deviates from the documents in a known way, which the row names",
     "lacks hardware": "this CPU has no instructions for a data type",
-    "needs newer oneDNN": "the linked oneDNN does not have all it is built of",
-    "unexpected partitions": "neither what the documents say nor what is known",
-    "wrong": "not what the reference computes",
+    "needs newer oneDNN": "the linked oneDNN lacks an op, attribute or data type of the case",
+    "unexpected partitions": "oneDNN does neither what the documents say nor a known deviation",
+    "wrong": "the results differ from the reference",
     "error": "it did not build or run",
 }
-"""What can become of a case."""
+"""The verdicts on a case, and what each means."""
 
 FAILURES = ("unexpected partitions", "wrong", "error")
-"""The verdicts that must not be."""
+"""The verdicts that count as failures."""
 
 _MEASURING = 0.02
 _CALLS = (5, 200)
@@ -49,7 +49,7 @@ _CALLS = (5, 200)
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a case.
+    """The result of measuring a case.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Result:
     max_error : float or None
         The largest difference from the reference.
     share : float or None
-        The largest part of what is allowed that an element takes up.
+        The largest error, as a fraction of its tolerance.
     fused_ms, unfused_ms : float or None
         The fastest call, in milliseconds: as compiled by default, and one op a partition.
     verdict : str

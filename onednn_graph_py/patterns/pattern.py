@@ -16,13 +16,13 @@ ALL_VERSIONS: tuple[Version, Version] = ((3, 0), (99, 0))
 
 @dataclass(frozen=True)
 class Deviation:
-    """What a oneDNN does instead of what the documents say, found by trying.
+    """A deviation of oneDNN's versions from the documents, found by trying.
 
     Parameters
     ----------
     partitions : int, optional
-        How many it makes of the case; None for one that it refuses: a partition is not supported,
-        or does not compile.
+        Number of partitions that oneDNN makes of the case; None if it refuses: a partition is not
+        supported, or does not compile.
     why : str
         The reason, as far as it is known.
     since, until : Version
@@ -42,22 +42,22 @@ class Case:
     Parameters
     ----------
     name : str
-        What it varies, such as ``per channel, 4 post-ops``; unique among the pattern's cases of
-        the same `dtypes`.
+        The variation, such as ``per channel, 4 post-ops``; unique among the pattern's cases of the
+        same `dtypes`.
     dtypes : str
-        Of sources and destination, such as ``u8 s8 -> s8``, or just ``bf16``.
+        Data types of sources and destination, such as ``u8 s8 -> s8``, or just ``bf16``.
     arguments : mapping of str to value
-        Of the pattern's function.
+        Arguments of the pattern's function.
     partitions : int, optional
-        How many the documents say it becomes; None for what they say must be refused, when it is
-        built, partitioned or compiled.
+        Number of partitions that the documents promise; None for a graph that they say must be
+        refused, when it is built, partitioned or compiled.
     kernels : tuple of str
         Data types that its kernels compute with or store, of those that not every CPU has: it is
         counted apart where this CPU lacks one.
     needs : Version
-        The first oneDNN that has all it is built of.
+        The first oneDNN that has all ops, attributes and data types of the case.
     deviations : tuple of Deviation
-        What linked versions are known to do instead.
+        Known deviations of oneDNN's versions from the documents.
     """
 
     name: str
@@ -69,12 +69,12 @@ class Case:
     deviations: tuple[Deviation, ...] = ()
 
     def expected(self, linked: Version) -> int | None:
-        """How many partitions a oneDNN makes of it; None if it refuses."""
+        """The number of partitions that a version of oneDNN makes of it; None if it refuses."""
         deviation = self.deviation(linked)
         return self.partitions if deviation is None else deviation.partitions
 
     def deviation(self, linked: Version) -> Deviation | None:
-        """What a oneDNN does instead of what the documents say."""
+        """The deviation of a version of oneDNN from the documents, if there is one."""
         for one in self.deviations:
             if one.since <= linked < one.until:
                 return one
@@ -97,11 +97,11 @@ class Pattern:
         The ops, with ``?`` behind what may be left out and ``{0-3}`` behind what may be repeated.
     category : str
     rule : str
-        What the documents demand.
+        The conditions that the documents state.
     page : str
-        Of oneDNN's documentation, such as ``graph/fusion_patterns/matmul_fusion_patterns``.
+        Page of oneDNN's documentation, such as ``graph/fusion_patterns/matmul_fusion_patterns``.
     build : callable
-        Returns the graph; its parameters are what a `Case` gives.
+        Returns the graph; a `Case` has its arguments.
     cases : tuple of Case
     """
 
@@ -115,7 +115,7 @@ class Pattern:
 
     @property
     def name(self) -> str:
-        """The function's name, by which the command line takes it."""
+        """The function's name, which the command line takes."""
         return self.build.__name__
 
     def graph(self, case: Case) -> GraphBuilder:

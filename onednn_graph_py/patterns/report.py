@@ -35,7 +35,7 @@ _LIMITED = ("lacks hardware", "needs newer oneDNN")
 
 
 def machine() -> str:
-    """What the results hold for: oneDNN, its runtimes, the instructions it uses, the CPU."""
+    """Describe the machine of the results: oneDNN, its runtimes, its instruction set, the CPU."""
     linked = version()
     release = f"{linked['major']}.{linked['minor']}.{linked['patch']}"
     gpu = str(linked["gpu_runtime"])

@@ -1,4 +1,4 @@
-"""What runs here: which ops, with which data types, this oneDNN runs on this CPU by themselves.
+"""The ops and data types that this oneDNN runs unfused on this CPU.
 
 >>> import onednn_graph_py as og
 >>> found = og.capabilities()
@@ -54,7 +54,7 @@ _COLOURS = {
 
 @dataclass(frozen=True)
 class Capability:
-    """What came of one op with one choice of data types.
+    """The result of trying one op with one choice of data types.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Capability:
     outcome : str
         A key of `OUTCOMES`.
     reason : str
-        oneDNN's, or empty.
+        oneDNN's reason, or empty.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Capability:
 
     @property
     def types(self) -> str:
-        """Such as ``u8 f32 -> f32``; one name where all are equal."""
+        """The data types, such as ``u8 f32 -> f32``; one name where all are equal."""
         every = {*self.inputs, *self.outputs}
         if len(every) == 1:
             return every.pop()
@@ -83,7 +83,7 @@ class Capability:
 
 
 class Capabilities(Sequence[Capability]):
-    """All that was found; ``found["MatMul"]`` has what is about one op.
+    """The results of probing all ops; ``found["MatMul"]`` has those of one op.
 
     Prints as a table, and shows as a heat map in a notebook.
     """
@@ -111,7 +111,7 @@ class Capabilities(Sequence[Capability]):
         )
 
     def count(self, outcome: str) -> int:
-        """How many attempts came out so."""
+        """The number of attempts with this outcome."""
         return sum(c.outcome == outcome for c in self._found)
 
     def _kinds(self) -> dict[str, list[Capability]]:
@@ -132,7 +132,7 @@ class Capabilities(Sequence[Capability]):
         return ", ".join(f"{n} {o}" for n, o in counted if n)
 
     def __str__(self) -> str:
-        lines = [f"What runs by itself: {self._title()}"]
+        lines = [f"Ops that run unfused: {self._title()}"]
         kinds = self._kinds()
         width = max((len(k) for k in kinds), default=0)
         for kind, found in kinds.items():
@@ -205,15 +205,15 @@ def _probe(count: int, progress: Callable[[int, int], None]) -> list[tuple[str, 
 def capabilities(
     *, refresh: bool = False, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> Capabilities:
-    """Find out which ops run here, with which data types.
+    """Find which ops run here unfused, and with which data types.
 
-    Each op is tried in one small use, in a process of its own; what was found is kept on disk for
-    this oneDNN and CPU. An op that does not run by itself may still run fused with others.
+    A helper process tries each op in one small use; the results are kept on disk for this oneDNN
+    and CPU. An op that does not run by itself may still run fused with others.
 
     Parameters
     ----------
     refresh : bool
-        Try again, rather than read what was kept.
+        Try again, rather than read stored results.
     progress : callable
         Called with the numbers of attempts done and in all.
 

@@ -14,7 +14,7 @@ __all__ = ["load", "path"]
 
 
 def path(attempts: Sequence[Attempt]) -> Path:
-    """Where the results of these attempts, on this machine, are kept."""
+    """Return the file that stores the results of these attempts on this machine."""
     # What the sample uses look like belongs to the package's version and the attempts themselves.
     return place("capabilities", [[a.kind, a.inputs, a.outputs] for a in attempts])
 

@@ -71,7 +71,7 @@ def started(
 
 
 def ending(status: int) -> str:
-    """How a process ended, in words, by its exit status; negative is a signal."""
+    """Describe how a process ended, by its exit status; negative is a signal."""
     if status >= 0:
         return f"the process ended with exit status {status}"
     try:

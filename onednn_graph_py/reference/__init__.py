@@ -1,4 +1,4 @@
-"""What each op means, in NumPy: to check oneDNN's results, never for speed.
+"""The definition of each op in NumPy, to check oneDNN's results; it is not made for speed.
 
 >>> import numpy as np
 >>> from onednn_graph_py.reference import run

@@ -20,26 +20,26 @@ _SMALLEST = 2.0**-126
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of comparing an output with what it should be.
+    """The result of comparing an output with the reference.
 
     Parameters
     ----------
     ok : bool
-        No element is further off than allowed.
+        Whether all elements are within their tolerance.
     wrong : int
-        How many are.
+        Number of elements that exceed their tolerance.
     count : int
-        Of how many elements.
+        Number of all elements.
     max_error : float
         The largest difference.
     index : tuple of int
-        Where the error is the largest share of what is allowed.
+        The element with the largest error as a fraction of its tolerance.
     actual, expected : float
-        What is there, and what should be.
+        Its value, and the reference's.
     allowed : float
-        The difference allowed there, the rounding to the output's data type included.
+        Its tolerance, the rounding to the output's data type included.
     ratio : float
-        The share: 1 is just allowed.
+        Its error as a fraction of its tolerance.
     """
 
     ok: bool

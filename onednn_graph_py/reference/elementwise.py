@@ -32,7 +32,7 @@ def normal_cdf(x: Array) -> Array:
 
 
 def gelu_tanh_argument(x: Array) -> Array:
-    """What GELU's approximation takes the hyperbolic tangent of."""
+    """Compute the argument of the hyperbolic tangent in GELU's approximation."""
     return np.asarray(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 

@@ -20,12 +20,12 @@ __all__ = ["average_counts", "pooling_windows"]
 
 
 def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]) -> Windows:
-    """Where the windows of pooling are."""
+    """Return the positions of pooling's windows."""
     return windows(call, spatial, spatial_attr(call, "kernel", len(spatial), 1), count)
 
 
 def average_counts(call: Call, spatial: tuple[int, ...], where: Windows) -> Array:
-    """What the sum of each window is divided by, as (1, 1, windows)."""
+    """Return the divisors of the windows' sums, as (1, 1, windows)."""
     if call.attr("exclude_pad"):
         inside = where.over(np.ones((1, 1, *spatial)))
         return np.asarray(inside.sum(tuple(range(-len(spatial), 0))))

@@ -1,4 +1,4 @@
-"""Which function says what an op computes."""
+"""The functions that compute each op."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def implementation(kind: str) -> Implementation:
     """
     found = _IMPLEMENTATIONS.get(kind)
     if found is None:
-        why = _WITHOUT_MEANING.get(kind, "nobody has written it")
+        why = _WITHOUT_MEANING.get(kind, "it is not written yet")
         raise UnimplementedError(f"the reference does not compute {kind}: {why}")
     return found
 
 
 def implemented() -> frozenset[str]:
-    """The op kinds that the reference computes."""
+    """Return the op kinds that the reference computes."""
     return frozenset(_IMPLEMENTATIONS)
 
 

@@ -38,7 +38,7 @@ def call_of(
     *,
     version: Version | None = None,
 ) -> Call:
-    """A checked `Call` whose inputs and outputs have all their shapes and data types.
+    """Make a checked `Call` whose inputs and outputs have all their shapes and data types.
 
     Parameters are those of `run`; inputs have a dtype that oneDNN knows.
 
@@ -73,14 +73,14 @@ def _stored(call: Call) -> dict[str, Any]:
 
 
 def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
-    """What an op makes, before it is rounded to the outputs' data types.
+    """Compute an op's results, before they are rounded to the outputs' data types.
 
     Parameters
     ----------
     call : Call
         With all shapes and data types.
     inputs : sequence of numpy.ndarray
-        As many, of those shapes.
+        Inputs of the shapes that `call` has.
 
     Returns
     -------

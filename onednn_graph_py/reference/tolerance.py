@@ -1,4 +1,4 @@
-"""How far a result may be from the exact one, by what rounding does and no more."""
+"""Tolerances of results, from the errors that rounding causes and no others."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _FIXED_INPUTS = {"MaxPoolBackward": (0,)}
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What an op may be wrong by, before its result is rounded to the output's data type.
+    """The tolerance of an op, before its result is rounded to the output's data type.
 
     Both are 0 for an op that chooses or copies elements, or rounds once.
 
@@ -236,7 +236,7 @@ _EXPONENTIAL = _FUNCTIONS["Exp"]
 
 
 def tolerance(call: Call, output: int = 0) -> Tolerance:
-    """What rounding may do to an op's result; see `Tolerance` for the units.
+    """Return the tolerance of an op's result that rounding needs; see `Tolerance` for the units.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def slack(
     exact: Array,
     fpmath_mode: str = "strict",
 ) -> Array:
-    """How far each element may be off before it is rounded to the output's data type.
+    """Return the tolerance of each element before it is rounded to the output's data type.
 
     Parameters
     ----------

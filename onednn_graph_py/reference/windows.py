@@ -48,7 +48,7 @@ def spatial_attr(call: Call, name: str, rank: int, default: int) -> tuple[int, .
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the windows are; a tuple has an entry for each spatial dim.
+    """The positions of windows; a tuple has an entry for each spatial dim.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def windows(
     *,
     transposed: bool = False,
 ) -> Windows:
-    """Where an op's windows are.
+    """Return the positions of an op's windows.
 
     Parameters
     ----------

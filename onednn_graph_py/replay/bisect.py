@@ -1,4 +1,4 @@
-"""Where a model's results begin to be wrong."""
+"""Search for the first op of a model whose result is wrong."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Divergence:
     Parameters
     ----------
     op : str
-        Names it, and where it was made.
+        The op's name, and the line that made it.
     check : OutputCheck
-        Its result beside the reference.
+        The comparison of its result with the reference.
     fused : tuple of str
         The op kinds that run together with it.
     alone : OutputCheck or None
@@ -85,10 +85,10 @@ def first_divergence(
     *,
     known_defects: KnownDefects = "avoid",
 ) -> Divergence | None:
-    """Name the first op whose result is wrong when it is run as the end of the graph.
+    """Find the first op whose result is wrong when the graph ends with it.
 
-    oneDNN hands out what it computes inside of a partition only by not fusing it. So the graph is
-    compiled once for each op, cut off behind it: what comes before is fused as in the whole.
+    oneDNN does not return results from inside of a partition. So the function compiles the graph
+    once for each op, cut off behind it: the ops before it fuse as in the whole graph.
 
     Parameters
     ----------
@@ -96,9 +96,9 @@ def first_divergence(
     inputs : sequence of numpy.ndarray
         In the order of a call.
     seed : int
-        Of the disturbances that tell what rounding may do.
+        Seed for the random perturbations that estimate rounding errors.
     known_defects : str
-        As `CompiledGraph` has it: ``run`` finds also what models go around.
+        As for `CompiledGraph`: ``run`` also finds known defects, which models work around.
 
     Returns
     -------

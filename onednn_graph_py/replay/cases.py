@@ -1,4 +1,4 @@
-"""Which graphs are to be run: files, folders, patterns, and benchdnn's batch files."""
+"""The graphs to run, from files, folders, patterns and benchdnn's batch files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Case:
     path : str
         A file.
     rewriting : Rewriting, optional
-        What to change first; None to take the file exactly as it is.
+        Changes to make first; None takes the file exactly as it is.
     """
 
     path: str
@@ -48,7 +48,7 @@ def cases_of(
     options: Sequence[str] | None = None,
     batches: Iterable[str] = (),
 ) -> list[Case]:
-    """All cases, in order.
+    """Find all cases, in order.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ from .verdicts import Result
 __all__ = ["add_run"]
 
 _DESCRIPTION = """\
-Read graphs that oneDNN dumped, partition, compile and run them, each in a process of its own, and
-print a line for each: verdict, partitions (with a kernel/all), largest error, time. Exit status: 0
-if nothing failed, 1 if something did, 2 if files or options can't be read.
+Read graphs that oneDNN dumped, partition, compile and run each in its own process, and print a line
+for each: verdict, partitions (supported/all), largest error, time. Exit status: 0 if no graph
+failed, 1 if one did, 2 if files or options can't be read.
 """
 
 
@@ -40,29 +40,45 @@ def add_run(commands: Any) -> None:
         action="append",
         default=[],
         metavar="OPTION",
-        help="rewrite as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, dt=bf16, "
-        "dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
-        "engine=cpu, expected-n-partitions=1; several values with commas between",
+        help="rewrite the graph as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, "
+        "dt=bf16, dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
+        "engine=cpu, expected-n-partitions=1; commas separate several values",
     )
     run.add_argument(
-        "--batch", action="append", default=[], metavar="FILE", help="benchdnn's command lines"
+        "--batch",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="run the graphs that a batch file of benchdnn names",
     )
-    run.add_argument("--partition-only", action="store_true", help="compile and run nothing")
-    run.add_argument("--verify", action="store_true", help="compare with the reference in NumPy")
+    run.add_argument("--partition-only", action="store_true", help="only partition the graphs")
+    run.add_argument("--verify", action="store_true", help="compare with the NumPy reference")
     run.add_argument(
-        "--bisect", action="store_true", help="name the first op that is wrong; verifies too"
+        "--bisect", action="store_true", help="find the first wrong op; implies --verify"
     )
     run.add_argument(
         "--as-is",
         action="store_true",
-        help="run what oneDNN is known to compute wrongly as it is, not in parts",
+        help="do not work around known oneDNN defects",
     )
-    run.add_argument("--bench", action="store_true", help="time a call")
-    run.add_argument("--threads", type=_positive, help="of a call")
-    run.add_argument("--jobs", type=_positive, default=1, help="how many run at a time")
-    run.add_argument("--seed", type=int, default=0, help="of the inputs")
-    run.add_argument("--timeout", type=float, default=600.0, help="seconds for one; 600")
-    run.add_argument("--json", action="store_true", help="print JSON, an object a line")
+    run.add_argument("--bench", action="store_true", help="time calls")
+    run.add_argument("--threads", type=_positive, help="threads per call")
+    run.add_argument(
+        "--jobs",
+        type=_positive,
+        default=1,
+        help="number of graphs that run at a time (default: %(default)s)",
+    )
+    run.add_argument(
+        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
+    )
+    run.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        help="time limit per graph, in seconds (default: %(default)g)",
+    )
+    run.add_argument("--json", action="store_true", help="print JSON, one object per line")
     run.set_defaults(run=_run)
 
 

@@ -1,4 +1,4 @@
-"""Why oneDNN has no kernel for an op, as far as that can be told."""
+"""Reasons why oneDNN has no kernel for an op, as far as they are known."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class _Worker:
             self.connection.send((case, options))
 
     def answer(self) -> Result | None:
-        """What it sent, or how it ended; None when it has only started."""
+        """The worker's answer, or how it ended; None when it has only started."""
         try:
             result: Result | None = self.connection.recv()
         except (EOFError, OSError):
@@ -43,7 +43,7 @@ class _Worker:
         return result
 
     def limit(self, timeout: float) -> float:
-        """When it must have answered."""
+        """The time by which it must have answered."""
         return self.began + (timeout if self.ready else max(timeout, STARTUP))
 
     def ended(self, verdict: Verdict, reason: str) -> Result:
@@ -70,18 +70,18 @@ def replay(
     ----------
     cases : sequence of Case
     options : Options
-        Unless it says otherwise, the CPU's cores are divided among the jobs.
+        Unless they set `threads`, the jobs share the CPU's cores.
     jobs : int
-        How many run at a time.
+        Number of cases that run at a time.
     timeout : float, optional
-        Seconds that one may take.
+        Time limit per case, in seconds.
 
     Yields
     ------
     number : int
-        Of the case.
+        Number of the case.
     result : Result
-        As they come, which need not be in order.
+        Its result. Results come as cases end, not in the order of the cases.
     """
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, min(jobs, len(cases)))

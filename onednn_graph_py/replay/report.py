@@ -50,7 +50,7 @@ def json_line(result: Result) -> str:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many there are of each verdict."""
+    """Count the cases of each verdict."""
     counts = Counter(r.verdict for r in results)
     parts = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
     return f"{len(results)} cases: {parts}"

@@ -41,24 +41,24 @@ _BENCH_CALLS = 5
 
 @dataclass(frozen=True)
 class Options:
-    """How cases are run.
+    """Options for running cases.
 
     Parameters
     ----------
     partition_only : bool
-        Compile and run nothing.
+        Only partition the graphs.
     verify : bool
-        Compare results with the reference in NumPy.
+        Compare results with the NumPy reference.
     bisect : bool
-        Name the first op whose result is wrong.
+        Find the first op whose result is wrong.
     bench : bool
-        Time a call.
+        Time calls.
     threads : int, optional
-        Of a call.
+        Threads per call.
     seed : int
-        Of the inputs.
+        Seed for generated inputs.
     as_is : bool
-        Run what oneDNN is known to compute wrongly as it is, neither in parts nor refused.
+        Do not work around known oneDNN defects: neither split nor refuse what it computes wrongly.
     memory_share : float
         The part of the free memory that a case may take.
     """
@@ -74,7 +74,7 @@ class Options:
 
     @property
     def known_defects(self) -> KnownDefects:
-        """As `GraphBuilder.compile` takes it."""
+        """The option of the same name of `GraphBuilder.compile`."""
         return "run" if self.as_is else "avoid"
 
 
@@ -82,7 +82,7 @@ DEFAULTS = Options()
 
 
 def run_case(case: Case, options: Options = DEFAULTS) -> Result:
-    """Run a case; whatever goes wrong with it becomes its verdict.
+    """Run a case; an error in it becomes its verdict.
 
     Parameters
     ----------

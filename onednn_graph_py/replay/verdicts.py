@@ -1,4 +1,4 @@
-"""What became of a graph that was run again."""
+"""The verdict on a graph that was run again."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ __all__ = ["Result", "Verdict"]
 
 
 class Verdict(str, Enum):
-    """What became of it; the value is what is printed."""
+    """The verdict on a case; its value is the word that `run` prints."""
 
     PASSED = "passed"
     """All results are right."""
     RAN = "ran"
-    """It ran; nobody asked whether its results are right."""
+    """It ran; its results were not compared."""
     PARTITIONED = "partitioned"
-    """oneDNN has kernels for all of its partitions; it was not to be run."""
+    """oneDNN has kernels for all of its partitions; it was only partitioned."""
     SPLIT = "split"
-    """It is right, but runs in parts: in one, oneDNN would compute it wrongly."""
+    """It is right, but a partition runs in parts, because oneDNN computes it wrongly as one."""
     WRONG = "wrong"
-    """A result is not right."""
+    """A result is wrong."""
     PARTITIONS = "partitions"
-    """oneDNN makes another number of partitions of it than expected."""
+    """oneDNN makes more or fewer partitions of it than expected."""
     UNSUPPORTED = "unsupported"
-    """oneDNN has no kernel for an op of it here, or no device to run it on."""
+    """oneDNN has no kernel here for one of its ops, or no device to run it on."""
     REFUSED = "refused"
-    """It is no valid graph, or oneDNN or this package does not take it."""
+    """The graph is invalid, or oneDNN or this package rejects it."""
     TOO_LARGE = "too large"
-    """Its tensors do not fit into the memory that is free."""
+    """Its tensors do not fit into the free memory."""
     CRASHED = "crashed"
-    """The process ended."""
+    """The process that ran it crashed."""
     TIMED_OUT = "timed out"
-    """It took longer than allowed."""
+    """It took longer than the time limit."""
     UNREADABLE = "unreadable"
-    """The file is none, or no graph."""
+    """The file can't be read, or is not a graph."""
 
     def __str__(self) -> str:
         return self.value
@@ -60,7 +60,7 @@ _FAILED = frozenset(
 
 @dataclass
 class Result:
-    """What became of one case.
+    """The result of one case.
 
     Parameters
     ----------
@@ -68,20 +68,20 @@ class Result:
         The file, and how it was rewritten.
     verdict : Verdict
     reason : str
-        Why it is no better.
+        The reason for the verdict.
     ops : int, optional
     partitions, supported : int, optional
-        How many oneDNN made of the graph, and of how many of them it has a kernel.
+        Number of partitions that oneDNN made of the graph, and number that it has a kernel for.
     expected : int, optional
-        How many it should have made.
+        Expected number of partitions.
     error, share : float, optional
-        The largest difference to the reference, and the largest part of what is allowed.
+        The largest difference to the reference, and the largest as a fraction of its tolerance.
     diverges : str
-        The first op whose result is not right.
+        The first op whose result is wrong.
     seconds : float
-        All of it took.
+        Time for the whole case.
     milliseconds : float, optional
-        One call.
+        Time of one call.
     """
 
     case: str
@@ -98,5 +98,5 @@ class Result:
     milliseconds: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The result as a dict for JSON."""
         return {**asdict(self), "verdict": self.verdict.value}

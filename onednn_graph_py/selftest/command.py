@@ -18,15 +18,16 @@ from .run import search
 __all__ = ["add_selftest"]
 
 _DESCRIPTION = """\
-Find out whether this oneDNN is right on this CPU: the documented patterns, single ops, random
-graphs, products, convolutions, attention, pools and chains of normalizations, in every data type
-that runs here, each in a process that may die. wrong, crashed: what a model compiled by default
-does. avoided: oneDNN itself is wrong or crashes, models do not. slow: more than 1.2 times slower
-than the same ops apart. refused: without a kernel here. Each kind of wrong or crashing graph is
-reduced to the smallest one, for at most half of the time that the search had. Then the partitions
-of what was found, slow ones included, are judged for at most a quarter of it, and their verdicts
-kept for compile(check="verify"). Exit status: 0 if nothing is wrong or crashes by default, 1 if
-something does, 2 if the options are wrong.
+Test whether this oneDNN computes correctly on this CPU. The command runs the documented patterns,
+single ops, random graphs, products, convolutions, attention, pools and chains of normalizations in
+every data type that runs here, in helper processes that may crash. It counts the results. wrong,
+crashed: a model compiled by default computes wrong numbers, or crashes. avoided: oneDNN itself is
+wrong or crashes, the model does not. slow: the model takes more than 1.2 times as long as the same
+ops apart. refused: oneDNN has no kernel here. The command then reduces each kind of wrong or
+crashing graph to the smallest one, in at most half of the search time. At last it judges the
+partitions of all graphs that it found, slow ones included, in at most a quarter of the search time,
+and keeps their verdicts for compile(check="verify"). Exit status: 0 if no model is wrong or crashes
+by default, 1 if one is or does, 2 if the options are wrong.
 """
 _REDUCING, _JUDGING = 0.5, 0.25  # of the time of the search
 
@@ -56,29 +57,37 @@ def add_selftest(commands: Any) -> None:
     """Add the command to those of a parser."""
     selftest = commands.add_parser(
         "selftest",
-        help="find out whether this oneDNN is right on this CPU",
+        help="test whether this oneDNN computes correctly on this CPU",
         description=_DESCRIPTION,
     )
-    selftest.add_argument("--minutes", type=_positive, default=2.0, help="how long to search; 2")
+    selftest.add_argument(
+        "--minutes", type=_positive, default=2.0, help="search time (default: %(default)g)"
+    )
     selftest.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="FAMILY",
-        help=f"only this one, which may be given several times: {', '.join(FAMILIES)}",
+        help=f"search only this family; repeat the option for more: {', '.join(FAMILIES)}",
     )
     selftest.add_argument(
-        "--seed", type=_not_negative, default=0, help="the first of each family; 0"
+        "--seed",
+        type=_not_negative,
+        default=0,
+        help="first seed of each family (default: %(default)s)",
     )
     selftest.add_argument(
         "--jobs",
         type=_count,
         default=max(1, len(os.sched_getaffinity(0)) // 4),
-        help="processes at a time, among which the cores are divided; a quarter of the cores",
+        help="number of processes that share the cores "
+        "(default: %(default)s, a quarter of the cores)",
     )
-    selftest.add_argument("--json", metavar="FILE", help="write the results as JSON; - prints them")
     selftest.add_argument(
-        "--findings", metavar="DIR", help="write each reduced graph into a file of this folder"
+        "--json", metavar="FILE", help="write the results to FILE as JSON; - prints them"
+    )
+    selftest.add_argument(
+        "--findings", metavar="DIR", help="write each reduced graph to a file in this folder"
     )
     selftest.set_defaults(run=_selftest)
 

@@ -1,4 +1,4 @@
-"""What is drawn: the families by name."""
+"""The families of random graphs, by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Family:
         A function of a module, as it is called in other processes: the same seed gives the same
         graph and arrays.
     count : callable, optional
-        How many different ones there are; without it each seed gives another one.
+        Returns the number of different graphs; without it each seed gives another one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What was found becomes verdicts on disk, for models compiled with ``check="verify"``."""
+"""Judge the findings, and keep the verdicts for models compiled with ``check="verify"``."""
 
 from __future__ import annotations
 

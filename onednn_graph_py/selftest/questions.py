@@ -1,4 +1,4 @@
-"""What is asked of a drawn graph: what a model computes, and what oneDNN does as it is.
+"""Tests of a drawn graph: as a model compiled by default, and as oneDNN makes it.
 
 Answering may end the process, so it is another one that is asked.
 """
@@ -50,7 +50,7 @@ _TIMED = (9, 31)  # calls of both, to suspect and to be sure
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a graph.
+    """The result of testing a graph.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
 
 
 def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
-    """What a user gets: compiled by default, run, compared with the reference, and timed.
+    """Compile a graph by default, run it, compare it with the reference, and time it.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
         Of a `Family`.
     seed : int
     threads : int, optional
-        Of a call.
+        Threads per call.
     """
     began = time.perf_counter()
     ratio: float | None = None
@@ -142,7 +142,7 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
 
 
 def as_it_is(draw: Draw, seed: int, threads: int | None, known: Sequence[str]) -> Answer:
-    """What oneDNN's own partitions compute, unless they are the steps that are known already."""
+    """Test oneDNN's own partitions, unless they are the steps that were tested already."""
     began = time.perf_counter()
     try:
         builder, inputs = draw(seed)

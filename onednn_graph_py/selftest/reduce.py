@@ -34,7 +34,7 @@ def drawn(draw: Draw, seed: int) -> str:
 
 
 def model_trial(document: GraphDocument, seed: int) -> Outcome:
-    """What a model compiled by default makes of a graph, as `Shows` asks.
+    """Try a graph in a model compiled by default, as `Shows` asks.
 
     Other than its own trial, which tries oneDNN's partitions as they are.
     """

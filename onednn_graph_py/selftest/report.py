@@ -1,4 +1,4 @@
-"""What a selftest found: counts, findings, as text and as JSON."""
+"""The results of a selftest: counts and findings, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _HEADINGS = (
 
 @dataclass
 class Count:
-    """How the cases of a family ended.
+    """The counts of a family's cases by verdict.
 
     Parameters
     ----------
     cases, right, wrong, crashed, refused : int
-        Compiled by default; who hangs crashed.
+        Cases as compiled by default; a case that hangs counts as crashed.
     avoided : int
-        Wrong or crashed as oneDNN makes it, and neither as compiled by default.
+        Cases that are wrong or crash as oneDNN makes them, but not as compiled by default.
     slow : int
-        Took more than `SLOW` times as long as their ops apart.
+        Cases that took more than `SLOW` times as long as their ops apart.
     seconds : float
-        All of it took.
+        Time for all cases.
     """
 
     cases: int = 0
@@ -52,7 +52,7 @@ class Count:
     seconds: float = 0.0
 
     def add(self, answer: Answer, plain: Answer | None) -> None:
-        """Count a case: compiled by default, and as oneDNN makes it."""
+        """Count a case by its verdicts: as compiled by default, and as oneDNN makes it."""
         self.cases += 1
         self.right += answer.verdict == "right"
         self.wrong += answer.verdict == "wrong"
@@ -89,15 +89,15 @@ class Finding:
     ----------
     family : str
     seed : int
-        The two that it is drawn by.
+        The family and the seed that draw it.
     verdict : Verdict
     reason : str
     steps : tuple of str
-        What ran one after the other, as far as it is known.
+        The steps that ran one after the other, as far as they are known.
     graph : str
-        The smallest graph that shows it, as JSON; empty where it was not looked for.
+        The smallest graph that shows it, as JSON; empty where the graph was not reduced.
     told : str
-        The ops of that graph, or why there is none.
+        The ops of that graph, or the reason why there is none.
     """
 
     family: str
@@ -110,11 +110,11 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """Of a file."""
+        """The name of its file."""
         return f"{self.verdict}_{self.family}_{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the data as a dict for JSON."""
         graph = json.loads(self.graph) if self.graph else None
         return {**asdict(self), "steps": list(self.steps), "graph": graph}
 
@@ -124,22 +124,22 @@ class Finding:
 
 @dataclass
 class Report:
-    """What was found, and where.
+    """The findings of a selftest, and the machine that it ran on.
 
     Parameters
     ----------
     version, runtime, isa, cpu : str
         oneDNN's version and its runtime for CPUs, the instruction set it uses, the CPU's name.
     threads : int
-        Of a call.
+        Threads per call.
     seed : int
-        The first of each family.
+        First seed of each family.
     counts : mapping of str to Count
-        By family.
+        Counts by family.
     findings : list of Finding
     slow : list of Slow
     verdicts : int
-        How many were kept of these, and were not known before.
+        Number of new verdicts on these that were kept.
     """
 
     version: str
@@ -155,12 +155,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong or crashes in a model compiled by default."""
+        """Whether no model compiled by default is wrong or crashes."""
         return not self.findings
 
     @property
     def total(self) -> Count:
-        """Of all families."""
+        """The counts of all families together."""
         made = Count()
         for count in self.counts.values():
             for name, value in vars(count).items():
@@ -168,7 +168,7 @@ class Report:
         return made
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the data as a dict for JSON."""
         return {
             "version": self.version,
             "runtime": self.runtime,

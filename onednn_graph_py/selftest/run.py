@@ -39,7 +39,7 @@ Progress = Callable[[Report, float], None]
 
 
 def _answer(ended: Ended, timeout: float) -> Answer:
-    """What a process answered about one case, or how it ended."""
+    """Return a process's answer about one case, or how it ended."""
     how, what = ended
     if how == "returned":
         answer: Answer = what
@@ -100,7 +100,7 @@ class _Asker:
 
 
 class _Search:
-    """What all threads share."""
+    """The state that all threads share."""
 
     def __init__(self, families: Sequence[Family], report: Report, until: float) -> None:
         self.families = list(families)
@@ -113,7 +113,7 @@ class _Search:
         self.stopped = False
 
     def batch(self) -> tuple[Family, range] | None:
-        """What to judge next: of the family that had the least time so far."""
+        """Choose the next cases, of the family that had the least time so far."""
         with self.lock:
             late = time.monotonic() >= self.until
             # Every family has its turn, however short the time is.
@@ -132,7 +132,7 @@ class _Search:
             return family, range(first, first + count)
 
     def _fitting(self, family: Family) -> int:
-        """How many cases take about as long as a batch may."""
+        """Return the number of cases that take about as long as a batch may."""
         done = self.report.counts[family.name]
         if not done.cases:
             return _BATCH[0]
@@ -191,15 +191,16 @@ def search(
     ----------
     families : sequence of Family
     seconds : float
-        When it is over; cases in hand are still judged, and some of each family in any case.
+        Time for the search. Cases in hand are still judged after it, and at least some of each
+        family.
     seed : int
-        The first of each family.
+        First seed of each family.
     jobs : int
-        How many processes judge at a time; the CPU's cores are divided among them.
+        Number of processes that judge at a time; they share the CPU's cores.
     timeout : float
-        Seconds that one case may take.
+        Time limit per case, in seconds.
     progress : callable, optional
-        Is called from time to time.
+        Called from time to time.
 
     Returns
     -------

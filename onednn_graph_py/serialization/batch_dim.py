@@ -1,4 +1,4 @@
-"""Which of a graph's inputs have the batch as their first dim, by benchdnn's rules."""
+"""Search for inputs that have the batch as their first dim, by benchdnn's rules."""
 
 from __future__ import annotations
 

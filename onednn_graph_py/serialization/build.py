@@ -69,9 +69,9 @@ def load(source: JSONSource) -> GraphBuilder:
     Raises
     ------
     GraphFormatError
-        It is no graph; the message names the place.
+        The JSON is not a graph; the message names the place.
     OneDNNError
-        An op is not right, or not known to the linked oneDNN.
+        An op is wrong, or the linked oneDNN does not know it.
     OSError
         The file can't be opened.
     """
@@ -84,7 +84,7 @@ def load(source: JSONSource) -> GraphBuilder:
 
 
 def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuilder:
-    """Build what a document says, op by op, each checked with the table of ops.
+    """Build the graph of a document op by op, and check each op with the table of ops.
 
     Tensors that no op makes become inputs, also the constant ones, whose values the file does not
     have. Results are the tensors that no op reads and those that ``output_ports`` or End mark.
@@ -107,7 +107,7 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
     UnimplementedError
         The linked oneDNN is older than an op, an attribute or a data type.
     OneDNNError
-        As `onednn_graph_py.ops.check`. All messages begin with the place in the file.
+        The same as for `onednn_graph_py.ops.check`. All messages begin with the place in the file.
     """
     check_links(document)
     check_agreement(document)
@@ -174,7 +174,7 @@ def _node(builder: GraphBuilder, op: OpRecord, inputs: list[Value], where: str) 
 
 
 def to_graph(document: GraphDocument) -> _core.graph:
-    """The mirror's graph of a document, with the file's own ids, finalized.
+    """Make the mirror's graph of a document, with the file's own ids, finalized.
 
     Layouts are as the file says, and so are shapes: nothing is inferred or checked with the table.
     Where a reader describes a tensor otherwise, what its maker says counts, as in oneDNN.
@@ -194,7 +194,7 @@ def to_graph(document: GraphDocument) -> _core.graph:
     UnimplementedError
         The linked oneDNN is older than an op, an attribute or a data type.
     OneDNNError
-        oneDNN does not take it. All messages begin with the place in the file.
+        oneDNN rejects the graph. All messages begin with the place in the file.
     """
     check_links(document)
     check_agreement(document)

@@ -1,4 +1,4 @@
-"""What was built, as a document."""
+"""Documents of graphs that were built."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Ids:
 
 
 def from_builder(builder: GraphBuilder) -> GraphDocument:
-    """The document of what was built.
+    """Return the document of a builder's graph.
 
     What `to_builder` made gets back its ids, names, properties and layouts, so that a document
     comes back as it was; what was added since has new ids. Of constants only the shape is kept.

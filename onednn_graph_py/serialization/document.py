@@ -1,4 +1,4 @@
-"""What a graph's JSON file says: `GraphDocument` and its parts."""
+"""The contents of a graph's JSON file: `GraphDocument` and its parts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class AttributeRecord:
 
 @dataclass(frozen=True)
 class OpRecord:
-    """One op.
+    """One op, as a file describes it.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
+    """A place where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
 
     op: int
     ports: Ports

@@ -1,4 +1,4 @@
-"""How a document's ops hang together: who makes a tensor, and in which order ops run."""
+"""The links between a document's ops: the maker of each tensor, and an order of execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a builder that was loaded remembers of its file."""
+"""The facts of a file that a loaded builder keeps."""
 
 from __future__ import annotations
 

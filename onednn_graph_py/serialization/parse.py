@@ -50,11 +50,12 @@ def parse(source: JSONSource) -> GraphDocument:
     Raises
     ------
     GraphFormatError
-        It is no graph; the message names the place, such as ``graph[3].inputs[0].shape[1]``.
+        The JSON is not a graph; the message names the place, such as
+        ``graph[3].inputs[0].shape[1]``.
     OSError
         The file can't be opened.
     TypeError
-        `source` is something else.
+        `source` is of another type.
 
     Examples
     --------

@@ -179,7 +179,7 @@ def values_of(source: JSONSource) -> Any:
     OSError
         The file can't be opened.
     TypeError
-        `source` is something else.
+        `source` is of another type.
     """
     path = file_of(source)
     if path is not None:

@@ -20,7 +20,7 @@ _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAP
 
 
 def to_json(graph: GraphBuilder | GraphDocument) -> str:
-    """The text that oneDNN itself would write, byte for byte as far as its numbers go.
+    """Return the text that oneDNN itself would write, byte for byte except for numbers' digits.
 
     benchdnn reads it too, and `onednn_graph_py.load` is the way back. Constants have no values
     there. Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6.

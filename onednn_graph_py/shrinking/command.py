@@ -15,11 +15,11 @@ from .shrink import Progress, elements_of, shrink
 __all__ = ["add_reduce"]
 
 _DESCRIPTION = """\
-Make a graph from a JSON file smaller while it still shows a symptom. mismatch: the fused
-partitions, as oneDNN makes them, compute something else than the reference. crash and hang: the
-process that runs it ends, or does not. unsupported: an op has no kernel here. refused: oneDNN or
-this package does not take the graph. Exit status: 0 if it showed it, 1 if it did not, 2 if the
-file can't be read.
+Make a graph from a JSON file smaller while it still shows a symptom. mismatch: oneDNN's fused
+partitions, without workarounds for known defects, compute something else than the reference. crash:
+the process that runs the graph crashes. hang: that process does not end in time. unsupported:
+oneDNN has no kernel for an op here. refused: oneDNN or this package rejects the graph. Exit status:
+0 if the graph showed the symptom, 1 if it did not, 2 if the file can't be read.
 """
 
 
@@ -35,12 +35,29 @@ def add_reduce(commands: Any) -> None:
     reduce = commands.add_parser(
         "reduce", help="make a graph smaller while it shows a symptom", description=_DESCRIPTION
     )
-    reduce.add_argument("file", help="a graph's JSON")
-    reduce.add_argument("--while", dest="symptom", required=True, choices=SYMPTOMS)
-    reduce.add_argument("-o", dest="out", metavar="OUT", help="where to write it; else printed")
-    reduce.add_argument("--seed", type=int, default=0, help="of the inputs")
-    reduce.add_argument("--timeout", type=_positive, default=60.0, help="seconds for a try; 60")
-    reduce.add_argument("--tries", type=int, default=2000, help="how many at most; 2000")
+    reduce.add_argument("file", help="a graph's JSON file")
+    reduce.add_argument(
+        "--while",
+        dest="symptom",
+        required=True,
+        choices=SYMPTOMS,
+        help="the symptom that the smaller graph must still show",
+    )
+    reduce.add_argument(
+        "-o", dest="out", metavar="OUT", help="output file (default: standard output)"
+    )
+    reduce.add_argument(
+        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
+    )
+    reduce.add_argument(
+        "--timeout",
+        type=_positive,
+        default=60.0,
+        help="time limit per try, in seconds (default: %(default)g)",
+    )
+    reduce.add_argument(
+        "--tries", type=int, default=2000, help="largest number of tries (default: %(default)s)"
+    )
     reduce.set_defaults(run=_reduce)
 
 

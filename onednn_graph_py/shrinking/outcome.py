@@ -1,4 +1,4 @@
-"""What became of a graph that was tried."""
+"""The outcome of trying a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYMPTOMS: tuple[Symptom, ...] = ("mismatch", "crash", "hang", "unsupported", "re
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a graph.
+    """The outcome of trying a graph.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class Outcome:
     reason : str
         In words.
     signatures : tuple of str
-        What tells one such symptom from another: a kind of op that has no kernel, a signal, an
-        error without its numbers and names. A smaller graph shows the same if it has it too.
+        Marks of this symptom: a kind of op that has no kernel, a signal, an error without its
+        numbers and names. A smaller graph shows the same symptom if it has one of them too.
     ops : tuple of int
-        Ids of ops that have to do with it, as far as that is known.
+        Ids of ops that cause the symptom, as far as they are known.
     """
 
     symptom: Symptom

@@ -1,4 +1,4 @@
-"""Whether a graph shows a symptom, found in a process that may crash or hang."""
+"""A predicate that tries graphs in a helper process, which may crash or hang."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["Shows"]
 
 
 class Shows:
-    """Tells of graphs whether they show the same as the first one it was asked about.
+    """A predicate: whether a graph shows the same symptom as the first graph it was called with.
 
     Parameters
     ----------
     symptom : str
-        ``mismatch`` (the fused partitions, as oneDNN makes them, compute something else than the
-        reference), ``crash``, ``hang``, ``unsupported`` (an op has no kernel here) or ``refused``
-        (oneDNN or this package does not take the graph).
+        ``mismatch`` (oneDNN's fused partitions, without workarounds for known defects, compute
+        something else than the reference), ``crash``, ``hang``, ``unsupported`` (oneDNN has no
+        kernel for an op here) or ``refused`` (oneDNN or this package rejects the graph).
     seed : int
-        Of the inputs.
+        Seed for generated inputs.
     timeout : float
-        Seconds after which a graph hangs.
+        Seconds after which a graph counts as hanging.
     trial : callable, optional
         Takes a `GraphDocument` and the seed, and returns an `Outcome`; a function of a module, as
-        it is called in another process. By default what finds the symptom.
+        another process calls it. By default the trial that finds `symptom`.
 
     Raises
     ------
@@ -60,7 +60,7 @@ class Shows:
         self._wanted: str | None = None
 
     def outcome(self, document: GraphDocument) -> Outcome:
-        """Try a graph; where the trial itself raised, the symptom is ``failed``."""
+        """Try a graph; the symptom is ``failed`` if the trial itself raises."""
         kind, value = self._process.call(self._trial, document, self.seed, timeout=self.timeout)
         if kind == "returned":
             made: Outcome = value
@@ -76,7 +76,7 @@ class Shows:
         return Outcome("crash", f"the process was ended by {said}", (said,))
 
     def __call__(self, document: GraphDocument) -> bool:
-        """Whether it shows the symptom, and the same one as the first graph that did."""
+        """Whether a graph shows the symptom, and the same one as the first graph that did."""
         found = self.outcome(document)
         if found.symptom != self.symptom:
             return False
@@ -85,7 +85,7 @@ class Shows:
         return self._wanted in found.signatures
 
     def hint(self, document: GraphDocument) -> tuple[int, ...]:
-        """Ids of ops that probably show it by themselves; empty where nothing is known."""
+        """Ids of ops that probably show the symptom by themselves; empty if none are known."""
         return self.outcome(document).ops
 
     def close(self) -> None:

@@ -26,14 +26,14 @@ Variants = Callable[[GraphDocument], Iterator[GraphDocument]]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far shrinking has come.
+    """The progress of shrinking.
 
     Parameters
     ----------
     tries : int
         Graphs tried so far.
     ops, elements : int
-        Of the smallest graph that shows it.
+        Size of the smallest graph that shows the symptom.
     """
 
     tries: int
@@ -89,39 +89,38 @@ def shrink(
     tries: int = 2000,
     progress: Callable[[Progress], None] | None = None,
 ) -> GraphDocument:
-    """Find the smallest graph and shapes that still show something.
+    """Find the smallest graph and shapes that still show a symptom.
 
-    Ops are left out (what they made becomes an input) or passed by, dims made smaller, inputs and
-    attributes that are not needed dropped, data types and layouts made plain, until none of that
-    can be done to any part of the graph. The same arguments give the same result.
+    It leaves ops out (their results become inputs) or bypasses them, makes dims smaller, drops
+    inputs and attributes that are not needed, and makes data types and layouts plain, until no such
+    change keeps the symptom. The same arguments give the same result.
 
     Parameters
     ----------
     document : GraphDocument
     predicate : str or callable
-        What a graph must show: a symptom as `Shows` has it, tried in a process of its own, which
-        may crash or hang; or a function that takes a `GraphDocument` and returns a bool, called
-        here, or a `Shows`. What is wrong with a graph may be that it is no valid one, so a function
-        must not raise.
+        The symptom: one of `Shows`, which a helper process tries, as it may crash or hang; or a
+        function that takes a `GraphDocument` and returns a bool, called in this process; or a
+        `Shows`. A function must not raise, not even for graphs that are invalid.
     seed : int
-        Of the inputs.
+        Seed for generated inputs.
     timeout : float
-        Seconds that a try may take.
+        Time limit per try, in seconds.
     tries : int
-        How many graphs are tried at most; then the smallest so far is the result.
+        Largest number of tries; after them the smallest graph so far is the result.
     progress : callable, optional
-        Is given a `Progress` after each try.
+        Called with a `Progress` after each try.
 
     Returns
     -------
     GraphDocument
-        With the ids of the original.
+        The smallest graph, with the ids of the original.
 
     Raises
     ------
     InvalidArgumentsError
-        The graph does not show it, there is no such symptom, or `tries` or `timeout` is not
-        positive.
+        The graph does not show the symptom, there is no such symptom, or `tries` or `timeout` is
+        not positive.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def _check_equal(first: Sequence[Array], again: Sequence[Array], when: str) -> N
 
 
 class Comparison:
-    """What the reference makes of a part of the results, or of all."""
+    """The reference's values for a part of the results, or for all."""
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
@@ -142,7 +142,7 @@ def _results(
             for lt, t in zip(compiled.outputs, subject.outputs, strict=True)
             if subject.tensors[t].shape
         ):
-            raise Ended(Outcome.UNVERIFIED, "nobody can read the layout of its output")
+            raise Ended(Outcome.UNVERIFIED, "the layout of its output can't be read")
         run = Run(compiled, arrays, subject, engine)
         first = run(DIRT[0])
         spent, calls, seconds = 0.0, 0, 0.0

@@ -72,7 +72,7 @@ class _Helper:
             raise
 
     def answer(self, timeout: float) -> Verdict | None:
-        """What it sends.
+        """The helper's answer.
 
         Raises
         ------

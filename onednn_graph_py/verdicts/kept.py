@@ -111,7 +111,7 @@ class Kept:
 
 
 def number_kept() -> int:
-    """How many verdicts are on disk, of any oneDNN, CPU and number of threads."""
+    """Count the verdicts on disk, of any oneDNN, CPU and number of threads."""
     return sum(1 for _ in (folder() / "verdicts").glob("*/*.json"))
 
 

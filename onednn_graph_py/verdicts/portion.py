@@ -1,4 +1,4 @@
-"""Which part of a partition's results to compare, where the reference for all would take long.
+"""The part of a partition's results to compare, where the reference for all would take long.
 
 oneDNN runs the partition as it is; the reference computes a part of it. Along many axes each index
 is computed by itself: the batch, the rows and columns of a product, the output channels of a
@@ -58,7 +58,7 @@ class Portion:
         return array
 
     def compared(self, tensor: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Which of those may be compared."""
+        """The results among those that may be compared."""
         return tuple(slice(*self.right.get((tensor, a), (0, n))) for a, n in enumerate(shape))
 
 
@@ -296,7 +296,7 @@ class _Spatial:
         self.drops = [int(ratio.get(i, Fraction(0)) * scale) for i in range(len(groups))]
 
     def most(self, subject: Subject) -> int:
-        """How many times the least drop can be made."""
+        """How many times the smallest part can be left out."""
         return min(
             (subject.tensors[t].shape[a] - 1) // drop
             for members, drop in zip(self.groups, self.drops, strict=True)

@@ -1,4 +1,4 @@
-"""What became of judging a partition, and what it may take."""
+"""Verdicts on partitions, and the limits for judging them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Limits", "Outcome", "Verdict"]
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be spent on one partition.
+    """The limits of time and memory for judging one partition.
 
     Parameters
     ----------
@@ -28,20 +28,20 @@ class Limits:
 
 
 class Outcome(str, Enum):
-    """What became of it; the value is what is printed."""
+    """The outcome of judging a partition; its value is the word that is printed."""
 
     RIGHT = "right"
     """Its results are those of the reference, and it is not slower than its ops apart."""
     WRONG = "wrong"
-    """A result is not right, or differs from call to call."""
+    """A result is wrong, or differs from call to call."""
     CRASHED = "crashed"
-    """The process ended that ran it."""
+    """The process that ran it crashed."""
     HUNG = "hung"
-    """It took longer than allowed."""
+    """It took longer than the time limit."""
     SLOW = "slow"
     """It is right, and slower than its ops apart."""
     UNVERIFIED = "unverified"
-    """Nobody knows."""
+    """It could not be judged."""
 
     def __str__(self) -> str:
         return self.value
@@ -49,23 +49,24 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of judging a partition.
+    """The verdict on a partition.
 
     Parameters
     ----------
     outcome : Outcome
     detail : str
-        How it is wrong, which signal ended it, how slow it is, why nobody knows; may be empty.
+        The error, the signal, the slowdown, or why it could not be judged; may be empty.
     reduced : bool
-        Not all of its results were compared, as `detail` says.
+        Whether only some of its results were compared; `detail` says which.
     ratio : float, optional
-        Its time in that of its ops apart; None if it was not measured.
+        Its time divided by that of its ops apart; None if it was not measured.
     seconds : float
-        That judging took.
+        Time that judging took.
     passing : bool
-        Another time it may be another one, so it is not kept: there was no memory, or no process.
+        Whether the verdict may change another time, because there was no memory or no process. It
+        is not kept then.
     kept : bool
-        It was read from disk.
+        Whether the verdict was read from disk.
     """
 
     outcome: Outcome
