@@ -16,7 +16,7 @@ class GraphMethods:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, str]:
-        """What a notebook shows of a graph or a model: its diagram, and its repr as text."""
+        """Return the diagram of a graph or a model, and its repr as text, for a notebook."""
     def compile(
         self,
         *,
@@ -52,7 +52,7 @@ class GraphMethods:
         onednn: str | Sequence[str] = (),
         timeout: float = 120.0,
     ) -> Explanation:
-        """Tell what runs, how fast, and why not otherwise."""
+        """Report what runs, how fast, and why ops were not fused."""
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_json` of a graph into a file."""
     def to_benchdnn(self, path: str | os.PathLike[str]) -> str:
@@ -60,7 +60,7 @@ class GraphMethods:
     def to_cpp(self, *, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None) -> str:
         """Write a graph as a complete C++17 program."""
     def to_json(self) -> str:
-        """The text that oneDNN itself would write, byte for byte as far as its numbers go."""
+        """Return the text that oneDNN itself would write, byte for byte except for numbers' digits."""
     def to_python(
         self,
         style: Style = "builder",
@@ -74,7 +74,7 @@ class ModelMethods:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, str]:
-        """What a notebook shows of a graph or a model: its diagram, and its repr as text."""
+        """Return the diagram of a graph or a model, and its repr as text, for a notebook."""
     def diagram(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -93,6 +93,6 @@ class ModelMethods:
         onednn: str | Sequence[str] = (),
         timeout: float = 120.0,
     ) -> Explanation:
-        """Tell what runs, how fast, and why not otherwise."""
+        """Report what runs, how fast, and why ops were not fused."""
     def verify(self, *inputs: Any, seed: int = 0, **named: Any) -> Verification:
         """Call a model twice, and compare its outputs with the reference in NumPy."""
