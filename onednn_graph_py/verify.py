@@ -19,7 +19,8 @@ _LEFT_THERE = 0xFF
 def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> Verification:
     """Call a model twice, and compare its outputs with the reference in NumPy.
 
-    The second call writes over memory that holds other numbers, which must not matter.
+    The second call writes over memory that holds other numbers, which must not matter. A model with
+    a queue is called once.
 
     Parameters
     ----------

@@ -16,7 +16,13 @@ from .. import _core
 from ..builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..constant_arrays import aligned_copy
 from ..constants import Registration
-from ..errors import InvalidGraphError, KnownDefectError, OneDNNError, UnimplementedError
+from ..errors import (
+    InvalidArgumentsError,
+    InvalidGraphError,
+    KnownDefectError,
+    OneDNNError,
+    UnimplementedError,
+)
 from ..fallback import reference_function, view_of
 from ..infer import infer_shapes
 from ..machine import current
@@ -200,7 +206,7 @@ class Planner:
             return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
         try:
             partitions = self._partitions(computing)
-        except OneDNNError:
+        except InvalidArgumentsError:
             if len(computing) == 1:
                 raise
             # oneDNN 3.13's search fails on parts of attention's gradients, with "range_check".
@@ -224,7 +230,7 @@ class Planner:
         """Whether oneDNN refuses to partition these nodes."""
         try:
             self._partitions(nodes)
-        except OneDNNError:
+        except InvalidArgumentsError:
             return True
         return False
 
