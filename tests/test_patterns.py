@@ -14,7 +14,6 @@ from onednn_graph_py.patterns import PATTERNS, measure, report
 from onednn_graph_py.patterns._epilogue import BINARY, UNARY, chain, epilogue
 from onednn_graph_py.patterns.measure import VERDICTS, Result
 from onednn_graph_py.patterns.pattern import Case, Deviation, Pattern, patterns
-from onednn_graph_py.planning.pace import Pace
 from onednn_graph_py.safety import wrong_results
 
 # What the project's inventory of the documents numbers.
@@ -128,11 +127,9 @@ def test_what_a_model_runs_in_parts_is_told():
         PATTERNS["FP-12"].graph(case).compile()
 
 
-def test_wrong_numbers_fail(monkeypatch):
+def test_wrong_numbers_fail(monkeypatch, nothing_is_measured):
     """A defect of oneDNN that is taken for unknown."""
     monkeypatch.setattr(wrong_results, "DEFECTS", ())
-    # On a busy machine it may be slow too, and then run in parts.
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: Pace(1e-4, 1e-4)))
     result = measured("FP-12", case_of("FP-12", "AvgPool + Add, NXC"))
     assert result.verdict == "wrong"
     assert result.failed

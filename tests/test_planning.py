@@ -171,7 +171,7 @@ def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
     b = og.GraphBuilder()
     chain(b)
-    for fused in (1e-4, 1.2e-4, 1.37e-4):
+    for fused in (1e-4, 1.2e-4, 1.26e-4):
         monkeypatch.setattr(Pace, "known", classmethod(lambda *_, f=fused: Pace(f, 1.15e-4)))
         assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
     monkeypatch.setattr(Pace, "known", classmethod(lambda *_: Pace(1.5e-4, 1.15e-4)))
@@ -196,10 +196,10 @@ def test_equal_partitions_are_measured_once(monkeypatch):
     assert len(count) == 1
 
 
-def test_products_are_not_measured(monkeypatch):
+def test_large_products_are_not_measured(monkeypatch):
     monkeypatch.setattr(Pace, "measured", classmethod(lambda *_: pytest.fail("measured")))
     b = og.GraphBuilder()
-    b.output((b.input((4, 16)) @ noise(16, 8)).relu())
+    b.output((b.input((256, 256)) @ noise(256, 256)).relu())
     assert len(b.compile().steps()) == 1
 
 
@@ -434,7 +434,7 @@ def test_what_is_verified_in_part_is_said(judge):
     assert [s.verified for s in b.compile().steps()] == [""]
 
 
-def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
+def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path, nothing_is_measured):
     monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
     monkeypatch.setattr(planner, "wrong_result", lambda *_: None)
     b = og.GraphBuilder()

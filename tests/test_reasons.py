@@ -26,6 +26,8 @@ UNIT = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations"
 POOL = {"strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0), "kernel": (2, 2)}
 ONE = {"qtype": "per_tensor", "zps": [0]}
 
+pytestmark = pytest.mark.usefixtures("nothing_is_measured")
+
 
 def noise(*shape, scale=0.3):
     return (scale * np.random.default_rng(0).standard_normal(shape)).astype(np.float32)
@@ -33,12 +35,6 @@ def noise(*shape, scale=0.3):
 
 def whole(*shape):
     return np.random.default_rng(0).integers(-40, 40, shape).astype(np.int8)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_measured(monkeypatch):
-    """A busy machine's times would decide what fuses."""
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: Pace(1e-4, 1e-4)))
 
 
 # -- graphs: each function takes a builder and returns its output, ops are named

@@ -158,12 +158,14 @@ def windowed(op):
     [
         (chain(S, softmax, CHANNEL), True),
         (chain((8, 1024, 1024), softmax, (1024,)), False),
-        (chain(S, product, (24,)), False),
+        (chain(S, product, (24,)), True),
+        (chain((64, 256, 256), product, (24,)), False),
         (chain((1, 8, 8, 4), pooled, (4,)), True),
-        (chain((1, 8, 8, 8), windowed("convolution"), "relu"), False),
+        (chain((1, 8, 8, 8), windowed("convolution"), "relu"), True),
+        (chain((1, 64, 64, 8), windowed("convolution"), "relu"), False),
         (chain((1, 8, 8, 8), windowed("conv_transpose"), "relu"), True),
         (chain((8, 256, 512, 8), windowed("conv_transpose"), "relu"), False),
-        (attention((1, 1, 32, 32)), False),
+        (attention((1, 1, 32, 32)), True),
         (attention((1, 1, 32, 32), shape=(4, 8, 32, 64)), True),
         (attention((1, 1, 128, 128), shape=(2, 4, 128, 64)), False),
         (attention((1, 1, 32, 32), shape=(32, 16, 32, 64)), False),
@@ -174,6 +176,19 @@ def test_what_is_cheap_to_measure_and_may_be_slow_is_measured(build, measured):
     build(b)
     shapes = {v.id: v.shape for n in b.nodes for v in (*n.inputs, *n.outputs)}
     assert may_be_slow(b.nodes, shapes) == measured
+
+
+def test_products_of_inputs_with_strides_of_their_own_are_measured():
+    b = og.GraphBuilder()
+    shape = (2, 512, 256)
+    build = chain(shape, product, "relu")
+    build(b)
+    shapes = {v.id: v.shape for n in b.nodes for v in (*n.inputs, *n.outputs)}
+    plain = og.logical_tensor(0, "f32", shape, "strided")
+    turned = og.logical_tensor(0, "f32", shape, (1, 2, 1024))
+    single = og.logical_tensor(0, "f32", (1, 512, 256), (5, 256, 1))
+    assert not may_be_slow(b.nodes, shapes, [plain, single])
+    assert may_be_slow(b.nodes, shapes, [plain, turned])
 
 
 # -- as oneDNN's log has it

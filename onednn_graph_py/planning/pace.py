@@ -1,9 +1,10 @@
 """Whether a fused partition is slower than its ops apart: measured where that is in doubt.
 
 oneDNN has fusions for which it falls back to kernels that no one tuned, 50 to 1,200 times slower
-than the same ops one after the other. Those without a product or a convolution among their ops,
-small transposed convolutions, and attention of many heads over few tokens, are cheap to measure: no
-call of them takes longer than one of the model itself.
+than the same ops one after the other. Measured is all that is small; of what is larger, all without
+a product or a convolution among its ops, transposed convolutions, attention of many heads over few
+tokens, and what reads tensors with strides of their own. No call of them takes longer than one of
+the model itself.
 """
 
 from __future__ import annotations
@@ -19,26 +20,30 @@ import numpy.typing as npt
 from .. import _core
 from ..ops.lookup import row
 from ..ops.table import convolution, matmul
-from ..value import Node
+from ..value import Node, row_major
 from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
 
 __all__ = ["LIMIT", "Pace", "Paces", "may_be_slow", "paces", "remember"]
 
-LIMIT = 1.2
-"""How many times longer than its ops apart a fused partition may take."""
+LIMIT = 1.1
+"""How many times longer than its ops apart a fused partition may take.
+
+Two measurements of one partition differ by about as much, and none is to be 1.2 times slower.
+"""
 
 _FEW, _RUNS = 3, 60
-_SECONDS = 0.1
+_SHORT, _SECONDS = 1e-3, 0.1
 _CLEARLY = 4
 # What a clock, a call and whatever else runs here may add to either side.
-_NOISE = 10e-6
+_NOISE = 4e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
-# Operations that a tuned kernel gets through in at most a fifth of a second.
-_FLOP = 1 << 30
+# Operations that any kernel gets through in a tenth of a second, in as much as a third of a second,
+# and a tuned one in at most a fifth of a second.
+_FLOP_OF_ANY, _FLOP_IN_DOUBT, _FLOP = 1 << 22, 1 << 25, 1 << 30
 # Of attention: where many heads have few scores each, what is spent on each head counts.
 _HEADS, _SCORES = 32, 64 * 64
 # oneDNN's kernels for it may apply what is fused behind it one element at a time.
@@ -56,18 +61,34 @@ def _flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:
     )
 
 
-def may_be_slow(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> bool:
-    """Whether ops are worth measuring: not the products and windows that oneDNN is tuned for."""
+def _strided(lt: _core.logical_tensor) -> bool:
+    """Whether a tensor has strides of its own, which a kernel may not expect."""
+    if lt.get_layout_type() != _core.logical_tensor.strided:
+        return False
+    dims = lt.get_dims()
+    plain = zip(dims, lt.get_strides(), row_major(dims), strict=True)
+    return any(dim > 1 and stride != usual for dim, stride, usual in plain)
+
+
+def may_be_slow(
+    nodes: Sequence[Node],
+    shapes: Mapping[int, tuple[int, ...]],
+    inputs: Sequence[_core.logical_tensor] = (),
+) -> bool:
+    """Whether ops are worth measuring: not large products and windows as oneDNN is tuned for."""
     kinds = {n.kind for n in nodes}
+    elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
+    flop = _flop(nodes, shapes)
     if not kinds.isdisjoint(_COMPRESSED):
-        return _flop(nodes, shapes) <= 8 * _ELEMENTS
+        return flop <= _FLOP_IN_DOUBT
+    if not 0 < elements <= _ELEMENTS:
+        return False
+    if kinds.isdisjoint(_TUNED):
+        return flop <= _FLOP
     scores = [shapes[n.outputs[0].id] for n in nodes if n.kind == "SoftMax"]
     if any(math.prod(s[:-2]) >= _HEADS and math.prod(s[-2:]) <= _SCORES for s in scores):
-        return _flop(nodes, shapes) <= 8 * _ELEMENTS
-    elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
-    if not 0 < elements <= _ELEMENTS or not kinds.isdisjoint(_TUNED):
-        return False
-    return _HALF_TUNED not in kinds or _flop(nodes, shapes) <= _FLOP
+        return flop <= _FLOP_IN_DOUBT
+    return flop <= (_FLOP_IN_DOUBT if any(map(_strided, inputs)) else _FLOP_OF_ANY)
 
 
 @dataclass(frozen=True)
@@ -103,9 +124,8 @@ class Pace:
                 best[i] = min(best[i], seconds)
             pace = cls(*best)
             # Whatever else runs here only adds to a time, so slow takes more runs than fast.
-            if pace.slow is None and number >= _FEW:
-                break
-            enough = number >= _FEW and spent > _SECONDS
+            limit = _SHORT if pace.slow is None else _SECONDS
+            enough = number >= _FEW and spent > limit
             if enough or (pace.fused > _CLEARLY * pace.apart and spent > _SECONDS / 5):
                 break
         return pace

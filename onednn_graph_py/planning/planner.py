@@ -425,7 +425,9 @@ class Planner:
             return None
         if fused.folded or self._judge is not None:  # which measures too
             return None
-        if self.builder.engine_kind.name != "cpu" or not may_be_slow(nodes, self.shapes):
+        if self.builder.engine_kind.name != "cpu":
+            return None
+        if not may_be_slow(nodes, self.shapes, fused.inputs):
             return None
         subject = self._subject(nodes, fused.inputs, fused.outputs)
         pace = Pace.known(subject)
