@@ -14,7 +14,7 @@ The names below mirror ``dnnl::graph``, so that oneDNN's own documentation reads
 [[0]]
 """
 
-from . import _loader as _loader  # first: it decides how the extension is loaded
+from .loading import extension as extension  # first: it decides how the extension is loaded
 
 # isort: split
 from . import _core, dtypes, errors
@@ -81,20 +81,20 @@ __version__: str = vars(_core)["__version__"]
 
 from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
 from . import methods as methods
-from .builder import GraphBuilder
+from .building.builder import GraphBuilder
+from .building.value import Value
 from .capture import dump
+from .checking.expected import OutputCheck, Verification
 from .comparing import Comparison, compare
-from .constants import CacheInfo, cache_info, clear_caches
-from .devices import Device, Devices, devices
-from .executor import CompiledGraph, Stats, Step, assert_fused
-from .expected import OutputCheck, Verification
-from .explain import Explanation, explain
+from .explaining import Explanation, explain
 from .filling import fill_inputs
+from .hardware import Device, Devices, devices
 from .inspect import Diagram, Profile, VerboseLog, diagram, profile, verbose_log
-from .jit import jit, trace
+from .machine.constant_cache import CacheInfo, cache_info, clear_caches
 from .probing import Capabilities, Capability, capabilities
+from .running.model import CompiledGraph, Stats, Step, assert_fused
+from .running.tracing import jit, trace
 from .serialization import load
-from .value import Value
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # devices and memory

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from .capture.command import add_capture
 from .comparing.command import add_compare
-from .devices.command import add_devices
-from .explain.command import add_explain
+from .explaining.command import add_explain
 from .export.command import add_export
+from .hardware.command import add_devices
 from .inspect.log_command import add_log
 from .ops import OPS, overview
 from .ops.describe import signature, text

@@ -4,7 +4,7 @@ Random numbers everywhere would not do: a variance must be positive, scales are 
 attention score is 0 or far below it, what a backward op takes as the forward op's result must be
 one that it can have. The rules go by what the op that reads a tensor calls the port. Quantized
 integers have the whole range of their type as far as results do not saturate
-(`onednn_graph_py.integer_ranges`).
+(`onednn_graph_py.checking.integer_ranges`).
 
 The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014), so that an
 exported C++ program makes the same ones.
@@ -20,16 +20,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .builder import GraphBuilder
-from .constant_arrays import unpacked
+from .building.builder import GraphBuilder
+from .building.constant_arrays import unpacked
+from .building.infer import infer_shapes
+from .building.value import Node, Value, is_whole
+from .checking.integer_ranges import MOVES, IntegerRange, fitted, range_of
+from .checking.magnitudes import Size, size_of
 from .errors import InvalidShapeError
-from .infer import infer_shapes
-from .integer_ranges import MOVES, IntegerRange, fitted, range_of
-from .magnitudes import Size, size_of
 from .ops.lookup import row
 from .ops.terms import shape_text
 from .reference import round_to
-from .value import Node, Value, is_whole
 
 __all__ = ["Fill", "fill_inputs", "fill_of_constant", "filled", "fills_of"]
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MethodType
 from typing import Any
 
-from .room_methods import GraphMethods, ModelMethods
+from .building.room_methods import GraphMethods, ModelMethods
 
 __all__ = ["METHODS", "Attached"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .executor import CompiledGraph
-from .expected import Expected, OutputCheck, Verification, compare_values, reference_values
+from .checking.expected import Expected, OutputCheck, Verification, compare_values, reference_values
 from .filling import fill_inputs
+from .running.model import CompiledGraph
 
 __all__ = ["OutputCheck", "Verification", "compare_values", "reference_values", "verify"]
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Iterator
 
 import onednn_graph_py as og
+from onednn_graph_py.building.value import Node, Value
 from onednn_graph_py.selftest.draft import BINARY
-from onednn_graph_py.value import Node, Value
 
 Builder = og.GraphBuilder
 SIXTEEN = ("bf16", "f16")

@@ -15,8 +15,8 @@ import pytest
 from graphs import LINKED, python
 
 import onednn_graph_py as og
+from onednn_graph_py.building.op_methods import OpMethods, method_name
 from onednn_graph_py.dtypes import data_type_of, unpack_int4
-from onednn_graph_py.op_methods import OpMethods, method_name
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.check import check, type_combinations
 

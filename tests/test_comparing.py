@@ -23,9 +23,9 @@ from onednn_graph_py.comparing.graph_files import bind_constants, constant_value
 from onednn_graph_py.comparing.process import WorkerProcess
 from onednn_graph_py.comparing.settings import settings_of
 from onednn_graph_py.comparing.timing import summed_up, time_calls
-from onednn_graph_py.executor import Step
 from onednn_graph_py.machine.isa import has_amx
 from onednn_graph_py.replay import Verdict
+from onednn_graph_py.running.model import Step
 
 compare_module = sys.modules[compare_function.__module__]
 ISA = og.get_effective_cpu_isa().name

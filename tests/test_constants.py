@@ -8,7 +8,7 @@ import pytest
 from graphs import python
 
 import onednn_graph_py as og
-from onednn_graph_py import constants
+from onednn_graph_py.machine import constant_cache
 
 
 def product(weights, rows=4, **options):
@@ -187,13 +187,13 @@ def test_memory_is_bounded_by_the_capacity_and_given_back():
 def test_models_that_are_gone_do_not_keep_the_cache_full(monkeypatch):
     """oneDNN itself caches nothing more once it is full."""
     emptied = []
-    monkeypatch.setattr(constants._core, "get_constant_tensor_cache_capacity", lambda kind: 16)
+    monkeypatch.setattr(constant_cache._core, "get_constant_tensor_cache_capacity", lambda kind: 16)
     monkeypatch.setattr(
-        constants._core,
+        constant_cache._core,
         "set_constant_tensor_cache_capacity",
         lambda kind, capacity: emptied.append(capacity),
     )
-    ledger, kind, size = constants._Ledger(), og.engine.kind.cpu, 4 << 20
+    ledger, kind, size = constant_cache._Ledger(), og.engine.kind.cpu, 4 << 20
     for _ in range(5):  # living models may need more than there is
         ledger.enter(kind, size)
     assert emptied == []

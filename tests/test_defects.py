@@ -19,7 +19,7 @@ from wrong_cases import (
 )
 
 import onednn_graph_py as og
-from onednn_graph_py.builder import leaving_of, readers_of
+from onednn_graph_py.building.builder import leaving_of, readers_of
 from onednn_graph_py.dtypes import numpy_dtype
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks

@@ -1,6 +1,5 @@
 """Devices: what is listed, why something is missing, graphs for a GPU where there is none."""
 
-import importlib
 import json
 import os
 import shutil
@@ -13,18 +12,10 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
-from onednn_graph_py import _opencl_drivers as drivers
 from onednn_graph_py import cli, sycl_interop
+from onednn_graph_py.hardware import device, facts, find, look, reasons, system, worker
+from onednn_graph_py.loading import opencl_drivers as drivers
 from onednn_graph_py.replay.hardware import why_unsupported
-
-# The function of that name hides the package.
-device = importlib.import_module("onednn_graph_py.devices.device")
-find = importlib.import_module("onednn_graph_py.devices.find")
-facts = importlib.import_module("onednn_graph_py.devices.facts")
-look = importlib.import_module("onednn_graph_py.devices.look")
-reasons = importlib.import_module("onednn_graph_py.devices.reasons")
-system = importlib.import_module("onednn_graph_py.devices.system")
-worker = importlib.import_module("onednn_graph_py.devices.worker")
 
 LINKED = og.version()
 SYCL = LINKED["cpu_runtime"] == "SYCL"
@@ -495,8 +486,9 @@ def test_a_graph_for_a_gpu_is_built_checked_partitioned_and_drawn(tmp_path):
 @pytest.mark.parametrize("rows", [8, -1])
 @pytest.mark.parametrize("options", [{}, {"fallback": "reference"}, {"policy": "debug"}])
 def test_compiling_for_a_gpu_says_what_there_is_before_anything_else(rows, options, monkeypatch):
-    executor = importlib.import_module("onednn_graph_py.executor")
-    monkeypatch.setattr(executor, "make_plan", lambda *_, **__: pytest.fail("planned"))
+    monkeypatch.setattr(
+        "onednn_graph_py.running.model.make_plan", lambda *_, **__: pytest.fail("planned")
+    )
     with pytest.raises(og.NoDeviceError) as error:
         for_gpu(rows).compile(**options)
     text = str(error.value)

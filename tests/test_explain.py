@@ -13,8 +13,8 @@ from graphs import SAME_SIZE
 
 import onednn_graph_py as og
 from onednn_graph_py import comparing
-from onednn_graph_py.explain import OpFacts, StepFacts
-from onednn_graph_py.explain.words import step_lines
+from onednn_graph_py.explaining import OpFacts, StepFacts
+from onednn_graph_py.explaining.words import step_lines
 from onednn_graph_py.planning import planner
 
 

@@ -16,7 +16,7 @@ from graphs import LINKED, packed_weights
 
 import onednn_graph_py as og
 from onednn_graph_py import patterns
-from onednn_graph_py.explain import explain_all
+from onednn_graph_py.explaining import explain_all
 from onednn_graph_py.kernels import find as kernels
 from onednn_graph_py.kernels.worker import Job
 from onednn_graph_py.machine.cpu import lacks
@@ -201,7 +201,7 @@ def test_a_process_that_hangs_or_does_not_start_is_a_line(monkeypatch):
 
 
 def test_steps_that_only_one_process_has_have_no_kernels(monkeypatch):
-    module = importlib.import_module("onednn_graph_py.explain.explain")
+    module = importlib.import_module("onednn_graph_py.explaining.explain")
     keys = module.step_keys
 
     def others(builder, plan):

@@ -5,8 +5,8 @@ import json
 from graphs import RUNTIME
 
 import onednn_graph_py as og
-from onednn_graph_py.explain import machine
-from onednn_graph_py.explain.machine import PEAK_TYPES, _machine
+from onednn_graph_py.explaining import machine
+from onednn_graph_py.explaining.peaks import PEAK_TYPES, _machine
 
 
 def test_peaks_are_measured_once_and_kept(tmp_path, monkeypatch):

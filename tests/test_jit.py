@@ -11,8 +11,8 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py import jit, trace
-from onednn_graph_py.jit import JitInfo
 from onednn_graph_py.ops.tensor_spec import TensorSpec
+from onednn_graph_py.running.tracing import JitInfo
 
 BF16 = ml_dtypes.bfloat16
 X = np.float32([[1.5, -2, 3], [-4, 5, 0.25]])

@@ -69,7 +69,7 @@ def test_without_the_loader_the_stand_in_would_be_used(foreign_library, tmp_path
         f"""
         import types
         ctypes.CDLL({str(foreign_library)!r}, mode=os.RTLD_GLOBAL)
-        sys.modules["onednn_graph_py._loader"] = types.ModuleType("no loader")
+        sys.modules["onednn_graph_py.loading.extension"] = types.ModuleType("no loader")
         """,
         tmp_path,
     )

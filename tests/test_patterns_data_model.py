@@ -6,7 +6,7 @@ import pytest
 from graphs import packed_weights, since
 
 import onednn_graph_py as og
-from onednn_graph_py.builder import GraphBuilder
+from onednn_graph_py.building.builder import GraphBuilder
 from onednn_graph_py.patterns import PATTERNS
 
 LT = og.logical_tensor

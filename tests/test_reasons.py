@@ -10,9 +10,9 @@ import pytest
 from graphs import LINKED, needs
 
 import onednn_graph_py as og
-from onednn_graph_py.explain import probe
-from onednn_graph_py.explain.probe import Probe
-from onednn_graph_py.explain.reasons import reasons
+from onednn_graph_py.explaining import probe
+from onednn_graph_py.explaining.probe import Probe
+from onednn_graph_py.explaining.reasons import reasons
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.patterns import PATTERNS

@@ -12,8 +12,10 @@ import pytest
 from graphs import needs
 
 import onednn_graph_py as og
-from onednn_graph_py import _dpctl, model_queue, sycl_interop, usm_arrays
+from onednn_graph_py import _dpctl, sycl_interop
 from onednn_graph_py._core import _sycl
+from onednn_graph_py.running import usm_arrays
+from onednn_graph_py.running.queue import ModelQueue
 
 MISSING = sycl_interop.missing()
 needs_sycl = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
@@ -81,7 +83,7 @@ def late(monkeypatch):
     oneDNN's Graph API waits for each primitive on a CPU device, so that nothing is ever unfinished
     there: here an output holds -1 until work that takes a while is done, and is written then.
     """
-    execute = model_queue.ModelQueue.execute
+    execute = ModelQueue.execute
 
     def execute_late(self, stream, compiled, inputs, outputs, scratchpad, deps):
         for event in (*deps, execute(self, stream, compiled, inputs, outputs, scratchpad, deps)):
@@ -100,7 +102,7 @@ def late(monkeypatch):
             KEPT.append((done, *copy))
         return done
 
-    monkeypatch.setattr(model_queue.ModelQueue, "execute", execute_late)
+    monkeypatch.setattr(ModelQueue, "execute", execute_late)
     yield queue_of()
     for event, *_ in KEPT:
         event.wait()
@@ -407,13 +409,13 @@ def test_outputs_are_checked_on_a_queue_too(queue):
 @pytest.fixture
 def far_device(monkeypatch):
     """A queue whose device is taken for one that can't read the host's memory."""
-    made = model_queue.ModelQueue.__init__
+    made = ModelQueue.__init__
 
     def init(self, *arguments: object) -> None:
         made(self, *arguments)
         self.reads_host_memory = False
 
-    monkeypatch.setattr(model_queue.ModelQueue, "__init__", init)
+    monkeypatch.setattr(ModelQueue, "__init__", init)
     return queue_of()
 
 
@@ -564,7 +566,7 @@ def test_calls_that_run_have_intermediate_memory_of_their_own(monkeypatch):
         model(X)
     assert model._queue_run.contexts == 1
     # Nothing is ever known to be done.
-    monkeypatch.setattr(model_queue.ModelQueue, "is_complete", lambda self, event: False)
+    monkeypatch.setattr(ModelQueue, "is_complete", lambda self, event: False)
     for expected in (2, 3, 4, 4, 4):  # the rest queue up on the device
         np.testing.assert_array_equal(model(X, wait=False).outputs.numpy(), EXPECTED)
         assert model._queue_run.contexts == expected

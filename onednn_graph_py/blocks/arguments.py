@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder
-from ..errors import (
-    InvalidArgumentsError,
-    InvalidDataTypeError,
-    InvalidShapeError,
-)
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..ops.terms import shape_text
-from ..value import Value
 
 FLOATS = ("f32", "bf16", "f16")
 INTEGERS = ("s8", "u8", "s4", "u4")

@@ -9,14 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
-from ..errors import (
-    InvalidArgumentsError,
-    InvalidShapeError,
-    UnimplementedError,
-)
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
 from ..ops.terms import linked_version, shape_text
-from ..value import Value
 from .arguments import (
     FLOATS,
     INTEGERS,

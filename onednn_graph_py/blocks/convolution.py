@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..errors import (
-    InvalidArgumentsError,
-    InvalidDataTypeError,
-    InvalidShapeError,
-)
+from ..building.value import Value
+from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..ops.terms import shape_text
-from ..value import Value
-from .arguments import (
-    FLOATS,
-    need_choice,
-    need_rank,
-    need_shape,
-    need_type,
-    need_value,
-    operand,
-)
+from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part
 
 __all__ = ["conv_bn_relu"]

@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder
-from ..errors import (
-    InvalidArgumentsError,
-    InvalidShapeError,
-)
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import InvalidArgumentsError, InvalidShapeError
 from ..ops.terms import shape_text
-from ..value import Value
 from .arguments import (
     FLOATS,
     INTEGERS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 
 ACTIVATIONS = {
     "elu": "Elu",

@@ -7,22 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import (
-    InvalidArgumentsError,
-    InvalidDataTypeError,
-    InvalidShapeError,
-)
+from ..building.value import Value
+from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..ops.terms import shape_text
-from ..value import Value
-from .arguments import (
-    FLOATS,
-    INTEGERS,
-    need_rank,
-    need_shape,
-    need_type,
-    need_value,
-    operand,
-)
+from .arguments import FLOATS, INTEGERS, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part
 
 __all__ = ["dequantize", "quantize"]

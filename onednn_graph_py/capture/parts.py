@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..building.value import FIRST_ID
 from ..errors import GraphFormatError
-from ..partition_ids import FILLER
+from ..planning.partition_ids import FILLER
 from ..serialization import OpRecord, parse
-from ..value import FIRST_ID
 
 __all__ = ["parts_among"]
 

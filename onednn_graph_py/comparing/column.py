@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..executor import Step
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
+from ..running.model import Step
 from .graph_files import GraphFiles
 from .process import WorkerProcess
 from .run import Run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..errors import InvalidArgumentsError
 from ..machine.store import processor
 from ..replay.stages import Ended

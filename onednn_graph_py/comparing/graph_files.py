@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
-from ..constant_arrays import aligned_copy
+from ..building.builder import GraphBuilder
+from ..building.constant_arrays import aligned_copy
 from ..errors import InvalidArgumentsError
 from ..ops.terms import shape_text
 from ..reference.rounding import NUMPY_DTYPES

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .._opencl_drivers import VARIABLE, provided
 from ..errors import InvalidArgumentsError
+from ..loading.opencl_drivers import VARIABLE, provided
 from ..replay.stages import Ended
 from . import bootstrap
 from .process import WorkerProcess

@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..executor import Step
 from ..replay.verdicts import Verdict
+from ..running.model import Step
 
 __all__ = ["Run", "Runs"]
 

@@ -19,23 +19,14 @@ from .._core import (
     set_num_threads,
     version,
 )
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..checking.expected import Expected, largest_difference
 from ..errors import UnimplementedError
-from ..executor import CompiledGraph
-from ..expected import Expected, largest_difference
 from ..kernels import job_of, kernels_of, step_keys
 from ..replay.cases import Case
-from ..replay.stages import (
-    Ended,
-    built,
-    called,
-    check_memory,
-    compiled,
-    inputs_of,
-    partition,
-    read,
-)
+from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from ..replay.verdicts import Verdict
+from ..running.model import CompiledGraph
 from .graph_files import bind_constants
 from .timing import time_calls
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import blocks
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..dtypes import numpy_dtype
 from ._arguments import DATA_TYPES, check_arguments
 from ._bounded import Comparison

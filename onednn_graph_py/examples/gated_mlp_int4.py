@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import blocks
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
-from ..value import Value
 from . import _gated_mlp
 from ._arguments import DATA_TYPES, check_arguments
 from ._bounded import Bounded, Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..serialization import parse, save
 
 __all__ = ["benchdnn_command", "to_benchdnn"]

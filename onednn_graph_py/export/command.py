@@ -17,7 +17,7 @@ from .python_program import to_python
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..builder import GraphBuilder
+    from ..building.builder import GraphBuilder
 
 __all__ = ["add_export"]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import row_major
 from ..ops.terms import AttributeType, AttributeValue
-from ..value import row_major
 from .cpp_runtime import RUNTIME
 from .program import ExportedOp, ExportedTensor, Program, program_of
 

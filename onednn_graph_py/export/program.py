@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.infer import infer_shapes
+from ..building.value import Value, is_whole
 from ..errors import InvalidGraphError, InvalidShapeError
 from ..filling import Fill, fill_of_constant, fills_of
-from ..infer import infer_shapes
 from ..ops.lookup import row
 from ..ops.terms import AttributeType, AttributeValue, shape_text
-from ..value import Value, is_whole
 
 __all__ = ["EMBEDDED_BYTES", "ExportedOp", "ExportedTensor", "Program", "program_of"]
 

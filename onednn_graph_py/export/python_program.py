@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
 from .program import ExportedOp, ExportedTensor, Program, program_of

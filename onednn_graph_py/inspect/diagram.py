@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..errors import InvalidArgumentsError
-from ..executor import CompiledGraph
+from ..running.model import CompiledGraph
 from .assemble import Graph, assemble
 from .dot import missing, to_dot, to_svg
 from .drawing import Drawing

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..building.value import row_major
 from ..ops.terms import Shape, shape_text
-from ..value import row_major
 
 __all__ = ["Drawing", "Edge", "Group", "OpNode", "Status", "Tensor", "Terminal", "layout_text"]
 

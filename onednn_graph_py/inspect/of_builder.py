@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from .. import _core
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..errors import InvalidArgumentsError, OneDNNError
-from ..value import Value
 from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor, layout_text
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..executor import CompiledGraph
-from ..infer import infer_shapes
+from ..building.infer import infer_shapes
+from ..building.value import is_whole
 from ..ops.terms import shape_text
 from ..planning import Plan
-from ..value import is_whole
+from ..running.model import CompiledGraph
 from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor
 from .of_builder import graph_of_builder, tensor_of, tensor_of_value

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .. import _core
-from ..executor import CompiledGraph
 from ..inspect.verbose_log import read_verbose_log
 from ..inspect.verbose_records import (
     LoggedPartition,
@@ -26,6 +25,7 @@ from ..inspect.verbose_records import (
     PrimitiveRecord,
 )
 from ..planning.pace import paces
+from ..running.model import CompiledGraph
 from .kernel import Kernel
 from .worker import MARKER, Job
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Node
 from ..planning import Plan
-from ..value import Node
 
 __all__ = ["node_keys", "step_keys"]
 

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..errors import OneDNNError
-from ..executor import CompiledGraph, _Specialization
 from ..filling import fill_inputs
 from ..planning.engines import set_engine
 from ..planning.pace import Paces, remember
+from ..running.model import CompiledGraph, _Specialization
 from .step_keys import step_keys
 
 __all__ = ["CALLS", "MARKER", "Job", "serve"]

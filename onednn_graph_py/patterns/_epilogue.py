@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..building.value import Value
 from ..errors import InvalidArgumentsError
 from ..ops.table.binary import BINARY
-from ..value import Value
 
 __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._epilogue import drawn, epilogue
 
 __all__ = [

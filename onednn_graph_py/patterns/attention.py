@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import FLOATS, in_floats, kernels_of
 from ._epilogue import UNARY, drawn
 from .pattern import Case, Deviation, Pattern

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import FLOATS, in_floats, kernels_of
 from .pattern import Case, Deviation, Pattern
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import FLOATS, in_floats
 from ._epilogue import BINARY, UNARY, drawn, epilogue
 from .pattern import Deviation, Pattern

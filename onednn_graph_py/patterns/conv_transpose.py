@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ._cases import in_floats
 from .pattern import Case, Deviation, Pattern
 

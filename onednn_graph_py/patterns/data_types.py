@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..errors import InvalidArgumentsError
-from ..value import Value
 from ._cases import kernels_of
 from .pattern import Build, Case, Deviation, Pattern
 

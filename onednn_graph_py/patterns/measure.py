@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder, leaving_of, readers_of
+from ..building.builder import GraphBuilder, leaving_of, readers_of
+from ..building.value import Node
 from ..errors import KnownDefectError, OneDNNError
-from ..executor import CompiledGraph
 from ..filling import fill_inputs
 from ..machine import current
 from ..machine.cpu import lacks
 from ..ops.terms import Version, linked_version
 from ..planning import engine_of
+from ..running.model import CompiledGraph
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
-from ..value import Node
 from .pattern import Case, Pattern
 
 __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..ops.terms import Version
 
 __all__ = ["Case", "Deviation", "Pattern", "patterns"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ._cases import LONG_EPILOGUES
 from ._quantization import (
     DST_SCALE,

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ._quantization import bias_of, dequantized, dequantized_weights, finished, post_ops
-from ._quantized_cases import (
-    conversions_apart,
-    long_epilogue_deviations,
-    ops_apart,
-    weighted_cases,
-)
+from ._quantized_cases import conversions_apart, long_epilogue_deviations, ops_apart, weighted_cases
 from .pattern import Deviation, Pattern
 
 __all__ = ["PATTERNS", "quantized_convolution"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import in_floats, kernels_of
 from ._quantization import SRC_SCALE, dequantized, finished
 from .pattern import Case, Deviation, Pattern

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from ..builder import GraphBuilder
-from ..value import Value
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._quantization import SRC_SCALE, dequantized, finished, post_ops
 from .pattern import Case, Deviation, Pattern
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..builder import GraphBuilder
-from ..value import Node, Value, new_id, row_major
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value, new_id, row_major
 
 __all__ = ["ALTERNATIVES", "Shapes", "complete"]
 

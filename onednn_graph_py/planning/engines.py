@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import _core
-from ..devices import require
+from ..hardware import require
 
 __all__ = ["engine_of", "set_engine"]
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from ..value import Node
+from ..building.value import Node
 
 __all__ = ["FoldedConstants"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value, new_id
 from ..errors import InvalidGraphError
-from ..value import Node, Value, new_id
 
 __all__ = ["needed", "one_dequantize_each", "ordered"]
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy.typing as npt
 
 from .. import _core
+from ..building.value import Node, row_major
 from ..ops.lookup import row
 from ..ops.table import convolution, matmul
-from ..value import Node, row_major
 from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from .. import _core
-from ..value import Node, Value
+from ..building.value import Node, Value
 
 __all__ = ["Implementation", "Plan", "PlannedStep", "Slot"]
 

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder, graph_of, leaving_of, readers_of
-from ..constant_arrays import aligned_copy
-from ..constants import Registration
+from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
+from ..building.constant_arrays import aligned_copy
+from ..building.infer import infer_shapes
+from ..building.value import Node, Value, new_id
 from ..errors import (
     InvalidArgumentsError,
     InvalidGraphError,
@@ -23,24 +24,23 @@ from ..errors import (
     OneDNNError,
     UnimplementedError,
 )
-from ..fallback import reference_function, view_of
-from ..infer import infer_shapes
 from ..machine import current
-from ..partition_ids import partition_of
+from ..machine.constant_cache import Registration
 from ..safety.group import Group
 from ..safety.nodes import group_of
 from ..safety.partitioning import partitioned_apart
 from ..safety.slow_fusions import slow_fusion
 from ..safety.wrong_results import wrong_result
-from ..value import Node, Value, new_id
 from ..verdicts import Judge, Outcome, Subject, subject_of
 from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
+from .fallback import reference_function, view_of
 from .folding import FoldedConstants
 from .grouping import needed, one_dequantize_each, ordered
 from .options import CompileOptions
 from .pace import Pace, may_be_slow
+from .partition_ids import partition_of
 from .plan import Plan, PlannedStep, Slot
 from .trial import Trial
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value
+from ..checking.expected import OutputCheck, Verification, compare_values
 from ..errors import OneDNNError
-from ..expected import OutputCheck, Verification, compare_values
 from ..planning import KnownDefects, Policy
-from ..value import Node, Value
 
 __all__ = ["Divergence", "first_divergence"]
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import is_whole
 from ..reference.rounding import NUMPY_DTYPES
-from ..value import is_whole
 
 __all__ = ["bytes_needed"]
 

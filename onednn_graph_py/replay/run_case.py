@@ -10,25 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
-from ..expected import compare_values
+from ..building.builder import GraphBuilder
+from ..checking.expected import compare_values
 from .bisect import first_divergence
 from .cases import Case
-from .stages import (
-    Ended,
-    built,
-    called,
-    check_memory,
-    compiled,
-    inputs_of,
-    partition,
-    read,
-)
+from .stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from .verdicts import Result, Verdict
 
 if TYPE_CHECKING:
-    from ..executor import CompiledGraph
     from ..planning import KnownDefects
+    from ..running.model import CompiledGraph
 
 __all__ = ["DEFAULTS", "Options", "run_case"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
 from ..filling import fill_inputs
 from ..machine.memory import free_bytes
@@ -22,8 +22,8 @@ from .memory import bytes_needed
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
-    from ..executor import CompiledGraph
     from ..planning import KnownDefects
+    from ..running.model import CompiledGraph
 
 __all__ = ["Ended", "built", "called", "check_memory", "compiled", "inputs_of", "partition", "read"]
 

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 
 from ..machine import Conditions
 from .calls import Op
-from .facts import (
-    BINARY,
-    attention,
-    attribute,
-    contraction,
-    integers_of,
-    is_row_major,
-    runs_in_amx,
-)
+from .facts import BINARY, attention, attribute, contraction, integers_of, is_row_major, runs_in_amx
 from .group import Group
 from .post_ops import primitives
 

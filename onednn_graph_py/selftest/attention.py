@@ -6,9 +6,9 @@ import math
 from typing import Any, Literal
 
 from ..blocks import sdpa
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..ops.terms import linked_version
-from ..value import Value
 from .draft import BINARY, Arrays, Dims, Draft
 
 __all__ = ["case"]

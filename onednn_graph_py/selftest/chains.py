@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..ops import OPS
 from ..ops.terms import linked_version
-from ..value import Value
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["case"]

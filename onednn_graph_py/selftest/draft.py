@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..filling import fill_inputs
 from ..machine.cpu import lacks
 from ..ops.table.binary import BINARY
 from ..reference import round_to
-from ..value import Value
 
 __all__ = ["BINARY", "Arrays", "Dims", "Draft"]
 

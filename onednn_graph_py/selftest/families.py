@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..filling import fill_inputs
 from ..machine.cpu import lacks
 from ..ops.terms import linked_version

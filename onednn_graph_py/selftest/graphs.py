@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..reference import round_to
-from ..value import Value
 from .draft import Arrays, Draft
 
 __all__ = ["case"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from .draft import Arrays, Draft
 
 __all__ = ["case"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..ops.terms import linked_version
 from .draft import Arrays, Dims, Draft
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..checking.expected import Expected
 from ..errors import OneDNNError
-from ..expected import Expected
 from .draft import Arrays
 from .families import Draw
 
 if TYPE_CHECKING:
-    from ..executor import CompiledGraph
     from ..planning import KnownDefects
+    from ..running.model import CompiledGraph
 
 __all__ = [
     "SLOW",

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..machine.cpu import lacks
 from ..ops import OPS, check
 from ..ops.check import type_combinations

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._core import UNKNOWN_DIM
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value, is_whole, row_major
 from ..errors import GraphFormatError, OneDNNError
 from ..ops.check import check
 from ..ops.table import OPS
-from ..value import Node, Value, is_whole, row_major
 from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
 from .origin import Origin

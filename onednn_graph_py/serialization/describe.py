@@ -9,10 +9,10 @@ from typing import Any
 
 from .. import _core
 from .._core import UNKNOWN_DIM
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value, is_whole, row_major
 from ..errors import InvalidGraphError
 from ..ops.lookup import row
-from ..value import Node, Value, is_whole, row_major
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
 from ..errors import InvalidGraphError
 from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..checking.expected import compare_values, reference_values
 from ..dtypes import pack_int4, unpack_int4
 from ..errors import OneDNNError, UnimplementedError
-from ..expected import compare_values, reference_values
 from ..filling import fill_inputs
 from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES, round_to

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..builder import GraphBuilder
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ..filling import Fill, filled, fills_of
 from ..reference.rounding import integer_limits, round_to
-from ..value import Value
 from .portion import Picks, part_of
 from .subject import Subject
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
+from ..checking.expected import Expected
 from ..errors import OneDNNError
-from ..expected import Expected
 from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES
 from .arrays import arrays_of, written

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
+from ..building.value import new_id
 from ..dtypes import pack_int4, unpack_int4
 from ..errors import OneDNNError
 from ..reference.rounding import NUMPY_DTYPES
-from ..value import new_id
 from .subject import Operation, Subject
 from .verdict import Outcome
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..constant_arrays import unpacked
+from ..building.constant_arrays import unpacked
+from ..building.value import Node, Value, row_major
 from ..ops.lookup import row
-from ..value import Node, Value, row_major
 
 __all__ = ["Operation", "Subject", "Tensor", "subject_of"]
 

@@ -10,7 +10,7 @@ import sys
 from multiprocessing.connection import Connection
 
 from .. import _core
-from ..constants import DEFAULT_CAPACITY
+from ..machine.constant_cache import DEFAULT_CAPACITY
 from .examine import examine
 from .verdict import Outcome, Verdict
 

@@ -1,0 +1,1 @@
+"""A graph as it is written: the builder, its values, and the methods that each op adds to both."""

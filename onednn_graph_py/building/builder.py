@@ -1,0 +1,531 @@
+"""Graphs written in Python: `GraphBuilder`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import numbers
+import operator
+import weakref
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..dtypes import data_type_of
+from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, OneDNNError
+from ..ops.check import check, make_call
+from ..ops.lookup import row
+from ..ops.tensor_spec import TensorSpec
+from ..ops.terms import label_of, shape_text
+from .constant_arrays import aligned_copy, converted, owned
+from .op_methods import BuilderMethods
+from .value import Node, Value, ValueLike, caller, is_whole, new_id
+
+__all__ = ["GraphBuilder", "Readers", "graph_of", "leaving_of", "readers_of"]
+
+Readers = Mapping[int, set[int | None]]
+"""The ids of the nodes that read a value, by the value's id; None among them is the caller."""
+
+
+@dataclass
+class _Contents:
+    """The contents of a builder."""
+
+    inputs: list[Value] = field(default_factory=list)
+    constants: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: dict[str, Value] = field(default_factory=dict)
+
+
+class GraphBuilder(BuilderMethods):
+    """Builds a graph op by op; `compile` makes it callable.
+
+    Every op of oneDNN Graph is a method in snake_case, with inputs by position or name and
+    attributes by name, as ``help(og.ops.Convolution)`` has them. Shapes and data types are
+    inferred and checked at each call.
+
+    Parameters
+    ----------
+    engine_kind : str or engine.kind
+        The kind of engine that runs the graph: ``cpu`` or ``gpu``. Only `compile` needs it.
+    fpmath_mode : str or fpmath_mode
+        The smaller types that oneDNN may use to compute f32 ops.
+    apply_to_int : bool
+        Whether oneDNN may compute integers with these types too; compressed weights need that.
+
+    Examples
+    --------
+    >>> b = GraphBuilder()
+    >>> x = b.input((2, 4), "f32", name="x")
+    >>> b.output(b.relu(x - 1.5))
+    >>> model = b.compile()
+    >>> model(np.float32([[0, 1, 2, 3], [3, 2, 1, 0]]))
+    array([[0. , 0. , 0.5, 1.5],
+           [1.5, 0.5, 0. , 0. ]], dtype=float32)
+    """
+
+    def __init__(
+        self, engine_kind: Any = "cpu", fpmath_mode: Any = "strict", *, apply_to_int: bool = False
+    ) -> None:
+        # The mirror knows which strings name these.
+        self.engine_kind = _core.graph(engine_kind).get_engine_kind()
+        self.fpmath_mode = _core.graph(self.engine_kind, fpmath_mode).get_fpmath_mode()[0]
+        self.apply_to_int = bool(apply_to_int)
+        self._contents = _Contents()
+        self._scopes: list[str] = []
+        # `serialization` remembers here what a loaded graph's file said besides.
+        self._origin: Any = None
+
+    def __repr__(self) -> str:
+        c = self._contents
+        return (
+            f"<GraphBuilder: {len(c.inputs)} inputs, {len(c.constants)} constants, "
+            f"{len(c.nodes)} ops, {len(c.outputs)} outputs>"
+        )
+
+    # -- what it holds
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The inputs, in the order in which a call takes them."""
+        return tuple(self._contents.inputs)
+
+    @property
+    def constants(self) -> tuple[Value, ...]:
+        """All constants, including those made from Python numbers."""
+        return tuple(self._contents.constants)
+
+    @property
+    def outputs(self) -> dict[str, Value]:
+        """The outputs by name, in the order in which a call returns them."""
+        return dict(self._contents.outputs)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The ops, in the order in which they were made."""
+        return tuple(self._contents.nodes)
+
+    @property
+    def graph(self) -> _core.graph:
+        """The mirror's graph of what was built so far, finalized."""
+        return graph_of(self, {})
+
+    # -- tensors
+
+    @contextlib.contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Put ``name/`` before the names of ops and tensors made inside."""
+        _check_name(name)
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def _named(self, name: str | None, default: str = "") -> str:
+        if name is not None:
+            _check_name(name)
+        return "/".join([*self._scopes, name or default]) if (name or default) else ""
+
+    def input(
+        self,
+        shape: Sequence[int] | None,
+        dtype: str = "f32",
+        *,
+        name: str | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Value:
+        """Add an input.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            -1 for a dim that is known only at a call; the model then compiles for each new size.
+        dtype : str
+            oneDNN's name, such as ``bf16``.
+        name : str, optional
+            The name by which a call may pass it; ``input0`` and so on by default.
+        strides : sequence of int, optional
+            Strides, in elements, of the arrays that calls pass; row-major by default.
+
+        Returns
+        -------
+        Value
+
+        Raises
+        ------
+        InvalidArgumentsError
+            There is an input of that name, or no such data type.
+        InvalidShapeError
+            `strides` are not one a dim, or dims are unknown.
+        """
+        inputs = self._contents.inputs
+        made = self._named(name) or _free_name(
+            self._named(None, "input"), len(inputs), {v.name for v in inputs}
+        )
+        if any(v.name == made for v in inputs):
+            raise InvalidArgumentsError(f"input {made!r}: there is an input of this name")
+        if shape is None:
+            raise InvalidShapeError(f"input {made!r}: the number of dims must be known")
+        dims = _whole_numbers(shape, f"input {made!r}: shape")
+        if any(d < -1 for d in dims):
+            raise InvalidShapeError(
+                f"input {made!r}: dims must be -1 (not known) or not negative, got {list(dims)}"
+            )
+        value = Value(self, dims, _dtype_name(dtype), made)
+        if strides is not None:
+            value.strides = _whole_numbers(strides, f"input {made!r}: strides")
+            if len(value.strides) != len(dims) or not is_whole(dims):
+                raise InvalidShapeError(
+                    f"input {made!r}: strides must be one for each of {len(dims)} known dims, got "
+                    f"{list(strides)} for {shape_text(dims)}"
+                )
+        try:
+            value._described(dims)  # the mirror refuses what oneDNN can't have
+        except OneDNNError as e:
+            raise type(e)(f"input {made!r}: {e}") from None
+        self._contents.inputs.append(value)
+        return value
+
+    def constant(
+        self, array: npt.ArrayLike, dtype: str | None = None, *, name: str | None = None
+    ) -> Value:
+        """Add a constant: a private, read-only copy.
+
+        Parameters
+        ----------
+        array : array_like
+            bf16, 8-bit floats and 4-bit integers as ml_dtypes has them.
+        dtype : str, optional
+            Converts, rounding to nearest even.
+        name : str, optional
+
+        Returns
+        -------
+        Value
+
+        Raises
+        ------
+        InvalidArgumentsError
+            oneDNN has no data type for the array's, and `dtype` is not given.
+        InvalidDataTypeError
+            `dtype` can't hold the values.
+        """
+        made = self._named(name, f"constant{len(self._contents.constants)}")
+        values = np.asarray(array)
+        if dtype is None:
+            dtype = data_type_of(values.dtype).name
+        else:
+            dtype = _dtype_name(dtype)
+            values = converted(values, dtype, made)
+        value = Value(self, values.shape, dtype, made)
+        value.data = owned(values, dtype)
+        value._described(value.shape)
+        self._contents.constants.append(value)
+        return value
+
+    def output(self, /, *values: Value, **named: Value) -> None:
+        """Mark values as outputs, which a call returns.
+
+        Parameters
+        ----------
+        *values : Value
+            Outputs under their own names, or ``output0`` and so on.
+        **named : Value
+            Outputs under these names.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            A name is taken, or a value is not of this builder.
+        """
+        outputs = dict(self._contents.outputs)
+        for name, value in [*((None, v) for v in values), *named.items()]:
+            self._own(value, "output")
+            key = name or (value.name if value.producer else "")
+            key = key or _free_name("output", len(outputs), outputs)
+            if key in outputs:
+                raise InvalidArgumentsError(f"output {key!r}: there is an output of this name")
+            outputs[key] = value
+        self._contents.outputs = outputs
+
+    def _own(self, value: Any, what: str) -> Value:
+        if not isinstance(value, Value):
+            raise TypeError(f"{what} must be a Value, got {type(value).__name__}")
+        if value.builder is not self:
+            raise InvalidArgumentsError(f"{what}: {value!r} belongs to another GraphBuilder")
+        return value
+
+    def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
+        """A value, or a constant of the data type of `like` for a number."""
+        if isinstance(given, Value):
+            return self._own(given, "it")
+        if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
+            if like is None:
+                raise TypeError("a number needs a value beside it; use constant")
+            # oneDNN would make a tensor of rank 1 of a scalar and one element.
+            return self.constant(np.full(() if like.shape == () else (1,), given), like.dtype)
+        return self.constant(given)
+
+    # -- ops
+
+    def op(
+        self,
+        kind: str,
+        *inputs: ValueLike,
+        outputs: Sequence[tuple[Sequence[int] | None, str | None]] | None = None,
+        name: str | None = None,
+        **attrs: Any,
+    ) -> Any:
+        """Add an op by its kind, as the methods do, with outputs that they can't describe.
+
+        Parameters
+        ----------
+        kind : str
+            Such as ``Convolution``.
+        *inputs : Value, array or number
+        outputs : sequence of (shape, dtype), optional
+            Shapes and data types of the outputs; only needed where they don't follow from the
+            inputs, or for optional outputs. None for a shape or type that follows.
+        name : str, optional
+        **attrs
+            In the documents' spelling or the library's.
+
+        Returns
+        -------
+        Value, tuple of Value, or None
+            One output, several, or none.
+
+        Raises
+        ------
+        OneDNNError
+            The same as for `onednn_graph_py.ops.check`.
+        """
+        return self._add(kind, inputs, attrs, outputs=outputs, name=name)
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[ValueLike],
+        attrs: dict[str, Any],
+        *,
+        dtype: str | None = None,
+        outputs: Sequence[Any] | None = None,
+        name: str | None = None,
+        where: str | None = None,
+    ) -> Any:
+        like = next((i for i in inputs if isinstance(i, Value)), None)
+        full = self._named(name)
+        constants = len(self._contents.constants)
+        try:
+            values = tuple(self._input(kind, full, i, v, like) for i, v in enumerate(inputs))
+            given = [TensorSpec(v.shape, v.dtype) for v in values]
+            made = check(kind, given, attrs, outputs, name=full)
+            if dtype is not None:
+                wanted = [(s.shape, s.dtype) for s in made]
+                wanted[0] = (wanted[0][0], _dtype_name(dtype))
+                made = check(kind, given, attrs, wanted, name=full)
+            for i, spec in enumerate(made):
+                if spec.dtype is None:
+                    raise InvalidDataTypeError(
+                        f"{label_of(kind, full)}: the data type of output {i} does not follow from "
+                        "the inputs; give dtype"
+                    )
+        except Exception:
+            del self._contents.constants[constants:]  # what its arrays and numbers became
+            raise
+        call = make_call(kind, given, attrs, made, name=full)
+        fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
+        node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), where or caller())
+        for i, value in enumerate(fresh):
+            value._producer = weakref.ref(node)
+            value.name = full if len(fresh) == 1 or not full else f"{full}:{i}"
+        self._contents.nodes.append(node)
+        if len(fresh) == 1:
+            return fresh[0]
+        return fresh or None
+
+    # -- what becomes of it
+
+    def _snapshot(self) -> GraphBuilder:
+        """A builder of the same values and ops, which goes its own way from here."""
+        made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
+        made._origin = self._origin
+        c = self._contents
+        made._contents = _Contents(
+            list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs)
+        )
+        return made
+
+    def __reduce__(self) -> Any:
+        c = self._contents
+        values = [*c.inputs, *c.constants, *(v for n in c.nodes for v in n.outputs)]
+        number = {v.id: i for i, v in enumerate(values)}
+        return _restored, (
+            self.engine_kind.name,
+            self.fpmath_mode.name,
+            self.apply_to_int,
+            [(v.shape, v.dtype, v.name, v.strides, v.data) for v in values],
+            len(c.inputs),
+            len(c.constants),
+            [
+                (
+                    n.kind,
+                    n.name,
+                    [number[v.id] for v in n.inputs],
+                    [number[v.id] for v in n.outputs],
+                    dict(n.attrs),
+                    n.where,
+                )
+                for n in c.nodes
+            ],
+            {name: number[v.id] for name, v in c.outputs.items()},
+        )
+
+    def _input(self, kind: str, name: str, i: int, given: Any, like: Value | None) -> Value:
+        """One input of an op, with errors that name it."""
+        try:
+            return self._operand(given, like)
+        except (OneDNNError, TypeError) as e:
+            port = row(kind).port("inputs", i)
+            what = f"input {i}" + (f" ({port.name})" if port is not None else "")
+            raise type(e)(f"{label_of(kind, name)}: {what}: {e}") from None
+
+
+def _restored(
+    engine_kind: str,
+    fpmath_mode: str,
+    apply_to_int: bool,
+    described: Sequence[tuple[Any, ...]],
+    inputs: int,
+    constants: int,
+    nodes: Sequence[tuple[Any, ...]],
+    outputs: Mapping[str, int],
+) -> GraphBuilder:
+    """Unpickle: everything as it was, except for ids, which are new."""
+    builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
+    values = []
+    for shape, dtype, name, strides, data in described:
+        value = Value(builder, shape, dtype, name)
+        value.strides = strides
+        if data is not None:
+            value.data = aligned_copy(data)
+        values.append(value)
+    made = []
+    for kind, name, taken, given, attrs, where in nodes:
+        results = tuple(values[i] for i in given)
+        node = Node(new_id(), kind, name, tuple(values[i] for i in taken), results, attrs, where)
+        for value in results:
+            value._producer = weakref.ref(node)
+        made.append(node)
+    builder._contents = _Contents(
+        values[:inputs],
+        values[inputs : inputs + constants],
+        made,
+        {name: values[i] for name, i in outputs.items()},
+    )
+    return builder
+
+
+def _dtype_name(dtype: Any) -> str:
+    """OneDNN's name of a data type, from its name, NumPy's dtype or the enumerator."""
+    if isinstance(dtype, str):
+        name = _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
+    elif hasattr(dtype, "name") and hasattr(dtype, "value"):
+        name = str(dtype.name)
+    else:
+        name = data_type_of(np.dtype(dtype)).name
+    if name == "undef":
+        raise InvalidArgumentsError("a tensor needs a data type, got undef")
+    return name
+
+
+def _check_name(name: object) -> None:
+    """Refuse what oneDNN and files can't have as a name."""
+    if not isinstance(name, str):
+        raise TypeError(f"a name must be a str, got {type(name).__name__}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentsError(
+            f"the name {name!r} has half of a surrogate pair in it, which UTF-8 can't hold"
+        ) from None
+
+
+def _free_name(stem: str, first: int, taken: Container[str]) -> str:
+    """``stem`` with the first number that makes it a name nobody has."""
+    return next(n for i in itertools.count(first) if (n := f"{stem}{i}") not in taken)
+
+
+def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{what} must be a sequence of ints, got {values!r}")
+    try:
+        return tuple(operator.index(v) for v in values)
+    except TypeError:
+        raise TypeError(f"{what} must be a sequence of ints, got {values!r}") from None
+
+
+def readers_of(builder: GraphBuilder, nodes: Sequence[Node] | None = None) -> Readers:
+    """Return the readers of each value; among the builder's own nodes by default."""
+    readers: dict[int, set[int | None]] = {v.id: {None} for v in builder.outputs.values()}
+    for node in builder.nodes if nodes is None else nodes:
+        for value in node.inputs:
+            readers.setdefault(value.id, set()).add(node.id)
+    return readers
+
+
+def leaving_of(nodes: Sequence[Node], readers: Readers) -> set[int]:
+    """Values by id that these nodes make and read, and others read too."""
+    inside = {node.id for node in nodes}
+    read = {v.id for n in nodes for v in n.inputs}
+    made = (v.id for n in nodes for v in n.outputs)
+    return {i for i in made if i in read and readers.get(i, set()) - inside}
+
+
+def graph_of(
+    builder: GraphBuilder,
+    shapes: Mapping[int, tuple[int, ...]],
+    nodes: Sequence[Node] | None = None,
+    readers: Readers | None = None,
+    *,
+    strict: bool = False,
+) -> _core.graph:
+    """The mirror's graph, finalized.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    shapes : mapping of int to tuple of int
+        Of values by id, where more is known than the builder does.
+    nodes : sequence of Node, optional
+        Only these ops.
+    readers : Readers, optional
+        What reads their results; the builder's own nodes by default.
+    strict : bool
+        Without a smaller floating-point type, whatever the builder allows.
+    """
+    members = builder.nodes if nodes is None else nodes
+    g = _core.graph(builder.engine_kind)
+    mode = _core.fpmath_mode.strict if strict else builder.fpmath_mode
+    g.set_fpmath_mode(mode, builder.apply_to_int and not strict)
+    for node in members:
+        o = _core.op(node.id, node.kind, node.name or node.kind.lower())
+        o.add_inputs([v._described(shapes.get(v.id, v.shape)) for v in node.inputs])
+        o.add_outputs([v._described(shapes.get(v.id, v.shape)) for v in node.outputs])
+        for attribute, value in node.attrs.items():
+            o.set_attr(attribute, value)
+        g.add_op(o)
+    # A partition keeps what only its own ops read to itself; End says that others read it too.
+    leaving = leaving_of(members, readers or readers_of(builder))
+    for value in (v for node in members for v in node.outputs):
+        if value.id in leaving:
+            end = _core.op(new_id(), "End", "end")
+            end.add_input(value._described(shapes.get(value.id, value.shape)))
+            g.add_op(end)
+    g.finalize()
+    return g

@@ -1,0 +1,155 @@
+"""One method for each op of the table, named in snake_case: what builders and values share.
+
+`op_methods.pyi` types them; ``./dev stubs`` writes it from the table.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import InvalidArgumentsError
+from ..ops.describe import signature, text
+from ..ops.schema import OpSchema
+from ..ops.table import OPS
+from ..ops.terms import label_of
+from .room_methods import GraphMethods
+
+__all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
+
+# Words that oneDNN writes with capitals inside.
+_WORDS = (("ReLU", "Relu"), ("GELU", "Gelu"), ("MatMul", "Matmul"), ("SoftMax", "Softmax"))
+_MORE_WORDS = (("SoftPlus", "Softplus"), ("RMSNorm", "RmsNorm"), ("PRelu", "Prelu"))
+
+
+def method_name(kind: str) -> str:
+    """The method of an op kind: ``leaky_relu``, ``matmul``, ``conv_transpose``, ``reduce_l1``."""
+    for word, single in (*_WORDS, *_MORE_WORDS):
+        kind = kind.replace(word, single)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+
+
+def method_signature(schema: OpSchema) -> inspect.Signature:
+    """The op's ports and attributes, and what every method takes besides."""
+    of_table = signature(schema).parameters.values()
+    after = [
+        inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
+        inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None),
+    ]
+    taken = {p.name for p in of_table}
+    return inspect.Signature([*of_table, *(p for p in after if p.name not in taken)])
+
+
+_PARAMETERS = """
+
+Further parameters
+------------------
+dtype : str, optional
+    The output's data type, where inputs leave it open.
+name : str, optional
+    Names the op in messages and explanations.
+"""
+
+
+def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
+    bound = method_signature(schema)
+    attributes = {a.name for a in schema.attributes}
+    # Filled up by every call, so kept apart from the signature that help() shows.
+    ports = [p.name for p in bound.parameters.values() if p.name not in attributes][:-2]
+    variadic = bool(schema.inputs) and schema.inputs[-1].variadic
+
+    def method(self: OpMethods, *inputs: Any, **given: Any) -> Any:
+        dtype, name = given.pop("dtype", None), given.pop("name", None)
+        if variadic:
+            return self._add(kind, inputs, given, dtype=dtype, name=name)
+        values = list(inputs)
+        label = label_of(kind, name or "")
+        mine = ports[self._leading_inputs :]
+        for i, port in enumerate(mine):
+            if port not in given:
+                continue
+            if i < len(inputs):
+                raise TypeError(f"{label}: {port} is given twice, by position and by name")
+            values += [None] * (i + 1 - len(values))
+            values[i] = given.pop(port)
+        for unknown in given.keys() - attributes:
+            near = difflib.get_close_matches(unknown, mine, n=1)
+            if near and not difflib.get_close_matches(unknown, attributes, n=1):
+                raise TypeError(f"{label}: no input {unknown!r}, did you mean {near[0]!r}?")
+        while values and values[-1] is None:
+            values.pop()
+        for port, value in zip(mine, values, strict=False):
+            if value is None:
+                raise TypeError(f"{label}: {port} is missing, and later inputs are given")
+        return self._add(kind, values, given, dtype=dtype, name=name)
+
+    method.__name__ = method_name(kind)
+    method.__qualname__ = f"OpMethods.{method.__name__}"
+    method.__doc__ = text(schema) + _PARAMETERS
+    method.__signature__ = bound.replace(  # type: ignore[attr-defined]
+        parameters=[
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
+            *bound.parameters.values(),
+        ]
+    )
+    return method
+
+
+class OpMethods:
+    """The methods; what they do with an op is up to the class that inherits them."""
+
+    __slots__ = ()
+
+    # How many inputs come before those that a caller names.
+    _leading_inputs = 0
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: dict[str, Any],
+        *,
+        dtype: str | None,
+        name: str | None,
+    ) -> Any:
+        raise NotImplementedError
+
+
+for _kind, _schema in OPS.items():
+    setattr(OpMethods, method_name(_kind), _method(_kind, _schema))
+
+
+class BuilderMethods(OpMethods, GraphMethods):
+    """The methods of a builder: all inputs are arguments."""
+
+    __slots__ = ("__dict__", "__weakref__")
+
+
+class ValueMethods(OpMethods):
+    """The methods of a value, which is the first input."""
+
+    # Weak, or a graph with its constants would stay until Python's collector finds the circle.
+    __slots__ = ("_builder",)
+
+    _leading_inputs = 1
+
+    def __init__(self, builder: BuilderMethods) -> None:
+        self._builder = weakref.ref(builder)
+
+    @property
+    def builder(self) -> BuilderMethods:
+        """The builder that made it.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The builder is gone: keep it as long as you use its values.
+        """
+        builder = self._builder()
+        if builder is None:
+            raise InvalidArgumentsError(f"{self!r}: its GraphBuilder is gone")
+        return builder

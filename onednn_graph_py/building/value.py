@@ -1,0 +1,261 @@
+"""The tensors and ops of a graph that is being built: `Value` and `Node`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..errors import InvalidShapeError
+from ..ops.tensor_spec import TensorSpec
+from ..ops.terms import label_of
+from .op_methods import BuilderMethods, ValueMethods
+
+__all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
+
+# oneDNN shares compiled partitions and cached constants between all graphs of the process whose
+# ids are equal. So no two builders share one; and none with who counts from 0.
+FIRST_ID = 1 << 32
+_unique_ids = itertools.count(FIRST_ID)
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def new_id() -> int:
+    """An id that no other op or tensor of this process has."""
+    return next(_unique_ids)
+
+
+def caller() -> str:
+    """``model.py:12``: the line outside of this package that is being executed.
+
+    In a notebook ``In[3]:12``: the cell by its number, as IPython's tracebacks have it.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    shell = frame.f_globals.get("get_ipython")
+    return f"{file if shell is None else _cell_of(shell, file)}:{frame.f_lineno}"
+
+
+def _cell_of(get_ipython: Any, file: str) -> str:
+    """The cell that IPython compiled under this file name, or the name if there is none."""
+    try:
+        kind_and_label = get_ipython().compile.format_code_name(file)
+    except (AttributeError, TypeError):  # not IPython's, or an old one
+        return file
+    return file if kind_and_label is None else str(kind_and_label[1])
+
+
+def is_whole(shape: Sequence[int]) -> bool:
+    """Whether all dims are known."""
+    return all(d >= 0 for d in shape)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op of a graph.
+
+    Parameters
+    ----------
+    id : int
+        Of the op, in this process.
+    kind, name : str
+    inputs, outputs : tuple of Value
+    attrs : mapping of str to value
+        In the library's spelling.
+    where : str
+        What made it: the caller's line, ``model.py:12``, or a place in a file of a graph,
+        ``g.json: graph[3] 'conv'``.
+    """
+
+    id: int
+    kind: str
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    where: str
+
+    @property
+    def label(self) -> str:
+        """Names the op in messages."""
+        return label_of(self.kind, self.name)
+
+
+class Value(ValueMethods):
+    """A tensor of a graph that is being built.
+
+    ``+ - * / @ ** abs() -x >=`` make ops, with NumPy's broadcasting; the other operand may be a
+    Python number or an array. Every op is a method too, with this value as its first input:
+    ``x.relu()``. Values come from a `GraphBuilder`.
+
+    Attributes
+    ----------
+    shape : tuple of int or None
+        -1 for a dim that is not known yet, None where even the rank is unknown.
+    dtype : str
+    name : str
+    strides : tuple of int or None
+        In elements, of an input that has others than row-major ones.
+    data : numpy.ndarray or None
+        A constant's, read-only.
+    """
+
+    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides")
+
+    # NumPy leaves ``array + value`` to this class.
+    __array_ufunc__ = None
+
+    def __init__(
+        self, builder: BuilderMethods, shape: tuple[int, ...] | None, dtype: str, name: str = ""
+    ) -> None:
+        super().__init__(builder)
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        self.id = new_id()
+        self.strides: tuple[int, ...] | None = None
+        self.data: npt.NDArray[Any] | None = None
+        self._producer: weakref.ref[Node] | None = None
+
+    def __repr__(self) -> str:
+        what = "constant " if self.data is not None else ""
+        name = f"{self.name!r} " if self.name else ""
+        return f"<Value {name}{what}{TensorSpec(self.shape, self.dtype)}>"
+
+    @property
+    def producer(self) -> Node | None:
+        """The op that makes it; None for inputs and constants."""
+        return None if self._producer is None else self._producer()
+
+    @property
+    def logical_tensor(self) -> _core.logical_tensor:
+        """The mirror's logical tensor, with the layout of the built graph, not the compiled one."""
+        return self._described(self.shape)
+
+    def _described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
+        kind = _core.logical_tensor.property_type
+        of = kind.constant if self.data is not None else kind.variable
+        layout = _core.logical_tensor.layout_type.strided
+        if shape is None:
+            return _core.logical_tensor(self.id, self.dtype, -1, layout, of)
+        if self.strides is not None and is_whole(shape):
+            return _core.logical_tensor(self.id, self.dtype, shape, self.strides, of)
+        return _core.logical_tensor(
+            self.id, self.dtype, [_core.UNKNOWN_DIM if d < 0 else d for d in shape], layout, of
+        )
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims.
+
+        Raises
+        ------
+        InvalidShapeError
+            The rank is not known yet.
+        """
+        if self.shape is None:
+            raise InvalidShapeError(f"{self!r}: the number of dims is not known")
+        return len(self.shape)
+
+    # -- as OpMethods asks
+
+    def _add(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: dict[str, Any],
+        *,
+        dtype: str | None,
+        name: str | None,
+    ) -> Any:
+        return self.builder._add(kind, [self, *inputs], attrs, dtype=dtype, name=name)
+
+    # -- operators
+
+    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Value:
+        if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
+            return NotImplemented  # type: ignore[no-any-return]
+        pair = (other, self) if swapped else (self, other)
+        made: Value = self.builder._add(kind, pair, {})
+        return made
+
+    def __add__(self, other: Any) -> Value:
+        return self._binary("Add", other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self._binary("Add", other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary("Subtract", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._binary("Subtract", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary("Multiply", other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self._binary("Multiply", other)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary("Divide", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._binary("Divide", other, swapped=True)
+
+    def __matmul__(self, other: Any) -> Value:
+        return self._binary("MatMul", other)
+
+    def __rmatmul__(self, other: Any) -> Value:
+        return self._binary("MatMul", other, swapped=True)
+
+    def __ge__(self, other: Any) -> Value:
+        return self._binary("GreaterEqual", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self._binary("GreaterEqual", other, swapped=True)
+
+    def __neg__(self) -> Value:
+        return self._binary("Multiply", -1.0)
+
+    def __abs__(self) -> Value:
+        made: Value = self.builder._add("Abs", [self], {})
+        return made
+
+    def __pow__(self, exponent: Any) -> Value:
+        if not isinstance(exponent, numbers.Real):
+            return NotImplemented
+        if exponent in (2, 0.5):
+            kind, attrs = ("Square" if exponent == 2 else "Sqrt"), {}
+        else:
+            kind, attrs = "Pow", {"beta": float(exponent)}
+        made: Value = self.builder._add(kind, [self], attrs)
+        return made
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self!r} has no truth value: it has no elements before the graph runs")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
+        raise TypeError(f"{self!r} is no array: it has no elements before the graph runs")
+
+
+ValueLike = Any
+"""A `Value` of the same builder, an array (it becomes a constant), or a Python number."""

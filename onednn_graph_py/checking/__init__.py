@@ -1,0 +1,1 @@
+"""Whether results are right: what they may be, by data type and by what ops do to errors."""

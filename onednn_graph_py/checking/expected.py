@@ -1,0 +1,356 @@
+"""What a graph's tensors should be, and how far off each may be, by the NumPy reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..building.builder import GraphBuilder
+from ..building.constant_arrays import unpacked
+from ..building.value import Node
+from ..reference import round_to
+from ..reference.rounding import dtype_name, float_info, is_integer
+from ..reference.run import call_of, evaluate
+from ..reference.tolerance import slack
+
+__all__ = [
+    "Expected",
+    "OutputCheck",
+    "Verification",
+    "compare_values",
+    "largest_difference",
+    "reference_values",
+]
+
+Array = npt.NDArray[Any]
+Values = dict[int, Array]
+
+# Samples of stochastic arithmetic, and how much further than the furthest of them a right result
+# may be: four samples of a uniform disturbance reach about half of what the largest would.
+_SAMPLES = 4
+_BEYOND_SAMPLES = 4
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """The comparison of one output with the reference.
+
+    Parameters
+    ----------
+    name : str
+    dtype : str
+    wrong, count : int
+        Number of elements that exceed their tolerance, and number of all elements.
+    max_error : float
+        The largest difference.
+    largest : float
+        The largest magnitude expected.
+    index : tuple of int
+        The element with the largest error as a fraction of its tolerance.
+    actual, expected, allowed : float
+        Its value, the reference's, and the tolerance.
+    """
+
+    name: str
+    dtype: str
+    wrong: int
+    count: int
+    max_error: float
+    largest: float
+    index: tuple[int, ...]
+    actual: float
+    expected: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether all elements are within their tolerance."""
+        return self.wrong == 0
+
+    @property
+    def share(self) -> float:
+        """The largest error, as a fraction of its tolerance."""
+        error = abs(self.actual - self.expected)
+        if np.isnan(error):
+            return 0.0 if np.isnan(self.actual) and np.isnan(self.expected) else np.inf
+        return 0.0 if error == 0 else error / self.allowed if self.allowed else np.inf
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.name}: right; the largest error is {self.max_error:.3g}"
+        return (
+            f"{self.name}: {self.wrong} of {self.count} elements are wrong; the worst, at "
+            f"{list(self.index)}, is {self.actual:.9g} and should be {self.expected:.9g} within "
+            f"{self.allowed:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of comparing all outputs; true if all are right."""
+
+    outputs: tuple[OutputCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all outputs are right."""
+        return all(o.ok for o in self.outputs)
+
+    @property
+    def max_error(self) -> float:
+        """The largest difference of any output."""
+        return max((o.max_error for o in self.outputs), default=0.0)
+
+    @property
+    def share(self) -> float:
+        """The largest error of any output, as a fraction of its tolerance."""
+        return max((o.share for o in self.outputs), default=0.0)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return "\n".join(str(o) for o in self.outputs)
+
+
+def reference_values(
+    builder: GraphBuilder,
+    inputs: Sequence[Array],
+    after: Callable[[Node, int, Array, Array], Array] | None = None,
+) -> Values:
+    """All tensors of a graph by their value's id, computed op by op in NumPy.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : sequence of numpy.ndarray
+        In the order of a call.
+    after : callable, optional
+        Takes a node, the number of an output, its exact values and how far each may be off, and
+        returns what is rounded and handed on in their place.
+
+    Returns
+    -------
+    dict of int to numpy.ndarray
+        Rounded to the values' data types.
+    """
+    known: Values = {v.id: a for v, a in zip(builder.inputs, inputs, strict=True)}
+    known.update({v.id: unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
+    for node in builder.nodes:
+        if node.kind == "End":
+            continue
+        given = [known[v.id] for v in node.inputs]
+        specs = [
+            (v.shape if v.shape is not None and -1 not in v.shape else None, v.dtype)
+            for v in node.outputs
+        ]
+        call = call_of(node.kind, given, node.attrs, specs)
+        for i, (value, exact) in enumerate(zip(node.outputs, evaluate(call, given), strict=True)):
+            if after is not None:
+                off = slack(call, i, given, exact, builder.fpmath_mode.name)
+                exact = after(node, i, exact, off)
+            known[value.id] = round_to(exact, value.dtype)
+    return known
+
+
+def _epsilon(dtype: str) -> float:
+    """Half a unit in the last place, as a share."""
+    return 0.0 if is_integer(dtype) or dtype == "boolean" else float(float_info(dtype).eps) / 2
+
+
+def _margins(
+    builder: GraphBuilder, inputs: Sequence[Array], exact: Values, seed: int, samples: int
+) -> dict[int, float]:
+    """Estimate the tolerance of each float tensor.
+
+    Stochastic arithmetic (Vignes 1993): every op's result is disturbed by as much as its sums and
+    its rounding may lose (`onednn_graph_py.reference.slack`), and what comes of that at every
+    tensor is measured.
+    """
+    random = np.random.default_rng(seed)
+    worst = dict.fromkeys(exact, 0.0)
+
+    def disturb(node: Node, i: int, result: Array, off: Array) -> Array:
+        if result.dtype.kind != "f" or node.kind in ("Quantize", "DynamicQuantize"):
+            return result
+        # What is stored in bf16 may also be kept in f32 inside of a partition, and the other way.
+        off = off + _epsilon(node.outputs[i].dtype) * np.abs(result)
+        off = np.where(np.isfinite(result), off, 0.0)
+        return np.asarray(result + off * random.uniform(-1, 1, result.shape))
+
+    with np.errstate(all="ignore"):
+        for _ in range(samples):
+            for i, disturbed in reference_values(builder, inputs, disturb).items():
+                if exact[i].dtype.kind in "biu":
+                    continue
+                off = np.abs(disturbed.astype(np.float64) - exact[i].astype(np.float64))
+                worst[i] = max(worst[i], float(np.nanmax(off, initial=0.0)))
+    return worst
+
+
+def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -> Array:
+    """Steps by which a quantized element may be off: none but near the middle of two."""
+    source = node.inputs[0].id
+    made = exact[node.outputs[0].id].astype(np.float64)
+    off = _BEYOND_SAMPLES * margins[source]
+    widest = np.zeros(made.shape)
+    for sign in (-1, 1):
+        moved = [exact[v.id].astype(np.float64) for v in node.inputs]
+        # The product with a reciprocal scale and the sum with the zero point are rounded too.
+        moved[0] = moved[0] + sign * (off + 4 * 2.0**-23 * np.abs(moved[0]))
+        given = [moved[0].astype(np.float32), *(exact[v.id] for v in node.inputs[1:])]
+        call = call_of(node.kind, given, node.attrs, [(made.shape, node.outputs[0].dtype)])
+        stored = round_to(evaluate(call, given)[0], node.outputs[0].dtype).astype(np.float64)
+        widest = np.maximum(widest, np.abs(stored - made))
+    return widest
+
+
+def _differences(got: Array, want: Array) -> Array:
+    """Of each element; none between equal infinities or NaNs, NaN where only one is NaN."""
+    with np.errstate(all="ignore"):
+        off = np.where(got == want, 0.0, np.abs(got - want))
+        return np.where(np.isnan(got) & np.isnan(want), 0.0, off)
+
+
+def _largest(differences: Array) -> float:
+    return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0))
+
+
+def largest_difference(one: Array, other: Array) -> float:
+    """The largest difference of two arrays' elements; infinite where only one is NaN.
+
+    Parameters
+    ----------
+    one, other : numpy.ndarray
+        Of equal shapes.
+    """
+    return _largest(_differences(one.astype(np.float64), other.astype(np.float64)))
+
+
+def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Array) -> OutputCheck:
+    got, want = actual.astype(np.float64), expected.astype(np.float64)
+    error = _differences(got, want)
+    with np.errstate(all="ignore"):
+        right = error <= np.broadcast_to(allowed, error.shape)
+        share = np.where(right & (error == 0), 0.0, error / allowed)
+    if not error.size:
+        return OutputCheck(name, dtype, 0, 0, 0.0, 0.0, (), 0.0, 0.0, 0.0)
+    share = np.where(np.isnan(share), np.inf, share)
+    where = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
+    finite = np.abs(want[np.isfinite(want)])
+    return OutputCheck(
+        name,
+        dtype,
+        int(np.count_nonzero(~right)),
+        int(right.size),
+        _largest(error),
+        float(finite.max(initial=0.0)),
+        where,
+        float(got[where]),
+        float(want[where]),
+        float(np.broadcast_to(allowed, error.shape)[where]),
+    )
+
+
+class Expected:
+    """The reference values of a graph's tensors, and the tolerance of each.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : sequence of numpy.ndarray
+        The graph's inputs, in the order of a call.
+    seed : int
+        Seed for the random perturbations that estimate rounding errors.
+    samples : int
+        How many there are; one tells enough of tensors with a thousand elements.
+
+    Notes
+    -----
+    An element may be off by four times what the furthest of these runs was, in which every op's
+    result was disturbed at random by what rounding may do to it, in the graph's floating-point math
+    mode; a quantized one only where that brings it to the next step.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        inputs: Sequence[Array],
+        seed: int = 0,
+        samples: int = _SAMPLES,
+    ) -> None:
+        self._exact = reference_values(builder, inputs)
+        self._margins = _margins(builder, inputs, self._exact, seed, samples)
+        self._values = {v.id: v for n in builder.nodes for v in n.outputs}
+
+    def compare(
+        self,
+        actual: Mapping[int, Array],
+        names: Mapping[int, str] | None = None,
+        parts: Mapping[int, tuple[slice, ...]] | None = None,
+    ) -> Verification:
+        """Compare tensors with these.
+
+        Parameters
+        ----------
+        actual : mapping of int to numpy.ndarray
+            By the value's id.
+        names : mapping of int to str, optional
+            What to call them.
+        parts : mapping of int to tuple of slice, optional
+            Where only a part of a tensor is to be compared.
+
+        Returns
+        -------
+        Verification
+            In the order of `actual`.
+        """
+        checks = []
+        for i, array in actual.items():
+            want, value = self._exact[i], self._values.get(i)
+            dtype = value.dtype if value is not None else dtype_name(want.dtype)
+            producer = value.producer if value is not None else None
+            if producer is not None and producer.kind in ("Quantize", "DynamicQuantize"):
+                allowed = _quantized_margin(producer, self._exact, self._margins)
+            else:
+                wide = want.astype(np.float64)
+                rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
+                allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
+            name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
+            part = (parts or {}).get(i, ())
+            allowed = np.broadcast_to(allowed, want.shape)[part]
+            checks.append(_compared(name, dtype, np.asarray(array)[part], want[part], allowed))
+        return Verification(tuple(checks))
+
+
+def compare_values(
+    builder: GraphBuilder,
+    inputs: Sequence[Array],
+    actual: Mapping[int, Array],
+    names: Mapping[int, str] | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Compare tensors of a graph with the reference, once; see `Expected` for the tolerances.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : sequence of numpy.ndarray
+        The graph's inputs, in the order of a call.
+    actual : mapping of int to numpy.ndarray
+        By the value's id.
+    names : mapping of int to str, optional
+        What to call them.
+    seed : int
+        Seed for the random perturbations that estimate rounding errors.
+
+    Returns
+    -------
+    Verification
+        In the order of `actual`.
+    """
+    return Expected(builder, inputs, seed).compare(actual, names)

@@ -1,0 +1,175 @@
+"""The integers to fill a graph's quantized inputs with: as many of their type as fit.
+
+Defects show with numbers that a type barely holds (a u8 above 127 read as s8), and hide where every
+result saturates. So each input has the whole range, made smaller only where a Quantize behind it
+would saturate nearly everywhere, or a SoftMax choose one element of each row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..building.value import Node, Value
+from ..ops.lookup import row
+from ..reference.rounding import integer_limits
+from .magnitudes import Shapes, Size, excess, quantization_parameters, sizes
+
+__all__ = ["MOVES", "IntegerRange", "fitted", "range_of"]
+
+MOVES = ("Concat", "End", "Reorder", "StaticReshape", "StaticTranspose", "TypeCast")
+"""Ops that hand on what they are given."""
+
+# What comes out of them is as large whatever they are given.
+_LEVELLED = (
+    "BatchNormForwardTraining",
+    "DynamicQuantize",
+    "GroupNorm",
+    "HardSigmoid",
+    "LayerNorm",
+    "Quantize",
+    "RMSNorm",
+    "Sigmoid",
+    "SoftMax",
+    "Tanh",
+)
+# CPUs without VNNI add two products of u8 and s8 in 16 bits: 2 * 255 * 63 fits.
+_LARGEST_S8_WEIGHT = 63
+_FEWEST_WEIGHTS, _FEWEST = 16, 32
+_TOLERATED = 1.1
+
+
+@dataclass(frozen=True)
+class IntegerRange:
+    """Integers from `low` to `high`, or a share of them around `centre`.
+
+    Parameters
+    ----------
+    low, high : int
+    centre : float
+        What stands for 0.
+    weights : bool
+        Of s8 weights, which are made smaller before others are.
+    share : float
+    """
+
+    low: int
+    high: int
+    centre: float = 0.0
+    weights: bool = False
+    share: float = 1.0
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest number."""
+        centre = min(max(self.centre, self.low), self.high)
+        return (
+            round(centre - self.share * (centre - self.low)),
+            round(centre + self.share * (self.high - centre)),
+        )
+
+    @property
+    def size(self) -> Size:
+        """Of numbers that are drawn from it evenly."""
+        low, high = self.bounds
+        return Size((low + high) / 2, (high - low + 1) / math.sqrt(12))
+
+    def smaller(self, by: float) -> IntegerRange:
+        """Fewer numbers, but not too few to tell anything; the same where there are too few."""
+        fewest = (_FEWEST_WEIGHTS if self.weights else _FEWEST) / (self.high - self.low)
+        return replace(self, share=min(self.share, max(self.share / by, fewest)))
+
+
+def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) -> IntegerRange:
+    """All numbers of an 8-bit or 4-bit integer input.
+
+    Parameters
+    ----------
+    value : Value
+    readers : mapping of int to nodes
+        Who reads a tensor, at which port, by the value's id.
+    """
+    low, high = integer_limits(value.dtype)
+    centre, weights = 0.0, False
+    left = [value]
+    while left:
+        for node, i in readers.get(left.pop().id, ()):
+            port = row(node.kind).port("inputs", i)
+            if node.kind == "Dequantize":
+                centre = quantization_parameters(node)[1]
+            if node.kind in (*MOVES, "Dequantize") or (node.kind == "DynamicDequantize" and not i):
+                left += node.outputs
+            elif port is not None and port.name == "weights" and value.dtype == "s8":
+                weights = True
+    if weights:
+        low, high = -_LARGEST_S8_WEIGHT, _LARGEST_S8_WEIGHT
+    return IntegerRange(low, high, centre, weights)
+
+
+def _behind(value: Value, ranges: Mapping[int, IntegerRange]) -> list[int]:
+    """The inputs that decide how large a tensor is, by id."""
+    found, seen, left = [], set(), [value]
+    while left:
+        current = left.pop()
+        if current.id in seen:
+            continue
+        seen.add(current.id)
+        if current.id in ranges:
+            found.append(current.id)
+        producer = current.producer
+        if producer is not None and producer.kind not in _LEVELLED:
+            left += producer.inputs
+    return found
+
+
+def _made_smaller(ranges: dict[int, IntegerRange], behind: Sequence[int], by: float) -> bool:
+    """Make the weights' ranges smaller or, where they can't be, the others'."""
+    for weights in (True, False):
+        before = {i: ranges[i] for i in behind if ranges[i].weights is weights}
+        # Where several meet in a product each has its part in it.
+        after = {i: r.smaller(by if weights else math.sqrt(by)) for i, r in before.items()}
+        if after != before:
+            ranges.update(after)
+            return True
+    return False
+
+
+def fitted(
+    nodes: Sequence[Node],
+    ranges: Mapping[int, IntegerRange],
+    known: Mapping[int, Size],
+    shapes: Shapes,
+) -> dict[int, IntegerRange]:
+    """Make ranges smaller until results mean something.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        In order.
+    ranges : mapping of int to IntegerRange
+        Of integer inputs, by the value's id.
+    known : mapping of int to Size
+        Of the other inputs and the constants.
+    shapes : mapping of int to shape
+        Of all tensors, with all dims known.
+
+    Returns
+    -------
+    dict of int to IntegerRange
+    """
+    made = dict(ranges)
+    if not made:
+        return made
+    behind = {n.id: _behind(n.inputs[0], made) for n in nodes if n.inputs}
+    concerned = [n for n in nodes if behind.get(n.id)]
+    changed = True
+    while changed:
+        found = sizes(nodes, {**known, **{i: r.size for i, r in made.items()}}, shapes)
+        changed = False
+        for node in concerned:
+            by = excess(node, found[node.inputs[0].id])
+            if by > _TOLERATED and _made_smaller(made, behind[node.id], by):
+                changed = True
+                break
+    return made

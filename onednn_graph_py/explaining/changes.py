@@ -1,0 +1,157 @@
+"""Changes around an op that may make it fuse: `Change`, and candidates for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value
+from .rebuild import Edit, rebuild
+
+__all__ = ["Around", "Candidate", "Change", "Family", "called"]
+
+
+def called(node: Node) -> str:
+    """``MatMul 'fc'``, or the kind alone."""
+    return f"{node.kind} {node.name!r}" if node.name else node.kind
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a graph, and its effect on fusion.
+
+    Parameters
+    ----------
+    description : str
+        What to do, such as ``set auto_broadcast of Add 'sum' to none``.
+    result : str
+        Such as ``fuses with ReLU 'act'`` or ``supported``.
+    exact : bool
+        Whether the changed graph computes the same, but for rounding.
+    """
+
+    description: str
+    result: str
+    exact: bool = True
+    _edit: Edit = field(default_factory=Edit, repr=False, compare=False)
+
+    def apply(self, builder: GraphBuilder) -> GraphBuilder:
+        """Make the change in a copy of the graph, which stays as it is.
+
+        Parameters
+        ----------
+        builder : GraphBuilder
+            That which `reasons` was given, or one built alike.
+
+        Returns
+        -------
+        GraphBuilder
+
+        Raises
+        ------
+        InvalidArgumentsError
+            It is another graph.
+        OneDNNError
+            The change does not fit it.
+        """
+        return rebuild(builder, self._edit).builder
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A change that may help.
+
+    Parameters
+    ----------
+    description : str
+    edit : Edit
+    exact : bool
+        As of `Change`.
+    """
+
+    description: str
+    edit: Edit
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Around:
+    """A node and what is beside it.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    node : Node
+    patterns : mapping of int to (Node, tuple of str)
+        What it could fuse with by the documents, by id, and in which patterns.
+    readers : mapping of int to list of Node
+        By id of the value.
+    numbers : mapping of int to int
+        Of values, by id, as an `Edit` has them.
+    positions : mapping of int to int
+        Of ops, by id.
+    group : tuple of Node
+        The ops that the library has together with it.
+    unsupported : frozenset of int
+        Ids of the ops that it has no kernel for.
+    on_gpu : frozenset of int
+        Of these, those that it would have one for on a GPU.
+    """
+
+    builder: GraphBuilder
+    node: Node
+    patterns: Mapping[int, tuple[Node, tuple[str, ...]]]
+    readers: Mapping[int, list[Node]]
+    numbers: Mapping[int, int]
+    positions: Mapping[int, int]
+    group: tuple[Node, ...]
+    unsupported: frozenset[int] = frozenset()
+    on_gpu: frozenset[int] = frozenset()
+
+    @property
+    def position(self) -> int:
+        """Of the op."""
+        return self.positions[self.node.id]
+
+    @property
+    def neighbours(self) -> tuple[Node, ...]:
+        """The ops that it could fuse with by the documents."""
+        return tuple(n for n, _ in self.patterns.values())
+
+    @property
+    def concerned(self) -> tuple[Node, ...]:
+        """The op first, then those of its group and its neighbours."""
+        every = {n.id: n for n in (self.node, *self.group, *self.neighbours)}
+        return tuple(every.values())
+
+    @property
+    def quantizing(self) -> tuple[Node, ...]:
+        """The Quantize and Dequantize ops among those concerned, and beside them."""
+        found: dict[int, Node] = {}
+        for node in self.concerned:
+            beside = [v.producer for v in node.inputs]
+            beside += [r for v in node.outputs for r in self.readers.get(v.id, [])]
+            for n in (node, *beside):
+                if n is not None and n.kind in ("Quantize", "Dequantize"):
+                    found[n.id] = n
+        return tuple(found.values())
+
+    def is_output(self, value: Value) -> bool:
+        """Whether a call returns it."""
+        return any(v.id == value.id for v in self.builder.outputs.values())
+
+    def written(self, node: Node, writer: object, *more: tuple[Node, object]) -> Edit:
+        """An edit that writes some ops otherwise."""
+        nodes = {self.positions[n.id]: w for n, w in ((node, writer), *more)}
+        kinds = {self.positions[n.id]: n.kind for n, _ in ((node, writer), *more)}
+        return Edit(nodes=nodes, kinds=kinds)  # type: ignore[arg-type]
+
+    def checked(self, edit: Edit) -> Edit:
+        """The edit, which is for graphs with this op at this place only."""
+        kinds = {self.position: self.node.kind, **edit.kinds}
+        return replace(edit, kinds=kinds)
+
+
+Family = Callable[[Around], Iterator[Candidate]]
+"""Candidates of one sort, the likeliest first."""

@@ -1,0 +1,78 @@
+"""Changes of the order of two ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ..building.value import Node, Value
+from ..patterns._epilogue import BINARY, UNARY
+from .changes import Around, Candidate, called
+from .rebuild import Copy
+
+__all__ = ["earlier", "left_out"]
+
+# Each element is what it was, in another place or layout.
+_MOVES = ("Reorder", "StaticReshape", "StaticTranspose")
+_ELEMENTWISE = (*UNARY, *BINARY, "BiasAdd", "BatchNormInference", *_MOVES, "TypeCast")
+
+
+def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write what came second where the first was, of its input."""
+    made = {v.id for v in node.outputs}
+    moved = copy.source.nodes[second]
+    given = [inputs[0] if v.id in made else copy.values[v.id] for v in moved.inputs]
+    return copy.same(moved, given)
+
+
+def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write what came first, of what came second and is in its place now."""
+    before = copy.source.nodes[first]
+    moved = copy.values[before.outputs[0].id]
+    return copy.same(before, [moved, *(copy.values[v.id] for v in before.inputs[1:])])
+
+
+def earlier(around: Around) -> Iterator[Candidate]:
+    """An op before the one whose result it reads, where both work on each element by itself."""
+    for node in (around.node, *around.neighbours):
+        if node.kind not in _ELEMENTWISE:
+            continue
+        for value in node.inputs:
+            before = value.producer
+            if before is None or before.kind not in _ELEMENTWISE or around.is_output(value):
+                continue
+            if len(around.readers.get(value.id, ())) != 1:
+                continue
+            # What the second also reads must be there when the first is written.
+            others = [v for v in node.inputs if v.id != value.id]
+            if any(v.producer is not None for v in others):
+                continue
+            single = all(d == 1 for v in others for d in v.shape or ())
+            exact = before.kind in _MOVES and node.kind in (*UNARY, *BINARY) and single
+            edit = around.written(
+                before,
+                partial(_first, around.positions[node.id]),
+                (node, partial(_second, around.positions[before.id])),
+            )
+            yield Candidate(f"move {called(node)} before {called(before)}", edit, exact=exact)
+
+
+def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    return (inputs[i],)
+
+
+def left_out(around: Around) -> Iterator[Candidate]:
+    """The graph without an op beside it, to tell that it is what keeps others apart."""
+    node = around.node
+    beside = [v.producer for v in node.inputs]
+    beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]
+    for other in {n.id: n for n in beside if n is not None}.values():
+        if other.kind not in (*UNARY, *BINARY, "Select"):
+            continue
+        made = other.outputs[0]
+        for i, value in enumerate(other.inputs):
+            same = value.shape == made.shape and value.dtype == made.dtype
+            if same and value.producer is not None and not around.is_output(made):
+                edit = around.written(other, partial(_passed_by, i))
+                yield Candidate(f"leave out {called(other)}", edit, exact=False)
+                break

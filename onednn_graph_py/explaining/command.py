@@ -1,0 +1,120 @@
+"""``python -m onednn_graph_py explain``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ..building.builder import GraphBuilder
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..serialization import load, parse, to_builder
+from ..serialization.options import parse_rewritings
+from .explain import explain
+
+__all__ = ["add_explain"]
+
+_DESCRIPTION = """\
+Read a graph that oneDNN dumped, and show its partitions with their kernels, layouts, memory and
+speed. For ops that stay unfused or have no kernel, show the reason and the changes that help. Exit
+status: 0, also for a graph that does not run here; 2 if the file or an option can't be read.
+"""
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must not be negative, got {text}")
+    return number
+
+
+def _graph(file: Path, options: list[str]) -> GraphBuilder:
+    """The graph of a file, rewritten.
+
+    Raises
+    ------
+    OneDNNError, OSError
+    """
+    if not options:
+        return load(file)
+    rewritings = parse_rewritings([o if o.startswith("--") else f"--{o}" for o in options])
+    if len(rewritings) > 1:
+        raise InvalidArgumentsError(
+            f"--set: one graph is explained at a time, these options make {len(rewritings)}"
+        )
+    return to_builder(rewritings[0].apply(parse(file)), file=str(file))
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    try:
+        builder = _graph(Path(arguments.file), arguments.set)
+    except (OneDNNError, OSError) as e:
+        print(f"explain: {e}", file=sys.stderr)
+        return 2
+    try:
+        found = explain(
+            builder,
+            seconds=arguments.seconds,
+            what_if=not arguments.no_what_if,
+            onednn=arguments.onednn,
+            timeout=arguments.timeout,
+        )
+    except InvalidArgumentsError as e:  # of an environment, or of a file with unknown dims
+        print(f"explain: {e}", file=sys.stderr)
+        return 2
+    if arguments.form == "json":
+        print(json.dumps(found.to_dict(), indent=2))
+    elif arguments.form == "html":
+        print(found._repr_html_())
+    else:
+        print(found)
+    return 0
+
+
+def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "explain",
+        help="show a graph's partitions, kernels and speed, and why ops did not fuse",
+        description=_DESCRIPTION,
+    )
+    parser.add_argument("file", help="a graph's JSON file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="rewrite the graph first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...",
+    )
+    form = parser.add_mutually_exclusive_group()
+    for option, name in (("json", "JSON"), ("html", "HTML")):
+        form.add_argument(
+            f"--{option}",
+            dest="form",
+            action="store_const",
+            const=option,
+            help=f"print the explanation as {name}",
+        )
+    parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
+    parser.add_argument(
+        "--onednn",
+        action="append",
+        default=[],
+        metavar="ENVIRONMENT",
+        help="also ask another oneDNN: the folder or Python of a virtual environment with this "
+        "package; repeat the option for more",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=0.2,
+        help="time calls for so many seconds; 0 does not time them (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=120.0,
+        help="time limit for finding kernel names, in seconds (default: %(default)g)",
+    )
+    parser.set_defaults(run=_explain)

@@ -1,0 +1,219 @@
+"""The facts about a graph that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..inspect.drawing import Tensor
+from ..kernels import Kernel
+from .peaks import Machine
+
+if TYPE_CHECKING:
+    from .reasons import Reason
+
+__all__ = ["Facts", "Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
+
+By = Literal["oneDNN", "reference", "view", "constant", "unsupported"]
+
+
+@dataclass(frozen=True)
+class OpFacts:
+    """An op of a step.
+
+    Parameters
+    ----------
+    kind, name : str
+    where : str
+        ``file:line`` that made it.
+    """
+
+    kind: str
+    name: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}" if self.name else self.kind
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """A tensor at the edge of a step.
+
+    Parameters
+    ----------
+    role : str
+        ``input`` or ``output`` of the model, ``constant``, or ``intermediate``.
+    name : str
+    tensor : Tensor
+        Data type, shape and layout, as compiled.
+    bytes : int or None
+        Of its elements, without gaps; of all its memory where the layout is oneDNN's own; None
+        where dims are not known.
+    """
+
+    role: str
+    name: str
+    tensor: Tensor
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """The operations and bytes of a step, and its speed.
+
+    Parameters
+    ----------
+    operations : int
+        Operations, as the rows of the op table count them (``flop``).
+    bytes : int
+        Bytes of its inputs and outputs, each once: the least that it must move.
+    dtype : str or None
+        The data type of its products, one of `machine.PEAK_TYPES`. None without products.
+    operations_per_second, bytes_per_second : float or None
+        Its speed; None if it was not timed.
+    peak_operations, peak_bytes : float or None
+        The machine's peaks, per second. None where they were not measured.
+    bound : str or None
+        The limit of its speed: ``compute`` if it has more operations a byte than the machine has at
+        both peaks, else ``memory``.
+    """
+
+    operations: int
+    bytes: int
+    dtype: str | None
+    operations_per_second: float | None = None
+    bytes_per_second: float | None = None
+    peak_operations: float | None = None
+    peak_bytes: float | None = None
+    bound: Literal["compute", "memory"] | None = None
+
+    @property
+    def operations_per_byte(self) -> float | None:
+        """The arithmetic intensity."""
+        return self.operations / self.bytes if self.bytes else None
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """The facts about one step.
+
+    Parameters
+    ----------
+    ops : tuple of OpFacts
+    by : str
+        ``oneDNN``; ``reference`` for ops that NumPy computes; ``view`` for a reshape or transpose
+        that is not run; ``constant`` for ops that were computed when the model was compiled;
+        ``unsupported`` for ops that oneDNN has no kernel for, so that the graph does not compile.
+    inputs, outputs : tuple of TensorFacts
+    partition : str
+        oneDNN's names of the partition's kind and implementation, such as ``matmul_post_ops`` and
+        ``matmul_t`` with a blank between; empty where not known.
+    kernels : tuple of Kernel
+    kernels_unknown : str
+        The reason why `kernels` is empty, unless oneDNN runs nothing in this step.
+    scratch_bytes : int or None
+        Memory that it needs while it runs; None where that is not known: oneDNN reports it from
+        3.13 on, before that the process that logs counts it.
+    seconds : float or None
+        The median of many calls.
+    share : float or None
+        Its share of the time of all steps, 0 to 1.
+    work : Work or None
+        None where dims are not known.
+    split : str
+        The reason why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
+    """
+
+    ops: tuple[OpFacts, ...]
+    by: By
+    inputs: tuple[TensorFacts, ...]
+    outputs: tuple[TensorFacts, ...]
+    partition: str = ""
+    kernels: tuple[Kernel, ...] = ()
+    kernels_unknown: str = ""
+    scratch_bytes: int | None = None
+    seconds: float | None = None
+    share: float | None = None
+    work: Work | None = None
+    split: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its ops, joined."""
+        return " + ".join(map(str, self.ops))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of an `Explanation`."""
+
+    name: str
+    engine: str
+    oneDNN: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    compiled: bool
+    steps: tuple[StepFacts, ...]
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+    constant_bytes: int | None = None
+    intermediate_bytes: int | None = None
+    seconds: float | None = None
+    calls: int = 0
+    machine: Machine | None = None
+    notes: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts as a dict for JSON: seconds, bytes, operations; rates are per second."""
+        made = {
+            "name": self.name,
+            "engine": self.engine,
+            "oneDNN": self.oneDNN,
+            "shapes": {name: list(shape) for name, shape in self.shapes},
+            "compiled": self.compiled,
+            "seconds": self.seconds,
+            "calls": self.calls,
+            "memory": {
+                "inputs": self.input_bytes,
+                "outputs": self.output_bytes,
+                "constants": self.constant_bytes,
+                "intermediate": self.intermediate_bytes,
+            },
+            "machine": None if self.machine is None else _plain(asdict(self.machine)),
+            "steps": [_step(s) for s in self.steps],
+            "reasons": [
+                {
+                    "op": r.op,
+                    "kind": r.kind,
+                    "where": r.where,
+                    "status": r.status,
+                    "why": r.why,
+                    "changes": [
+                        {"description": c.description, "result": c.result} for c in r.changes
+                    ],
+                    "elsewhere": list(r.elsewhere),
+                }
+                for r in self.reasons
+            ],
+            "notes": list(self.notes),
+        }
+        return made
+
+
+def _plain(value: Any) -> Any:
+    """Lists for tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _step(step: StepFacts) -> dict[str, Any]:
+    made: dict[str, Any] = _plain(asdict(step))
+    for given in (*made["inputs"], *made["outputs"]):
+        given.update(given.pop("tensor"))
+        given["layout"] = given["layout"] or "row-major"
+    if step.work is not None:
+        made["work"]["operations_per_byte"] = step.work.operations_per_byte
+    return made

@@ -1,0 +1,177 @@
+"""The peak speed of this machine, measured through oneDNN itself: `machine`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import OneDNNError
+from ..filling import fill_inputs
+from ..machine.store import place, processor, save
+
+__all__ = ["PEAK_TYPES", "Machine", "machine"]
+
+PEAK_TYPES = ("f32", "bf16", "f16", "s8")
+"""Data types that products are computed in: of u8 by s8 for the last one."""
+
+# Seconds that one measurement goes on, and how often it calls at least.
+_MEASURING = 0.15
+_CALLS = 5
+# A float of Add's tensors; three of them are moved. Larger caches make it larger.
+_LEAST_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The CPU and the speeds it reaches.
+
+    Parameters
+    ----------
+    cpu, isa, runtime : str
+        The processor, the instruction set that oneDNN uses, and the runtime of its threads.
+    oneDNN : str
+        Version.
+    threads : int
+    operations : mapping of str to float
+        Operations a second by data type, of `PEAK_TYPES`; without those that oneDNN has no kernel
+        for here.
+    bandwidth : float
+        Bytes a second.
+    how : str
+        The method of measurement.
+    """
+
+    cpu: str
+    isa: str
+    runtime: str
+    oneDNN: str
+    threads: int
+    operations: Mapping[str, float]
+    bandwidth: float
+    how: str
+
+
+def _product(dtype: str, size: int) -> GraphBuilder:
+    """A square product with constant weights, which oneDNN may reorder beforehand."""
+    b = GraphBuilder()
+    weights = (np.arange(size * size, dtype=np.int32) % 13 - 6).reshape(size, size)
+    if dtype != "s8":
+        b.output(b.input((size, size), dtype) @ b.constant(weights / 64, dtype))
+        return b
+
+    def dequantized(value: Value) -> Value:
+        made: Value = value.dequantize(scales=[0.125], zps=[0], qtype="per_tensor")
+        return made
+
+    x = dequantized(b.input((size, size), "u8"))
+    b.output(x @ dequantized(b.constant(weights, "s8")))
+    return b
+
+
+def _fastest(builder: GraphBuilder, threads: int) -> float:
+    """Seconds of the fastest call: whatever else runs here only adds to it."""
+    model = builder.compile(threads=threads)
+    call: Callable[[], Any] = model.bind(fill_inputs(builder))
+    call()  # kernels are made, constants reordered
+    times: list[float] = []
+    end = time.perf_counter() + _MEASURING
+    while len(times) < _CALLS or time.perf_counter() < end:
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _last_cache() -> int:
+    """Bytes of the largest cache that Linux tells of; 0 where it tells of none."""
+    sizes = [0]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            text = file.read_text().strip()
+            sizes.append(int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0))
+        except (OSError, ValueError):
+            continue
+    return max(sizes)
+
+
+def _measured(threads: int) -> dict[str, Any]:
+    size = 1024 if threads <= 8 else 2048 if threads <= 32 else 4096
+    operations = {}
+    for dtype in PEAK_TYPES:
+        try:
+            operations[dtype] = 2 * size**3 / _fastest(_product(dtype, size), threads)
+        except OneDNNError:  # it has no kernels for this type here
+            continue
+    rows = max(_LEAST_BYTES, _last_cache()) >> 16
+    b = GraphBuilder()
+    b.output(b.input((rows, 1 << 14), "f32") + b.input((rows, 1 << 14), "f32"))
+    moved = 3 * (rows << 16)
+    bandwidth = moved / _fastest(b, threads)
+    how = (
+        f"the fastest of several calls of oneDNN's MatMul of {size}x{size} by {size}x{size}, and "
+        f"of an Add that moves {moved >> 20} MiB"
+    )
+    return {"operations": operations, "bandwidth": bandwidth, "how": how}
+
+
+def _kept(file: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(file.read_text())
+        return {
+            "operations": {str(k): float(v) for k, v in found["operations"].items()},
+            "bandwidth": float(found["bandwidth"]),
+            "how": str(found["how"]),
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+@cache
+def _machine(threads: int, file: Path) -> Machine:
+    linked = _core.version()
+    found = _kept(file)
+    if found is None:
+        found = _measured(threads)
+        save(file, found)
+    return Machine(
+        processor(),
+        _core.get_effective_cpu_isa().name,
+        str(linked["cpu_runtime"]),
+        f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        threads,
+        **found,
+    )
+
+
+def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
+    """Measure this machine's peak speed once; later calls read the stored result.
+
+    It takes a second or two, and is kept for this CPU, oneDNN and number of threads.
+
+    Parameters
+    ----------
+    threads : int, optional
+        `num_threads()` by default.
+    refresh : bool
+        Measure again, as after a measurement on a busy machine.
+
+    Returns
+    -------
+    Machine
+    """
+    threads = threads or _core.num_threads()
+    file = place("machine", threads)
+    if refresh:
+        file.unlink(missing_ok=True)
+        _machine.cache_clear()
+    return _machine(threads, file)

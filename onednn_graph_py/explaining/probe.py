@@ -1,0 +1,347 @@
+"""Partitioning of changed graphs: the library's groups of ops, and whether they run together.
+
+Nothing is executed but what planning measures, to know whether fused is slower than apart.
+
+A `Probe` asks this of copies of one graph in which something is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from .. import _core
+from ..building.builder import GraphBuilder
+from ..building.infer import infer_shapes
+from ..building.value import Node, Value, is_whole
+from ..errors import InvalidArgumentsError, OneDNNError
+from ..machine import current
+from ..planning import CompileOptions, SlowFusions, engine_of
+from ..planning.grouping import ordered
+from ..planning.planner import Planner
+from ..safety.nodes import group_of
+from ..safety.wrong_results import wrong_result
+from .rebuild import Copy, Edit, rebuild, values_of
+
+__all__ = [
+    "Group",
+    "Probe",
+    "Tried",
+    "can_compile",
+    "grouped",
+    "near_defect",
+    "refused_alone",
+    "specialised",
+]
+
+LIMIT = 200
+"""How often the library is asked about one op, at most."""
+
+# A graph of more ops is asked about in part: as many around the one, in whole groups.
+_NEAR = 12
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ops that the library wants to run together.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+    supported : bool
+    trouble : str
+        Why they do not run together all the same: a known defect, or what compiling said.
+    slow : str
+        Why they do not, though they could: together they are slower than apart.
+    """
+
+    nodes: tuple[Node, ...]
+    supported: bool
+    trouble: str = ""
+    slow: str = ""
+    _compile: Callable[[], tuple[str, str]] | None = None
+
+    def compiled(self) -> Group:
+        """Compiled where there is an engine, with what is said against it."""
+        if self.trouble or self._compile is None:
+            return self
+        trouble, slow = self._compile()
+        return replace(self, trouble=trouble, slow=slow)
+
+    @property
+    def runs(self) -> bool:
+        """Whether they run together."""
+        return self.supported and not self.trouble
+
+
+def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> GraphBuilder:
+    """The graph for these shapes of its inputs; as it is without.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        They are not one for each input.
+    OneDNNError
+        They don't fit the graph.
+    """
+    if not shapes:
+        return builder
+    if len(shapes) != len(builder.inputs):
+        raise InvalidArgumentsError(
+            f"shapes: there must be one for each of {len(builder.inputs)} inputs, got {len(shapes)}"
+        )
+    known = {v.id: tuple(s) for v, s in zip(builder.inputs, shapes, strict=True)}
+    return rebuild(builder, shapes=known).builder
+
+
+def can_compile(builder: GraphBuilder) -> bool:
+    """Whether there is an engine, and all shapes are known."""
+    if any(v.shape is None or not is_whole(v.shape) for v in builder.inputs):
+        return False
+    try:
+        engine_of(builder.engine_kind)
+    except OneDNNError:
+        return False
+    return True
+
+
+def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Planner | None:
+    """What plans a model of the graph; None where some shape is not known."""
+    every = values_of(builder)
+    # A copy's shapes are inferred as it is written.
+    shapes = {v.id: v.shape for v in every if v.shape is not None and is_whole(v.shape)}
+    if len(shapes) < len(every):
+        try:
+            shapes = infer_shapes(builder, {v.id: v.shape or () for v in builder.inputs})
+        except OneDNNError:
+            return None
+    # Without a device there is nothing to compile for; groups don't need one.
+    engine = engine_of(builder.engine_kind) if can_compile(builder) else None
+    options = CompileOptions(fallback="reference", slow_fusions=slow_fusions)
+    return Planner(builder, engine, shapes, options)
+
+
+def grouped(
+    builder: GraphBuilder, *, compiled: bool = False, slow_fusions: SlowFusions = "avoid"
+) -> list[Group]:
+    """The groups of a graph's ops; without what no output depends on.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    compiled : bool
+        Whether each is compiled, to see that it runs.
+    slow_fusions : str
+        As a model is compiled with.
+
+    Raises
+    ------
+    OneDNNError
+        The library does not take the graph.
+    """
+    planner = _planner(builder, slow_fusions)
+    if planner is None:
+        by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
+        made = []
+        for partition in builder.graph.get_partitions():
+            nodes = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
+            if nodes:
+                made.append(Group(nodes, partition.is_supported()))
+        return made
+    by_id = {n.id: n for n in builder.nodes}
+    by_attrs = {id(n.attrs): n for n in builder.nodes}
+    compiles = can_compile(builder)
+    made = []
+    for nodes, partition in ordered(planner.groups(planner.nodes)):
+        # Where a Dequantize has several readers, each has a copy of it.
+        known = tuple(by_id.get(n.id) or by_attrs.get(id(n.attrs), n) for n in nodes)
+        if partition is None:
+            made.append(Group(known, False))
+            continue
+        compiling = partial(_compiling, planner, nodes, partition) if compiles else None
+        group = Group(known, True, planner.defect(nodes) or "", _compile=compiling)
+        made.append(group.compiled() if compiled else group)
+    return made
+
+
+def _compiling(
+    planner: Planner, nodes: tuple[Node, ...], partition: _core.partition
+) -> tuple[str, str]:
+    """What compiling says against it, and how slow it is, or nothing."""
+    for node in nodes:
+        for value in node.inputs:
+            # Row-major, whatever the step before it would make.
+            planner.known.setdefault(value.id, planner.plain(value))
+    try:
+        planner.add_compiled(nodes, partition)
+    except OneDNNError as e:
+        return str(e), ""
+    return "", planner.slow() or ""
+
+
+def near_defect(builder: GraphBuilder, group: Group) -> bool:
+    """Whether a defect would be known of these ops if there were no TypeCasts between them.
+
+    Defects are known by the ops that are next to each other; a cast between may hide one.
+    """
+    source: dict[int, Value] = {}
+    nodes = []
+    for node in group.nodes:
+        inputs = tuple(source.get(v.id, v) for v in node.inputs)
+        if node.kind == "TypeCast":
+            source[node.outputs[0].id] = inputs[0]
+        else:
+            nodes.append(replace(node, inputs=inputs))
+    if not nodes:
+        return False
+    without = group_of(nodes, fpmath=builder.fpmath_mode.name, apply_to_int=builder.apply_to_int)
+    return wrong_result(without, current()) is not None
+
+
+def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
+    """By id, the ops of a group in trouble that can't run by themselves either, and why."""
+    planner = _planner(builder) if group.trouble and len(group.nodes) > 1 else None
+    if planner is None or not can_compile(builder):
+        return {}
+    made = {}
+    for node in group.nodes:
+        for nodes, partition in planner.groups([node]):
+            said = "no kernel" if partition is None else planner.defect(nodes)
+            if not said and partition is not None:
+                said, _ = _compiling(planner, nodes, partition)
+            if said:
+                made[node.id] = said
+    return made
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A changed graph, and what the library makes of it.
+
+    Parameters
+    ----------
+    copy : Copy
+    groups : list of Group
+    """
+
+    copy: Copy
+    groups: list[Group]
+
+    def with_op(self, position: int) -> list[Group]:
+        """The groups that have what stands for the op that was there."""
+        stands = self.copy.stands
+        return [g for g in self.groups if any(stands.get(n.id) == position for n in g.nodes)]
+
+    def partners(self, position: int) -> set[int]:
+        """Positions of the ops that run together with the one at `position`."""
+        inside = {n.id for g in self.with_op(position) if not g.slow for n in g.nodes}
+        return {i for id, i in self.copy.stands.items() if id in inside} - {position}
+
+    @property
+    def unsupported(self) -> int:
+        """The number of groups that the library has no kernel for."""
+        return sum(not g.supported for g in self.groups)
+
+
+class Probe:
+    """Asks about changes of one graph around one op.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+        With shapes as far as they are known; it is not changed.
+    position : int
+        Of the op.
+    concerned : collection of int
+        Positions of others that changes are about.
+    groups : sequence of Group
+        Of the graph as it is.
+    slow_fusions : str
+        As a model is compiled with.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        position: int,
+        concerned: Collection[int],
+        groups: Sequence[Group],
+        slow_fusions: SlowFusions = "avoid",
+    ) -> None:
+        self.builder = builder
+        self.position = position
+        self.asked = 0
+        self._slow_fusions: SlowFusions = slow_fusions
+        self._near = _near(builder, (position, *concerned), groups)
+        self.part = len(self._near) < len(builder.nodes)
+
+    @cached_property
+    def before(self) -> Tried:
+        """The partitions of the graph without a change."""
+        return self._ask(Edit())
+
+    def _ask(self, edit: Edit, *, everything: bool = False) -> Tried:
+        beyond = any(i not in self._near for i in edit.nodes)
+        only = None if everything or beyond or not self.part else self._near
+        try:
+            copy = rebuild(self.builder, edit, only=only)
+        except KeyError:
+            if only is None:
+                raise
+            # What is written otherwise may read what only the whole graph has.
+            copy = rebuild(self.builder, edit)
+        return Tried(copy, grouped(copy.builder, slow_fusions=self._slow_fusions))
+
+    def ask(self, edit: Edit) -> Tried | None:
+        """Try a change; None if the graph is invalid, or the limit of tries is reached."""
+        if self.asked >= LIMIT:
+            return None
+        self.asked += 1
+        try:
+            return self._ask(edit)
+        except (OneDNNError, TypeError, ValueError):
+            return None
+
+    def confirmed(self, edit: Edit, tried: Tried, *, everything: bool = True) -> Tried | None:
+        """Try the change in the whole graph, or in the part, and compile it; None if it fails."""
+        try:
+            whole = self._ask(edit, everything=True) if self.part and everything else tried
+            groups = whole.with_op(self.position)
+            if not groups or not all(g.runs for g in groups):
+                return None
+            compiled = {id(g): g.compiled() for g in groups}
+            if any(g.trouble for g in compiled.values()):
+                return None
+        except (OneDNNError, TypeError, ValueError):
+            return None
+        return replace(whole, groups=[compiled.get(id(g), g) for g in whole.groups])
+
+
+def _near(
+    builder: GraphBuilder, positions: Collection[int], groups: Sequence[Group]
+) -> Collection[int]:
+    """Positions of the ops around some, by whole groups: all of a small graph."""
+    nodes = builder.nodes
+    if len(nodes) <= _NEAR:
+        return range(len(nodes))
+    places = {n.id: i for i, n in enumerate(nodes)}
+    group_of = {places[n.id]: [places[m.id] for m in g.nodes] for g in groups for n in g.nodes}
+    readers: dict[int, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            readers.setdefault(value.id, []).append(i)
+    found = dict.fromkeys(k for i in positions for k in group_of.get(i, [i]))
+    ring = list(found)
+    rings = 0
+    while ring and (rings < 2 or len(found) < _NEAR):
+        rings += 1
+        following: dict[int, None] = {}
+        for i in ring:
+            made_by = [v.producer for v in nodes[i].inputs]
+            near = [places[n.id] for n in made_by if n is not None]
+            near += [j for v in nodes[i].outputs for j in readers.get(v.id, ())]
+            following.update(dict.fromkeys(k for j in near for k in group_of.get(j, [j])))
+        ring = [i for i in following if i not in found]
+        found.update(dict.fromkeys(ring))
+    return set(found)

@@ -1,0 +1,109 @@
+"""Times of the steps of a model, and their speeds."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import replace
+from typing import Any
+
+from ..filling import fill_inputs
+from ..inspect.profile import profile
+from ..planning import Plan
+from ..running.model import CompiledGraph
+from .facts import StepFacts, Work
+from .peaks import Machine
+
+__all__ = ["NO_PRIMITIVE", "speed", "timed"]
+
+# How many calls are timed at least, unless they take longer than so many seconds.
+_CALLS = 5
+_LONGEST = 10.0
+
+NO_PRIMITIVE = "oneDNN logs no primitive of it"
+"""Of a step that only gives its input other strides."""
+
+
+def timed(
+    model: CompiledGraph, plan: Plan, shapes: tuple[tuple[int, ...], ...], seconds: float
+) -> tuple[list[float | None], float | None, int]:
+    """Call a model for some time.
+
+    Parameters
+    ----------
+    model : CompiledGraph
+    plan : Plan
+        Of these shapes.
+    shapes : tuple of shapes
+        Of the inputs.
+    seconds : float
+
+    Returns
+    -------
+    steps : list of float or None
+        Each step's median.
+    call : float or None
+        The median of a call.
+    calls : int
+        How many there were.
+    """
+    none: list[float | None] = [None] * len(plan.steps)
+    named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
+    run: Any = model._specialization(shapes).run.bind(
+        fill_inputs(model._builder, shapes=named), None
+    )
+    run()  # constants are reordered
+    with profile() as p:
+        began = time.perf_counter()
+        calls, spent = 0, 0.0
+        while spent < seconds or (calls < _CALLS and spent < max(seconds, _LONGEST)):
+            run()
+            calls, spent = calls + 1, time.perf_counter() - began
+    labels = [s.label for s in plan.running]
+    # Other models of this process may run meanwhile.
+    calls_seen = [
+        c.times
+        for c in p._calls()
+        if c.model.name == model.name
+        and [name for name, *_ in c.model.steps] == labels
+        and c.model.shapes == shapes
+    ]
+    if not calls_seen:
+        return none, None, 0
+    each = [
+        statistics.median(float(t[i + 1] - t[i]) for t in calls_seen) for i in range(len(labels))
+    ]
+    left = iter(each)
+    made = [next(left) if s.runs else 0.0 for s in plan.steps]
+    whole = statistics.median(float(t[-1] - t[0]) for t in calls_seen)
+    return list(made), whole, len(calls_seen)
+
+
+def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
+    """A step's work with its speed, and the machine's.
+
+    Parameters
+    ----------
+    step : StepFacts
+        With its time.
+    peaks : Machine, optional
+    """
+    work, seconds = step.work, step.seconds
+    # Without a primitive nothing is moved: the output is the input with other strides.
+    if work is None or step.kernels_unknown == NO_PRIMITIVE:
+        return work
+    if seconds:
+        work = replace(
+            work,
+            operations_per_second=work.operations / seconds,
+            bytes_per_second=work.bytes / seconds,
+        )
+    if peaks is None or not peaks.operations:
+        return work
+    # Elementwise work is done in f32 whatever is stored.
+    operations = peaks.operations.get(work.dtype or "f32")
+    work = replace(work, peak_operations=operations, peak_bytes=peaks.bandwidth)
+    if operations is None or not work.bytes:
+        return work
+    compute = work.operations / work.bytes > operations / peaks.bandwidth
+    return replace(work, bound="compute" if compute else "memory")

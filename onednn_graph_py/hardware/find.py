@@ -1,0 +1,117 @@
+"""All devices of the linked oneDNN, and the error where one is needed and none is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from .. import _core, sycl_interop
+from ..errors import NoDeviceError
+from ..loading import opencl_drivers as drivers
+from .device import Device, Devices, Missing
+from .facts import host
+from .look import Seen, seen
+from .reasons import no_cpu, no_gpu, no_package
+from .system import gpu_nodes
+
+__all__ = ["devices", "require"]
+
+# Runtimes that have devices of their own; the others' only one is the CPU that Python runs on.
+_WITH_DEVICES = ("SYCL", "OpenCL")
+
+
+def devices() -> Devices:
+    """List the devices that oneDNN can run on here, and the reasons why others are missing.
+
+    The linked oneDNN says which runtimes it has. A helper process looks for devices of SYCL and
+    OpenCL, once for each setting of their environment variables, so that a driver that crashes
+    does no harm.
+
+    Returns
+    -------
+    Devices
+        Print it; a notebook shows a table. ``missing`` lists what is missing, why, and what to do.
+    """
+    linked = _core.version()
+    runtimes = {kind: str(linked[f"{kind}_runtime"]) for kind in ("cpu", "gpu")}
+    look = seen() if any(r in _WITH_DEVICES for r in runtimes.values()) else Seen()
+    # Where the look has ended early, this process must not do what ended it.
+    ended = next((f.text for f in look.failures if not f.kind), None)
+    found = [
+        _as_here(d) if ended is None else replace(d, engine=False, reason=ended)
+        for d in look.devices
+    ]
+    if runtimes["cpu"] not in (*_WITH_DEVICES, "none"):
+        found.insert(0, host(runtimes["cpu"]))
+    missing = []
+    if not any(d.kind == "cpu" for d in found):
+        missing.append(no_cpu(runtimes["cpu"], look.failures))
+    if not any(d.kind == "gpu" for d in found):
+        missing.append(no_gpu(linked, look.failures, gpu_nodes(), look.libraries))
+    missing += _packages(runtimes)
+    told = {m.reason for m in missing}
+    notes = [failure.text for failure in look.failures if not any(failure.text in t for t in told)]
+    provided = drivers.provided()
+    if provided is not None:
+        notes.append(f"importing onednn_graph_py has set {drivers.VARIABLE} to {provided}")
+    return Devices(found, missing, linked, notes)
+
+
+def _count(kind: Any) -> int:
+    """Count the engines of a kind that oneDNN has in this process; none where its runtime fails."""
+    try:
+        return _core.engine.get_count(kind)
+    except RuntimeError:  # the SYCL runtime's, such as about a malformed selector
+        return 0
+
+
+def _as_here(device: Device) -> Device:
+    """As it is in this process, whose runtime may have looked with other settings."""
+    if device.index is None or not device.engine or device.index < _count(device.kind):
+        return device
+    return replace(
+        device,
+        engine=False,
+        reason="new processes show it and this one does not: its runtime looked for devices before "
+        f"{drivers.VARIABLE} or another of its settings had this value",
+    )
+
+
+def _packages(runtimes: Mapping[str, str]) -> list[Missing]:
+    """The packages without which devices are named and no more."""
+    missing = []
+    if "SYCL" in runtimes.values():
+        try:
+            why = sycl_interop.missing()
+        except ImportError as e:  # dpctl is there and broken
+            why = str(e)
+        if why is not None:
+            missing.append(no_package("dpctl", why, "sycl"))
+    if "OpenCL" in runtimes.values() and find_spec("pyopencl") is None:
+        missing.append(no_package("pyopencl", "pyopencl is not installed", "ocl"))
+    return missing
+
+
+def require(kind: _core.engine.kind) -> None:
+    """Make sure that there is a device of a kind.
+
+    Raises
+    ------
+    NoDeviceError
+        There is none; the message says why, which devices there are, and what to do.
+    """
+    if _count(kind):
+        return
+    found = devices()
+    why = next((m for m in found.missing if m.what == kind.name), None)
+    if why is None:
+        reason = next((d.reason for d in found[kind.name] if d.reason), "oneDNN counts none")
+        why = Missing(kind.name, reason, "import onednn_graph_py before dpctl is used")
+    there = "; ".join(f"{d.label}: {d.name} ({d.runtime})" for d in found if d.engine) or "none"
+    raise NoDeviceError(
+        f"engine kind {kind.name}: no device to compile for and run on: {why.reason.rstrip('.')}. "
+        f"Devices here: {there}. To do: {why.remedy}. Building, partitioning and diagrams need no "
+        "device"
+    )

@@ -1,0 +1,156 @@
+"""The arrays of a call, as a plan takes them: `Converter`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..building.value import row_major
+from ..dtypes import pack_int4
+from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..ops.terms import shape_text
+from ..planning import Plan
+
+__all__ = ["Converter"]
+
+
+class Converter:
+    """Arrays that can't be used as they are: copied, or refused with the reason.
+
+    Parameters
+    ----------
+    name : str
+        The model's, for messages.
+    plan : Plan
+    may_copy : bool
+    count : callable
+        Called at each copy.
+    """
+
+    def __init__(self, name: str, plan: Plan, may_copy: bool, count: Callable[[], None]) -> None:
+        self.name = name
+        self.plan = plan
+        self.may_copy = may_copy
+        self.count = count
+
+    def copied(self, what: str) -> None:
+        """Count a copy that is about to be made, or refuse it."""
+        if not self.may_copy:
+            raise InvalidArgumentsError(
+                f"{what} would have to be copied, and the model was compiled with copy=False"
+            )
+        self.count()
+
+    def input(self, i: int, given: Any) -> npt.NDArray[Any]:
+        """An array of the right data type, shape and strides."""
+        value, lt = self.plan.inputs[i]
+        what = f"{self.name}: input {value.name!r}"
+        array = _as_array(given, lt, self.plan.engine, what)
+        if value.dtype in ("s4", "u4"):
+            if array.dtype == np.uint8:
+                raise InvalidShapeError(
+                    f"{what}: packed {value.dtype} must be a flat contiguous uint8 array of "
+                    f"{lt.get_mem_size()} bytes, got shape {array.shape}"
+                )
+            _check(what, array.shape, tuple(lt.get_dims()))
+            self.copied(f"{what}: what is not packed")
+            return pack_int4(_in_memory_order(array, lt, what), value.dtype)
+        wanted = _core.numpy_dtype(lt.get_data_type())
+        if array.dtype != wanted:
+            raise InvalidDataTypeError(
+                f"{what} must be {value.dtype} (NumPy's {wanted}), got {array.dtype}; convert it "
+                "with astype"
+            )
+        _check(what, array.shape, tuple(lt.get_dims()))
+        if _fits(array, lt, wanted):
+            return array
+        self.copied(f"{what}: strides {array.strides} or alignment")
+        return _copy_in_layout(array, lt, wanted)
+
+    def output(self, i: int, given: Any) -> npt.NDArray[Any]:
+        """The array to write to."""
+        name, lt = self.plan.outputs[i]
+        what = f"{self.name}: out {name!r}"
+        array = _as_array(given, lt, self.plan.engine, what)
+        wanted = _core.numpy_dtype(lt.get_data_type())
+        if array.dtype != wanted:
+            raise InvalidDataTypeError(
+                f"{what} must be {lt.get_data_type().name} (NumPy's {wanted}), got {array.dtype}"
+            )
+        _check(what, array.shape, tuple(lt.get_dims()))
+        if not array.flags.writeable:
+            raise InvalidArgumentsError(f"{what} is read-only")
+        if not _fits(array, lt, wanted):
+            raise InvalidShapeError(
+                f"{what} must be aligned and in row-major order, got strides {array.strides} bytes"
+            )
+        return array
+
+
+def _check(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if given != wanted:
+        raise InvalidShapeError(
+            f"{what} must have the shape {shape_text(wanted)}, got {shape_text(given)}"
+        )
+
+
+def _fits(array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any]) -> bool:
+    if not array.flags.aligned:
+        return False
+    strides = [s * dtype.itemsize for s in lt.get_strides()] if array.ndim else []
+    return array.size == 0 or all(
+        n == 1 or have == want
+        for n, have, want in zip(array.shape, array.strides, strides, strict=True)
+    )
+
+
+def _in_memory_order(
+    array: npt.NDArray[Any], lt: _core.logical_tensor, what: str
+) -> npt.NDArray[Any]:
+    """With the dims in the order in which they lie in memory, the slowest first."""
+    dims, strides = lt.get_dims(), lt.get_strides() if array.ndim else []
+    order = sorted(range(array.ndim), key=lambda i: (-strides[i], i))
+    dense = row_major([dims[i] for i in order])
+    if any(dims[i] != 1 and strides[i] != s for i, s in zip(order, dense, strict=True)):
+        raise InvalidShapeError(
+            f"{what}: 4-bit integers must fill their memory without gaps, got strides "
+            f"{list(strides)} for {shape_text(tuple(dims))}"
+        )
+    return array.transpose(order)
+
+
+def _copy_in_layout(
+    array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    strides = lt.get_strides() if array.ndim else []
+    extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    memory = np.zeros(max(extent, 0), dtype)
+    made = np.lib.stride_tricks.as_strided(
+        memory, array.shape, [s * dtype.itemsize for s in strides]
+    )
+    made[...] = array
+    return made
+
+
+def _as_array(
+    given: Any, lt: _core.logical_tensor, engine: _core.engine, what: str
+) -> npt.NDArray[Any]:
+    """A NumPy view of an array of any library."""
+    if isinstance(given, np.ndarray):
+        return given
+    if isinstance(given, np.generic):
+        return np.asarray(given)
+    if not hasattr(given, "__dlpack__"):
+        raise TypeError(
+            f"{what} must be a NumPy array or support DLPack, got {type(given).__name__}"
+        )
+    try:
+        return np.from_dlpack(given)
+    except (BufferError, RuntimeError, TypeError):
+        # NumPy's DLPack does not know bf16 and the 8-bit floats; the mirror's does.
+        made: npt.NDArray[Any] = _core.tensor(lt, engine, given).numpy()
+        return made

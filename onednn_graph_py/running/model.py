@@ -1,0 +1,565 @@
+"""Calling a compiled graph: `CompiledGraph`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from .. import _core, _dpctl
+from ..building.builder import GraphBuilder
+from ..building.room_methods import ModelMethods
+from ..building.value import Value, is_whole
+from ..errors import InvalidArgumentsError, InvalidShapeError
+from ..machine.constant_cache import Registration
+from ..ops.terms import shape_text
+from ..planning import (
+    Check,
+    CompileOptions,
+    Fallback,
+    KnownDefects,
+    Layout,
+    Plan,
+    Policy,
+    SlowFusions,
+    engine_of,
+    make_plan,
+)
+from ..planning.folding import FoldedConstants
+from ..serialization import save
+from .arrays import Converter
+from .on_queue import QueueBound, QueueExecutor
+from .queue import ModelQueue, device_of
+
+__all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
+
+
+class Stats(NamedTuple):
+    """Counters and memory use of a model.
+
+    Parameters
+    ----------
+    calls : int
+    seconds : float
+        Time inside all calls together, without the conversion of arguments.
+    copies : int
+        Inputs that the model copied because of their strides or alignment.
+    memory_bytes : int
+        Constants and intermediate memory, without oneDNN's own memory, which is not known.
+    shapes : int
+        Sets of input shapes that the model is compiled for at the moment.
+    hits, misses, evictions : int
+        Calls that found their shapes compiled; calls that had to compile; sets of shapes that were
+        dropped for newer ones.
+    """
+
+    calls: int
+    seconds: float
+    copies: int
+    memory_bytes: int
+    shapes: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class Step(NamedTuple):
+    """One step of a model: a partition, a NumPy fallback, a view or a folded constant.
+
+    Parameters
+    ----------
+    ops : tuple of str
+        The op kinds.
+    names : tuple of str
+        The ops' names.
+    implementation : str
+        ``oneDNN`` for a partition; ``reference`` for ops that NumPy computes; ``view`` for a
+        reshape or transpose that is not run, because its readers read its input's memory;
+        ``constant`` for ops that were computed from constants when the model was compiled.
+    why : str
+        The reason why its ops do not run together with others, or not as the graph has them: a
+        known defect of oneDNN, a fusion that is slower than its ops apart, or the error from
+        compiling them together. Empty if there is no such reason.
+    verified : str
+        The verdict of ``check="verify"``: ``right``, in part where not all of its results were
+        compared, ``slow``, or ``unverified``, with the reason. Empty without that option, and for
+        steps that oneDNN does not compute.
+    """
+
+    ops: tuple[str, ...]
+    names: tuple[str, ...]
+    implementation: str
+    why: str = ""
+    verified: str = ""
+
+
+class _Specialization:
+    """A model for one set of input shapes."""
+
+    def __init__(self, model: CompiledGraph, plan: Plan) -> None:
+        self.plan = plan
+        # Not the model itself, which keeps its specializations alive.
+        may_copy = model._options["copy"] is not False
+        convert = Converter(model.name, plan, may_copy, model._counters.copied)
+        self.run: _core._executor | QueueExecutor
+        if model._queue is not None:
+            self.run = QueueExecutor(
+                model.name,
+                plan,
+                model._queue,
+                model._uploaded(plan),
+                convert.input,
+                convert.output,
+                convert.copied,
+            )
+            return
+        self.run = _core._executor(
+            model.name,
+            plan.engine,
+            [(lt, value.name) for value, lt in plan.inputs],
+            [(lt, name) for name, lt in plan.outputs],
+            plan.constants,
+            [
+                (
+                    step.label,
+                    step.compiled if step.compiled is not None else step.function,
+                    plan.arguments(step.inputs),
+                    plan.arguments(step.outputs),
+                    step.scratchpad,
+                    step.why,
+                )
+                for step in plan.running
+            ],
+            plan.arena_bytes,
+            plan.threads,
+            convert.input,
+            convert.output,
+        )
+
+
+class _Counters:
+    """Counters that threads share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.copies = 0
+        self.hits = 0
+        self.misses = 0
+        self.evictions = 0
+
+    def copied(self) -> None:
+        """One more input was copied."""
+        with self._lock:
+            self.copies += 1
+
+
+class CompiledGraph(_core._model_base, ModelMethods):
+    """A graph that can be called with arrays; made by `GraphBuilder.compile`.
+
+    ``model(*inputs, out=None, **named)`` takes NumPy arrays, or what supports DLPack, by position
+    or by name (4-bit integers packed, as `onednn_graph_py.dtypes` does it), writes to the array or
+    arrays `out` where they are given, and returns one array an output. It raises
+    `InvalidArgumentsError` (inputs missing, unknown or too many; `out` read-only or overlapping),
+    `InvalidShapeError` and `InvalidDataTypeError` (an array is not as declared), ``TypeError`` (no
+    array) before anything is written, and `ExecutionError` if oneDNN fails.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+        The graph to compile; later changes to the builder do not affect the model.
+    layout : str
+        ``auto`` lets oneDNN choose the memory layouts of tensors between partitions, ``plain``
+        keeps them in row-major order. Inputs and outputs are always plain.
+    fallback : str, optional
+        ``reference`` computes ops that oneDNN has no kernel for in NumPy.
+    policy : str
+        ``fusion``, or ``debug`` for one op a partition.
+    known_defects : str
+        ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, and
+        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them.
+        Results are then wrong; use it only to study the defect. Partitions that would read or
+        write out of bounds are refused or split in both.
+    slow_fusions : str
+        ``avoid`` runs a fused partition in parts where it is known, or measured while compiling, to
+        take more than 1.1 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
+        Measured are small partitions, larger ones without products and convolutions, compressed
+        weights, and those that read tensors with strides of their own.
+    fold_constants : bool
+        Compute ops whose inputs are all constants once, when compiling. That takes the memory of
+        the results: False keeps compressed weights small, and computes these ops at each call.
+    check : str, optional
+        ``verify`` runs each partition once in another process and compares it with the reference;
+        partitions that are wrong, crash or hang then run in parts. Verdicts are kept in the user's
+        cache.
+    threads : int, optional
+        Threads per call; `num_threads()` by default.
+    max_shapes : int
+        Number of sets of input shapes for which the model stays compiled, where dims are unknown;
+        it drops the least recently used set first.
+    name : str
+        Name of the model in messages.
+    queue : dpctl.SyclQueue, optional
+        Run on this queue's device, which must be of the builder's engine kind; see the notes. A
+        graph for ``gpu`` runs on a queue of the default GPU otherwise.
+    copy : bool, optional
+        False raises `InvalidArgumentsError` where an input or output would have to be copied; None
+        copies, and counts it (`copies`).
+
+    Raises
+    ------
+    InvalidGraphError
+        The graph has no output.
+    UnimplementedError
+        An op has no kernel, and there is no `fallback`.
+    InvalidArgumentsError
+        An option is wrong.
+    NoDeviceError
+        There is no device of the graph's engine kind.
+
+    Notes
+    -----
+    Calls from several threads run at the same time, each with intermediate memory of its own, and
+    without the GIL. Models pickle, with their constants; one with a queue gets a new queue of the
+    same device.
+
+    A model with a queue also takes arrays in SYCL's unified shared memory, where they lie: dpnp's
+    arrays, dpctl's memory, tensors of `sycl_interop.make_tensor`, DLPack producers on a SYCL
+    device. Memory of another context raises. If an input is such an array, the outputs are arrays
+    of the same library in memory of the same kind (the most restricted of ``host``, ``shared`` and
+    ``device`` among the inputs), or tensors where that library has no such data type. If none is,
+    they are NumPy arrays. A CPU reads NumPy arrays in place; for a GPU they are copied, once, and
+    counted. Constants are on the device.
+
+    Its calls take two more arguments. ``wait=False`` returns a `Submission`, tensors and an event,
+    while it runs: whatever reads a tensor waits, and all memory stays alive until then. `deps`
+    lists the events (dpctl) to start after, by default all that was submitted to the queues that
+    the inputs belong to. Inputs must not be changed before the event.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        *,
+        layout: Layout = "auto",
+        fallback: Fallback = None,
+        policy: Policy = "fusion",
+        known_defects: KnownDefects = "avoid",
+        slow_fusions: SlowFusions = "avoid",
+        fold_constants: bool = True,
+        check: Check = None,
+        threads: int | None = None,
+        max_shapes: int = 32,
+        name: str = "model",
+        queue: Any = None,
+        copy: bool | None = None,
+    ) -> None:
+        super().__init__()
+        if copy is not None and copy is not False:
+            raise InvalidArgumentsError(f"copy must be None or False, got {copy!r}")
+        if threads is not None and (isinstance(threads, bool) or threads < 1):
+            raise InvalidArgumentsError(f"threads must be at least 1, got {threads!r}")
+        if max_shapes < 1:
+            raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
+        self.name = name
+        if queue is None:
+            engine_of(builder.engine_kind)  # also where a call's shapes are what is compiled for
+        self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
+        self._device_constants: dict[tuple[int, str], Any] = {}
+        self._builder = builder._snapshot()
+        self._compile_options = CompileOptions(
+            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check
+        )
+        self._options: dict[str, Any] = {
+            **asdict(self._compile_options),
+            "threads": threads,
+            "max_shapes": max_shapes,
+            "name": name,
+            "copy": copy,
+        }
+        self._threads = threads or _core.num_threads()
+        self._counters = _Counters()
+        self._lock = threading.Lock()
+        self._positions = {v.name: i for i, v in enumerate(self._builder.inputs)}
+        self._made: OrderedDict[tuple[tuple[int, ...], ...], _Specialization] = OrderedDict()
+        self._registration = Registration(
+            sum(v.data.nbytes for v in self._builder.constants if v.data is not None)
+        )
+        self._folded = FoldedConstants()
+        self._queue_run: QueueExecutor | None = None
+        shapes = [v.shape or () for v in self._builder.inputs]
+        if all(is_whole(s) for s in shapes):
+            run = self._specialization(tuple(shapes)).run
+            if isinstance(run, QueueExecutor):
+                self._queue_run = run
+            else:
+                self._run = run
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{v.name}: {v.dtype} {shape_text(v.shape)}" for v in self.inputs)
+        outputs = ", ".join(
+            f"{n}: {v.dtype} {shape_text(v.shape)}" for n, v in self._builder.outputs.items()
+        )
+        return f"<CompiledGraph {self.name!r}: ({inputs}) -> ({outputs})>"
+
+    # -- what it is
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The inputs, in the order of a call."""
+        return self._builder.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the outputs, in the order in which a call returns them."""
+        return tuple(self._builder.outputs)
+
+    @property
+    def graph(self) -> _core.graph:
+        """The mirror's graph, before partitioning."""
+        return self._builder.graph
+
+    @property
+    def engine(self) -> _core.engine:
+        """The engine that all models of this kind, or on queues of this device, share."""
+        if self._queue is not None:
+            return self._queue.engine
+        return engine_of(self._builder.engine_kind)
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that a call uses."""
+        return self._threads
+
+    @property
+    def queue(self) -> Any:
+        """The queue (dpctl) that it runs on, or None."""
+        return None if self._queue is None else self._queue.queue
+
+    @property
+    def copies(self) -> int:
+        """Arrays copied so far: for strides or alignment, or between host and device."""
+        return self._counters.copies
+
+    def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
+        """List the model's steps, in order.
+
+        Parameters
+        ----------
+        *shapes : sequence of int
+            Shapes of the inputs, where the model has unknown dims.
+
+        Returns
+        -------
+        tuple of Step
+        """
+        chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in self.inputs)
+        plan = self._specialization(chosen).plan
+        return tuple(
+            Step(
+                tuple(n.kind for n in step.nodes),
+                tuple(n.name for n in step.nodes),
+                step.implementation,
+                step.why,
+                step.verified,
+            )
+            for step in plan.steps
+        )
+
+    def stats(self) -> Stats:
+        """Return the model's counters and memory use."""
+        with self._lock:
+            runs = [s.run for s in self._made.values()]
+            memory = sum(s.run.contexts * s.plan.arena_bytes for s in self._made.values())
+            c = self._counters
+            return Stats(
+                sum(r.calls for r in runs),
+                sum(r.seconds for r in runs),
+                c.copies,
+                memory + self._registration.bytes + self._folded.bytes,
+                len(runs),
+                c.hits,
+                c.misses,
+                c.evictions,
+            )
+
+    # -- for shapes
+
+    def _specialization(self, shapes: tuple[tuple[int, ...], ...]) -> _Specialization:
+        with self._lock:
+            found = self._made.get(shapes)
+            if found is not None:
+                self._made.move_to_end(shapes)
+                self._counters.hits += 1
+                return found
+            self._counters.misses += 1
+            inputs = self._builder.inputs
+            if len(shapes) != len(inputs):
+                raise InvalidArgumentsError(
+                    f"{self.name}: expected {len(inputs)} inputs, got {len(shapes)}"
+                )
+            for value, shape in zip(inputs, shapes, strict=True):
+                declared = value.shape or ()
+                fits = len(shape) == len(declared) and all(
+                    d < 0 or d == s for d, s in zip(declared, shape, strict=True)
+                )
+                if not fits or not is_whole(shape):
+                    raise InvalidShapeError(
+                        f"{self.name}: input {value.name!r} must have the shape "
+                        f"{shape_text(declared)}, got {shape_text(shape)}"
+                    )
+            plan = make_plan(
+                self._builder,
+                {v.id: s for v, s in zip(inputs, shapes, strict=True)},
+                self._compile_options,
+                threads=self._threads,
+                registration=self._registration,
+                constants=self._folded,
+                engine=None if self._queue is None else self._queue.engine,
+            )
+            made = self._made[shapes] = _Specialization(self, plan)
+            while len(self._made) > self._options["max_shapes"]:
+                self._made.popitem(last=False)
+                self._counters.evictions += 1
+            return made
+
+    def _uploaded(self, plan: Plan) -> list[Any]:
+        """The plan's constants in memory of the device, which all shapes share."""
+        assert self._queue is not None
+        # A step in NumPy reads them on the host.
+        kind = "shared" if any(s.implementation == "reference" for s in plan.steps) else "device"
+        for array in plan.constants:
+            key = (id(array), kind)
+            if key not in self._device_constants:
+                self._device_constants[key] = self._queue.upload(array, kind)
+        return [self._device_constants[id(array), kind] for array in plan.constants]
+
+    def _positional(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """All inputs in order."""
+        names = list(self._positions)
+        if len(given) > len(names):
+            raise InvalidArgumentsError(
+                f"{self.name}: expected {len(names)} inputs ({', '.join(names)}), got "
+                f"{len(given) + len(named)}"
+            )
+        made = dict(zip(names, given, strict=False))
+        for name, value in named.items():
+            if name not in self._positions:
+                raise InvalidArgumentsError(
+                    f"{self.name}: there is no input {name!r}; there are: {', '.join(names)}"
+                )
+            if name in made:
+                raise InvalidArgumentsError(f"{self.name}: input {name!r} is given twice")
+            made[name] = value
+        missing = [n for n in names if n not in made]
+        if missing:
+            raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
+        return [made[n] for n in names]
+
+    def _executor_for(self, arrays: Sequence[Any]) -> _core._executor | QueueExecutor:
+        run = self._run or self._queue_run
+        if run is not None:
+            return run
+        shapes = []
+        for value, array in zip(self._builder.inputs, arrays, strict=True):
+            if self._queue is not None and isinstance(array, _core.tensor):
+                shapes.append(tuple(array.get_logical_tensor().get_dims()))
+                continue
+            if not hasattr(array, "shape"):
+                raise TypeError(
+                    f"{self.name}: input {value.name!r} must be a NumPy array or support DLPack, "
+                    f"got {type(array).__name__}"
+                )
+            shapes.append(tuple(int(d) for d in array.shape))
+        return self._specialization(tuple(shapes)).run
+
+    # -- calls
+
+    def _call(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """Run what the base class can't run at once: inputs by name, unknown dims, a queue."""
+        options = {}
+        if self._queue is not None:
+            options = {
+                key: named.pop(key)
+                for key in ("wait", "deps")
+                if key in named and key not in self._positions
+            }
+        arrays = self._positional(inputs, named)
+        run = self._executor_for(arrays)
+        if isinstance(run, QueueExecutor):
+            return run(*arrays, out=out, **options)
+        return run(*arrays) if out is None else run(*arrays, out=out)
+
+    def bind(
+        self, inputs: Sequence[Any] | Mapping[str, Any], out: Any = None
+    ) -> _core.bound_model | QueueBound:
+        """Check arrays once, for many calls.
+
+        Parameters
+        ----------
+        inputs : sequence of arrays, or mapping of str to array
+        out : array, or sequence of arrays, optional
+            Output arrays; new ones by default, see ``bound.outputs``.
+
+        Returns
+        -------
+        bound_model or QueueBound
+            Callable without arguments; reads and writes the arrays' memory as it is then.
+
+        Raises
+        ------
+        OneDNNError, TypeError
+            The same as for a call.
+        """
+        if isinstance(inputs, Mapping):
+            arrays = self._positional((), inputs)
+        else:
+            arrays = self._positional(list(inputs), {})
+        return self._executor_for(arrays).bind(arrays, out)
+
+    def __reduce__(self) -> Any:
+        device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
+        return _restored, (self._builder, self._options, device)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph into a file, as `GraphBuilder.save` does."""
+        save(self._builder, path)
+
+
+def _restored(
+    builder: GraphBuilder, options: dict[str, Any], device: str | None = None
+) -> CompiledGraph:
+    if device is None:
+        return CompiledGraph(builder, **options)
+    dpctl = _dpctl.load("a model on a SYCL queue")
+    return CompiledGraph(builder, **options, queue=dpctl.SyclQueue(device))
+
+
+def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[int]) -> None:
+    """Check that a model runs in so many oneDNN partitions, and nothing in NumPy.
+
+    Parameters
+    ----------
+    model : CompiledGraph
+    partitions : int
+    *shapes : sequence of int
+        Shapes of the inputs, where the model has unknown dims.
+
+    Raises
+    ------
+    AssertionError
+        It runs in more or fewer partitions, or partly in NumPy; the message lists its steps.
+    """
+    steps = [s for s in model.steps(*shapes) if s.implementation != "constant"]
+    if len(steps) == partitions and all(s.implementation == "oneDNN" for s in steps):
+        return
+    listed = "".join(
+        f"\n  {s.implementation}: {', '.join(s.ops)}" + (f" ({s.why})" if s.why else "")
+        for s in steps
+    )
+    raise AssertionError(
+        f"{model.name} was to run in {partitions} oneDNN partitions, it runs in {len(steps)} steps:"
+        f"{listed}"
+    )
