@@ -38,14 +38,14 @@ class Attached:
 
 _EVERYWHERE = {
     "diagram": Attached(".inspect", "diagram"),
-    "explain": Attached(".explain", "explain"),
+    "explain": Attached(".explaining", "explain"),
     "_repr_mimebundle_": Attached(".inspect", "repr_mimebundle"),
 }
 
 METHODS: dict[type, dict[str, Attached]] = {
     GraphMethods: {
         **_EVERYWHERE,
-        "compile": Attached(".executor", "CompiledGraph"),
+        "compile": Attached(".running.model", "CompiledGraph"),
         "save": Attached(".serialization", "save"),
         "to_benchdnn": Attached(".export", "to_benchdnn"),
         "to_cpp": Attached(".export", "to_cpp"),

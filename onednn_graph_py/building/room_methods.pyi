@@ -6,11 +6,11 @@ from typing import Any
 from onednn_graph_py import _core
 from onednn_graph_py.building.builder import GraphBuilder
 from onednn_graph_py.checking.expected import Verification
-from onednn_graph_py.executor import CompiledGraph
-from onednn_graph_py.explain.explanation import Explanation
+from onednn_graph_py.explaining.explanation import Explanation
 from onednn_graph_py.export.python_program import Style
 from onednn_graph_py.inspect.diagram import Diagram
 from onednn_graph_py.planning import Check, Fallback, KnownDefects, Layout, Policy, SlowFusions
+from onednn_graph_py.running.model import CompiledGraph
 
 class GraphMethods:
     def _repr_mimebundle_(
