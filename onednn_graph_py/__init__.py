@@ -17,6 +17,9 @@ The names below mirror ``dnnl::graph``, so that oneDNN's own documentation reads
 from .loading import extension as extension  # first: it decides how the extension is loaded
 
 # isort: split
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import _core, dtypes, errors
 from ._core import (
     MAX_NDIMS,
@@ -79,22 +82,71 @@ from .errors import (
 
 __version__: str = vars(_core)["__version__"]
 
-from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
 from . import methods as methods
-from .building.builder import GraphBuilder
-from .building.value import Value
-from .capture import dump
-from .checking.expected import OutputCheck, Verification
-from .comparing import Comparison, compare
-from .explaining import Explanation, explain
-from .filling import fill_inputs
-from .hardware import Device, Devices, devices
-from .inspect import Diagram, Profile, VerboseLog, diagram, profile, verbose_log
-from .machine.constant_cache import CacheInfo, cache_info, clear_caches
-from .probing import Capabilities, Capability, capabilities
-from .running.model import CompiledGraph, Stats, Step, assert_fused
-from .running.tracing import jit, trace
-from .serialization import load
+
+if TYPE_CHECKING:
+    from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
+    from .building.builder import GraphBuilder
+    from .building.value import Value
+    from .capture.dump import dump
+    from .checking.expected import OutputCheck, Verification
+    from .comparing.compare import compare
+    from .comparing.comparison import Comparison
+    from .explaining.explain import explain
+    from .explaining.explanation import Explanation
+    from .filling import fill_inputs
+    from .hardware import Device, Devices, devices
+    from .inspect.diagram import Diagram, diagram
+    from .inspect.profile import Profile, profile
+    from .inspect.verbose_log import VerboseLog, verbose_log
+    from .machine.constant_cache import CacheInfo, cache_info, clear_caches
+    from .probing import Capabilities, Capability, capabilities
+    from .running.model import CompiledGraph, Stats, Step, assert_fused
+    from .running.tracing import jit, trace
+    from .serialization import load
+
+# The same for those who run this: imported when first used, by module. Modules are, too.
+_LATE = {
+    "building.builder": ("GraphBuilder",),
+    "building.value": ("Value",),
+    "capture.dump": ("dump",),
+    "checking.expected": ("OutputCheck", "Verification"),
+    "comparing.compare": ("compare",),
+    "comparing.comparison": ("Comparison",),
+    "explaining.explain": ("explain",),
+    "explaining.explanation": ("Explanation",),
+    "filling": ("fill_inputs",),
+    "hardware": ("Device", "Devices", "devices"),
+    "inspect.diagram": ("Diagram", "diagram"),
+    "inspect.profile": ("Profile", "profile"),
+    "inspect.verbose_log": ("VerboseLog", "verbose_log"),
+    "machine.constant_cache": ("CacheInfo", "cache_info", "clear_caches"),
+    "probing": ("Capabilities", "Capability", "capabilities"),
+    "running.model": ("CompiledGraph", "Stats", "Step", "assert_fused"),
+    "running.tracing": ("jit", "trace"),
+    "serialization": ("load",),
+}
+_MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = f"{__name__}.{_MODULE_OF.get(name, name)}"
+    try:
+        if name.startswith("_"):
+            raise ModuleNotFoundError(name=module)
+        found = import_module(module)
+    except ModuleNotFoundError as e:
+        if e.name != module:
+            raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    made = getattr(found, name) if name in _MODULE_OF else found
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # devices and memory

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
 
 ROOT = Path(__file__).parents[1]
@@ -130,15 +134,44 @@ def test_loose_modules_are_those_listed():
     assert {m for m in files() if "." not in m and files()[m].stem == m} - ALSO_LOOSE == LOOSE
 
 
+def given() -> dict[str, tuple[str, ...]]:
+    """Names that the package gives away, by the module that they are imported from."""
+    return {
+        node.module or "": tuple(alias.name for alias in node.names)
+        for statement in tree(FACE).body
+        for node in (statement.body if isinstance(statement, ast.If) else [statement])
+        if isinstance(node, ast.ImportFrom)
+    }
+
+
 def test_no_public_name_hides_a_module():
     """A name that the package gives away must not be a module of it, unless it is that one."""
-    given = {
-        alias.name
-        for node in tree(FACE).body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
-    assert given & {m for m in files() if "." not in m} == set()
+    names = {name for module, names in given().items() if module for name in names}
+    assert names & {m for m in files() if "." not in m} == set()
+
+
+def test_what_is_imported_late_is_what_type_checkers_see():
+    late = og._LATE
+    assert {m: names for m, names in given().items() if m in late} == late
+    for module, names in late.items():
+        home = importlib.import_module(f"{PACKAGE}.{module}")
+        assert all(getattr(og, name) is getattr(home, name) for name in names)
+    assert set(og.__all__) <= set(dir(og))
+    assert all(hasattr(og, name) for name in og.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        og.no_such_name  # noqa: B018
+
+
+AT_ONCE = {"_core", "_enums", "building", "dtypes", "errors", "loading", "methods"}
+
+
+def test_importing_the_package_imports_no_tools():
+    """Each is imported when it is first used; so the package starts about as fast as NumPy."""
+    program = f"import sys, {PACKAGE}; print(*sys.modules)"
+    run = [sys.executable, "-c", program]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    rooms = {m.split(".")[1] for m in done.stdout.split() if m.startswith(f"{PACKAGE}.")}
+    assert rooms <= AT_ONCE | {"_dpctl", "ocl_interop", "sycl_interop"}
 
 
 PRIVATE = {

@@ -15,8 +15,6 @@ import importlib
 import os
 import sys
 
-from . import opencl_drivers
-
 
 def _foreign_onednn_is_global() -> bool:
     try:
@@ -35,6 +33,8 @@ def _load() -> None:
     finally:
         sys.setdlopenflags(flags)
     if core.version()["cpu_runtime"] == "SYCL":
+        from . import opencl_drivers  # for which others need not wait
+
         opencl_drivers.provide()
 
 
