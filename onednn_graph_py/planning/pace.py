@@ -10,6 +10,7 @@ the model itself.
 from __future__ import annotations
 
 import math
+import statistics
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,9 @@ LIMIT = 1.1
 Two measurements of one partition differ by about as much, and none is to be 1.2 times slower.
 """
 
-_FEW, _RUNS = 3, 60
-_SHORT, _SECONDS = 1e-3, 0.1
-_CLEARLY = 4
+# Runs of each side and seconds of both: of what is not slow, what is, and what is clearly so.
+_SHORT, _RUNS, _SECONDS, _LONG = 1e-3, 60, 0.1, 0.5
+_FEW, _MANY, _CLEARLY = 3, 8, 4
 # What a clock, a call and whatever else runs here may add to either side.
 _NOISE = 4e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
@@ -113,20 +114,28 @@ class Pace:
         apart: Sequence[PlannedStep],
         constants: Mapping[int, npt.NDArray[Any]],
     ) -> Pace:
-        """Run both in turn, and take the shortest of each, until it is clear which is faster."""
+        """Run both in turn until it is clear which is faster.
+
+        On a busy machine a call may take any time longer. So the shortest fused call is held
+        against the middle one of those apart, which are not slow for having had luck.
+        """
         trials = [Trial(engine, steps, constants) for steps in ([fused], apart)]
         spent = sum(trial.run() for trial in trials)  # the first run also sets up
-        best = [math.inf, math.inf]
+        runs: list[list[float]] = [[], []]
         for number in range(1, _RUNS + 1):
-            for i, trial in enumerate(trials):
-                seconds = trial.run()
-                spent += seconds
-                best[i] = min(best[i], seconds)
-            pace = cls(*best)
-            # Whatever else runs here only adds to a time, so slow takes more runs than fast.
-            limit = _SHORT if pace.slow is None else _SECONDS
-            enough = number >= _FEW and spent > limit
-            if enough or (pace.fused > _CLEARLY * pace.apart and spent > _SECONDS / 5):
+            for seconds, trial in zip(runs, trials, strict=True):
+                seconds.append(trial.run())
+                spent += seconds[-1]
+            pace = cls(min(runs[0]), statistics.median(runs[1]))
+            if number < _FEW:
+                continue
+            if pace.slow is None:
+                enough = spent > _SHORT
+            elif pace.fused > _CLEARLY * pace.apart:
+                enough = spent > _SECONDS / 5
+            else:
+                enough = spent > (_SECONDS if number >= _MANY else _LONG)
+            if enough:
                 break
         return pace
 
