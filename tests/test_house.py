@@ -24,7 +24,8 @@ FACE = "__init__"
 
 ROOMS = (
     # what everything stands on
-    "errors", "_enums", "loading", "_dpctl", "dtypes", "ocl_interop", "processes", "machine",
+    "errors", "_enums", "loading", "_dpctl", "dtypes", "text", "ocl_interop", "processes",
+    "machine",
     # ops one by one
     "ops", "sycl_interop", "safety", "reference", "probing", "hardware",
     # graphs as they are written

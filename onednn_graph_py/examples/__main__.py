@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import OneDNNError, get_effective_cpu_isa, version
+from ..text.numbers import counted, release_text
+from ..text.table import text_table
 from . import __path__ as _folder
 from ._report import Case, ExampleError, Skipped
 
@@ -116,16 +118,15 @@ def names() -> list[str]:
 def listing() -> str:
     """Tell what there is, an example a line."""
     examples = [Example.load(name) for name in names()]
-    width = max(len(example.name) for example in examples)
-    lines = []
+    rows = []
     for example in examples:
-        lines.append(f"{example.name:{width}}  {example.summary}")
+        rows.append((example.name, example.summary))
         if example.usage() != example.name:
-            lines.append(f"{'':{width}}  takes: {example.usage()}")
+            rows.append(("", f"takes: {example.usage()}"))
         if example.sizes_in_all:
             sizes = " ".join(f"{name}={size}" for name, size in example.sizes_in_all.items())
-            lines.append(f"{'':{width}}  with --all: {sizes}")
-    return "\n".join(lines)
+            rows.append(("", f"with --all: {sizes}"))
+    return "\n".join(text_table(rows))
 
 
 def parse(words: Sequence[str]) -> list[Request]:
@@ -210,11 +211,7 @@ def table(rows: Iterable[Row]) -> str:
     """Put the rows under headings, in columns."""
     headings = ("example", "case", "partitions", "ops", "max error", "tolerance", "ms", "")
     cells = [headings, *(tuple(vars(row).values())[: len(headings)] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
-    return "\n".join(
-        "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    )
+    return "\n".join(text_table(cells))
 
 
 def reasons(rows: Iterable[Row]) -> str:
@@ -225,7 +222,7 @@ def reasons(rows: Iterable[Row]) -> str:
             skipped.setdefault(row.reason, Counter())[row.example] += 1
     lines = []
     for reason, examples in skipped.items():
-        counts = (f"{name} ({n} case{'s' * (n > 1)})" for name, n in examples.items())
+        counts = (f"{name} ({counted(n, 'case')})" for name, n in examples.items())
         lines.append(f"skipped: {', '.join(counts)}\n  {reason}")
     return "\n".join(lines)
 
@@ -237,7 +234,7 @@ def summary(rows: Sequence[Row]) -> str:
     failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
     told = f"failed: {', '.join(failed)}" if failed else "nothing failed"
     return (
-        f"{told}; {len(examples)} example{'s' * (len(examples) > 1)}, {count['ok']} passed,"
+        f"{told}; {counted(len(examples), 'example')}, {count['ok']} passed,"
         f" {count['skipped']} skipped, {count['FAILED']} failed"
     )
 
@@ -275,8 +272,8 @@ def main(words: Sequence[str]) -> int:
 
     linked = version()
     print(
-        f"oneDNN {linked['major']}.{linked['minor']}.{linked['patch']},"
-        f" {linked['cpu_runtime']} runtime, instruction set {get_effective_cpu_isa().name}"
+        f"oneDNN {release_text(linked)}, {linked['cpu_runtime']} runtime,"
+        f" instruction set {get_effective_cpu_isa().name}"
     )
     start = time.perf_counter()
     with _one_blas_thread():

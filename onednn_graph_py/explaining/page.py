@@ -5,45 +5,43 @@ No colour is set but for greys that are seen on light and dark pages, so text is
 
 from __future__ import annotations
 
-import html
-
+from ..text.markup import Markup, element, joined
+from ..text.table import html_table
 from .facts import Facts, StepFacts
-from .words import HEADER, cells, heading, place_known, step_lines, title_lines
+from .reasons import Reason
+from .words import HEADER, NUMBERS, cells, heading, place_known, step_lines, title_lines
 
 __all__ = ["to_html"]
 
-_LINE = "border-bottom:1px solid rgba(128,128,128,0.4)"
-_TABLE = '<table style="border-collapse:collapse">'
-_TEXT_COLUMNS = 4
+_TABLE = "border-collapse:collapse"
+_CELL = "text-align:left;padding:2px 8px;border-bottom:1px solid rgba(128,128,128,0.4)"
+_SHARE = HEADER.index("share")
 
 
-def _cell(tag: str, text: str, i: int, extra: str = "") -> str:
-    side = "left" if i < _TEXT_COLUMNS or i == len(HEADER) - 1 else "right"
-    style = f"text-align:{side};padding:2px 8px;{_LINE};{extra}"
-    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+def _row(number: int, step: StepFacts) -> list[str]:
+    """Its cells; the share of time is also the background of its own."""
+    made = list(cells(number, step))
+    if step.share is not None:
+        end = f"{100 * step.share:.1f}%"
+        grey = "rgba(128,128,128,0.35)"
+        bar = f"background:linear-gradient(to right,{grey} {end},transparent {end})"
+        made[_SHARE] = element("td", made[_SHARE], style=f"{_CELL};text-align:right;{bar}")
+    return made
 
 
-def _bar(share: float) -> str:
-    """The share of time as the background of its cell."""
-    end = f"{100 * share:.1f}%"
-    grey = "rgba(128,128,128,0.35)"
-    return f"background:linear-gradient(to right,{grey} {end},transparent {end})"
+def _details(number: int, step: StepFacts) -> Markup:
+    title = element("summary", f"step {number}: {heading(step)}")
+    return element("details", title, html_table((), step_lines(step), cell=_CELL, style=_TABLE))
 
 
-def _row(number: int, step: StepFacts) -> str:
-    made = []
-    for i, text in enumerate(cells(number, step)):
-        shaded = HEADER[i] == "share" and step.share is not None
-        made.append(_cell("td", text, i, _bar(step.share or 0.0) if shaded else ""))
-    return f"<tr>{''.join(made)}</tr>"
-
-
-def _details(number: int, step: StepFacts) -> str:
-    lines = "".join(
-        f"<tr>{_cell('td', what, 0)}{_cell('td', line, 1)}</tr>" for what, line in step_lines(step)
-    )
-    title = html.escape(f"step {number}: {heading(step)}")
-    return f"<details><summary>{title}</summary>{_TABLE}{lines}</table></details>"
+def _reason(reason: Reason) -> Markup:
+    name = f"{reason.kind} {reason.op!r}" if reason.op else reason.kind
+    parts = [element("b", name), f", {reason.status}: {reason.why}"]
+    if place_known(reason.where):
+        parts += [Markup("<br>"), element("small", reason.where)]
+    changes = [f"{c.description} ({c.result})" for c in reason.changes]
+    items = (element("li", text) for text in (*changes, *reason.elsewhere))
+    return element("li", *parts, element("ul", *items))
 
 
 def to_html(of: Facts) -> str:
@@ -54,28 +52,13 @@ def to_html(of: Facts) -> str:
     of : Facts
     """
     first, *rest = title_lines(of)
-    told = "".join(f"<br>{html.escape(line)}" for line in rest)
-    parts = [f"<p><b>{html.escape(first)}</b>{told}</p>"]
-    parts += [f"<p>{html.escape(note)}</p>" for note in of.notes]
+    parts = [element("p", joined((element("b", first), *rest), "<br>"))]
+    parts += [element("p", note) for note in of.notes]
     if of.steps:
-        head = "".join(_cell("th", text, i) for i, text in enumerate(HEADER))
-        body = "".join(_row(i + 1, s) for i, s in enumerate(of.steps))
-        parts.append(f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        rows = [_row(i + 1, s) for i, s in enumerate(of.steps)]
+        parts.append(html_table(HEADER, rows, right=NUMBERS, cell=_CELL, style=_TABLE))
         parts += [_details(i + 1, s) for i, s in enumerate(of.steps)]
     if of.reasons:
-        items = []
-        for reason in of.reasons:
-            name = f"{reason.kind} {reason.op!r}" if reason.op else reason.kind
-            changes = "".join(
-                f"<li>{html.escape(f'{c.description} ({c.result})')}</li>" for c in reason.changes
-            )
-            changes += "".join(f"<li>{html.escape(text)}</li>" for text in reason.elsewhere)
-            why = html.escape(f", {reason.status}: {reason.why}")
-            where = (
-                f"<br><small>{html.escape(reason.where)}</small>"
-                if place_known(reason.where)
-                else ""
-            )
-            items.append(f"<li><b>{html.escape(name)}</b>{why}{where}<ul>{changes}</ul></li>")
-        parts.append(f"<p><b>Why not fused</b></p><ul>{''.join(items)}</ul>")
-    return f"<div>{''.join(parts)}</div>"
+        parts.append(element("p", element("b", "Why not fused")))
+        parts.append(element("ul", *map(_reason, of.reasons)))
+    return element("div", *parts)

@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..inspect.labels import visible
+from ..text.table import text_table
 from .facts import Facts
-from .words import HEADER, cells, heading, place_known, step_lines, title_lines
+from .words import HEADER, NUMBERS, cells, heading, place_known, step_lines, title_lines
 
 __all__ = ["to_text"]
-
-# Of HEADER: the columns behind these are numbers.
-_TEXT_COLUMNS = 4
-_LAST = len(HEADER) - 1
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Aligned columns; those that are empty throughout are left out."""
     shown = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
-    table = [[HEADER[i] for i in shown], *([row[i] for i in shown] for row in rows)]
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < _TEXT_COLUMNS or i == _LAST else cell.rjust(width)
-            for i, cell, width in zip(shown, row, widths, strict=True)
-        ).rstrip()
-        for row in table
-    ]
+    right = [k for k, i in enumerate(shown) if i in NUMBERS]
+    return text_table([[row[i] for i in shown] for row in (HEADER, *rows)], right=right)
 
 
 def to_text(of: Facts) -> str:

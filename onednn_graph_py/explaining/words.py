@@ -11,6 +11,7 @@ from .facts import Facts, Kernel, StepFacts, TensorFacts
 
 __all__ = [
     "HEADER",
+    "NUMBERS",
     "cells",
     "heading",
     "kernel_line",
@@ -24,6 +25,9 @@ __all__ = [
 
 HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
 """What `cells` returns."""
+
+NUMBERS = range(4, len(HEADER) - 1)
+"""The columns of numbers."""
 
 _BY = {
     "oneDNN": "oneDNN",

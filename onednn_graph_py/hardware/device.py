@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any, overload
+
+from ..text.markup import element, joined
+from ..text.numbers import gib_text, release_text
+from ..text.table import html_table
 
 __all__ = ["Device", "Devices", "Missing"]
 
@@ -66,7 +69,7 @@ class Device:
         if self.driver:
             facts.append(f"driver {self.driver}")
         if self.memory_bytes is not None:
-            facts.append(f"{self.memory_bytes / 2**30:.1f} GiB")
+            facts.append(gib_text(self.memory_bytes))
         lines = [f"{self.label}: {self.name or 'name unknown'}", f"  {', '.join(facts)}"]
         if self.data_types:
             lines.append(f"  data types: {' '.join(self.data_types)}")
@@ -141,10 +144,7 @@ class Devices(Sequence[Device]):
 
     def _title(self) -> str:
         v = self.onednn
-        return (
-            f"oneDNN {v['major']}.{v['minor']}.{v['patch']}, runtimes: "
-            f"cpu {v['cpu_runtime']}, gpu {v['gpu_runtime']}"
-        )
+        return f"oneDNN {release_text(v)}, runtimes: cpu {v['cpu_runtime']}, gpu {v['gpu_runtime']}"
 
     def __str__(self) -> str:
         notes = [f"note: {note}" for note in self.notes]
@@ -170,21 +170,11 @@ class Devices(Sequence[Device]):
         heads = ("device", "name", "runtime", "driver", "memory", "data types", "engine")
         rows = []
         for d in self:
-            memory = "" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB"
+            memory = "" if d.memory_bytes is None else gib_text(d.memory_bytes)
             runtime = f"{d.runtime} ({d.backend})" if d.backend else d.runtime
             usable = "yes" if d.engine else f"no: {d.reason}"
             types = " ".join(d.data_types)
             rows.append((d.label, d.name, runtime, d.driver, memory, types, usable))
-        table = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-        )
-        head = "".join(f"<th>{h}</th>" for h in heads)
-        absent = "".join(
-            f"<li>no {escape(m.what)}: {escape(m.reason)}. To do: {escape(m.remedy)}</li>"
-            for m in self.missing
-        )
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return (
-            f"<p>{escape(self._title())}</p><table><tr>{head}</tr>{table}</table>"
-            f"<ul>{absent}{notes}</ul>"
-        )
+        absent = (f"no {m.what}: {m.reason}. To do: {m.remedy}" for m in self.missing)
+        items = (element("li", text) for text in (*absent, *self.notes))
+        return joined((element("p", self._title()), html_table(heads, rows), element("ul", *items)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import threading
@@ -17,6 +16,8 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InvalidArgumentsError
 from ..ops.terms import shape_text
+from ..text.markup import element, joined
+from ..text.table import html_table, text_table
 
 __all__ = ["Profile", "StepTimes", "profile"]
 
@@ -193,17 +194,10 @@ class Profile:
         return list(dict.fromkeys((s.step, s.why) for s in self.steps if s.why))
 
     def __str__(self) -> str:
-        table = [_HEADER, *self._rows()]
-        if len(table) == 1:
+        rows = self._rows()
+        if not rows:
             return "No calls of models."
-        widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < _TEXT_COLUMNS else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in table
-        ]
+        lines = text_table([_HEADER, *rows], right=_NUMBERS)
         lines += [f"{name}: {why}" for name, why in self._reasons()]
         if self.dropped:
             lines.append(f"{self.dropped} later calls are not in it (max_calls).")
@@ -214,22 +208,11 @@ class Profile:
         return f"<Profile: {state}{self.calls} calls, {len(self._recorder.models())} models>"
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in _HEADER)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f'<td style="text-align:{"left" if i < _TEXT_COLUMNS else "right"}">'
-                f"{html.escape(cell)}</td>"
-                for i, cell in enumerate(row)
-            )
-            + "</tr>"
-            for row in self._rows()
-        )
-        late = f"<p>{self.dropped} later calls are not in it.</p>" if self.dropped else ""
-        whys = "".join(
-            f"<p>{html.escape(name)}: {html.escape(why)}</p>" for name, why in self._reasons()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{whys}{late}"
+        below = [f"{name}: {why}" for name, why in self._reasons()]
+        if self.dropped:
+            below.append(f"{self.dropped} later calls are not in it.")
+        table = html_table(_HEADER, self._rows(), right=_NUMBERS, cell="text-align:left")
+        return joined((table, *(element("p", line) for line in below)))
 
     # -- as a trace
 
@@ -313,7 +296,7 @@ def _microseconds(seconds: float) -> str:
 
 
 _HEADER = ("model", "inputs", "step", "by", "count", "median µs", "min µs", "spread µs", "share")
-_TEXT_COLUMNS = 4
+_NUMBERS = range(4, len(_HEADER))
 
 
 def profile(max_calls: int = 1_000_000) -> Profile:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..text.table import text_table
 from .verbose_records import (
     InfoRecord,
     LoggedPartition,
@@ -114,16 +115,14 @@ class VerboseSummary:
 def _table(title: str, rows: tuple[SummaryRow, ...]) -> str:
     total = sum(r.total_ms for r in rows)
     calls = sum(r.calls for r in rows)
-    out = [f"{title}: {calls} in {total:.4g} ms"]
-    out.append(f"  {'share':>6}  {'calls':>7}  {'total ms':>10}  {'mean ms':>10}  {'max ms':>10}")
+    table: list[tuple[str, ...]] = [("share", "calls", "total ms", "mean ms", "max ms", "")]
     for r in rows:
         what = r.what if r.id is None else f"{r.id} {r.what}"
-        text = "  ".join(t for t in (what, r.implementation, r.problem) if t)
-        out.append(
-            f"  {r.share:6.1%}  {r.calls:7}  {r.total_ms:10.4g}  {r.mean_ms:10.4g}  "
-            f"{r.max_ms:10.4g}  {text}"
-        )
-    return "\n".join(out)
+        told = "  ".join(t for t in (what, r.implementation, r.problem) if t)
+        times = (f"{ms:.4g}" for ms in (r.total_ms, r.mean_ms, r.max_ms))
+        table.append((f"{r.share:.1%}", str(r.calls), *times, told))
+    lines = text_table(table, right=range(5), indent="  ")
+    return "\n".join([f"{title}: {calls} in {total:.4g} ms", *lines])
 
 
 @dataclass(slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from html import escape
 from typing import Any
 
+from ..text.markup import element
+from ..text.table import html_table, text_table
 from .row import Attribute, Port, Row
 from .terms import OLDEST, Version
 
@@ -97,15 +98,11 @@ def _ports(schema: Row) -> list[tuple[str, str, str]]:
 
 def aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
     """Lines of columns; the last one is wrapped."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        start = indent + "  ".join([*cells, ""])
-        wrapped = textwrap.wrap(row[-1], max(40, 100 - len(start))) or [""]
-        lines.append((start + wrapped[0]).rstrip())
-        lines += [" " * len(start) + more for more in wrapped[1:]]
-    return lines
+    columns = zip(*(row[:-1] for row in rows), strict=True)
+    taken = sum(max(map(len, column)) + 2 for column in columns)
+    room = max(40, 100 - len(indent) - taken)
+    wrapped = [(*row[:-1], "\n".join(textwrap.wrap(row[-1], room))) for row in rows]
+    return text_table(wrapped, indent=indent)
 
 
 def _attribute_rows(schema: Row) -> list[tuple[str, ...]]:
@@ -148,26 +145,21 @@ def text(schema: Row) -> str:
     return "\n".join(lines)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    cells = "".join(f"<th>{escape(h)}</th>" for h in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
-
-
 def html(schema: Row) -> str:
     """The row as tables, which notebooks show."""
     newest = _newest(schema)
+    link = element("a", "oneDNN's page", href=documentation_link(schema))
     parts = [
-        f"<h4>{escape(schema.kind)}</h4><p>{escape(schema.summary)} "
-        f'<a href="{documentation_link(schema)}">oneDNN\'s page</a></p>',
-        _table(("port", "name", "data types"), [*_ports(newest)]),
+        element("h4", schema.kind),
+        element("p", f"{schema.summary} ", link),
+        html_table(("port", "name", "data types"), _ports(newest)),
     ]
     if newest.combinations:
-        rows: list[tuple[str, ...]] = [(c,) for c in newest.combinations]
-        parts.append(_table(("documented data types",), rows))
+        parts.append(html_table(("documented data types",), [(c,) for c in newest.combinations]))
     if newest.attributes:
-        parts.append(_table(("attribute", "type", "default", "meaning"), _attribute_rows(newest)))
+        rows = _attribute_rows(newest)
+        parts.append(html_table(("attribute", "type", "default", "meaning"), rows))
     notes = [*_history(schema), *schema.notes]
     if notes:
-        parts.append("<ul>" + "".join(f"<li>{escape(n)}</li>" for n in notes) + "</ul>")
+        parts.append(element("ul", *(element("li", note) for note in notes)))
     return "".join(parts)

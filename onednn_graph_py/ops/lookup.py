@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from ..errors import InvalidArgumentsError
+from ..text.names import did_you_mean
 from .describe import aligned, version_text
 from .schema import OpSchema
 from .table import OPS
@@ -25,8 +24,7 @@ def row(kind: str) -> OpSchema:
     if found is not None:
         return found
     same = [k for k in OPS if k.lower() == kind.lower()]
-    near = same or difflib.get_close_matches(kind, OPS, n=1)
-    hint = f", did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(same[0] if same else kind, OPS)
     raise InvalidArgumentsError(f"oneDNN has no op kind {kind!r}{hint}")
 
 

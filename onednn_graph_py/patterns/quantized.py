@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from . import (
-    quantized_conv_transpose,
-    quantized_convolution,
-    quantized_matmul,
-    quantized_movement,
-    quantized_norm,
-    quantized_pool,
-)
+from .pattern import Pattern
+from .quantized_conv_transpose import PATTERNS as CONV_TRANSPOSE
+from .quantized_convolution import PATTERNS as CONVOLUTION
+from .quantized_matmul import PATTERNS as MATMUL
+from .quantized_movement import PATTERNS as MOVEMENT
+from .quantized_norm import PATTERNS as NORM
+from .quantized_pool import PATTERNS as POOL
 
 __all__ = ["PATTERNS"]
 
-PATTERNS = (
-    *quantized_convolution.PATTERNS,
-    *quantized_conv_transpose.PATTERNS,
-    *quantized_matmul.PATTERNS,
-    *quantized_pool.PATTERNS,
-    *quantized_movement.PATTERNS,
-    *quantized_norm.PATTERNS,
-)
+PATTERNS: tuple[Pattern, ...] = (*CONVOLUTION, *CONV_TRANSPOSE, *MATMUL, *POOL, *MOVEMENT, *NORM)

@@ -7,10 +7,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 
 from .._core import get_effective_cpu_isa, version
 from ..machine.store import processor
+from ..text.markup import Markup, element, joined
+from ..text.numbers import or_dash, release_text
+from ..text.table import html_table, markdown_table, text_table
 from .measure import VERDICTS, Result
 from .pattern import Pattern
 
@@ -37,11 +39,11 @@ _LIMITED = ("lacks hardware", "needs newer oneDNN")
 def machine() -> str:
     """Describe the machine of the results: oneDNN, its runtimes, its instruction set, the CPU."""
     linked = version()
-    release = f"{linked['major']}.{linked['minor']}.{linked['patch']}"
     gpu = str(linked["gpu_runtime"])
     gpu = "no GPU runtime" if gpu.lower() == "none" else f"{gpu} for GPUs"
     isa = get_effective_cpu_isa().name
-    return f"oneDNN {release} ({linked['cpu_runtime']} for CPUs, {gpu}), {isa}, {processor()}"
+    release = f"oneDNN {release_text(linked)} ({linked['cpu_runtime']} for CPUs, {gpu})"
+    return f"{release}, {isa}, {processor()}"
 
 
 # -- cells
@@ -70,10 +72,6 @@ def _fused(result: Result) -> str:
     return ", ".join(cells)
 
 
-def _count(count: int | None) -> str:
-    return "-" if count is None else str(count)
-
-
 def _partitions(result: Result) -> str:
     if result.verdict in (*_LIMITED, "error"):
         return "-"
@@ -87,8 +85,7 @@ def _partitions(result: Result) -> str:
 def _times(result: Result) -> str:
     if result.fused_ms is None:
         return "-"
-    unfused = "-" if result.unfused_ms is None else f"{result.unfused_ms:.3g}"
-    return f"{result.fused_ms:.3g} / {unfused}"
+    return f"{result.fused_ms:.3g} / {or_dash(result.unfused_ms, '.3g')}"
 
 
 def _cells(result: Result) -> tuple[str, ...]:
@@ -101,9 +98,9 @@ def _cells(result: Result) -> tuple[str, ...]:
         result.case,
         _partitions(result),
         _fused(result) or "-",
-        "-" if result.max_error is None else f"{result.max_error:.2g}",
+        or_dash(result.max_error, ".2g"),
         _times(result),
-        f"{_count(result.partitions)} / {_count(result.gpu_partitions)}",
+        f"{or_dash(result.partitions)} / {or_dash(result.gpu_partitions)}",
         told,
     )
 
@@ -154,13 +151,7 @@ def summary(results: Sequence[Result]) -> tuple[str, ...]:
 def as_text(results: Sequence[Result], patterns: Patterns) -> str:
     """A table for a terminal."""
     del patterns
-    rows = [_HEADINGS, *(_cells(r) for r in results)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
-    widths[-1] = 0
-    lines = [
-        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = text_table([_HEADINGS, *(_cells(r) for r in results)])
     return "\n".join([machine(), "", *lines, "", *summary(results)])
 
 
@@ -199,29 +190,23 @@ _COLOURS = {
 
 def as_html(results: Sequence[Result], patterns: Patterns) -> str:
     """A table for a browser; a pattern's rule shows over its name."""
-    head = "".join(f"<th>{escape(h)}</th>" for h in _HEADINGS)
     rows = []
     for result in results:
         pattern = patterns.get(result.pattern)
-        rule = escape(f"{pattern.title}. {pattern.rule}" if pattern else "", quote=True)
+        rule = f"{pattern.title}. {pattern.rule}" if pattern else ""
         first, *others, verdict = _cells(result)
-        colour = _COLOURS.get(result.verdict, "#c62828")
+        colour = f"color:{_COLOURS.get(result.verdict, '#c62828')}"
         rows.append(
-            f'<tr><td title="{rule}">{escape(first)}</td>'
-            + "".join(f"<td>{escape(cell)}</td>" for cell in others)
-            + f'<td style="color:{colour}">{escape(verdict)}</td></tr>'
+            (element("td", first, title=rule), *others, element("td", verdict, style=colour))
         )
-    footer = "<br>".join(escape(line) for line in summary(results))
     style = "text-align:left;border-spacing:8px 1px;font-size:85%"
-    return (
-        '<!doctype html><meta charset="utf-8"><title>Fusion patterns</title>'
-        f"<p>{escape(machine())}</p>"
-        f'<table style="{style}"><tr>{head}</tr>{"".join(rows)}</table><p>{footer}</p>'
-    )
-
-
-def _in_markdown(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("\n", " ")
+    parts = [
+        Markup('<!doctype html><meta charset="utf-8"><title>Fusion patterns</title>'),
+        element("p", machine()),
+        html_table(_HEADINGS, rows, style=style),
+        element("p", joined(summary(results), "<br>")),
+    ]
+    return "".join(parts)
 
 
 def as_markdown(results: Sequence[Result], patterns: Patterns) -> str:
@@ -242,18 +227,13 @@ def as_markdown(results: Sequence[Result], patterns: Patterns) -> str:
         *(f"{line}  " if not line.startswith("  ") else f"- {line.strip()}"
           for line in summary(results)),
     ]  # fmt: skip
-    headings = _HEADINGS[1:]
     for number in dict.fromkeys(r.pattern for r in results):
         pattern = patterns.get(number)
         if pattern is not None:
             lines += ["", f"## {number} {pattern.name}", "", f"`{pattern.title}`", ""]
             lines += [f"{pattern.rule} (oneDNN: {pattern.page})", ""]
-        lines += ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
-        lines += [
-            "| " + " | ".join(_in_markdown(cell) for cell in _cells(r)[1:]) + " |"
-            for r in results
-            if r.pattern == number
-        ]
+        shown = [_cells(r)[1:] for r in results if r.pattern == number]
+        lines += markdown_table(_HEADINGS[1:], shown)
     return "\n".join(lines)
 
 

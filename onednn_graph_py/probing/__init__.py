@@ -14,10 +14,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from .._core import get_effective_cpu_isa, version
 from ..machine.store import save
+from ..text.markup import Markup, element
+from ..text.numbers import release_text
+from ..text.table import html_table, text_table
 from .probe import Attempt, attempts
 from .store import load, path
 
@@ -50,6 +52,15 @@ _COLOURS = {
     "not run": "#ad1457",
     "crashed": "#8e0000",
 }
+_LEFT = "text-align:left"
+
+
+def _square(text: str, outcome: str, title: str) -> Markup:
+    style = (
+        "display:inline-block;min-width:3.2em;margin:1px;padding:0 3px;text-align:center;"
+        f"color:#fff;font-size:80%;background:{_COLOURS[outcome]}"
+    )
+    return element("span", text, title=title, style=style)
 
 
 @dataclass(frozen=True)
@@ -123,8 +134,8 @@ class Capabilities(Sequence[Capability]):
     def _title(self) -> str:
         linked = version()
         return (
-            f"oneDNN {linked['major']}.{linked['minor']}.{linked['patch']}, "
-            f"{linked['cpu_runtime']}, {get_effective_cpu_isa().name}"
+            f"oneDNN {release_text(linked)}, {linked['cpu_runtime']}, "
+            f"{get_effective_cpu_isa().name}"
         )
 
     def _totals(self) -> str:
@@ -132,51 +143,33 @@ class Capabilities(Sequence[Capability]):
         return ", ".join(f"{n} {o}" for n, o in counted if n)
 
     def __str__(self) -> str:
-        lines = [f"Ops that run unfused: {self._title()}"]
-        kinds = self._kinds()
-        width = max((len(k) for k in kinds), default=0)
-        for kind, found in kinds.items():
+        rows = []
+        for kind, found in self._kinds().items():
             by_outcome: dict[str, list[str]] = {}
             for c in found:
                 by_outcome.setdefault(c.outcome, []).append(c.types)
-            label = kind
-            for outcome in OUTCOMES:
-                if outcome in by_outcome:
-                    types = "; ".join(by_outcome[outcome])
-                    lines.append(f"{label:{width}}  {_MARKS[outcome]:10}  {types}")
-                    label = ""
-        lines.append(self._totals())
-        return "\n".join(lines)
+            marks = [o for o in OUTCOMES if o in by_outcome]
+            labels = (kind, *[""] * len(marks))
+            for label, outcome in zip(labels, marks, strict=False):
+                rows.append((label, _MARKS[outcome], "; ".join(by_outcome[outcome])))
+        head = f"Ops that run unfused: {self._title()}"
+        return "\n".join([head, *text_table(rows), self._totals()])
 
     def __repr__(self) -> str:
         return f"<Capabilities: {self._totals()}>"
 
     def _repr_html_(self) -> str:
         """A heat map: a row for each op, a square for each choice of data types."""
-        square = (
-            '<span title="{}" style="display:inline-block;min-width:3.2em;margin:1px;padding:0 3px;'
-            'text-align:center;color:#fff;font-size:80%;background:{}">{}</span>'
-        )
         rows = []
         for kind, found in self._kinds().items():
-            squares = "".join(
-                square.format(
-                    escape(f"{c.types}: {OUTCOMES[c.outcome]}. {c.reason}", quote=True),
-                    _COLOURS[c.outcome],
-                    escape(c.types),
-                )
+            squares = (
+                _square(c.types, c.outcome, f"{c.types}: {OUTCOMES[c.outcome]}. {c.reason}")
                 for c in found
             )
-            rows.append(
-                f"<tr><th style='text-align:left'>{escape(kind)}</th>"
-                f"<td style='text-align:left'>{squares}</td></tr>"
-            )
-        legend = "".join(
-            square.format(escape(OUTCOMES[o], quote=True), _COLOURS[o], escape(o))
-            for o in OUTCOMES
-            if self.count(o)
-        )
-        return f"<p>{escape(self._title())}</p><p>{legend}</p><table>{''.join(rows)}</table>"
+            rows.append((element("th", kind, style=_LEFT), element("td", *squares, style=_LEFT)))
+        legend = (_square(o, o, meaning) for o, meaning in OUTCOMES.items() if self.count(o))
+        title = element("p", self._title())
+        return title + element("p", *legend) + html_table((), rows)
 
 
 def _probe(count: int, progress: Callable[[int, int], None]) -> list[tuple[str, str]]:

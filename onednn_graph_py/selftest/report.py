@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..text.table import text_table
 from .questions import SLOW, Answer, Verdict
 
 __all__ = ["Count", "Finding", "Report", "Slow"]
@@ -187,17 +188,11 @@ class Report:
         rows = [_HEADINGS, *(_row(name, c) for name, c in self.counts.items())]
         if len(self.counts) > 1:
             rows.append(_row("all", self.total))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
-        table = [
-            row[0].ljust(widths[0])
-            + "".join(f"  {cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))
-            for row in rows
-        ]
         lines = [
             f"oneDNN {self.version} ({self.runtime}), {self.isa}, {self.cpu}, "
             f"{self.threads} threads, seeds from {self.seed}",
             "",
-            *table,
+            *text_table(rows, right=range(1, len(_HEADINGS))),
             *self._slowest(),
             *self._found(),
         ]

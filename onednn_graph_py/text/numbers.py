@@ -1,0 +1,64 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["bytes_text", "counted", "gib_text", "or_dash", "release_text", "seconds_text"]
+
+
+def or_dash(value: float | None, form: str = "") -> str:
+    """A number as `format` has it; a dash for none."""
+    return "-" if value is None else format(value, form)
+
+
+def counted(count: int, what: str) -> str:
+    """Such as ``1 op`` and ``3 ops``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def bytes_text(size: int) -> str:
+    """A size with its unit.
+
+    Examples
+    --------
+    >>> bytes_text(12), bytes_text(5 << 20)
+    ('12 bytes', '5.0 MiB')
+    """
+    if size < 1024:
+        return counted(size, "byte")
+    made = float(size)
+    for unit in ("KiB", "MiB", "GiB"):
+        made /= 1024
+        if made < 1023.95 or unit == "GiB":
+            break
+    return f"{made:.1f} {unit}"
+
+
+def gib_text(size: float) -> str:
+    """A size that is compared with others, always in GiB."""
+    return f"{size / 2**30:.1f} GiB"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A time with its unit; nothing for none.
+
+    Examples
+    --------
+    >>> seconds_text(0.0123), seconds_text(4.5e-6)
+    ('12.3 ms', '4.5 µs')
+    """
+    if seconds is None:
+        return ""
+    if seconds == 0:
+        return "<1 µs"  # below what the clock of oneDNN's log tells
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} µs"
+
+
+def release_text(version: Mapping[str, Any]) -> str:
+    """A release such as ``3.7.2``, from what `onednn_graph_py.version` returns."""
+    return f"{version['major']}.{version['minor']}.{version['patch']}"

@@ -1,0 +1,74 @@
+"""Tables of rows of text: aligned, as HTML, as Markdown. A cell may have several lines."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from itertools import zip_longest
+
+from .markup import Markup, element, joined
+
+__all__ = ["html_table", "in_markdown", "markdown_table", "text_table"]
+
+
+def text_table(
+    rows: Iterable[Sequence[str]], *, right: Container[int] = (), indent: str = ""
+) -> list[str]:
+    """Lines of aligned columns; those in `right` are of numbers.
+
+    Examples
+    --------
+    >>> text_table([("op", "ms"), ("MatMul", "12.5"), ("Add", "3")], right=[1])
+    ['op        ms', 'MatMul  12.5', 'Add        3']
+    """
+    table = [[cell.split("\n") for cell in row] for row in rows]
+    columns = zip(*table, strict=True)
+    widths = [max(len(line) for cell in column for line in cell) for column in columns]
+    made = []
+    for cells in table:
+        for line in zip_longest(*cells, fillvalue=""):
+            aligned = (
+                text.rjust(width) if i in right else text.ljust(width)
+                for i, (text, width) in enumerate(zip(line, widths, strict=True))
+            )
+            made.append((indent + "  ".join(aligned)).rstrip())
+    return made
+
+
+def html_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Container[int] = (),
+    cell: str = "",
+    style: str = "",
+) -> Markup:
+    """A ``table``, whose `head` may be empty; what is `Markup` in rows is a whole ``td``.
+
+    The columns in `right` are of numbers; `cell` and `style` are CSS of each cell and of the table.
+    """
+
+    def row(name: str, cells: Sequence[str]) -> Markup:
+        made = []
+        for i, text in enumerate(cells):
+            css = ";".join(filter(None, (cell, "text-align:right" * (i in right))))
+            lines = joined(text.split("\n"), "<br>")
+            made.append(text if isinstance(text, Markup) else element(name, lines, style=css))
+        return element("tr", *made)
+
+    top = [element("thead", row("th", head))] if head else []
+    body = element("tbody", *(row("td", cells) for cells in rows))
+    return element("table", *top, body, style=style)
+
+
+def in_markdown(text: str) -> str:
+    """Text on one line in which nothing begins emphasis or a column."""
+    return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table in Markdown."""
+    made = []
+    for row in (head, *rows):
+        cells = ("<br>".join(map(in_markdown, cell.split("\n"))) for cell in row)
+        made.append(f"| {' | '.join(cells)} |")
+    return [made[0], "|" + " --- |" * len(head), *made[1:]]
