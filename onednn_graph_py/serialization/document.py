@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .._core import UNKNOWN_DIM
@@ -162,6 +162,15 @@ class GraphDocument:
             else:
                 made.setdefault(tensor.id, tensor)
         return made
+
+    def with_tensors(self, changed: Callable[[TensorRecord], TensorRecord]) -> GraphDocument:
+        """Return the graph with tensors as a function has them, wherever they are described."""
+
+        def both(op: OpRecord) -> OpRecord:
+            inputs, outputs = (tuple(map(changed, ports)) for ports in (op.inputs, op.outputs))
+            return replace(op, inputs=inputs, outputs=outputs)
+
+        return replace(self, graph=tuple(map(both, self.graph)))
 
     def produced(self) -> set[int]:
         """The ids of the tensors that ops make."""

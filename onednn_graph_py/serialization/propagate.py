@@ -113,17 +113,7 @@ def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> 
             stride=strides if shape == () or strides else (UNKNOWN_DIM,) * len(shape),
         )
 
-    return replace(
-        document,
-        graph=tuple(
-            replace(
-                op,
-                inputs=tuple(told(t) for t in op.inputs),
-                outputs=tuple(told(t) for t in op.outputs),
-            )
-            for op in graph
-        ),
-    )
+    return replace(document, graph=tuple(graph)).with_tensors(told)
 
 
 def _kept(

@@ -303,15 +303,7 @@ def _each(document: GraphDocument, changed: Mapping[int, Mapping[str, str]]) -> 
         fields: Any = changed.get(tensor.id, {})
         return replace(tensor, **fields)
 
-    graph = tuple(
-        replace(
-            op,
-            inputs=tuple(told(t) for t in op.inputs),
-            outputs=tuple(told(t) for t in op.outputs),
-        )
-        for op in document.graph
-    )
-    return replace(document, graph=graph)
+    return document.with_tensors(told)
 
 
 def _check_tensors(document: GraphDocument, ids: Mapping[int, str], what: str) -> None:

@@ -37,20 +37,7 @@ def settled(document: GraphDocument) -> GraphDocument:
             return tensor
         return replace(tensor, shape=shape, stride=strides_of(shape))
 
-    return _each(document, told)
-
-
-def _each(document: GraphDocument, told: object) -> GraphDocument:
-    assert callable(told)
-    graph = tuple(
-        replace(
-            op,
-            inputs=tuple(told(t) for t in op.inputs),
-            outputs=tuple(told(t) for t in op.outputs),
-        )
-        for op in document.graph
-    )
-    return replace(document, graph=graph)
+    return document.with_tensors(told)
 
 
 def kept(document: GraphDocument, ids: Collection[int]) -> GraphDocument:
@@ -79,7 +66,7 @@ def _with_inputs(document: GraphDocument) -> GraphDocument:
         stride = strides_of(dims) if dims is not None and -1 not in dims else (UNKNOWN_DIM,)
         return replace(tensor, layout_type="strided", stride=stride)
 
-    document = _each(document, told)
+    document = document.with_tensors(told)
     inputs, outputs = set(document.inputs()), set(document.produced())
     ports = {
         "input_ports": tuple(i for i in document.input_ports or () if i in inputs),

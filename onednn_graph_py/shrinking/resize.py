@@ -89,17 +89,7 @@ class _Resizing:
         graph = list(self.before.graph)
         for i in in_order(self.before):
             graph[i] = self.fitted(graph[i])
-        return replace(
-            self.before,
-            graph=tuple(
-                replace(
-                    op,
-                    inputs=tuple(self.told(t) for t in op.inputs),
-                    outputs=tuple(self.told(t) for t in op.outputs),
-                )
-                for op in graph
-            ),
-        )
+        return replace(self.before, graph=tuple(graph)).with_tensors(self.told)
 
     def told(self, tensor: TensorRecord) -> TensorRecord:
         shape = self.new[tensor.id]

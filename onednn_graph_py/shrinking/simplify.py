@@ -104,15 +104,7 @@ def data_types(document: GraphDocument) -> Iterator[GraphDocument]:
             ) -> TensorRecord:
                 return replace(tensor, dtype=plainer) if tensor.dtype == dtype else tensor
 
-            graph = tuple(
-                replace(
-                    op,
-                    inputs=tuple(told(t) for t in op.inputs),
-                    outputs=tuple(told(t) for t in op.outputs),
-                )
-                for op in document.graph
-            )
-            yield _without_casts(replace(document, graph=graph))
+            yield _without_casts(document.with_tensors(told))
 
 
 def _without_casts(document: GraphDocument) -> GraphDocument:
@@ -138,15 +130,7 @@ def layouts(document: GraphDocument) -> Iterator[GraphDocument]:
             def told(tensor: TensorRecord, chosen: list[int] = chosen) -> TensorRecord:
                 return _plain(tensor) if tensor.id in chosen else tensor
 
-            graph = tuple(
-                replace(
-                    op,
-                    inputs=tuple(told(t) for t in op.inputs),
-                    outputs=tuple(told(t) for t in op.outputs),
-                )
-                for op in document.graph
-            )
-            yield replace(document, graph=graph)
+            yield document.with_tensors(told)
 
 
 def _plain(tensor: TensorRecord) -> TensorRecord:
