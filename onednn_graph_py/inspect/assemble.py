@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from .drawing import Drawing, Edge, Group, OpNode, Status, Tensor, Terminal
 
@@ -70,25 +72,21 @@ def _runnable(
     made_by = {
         t: i for i, (_, members) in enumerate(groups) for n in members for t in ops[n].outputs
     }
-    before = [
-        {made_by[t] for n in members for t in ops[n].inputs if t in made_by} - {i}
-        for i, (_, members) in enumerate(groups)
-    ]
-    after: list[list[int]] = [[] for _ in groups]
-    for i, sources in enumerate(before):
-        for j in sources:
-            after[j].append(i)
-    waiting = [len(sources) for sources in before]
-    ready = [(min(m, default=0), i) for i, (_, m) in enumerate(groups) if not waiting[i]]
-    heapq.heapify(ready)
+    sorter = TopologicalSorter(
+        {
+            i: {made_by[t] for n in members for t in ops[n].inputs if t in made_by} - {i}
+            for i, (_, members) in enumerate(groups)
+        }
+    )
+    with suppress(CycleError):
+        sorter.prepare()
+    ready: list[tuple[int, int]] = []
     order: list[int] = []
-    while ready:
-        _, i = heapq.heappop(ready)
-        order.append(i)
-        for j in after[i]:
-            waiting[j] -= 1
-            if not waiting[j]:
-                heapq.heappush(ready, (min(groups[j][1], default=0), j))
+    while sorter.is_active():
+        for i in sorter.get_ready():
+            heapq.heappush(ready, (min(groups[i][1], default=0), i))
+        order.append(heapq.heappop(ready)[1])
+        sorter.done(order[-1])
     # What depends on each other in a circle can't run, but can be drawn.
     placed = set(order)
     order += [i for i in range(len(groups)) if i not in placed]

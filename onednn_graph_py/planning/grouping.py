@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from graphlib import CycleError
 from typing import Any
 
 from ..building.builder import GraphBuilder
+from ..building.order import run_order
 from ..building.value import Node, Value, new_id
 from ..errors import InvalidGraphError
 
@@ -60,22 +62,11 @@ def one_dequantize_each(
 def ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
     """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
     made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
-    ordered: list[int] = []
-    state = [0] * len(groups)  # 1: being visited, 2: done
-    for root in range(len(groups)):
-        stack = [root]
-        while stack:
-            i = stack[-1]
-            if state[i] == 0:
-                state[i] = 1
-                before = {made_by[v.id] for n in groups[i][0] for v in n.inputs if v.id in made_by}
-                waiting = [j for j in sorted(before - {i}) if state[j] == 0]
-                if any(state[j] == 1 for j in before - {i}):
-                    raise InvalidGraphError("the partitions depend on each other in a circle")
-                stack.extend(waiting)
-            else:
-                stack.pop()
-                if state[i] == 1:
-                    state[i] = 2
-                    ordered.append(i)
-    return [groups[i] for i in ordered]
+    before = [
+        sorted({made_by[v.id] for n in nodes for v in n.inputs if v.id in made_by} - {i})[::-1]
+        for i, (nodes, _) in enumerate(groups)
+    ]
+    try:
+        return [groups[i] for i in run_order(before)]
+    except CycleError:
+        raise InvalidGraphError("the partitions depend on each other in a circle") from None

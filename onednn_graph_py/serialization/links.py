@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from graphlib import CycleError
+
+from ..building.order import run_order
 from ..errors import GraphFormatError
 from .document import GraphDocument, Place, TensorRecord
 
@@ -47,38 +50,20 @@ def in_order(document: GraphDocument) -> list[int]:
         Ops form a cycle; the message names the ops of one.
     """
     maker = {t.id: i for i, op in enumerate(document.graph) for t in op.outputs}
-    made: list[int] = []
-    # 0: not seen, 1: its inputs are being made, 2: in `made`.
-    state = [0] * len(document.graph)
-    for start in range(len(document.graph)):
-        stack = [start]
-        path: list[int] = []
-        while stack:
-            i = stack[-1]
-            if state[i] == 2:
-                stack.pop()
-                continue
-            if state[i] == 1:
-                state[i] = 2
-                made.append(i)
-                path.pop()
-                stack.pop()
-                continue
-            state[i] = 1
-            path.append(i)
-            needed = dict.fromkeys(maker[t.id] for t in document.graph[i].inputs if t.id in maker)
-            for k in reversed(needed):
-                if state[k] == 1:
-                    ring = [f"graph[{n}]" for n in [*path[path.index(k) :], k]]
-                    if len(ring) > 7:
-                        ring[3:-3] = ["..."]
-                    raise GraphFormatError(
-                        f"graph[{k}]: ops form a cycle, each reads what the next one makes: "
-                        + " -> ".join(ring)
-                    )
-                if state[k] == 0:
-                    stack.append(k)
-    return made
+    before = [
+        dict.fromkeys(maker[t.id] for t in op.inputs if t.id in maker) for op in document.graph
+    ]
+    try:
+        return run_order(before)
+    except CycleError as e:
+        circle = e.args[1][:0:-1]
+        start = circle.index(min(circle))
+        ring = [f"graph[{n}]" for n in (*circle[start:], *circle[: start + 1])]
+        if len(ring) > 7:
+            ring[3:-3] = ["..."]
+        raise GraphFormatError(
+            f"{ring[0]}: ops form a cycle, each reads what the next one makes: " + " -> ".join(ring)
+        ) from None
 
 
 def check_agreement(document: GraphDocument) -> None:
