@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Sequence
 
@@ -20,6 +19,9 @@ from .probing import capabilities
 from .replay.command import add_run
 from .selftest.command import add_selftest
 from .shrinking.command import add_reduce
+from .text.names import did_you_mean
+from .text.options import add_forms
+from .text.progress import show_progress
 
 __all__ = ["main"]
 
@@ -32,8 +34,7 @@ def _ops(arguments: argparse.Namespace) -> int:
     for i, name in enumerate(arguments.name):
         kind = known.get(name.lower())
         if kind is None:
-            near = difflib.get_close_matches(name.lower(), known, n=1)
-            hint = f", did you mean {known[near[0]]}?" if near else ""
+            hint = did_you_mean(name.lower(), known, known.__getitem__)
             print(f"ops: oneDNN has no op {name!r}{hint}", file=sys.stderr)
             return 2
         print(("\n" if i else "") + f"{kind}{signature(OPS[kind])}\n\n{text(OPS[kind])}")
@@ -42,8 +43,7 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 def _capabilities(arguments: argparse.Namespace) -> int:
     def progress(done: int, of: int) -> None:
-        if sys.stderr.isatty() or done == of:
-            print(f"\rprobing: {done} of {of}", end="" if done < of else "\n", file=sys.stderr)
+        show_progress(f"probing: {done} of {of}" * (done < of))
 
     found = capabilities(refresh=arguments.refresh, progress=progress)
     if arguments.html:
@@ -63,8 +63,7 @@ def _patterns(arguments: argparse.Namespace) -> int:
         found = [p for p in PATTERNS.values() if name.lower() in (p.id.lower(), p.name.lower())]
         if not found:
             known = [n for p in PATTERNS.values() for n in (p.id, p.name)]
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f", did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, known, str)
             print(f"patterns: there is no pattern {name!r}{hint}", file=sys.stderr)
             return 2
         chosen += found
@@ -74,9 +73,7 @@ def _patterns(arguments: argparse.Namespace) -> int:
         for case in pattern.cases:
             results.append(measure(pattern, case, timed=not arguments.no_time))
             status |= results[-1].failed
-            if sys.stderr.isatty():
-                end = "\n" if len(results) == of else ""
-                print(f"\rmeasuring: {len(results)} of {of}", end=end, file=sys.stderr)
+            show_progress(f"measuring: {len(results)} of {of}" * (len(results) < of))
     print(FORMS[arguments.form or "text"](results, PATTERNS))
     return int(status)
 
@@ -103,15 +100,8 @@ def _parser() -> argparse.ArgumentParser:
         help="build and run the documented fusion patterns, and report each result",
     )
     gallery.add_argument("name", nargs="*", help="a pattern such as FP-08 or matmul (default: all)")
-    form = gallery.add_mutually_exclusive_group()
-    for option, name in (("json", "JSON"), ("html", "HTML"), ("markdown", "Markdown")):
-        form.add_argument(
-            f"--{option}",
-            dest="form",
-            action="store_const",
-            const=option,
-            help=f"print the results as {name}",
-        )
+    names = {"json": "JSON", "html": "HTML", "markdown": "Markdown"}
+    add_forms(gallery, **{form: f"print the results as {name}" for form, name in names.items()})
     gallery.add_argument("--no-time", action="store_true", help="do not time calls")
     gallery.set_defaults(run=_patterns)
     add_run(commands)

@@ -17,7 +17,6 @@ from onednn_graph_py.inspect import folding, palette
 from onednn_graph_py.inspect.assemble import DrawnOp, Graph, assemble
 from onednn_graph_py.inspect.drawing import Drawing, Edge, Group, OpNode, Tensor, layout_text
 from onednn_graph_py.inspect.labels import (
-    bytes_text,
     edge_lines,
     kinds_text,
     node_lines,
@@ -26,6 +25,7 @@ from onednn_graph_py.inspect.labels import (
     visible,
 )
 from onednn_graph_py.planning import planner
+from onednn_graph_py.text.numbers import bytes_text
 
 HOSTILE = [
     '"]; x --> y["',

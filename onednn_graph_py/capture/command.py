@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ..errors import OneDNNError
+from ..text.numbers import counted
 from .program import Captured, capture
 
 __all__ = ["add_capture"]
@@ -70,6 +71,5 @@ def _capture(arguments: argparse.Namespace) -> int:
 def _told(found: Captured, folder: str) -> str:
     if not found.files:
         return f"capture: no graphs: {found.why_none}"
-    graphs = f"{found.graphs} graph{'s' * (found.graphs != 1)}"
-    text = f"capture: {graphs} in {len(found.files)} files in {folder}"
+    text = f"capture: {counted(found.graphs, 'graph')} in {len(found.files)} files in {folder}"
     return "\n".join([text, *(f"capture: {said}" for said in found.unreadable)])

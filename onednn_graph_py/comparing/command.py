@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 from ..errors import GraphFormatError, OneDNNError
 from ..replay.cases import cases_of
 from ..replay.stages import Ended, read
+from ..text.options import add_forms, add_seed, add_set, add_timeout, at_least, seconds
+from ..text.progress import show_progress
 from .compare import compare_document
 from .comparison import Comparison
 from .settings import settings_of
@@ -27,17 +28,7 @@ options can't be read. A run for which oneDNN has no kernel does not count as fa
 
 
 def _counts(text: str) -> list[int]:
-    made = [int(word) for word in text.split(",")]
-    if min(made) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return made
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number) or number < 0:
-        raise argparse.ArgumentTypeError(f"must be a time from 0 on, got {text}")
-    return number
+    return list(map(at_least(1), text.split(",")))
 
 
 def add_compare(commands: Any) -> None:
@@ -69,16 +60,12 @@ def add_compare(commands: Any) -> None:
         help="another environment with this package to compare: a Python executable or the folder "
         "of a virtual environment; 'here' is this one; repeat the option for more",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="rewrite the graph first, as run does; each rewritten graph is compared separately",
+    add_set(
+        parser, "rewrite the graph first, as run does; each rewritten graph is compared separately"
     )
     parser.add_argument(
         "--seconds",
-        type=_seconds,
+        type=seconds,
         default=1.0,
         help="time each run for so many seconds (default: %(default)g)",
     )
@@ -86,37 +73,15 @@ def add_compare(commands: Any) -> None:
         "--no-verify", action="store_true", help="do not compare with the NumPy reference"
     )
     parser.add_argument("--kernels", action="store_true", help="show the kernels that run")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
+    add_seed(parser)
+    add_timeout(parser, 600.0, "for each answer of a process")
+    add_forms(
+        parser,
+        json="print JSON, one object per line",
+        html="print the table as HTML",
+        markdown="print the table as Markdown",
     )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=600.0,
-        help="time limit for each answer of a process, in seconds (default: %(default)g)",
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json",
-        dest="form",
-        action="store_const",
-        const="json",
-        help="print JSON, one object per line",
-    )
-    for option, name in (("html", "HTML"), ("markdown", "Markdown")):
-        form.add_argument(
-            f"--{option}",
-            dest="form",
-            action="store_const",
-            const=option,
-            help=f"print the table as {name}",
-        )
     parser.set_defaults(run=_compare)
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _words(text: str) -> list[str]:
@@ -139,8 +104,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         settings = settings_of(
             _words(arguments.isa), arguments.threads, _words(arguments.fpmath), arguments.onednn
         )
-        words = [o if o.startswith("--") else f"--{o}" for o in arguments.set]
-        cases = cases_of(arguments.file, words)
+        cases = cases_of(arguments.file, arguments.set)
     except (OneDNNError, GraphFormatError, OSError) as e:
         print(f"compare: {e}", file=sys.stderr)
         return 2
@@ -163,12 +127,12 @@ def _compare(arguments: argparse.Namespace) -> int:
                 kernels=arguments.kernels,
                 seed=arguments.seed,
                 timeout=arguments.timeout,
-                progress=_progress,
+                progress=show_progress,
             )
             made.append(found)
-            _progress("")
+            show_progress("")
     except KeyboardInterrupt:
-        _progress("")
+        show_progress("")
         print(f"compare: interrupted after {len(made)} of {len(cases)} graphs", file=sys.stderr)
         return 130
     if made:

@@ -27,6 +27,7 @@ from ..replay.cases import Case
 from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from ..replay.verdicts import Verdict
 from ..running.model import CompiledGraph
+from ..text.numbers import release_text
 from .graph_files import bind_constants
 from .timing import time_calls
 
@@ -45,7 +46,7 @@ def hello() -> dict[str, Any]:
     return {
         "protocol": PROTOCOL,
         "package": __version__,
-        "onednn": f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        "onednn": release_text(linked),
         "runtime": str(linked["cpu_runtime"]),
         "isa": effective.name,
         # Some have two names.

@@ -6,6 +6,7 @@ oneDNN partitions a graph for a kind of engine without having one; to compile it
 from __future__ import annotations
 
 from .. import engine, graph, version
+from ..text.numbers import counted, release_text
 from ._pipeline import fused_ops
 from ._report import Skipped
 
@@ -21,7 +22,7 @@ def without_device(engine_kind: str) -> str | None:
     if engine.get_count(engine_kind):
         return None
     linked = version()
-    release = f"oneDNN {linked['major']}.{linked['minor']}.{linked['patch']}"
+    release = f"oneDNN {release_text(linked)}"
     runtime = linked[f"{engine_kind}_runtime"]
     if str(runtime).lower() == "none":
         return f"{release} is built without a {engine_kind.upper()} runtime"
@@ -44,7 +45,7 @@ def only_partitioned(name: str, net: graph, reason: str) -> Skipped:
     kind = net.get_engine_kind().name
     fused = fused_ops(net.get_ops(), parts)
     refused = sum(not part.is_supported() for part in parts)
-    told = f"{len(parts)} partition{'s' * (len(parts) != 1)}"
+    told = counted(len(parts), "partition")
     if refused:
         told += f", {refused} of them without a kernel"
     return Skipped(name, f"{reason}; partitioned for {kind}: {told}", fused)

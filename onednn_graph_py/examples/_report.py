@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..text.numbers import counted
 from ._bounded import Comparison
 
 
@@ -97,5 +98,5 @@ class Skipped:
 def _partition_lines(partitions: Sequence[Sequence[str]]) -> list[str]:
     lines = [f"partitions: {len(partitions)}"]
     for number, ops in enumerate(partitions, 1):
-        lines.append(f"  {number}. {len(ops)} op{'s' * (len(ops) > 1)}: {' + '.join(ops)}")
+        lines.append(f"  {number}. {counted(len(ops), 'op')}: {' + '.join(ops)}")
     return lines

@@ -11,6 +11,7 @@ from ..building.builder import GraphBuilder
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..serialization import load, parse, to_builder
 from ..serialization.options import parse_rewritings
+from ..text.options import add_forms, add_set, seconds
 from .explain import explain
 
 __all__ = ["add_explain"]
@@ -22,13 +23,6 @@ status: 0, also for a graph that does not run here; 2 if the file or an option c
 """
 
 
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must not be negative, got {text}")
-    return number
-
-
 def _graph(file: Path, options: list[str]) -> GraphBuilder:
     """The graph of a file, rewritten.
 
@@ -38,7 +32,7 @@ def _graph(file: Path, options: list[str]) -> GraphBuilder:
     """
     if not options:
         return load(file)
-    rewritings = parse_rewritings([o if o.startswith("--") else f"--{o}" for o in options])
+    rewritings = parse_rewritings(options)
     if len(rewritings) > 1:
         raise InvalidArgumentsError(
             f"--set: one graph is explained at a time, these options make {len(rewritings)}"
@@ -80,22 +74,8 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description=_DESCRIPTION,
     )
     parser.add_argument("file", help="a graph's JSON file")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="rewrite the graph first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...",
-    )
-    form = parser.add_mutually_exclusive_group()
-    for option, name in (("json", "JSON"), ("html", "HTML")):
-        form.add_argument(
-            f"--{option}",
-            dest="form",
-            action="store_const",
-            const=option,
-            help=f"print the explanation as {name}",
-        )
+    add_set(parser, "rewrite the graph first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
+    add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
     parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
     parser.add_argument(
         "--onednn",
@@ -107,13 +87,13 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument(
         "--seconds",
-        type=_seconds,
+        type=seconds,
         default=0.2,
         help="time calls for so many seconds; 0 does not time them (default: %(default)g)",
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=120.0,
         help="time limit for finding kernel names, in seconds (default: %(default)g)",
     )

@@ -17,6 +17,7 @@ from ..ops.lookup import row
 from ..ops.terms import shape_text
 from ..planning import Plan, SlowFusions
 from ..running.model import CompiledGraph
+from ..text.numbers import release_text
 from .elsewhere import elsewhere
 from .explanation import Explanation
 from .facts import StepFacts
@@ -227,7 +228,7 @@ def _finish(
     return Explanation(
         model.name if model is not None and subject.runs else "graph",
         builder.engine_kind.name,
-        f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        release_text(linked),
         tuple((v.name, s) for v, s in zip(builder.inputs, subject.shapes, strict=True)),
         subject.runs,
         tuple(steps),

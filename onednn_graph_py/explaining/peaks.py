@@ -18,6 +18,7 @@ from ..building.value import Value
 from ..errors import OneDNNError
 from ..filling import fill_inputs
 from ..machine.store import place, processor, save
+from ..text.numbers import release_text
 
 __all__ = ["PEAK_TYPES", "Machine", "machine"]
 
@@ -147,7 +148,7 @@ def _machine(threads: int, file: Path) -> Machine:
         processor(),
         _core.get_effective_cpu_isa().name,
         str(linked["cpu_runtime"]),
-        f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        release_text(linked),
         threads,
         **found,
     )

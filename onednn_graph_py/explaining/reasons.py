@@ -13,6 +13,7 @@ from ..errors import OneDNNError
 from ..machine.cpu import lacks
 from ..ops.lookup import row
 from ..planning import SlowFusions
+from ..text.numbers import release_text
 from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
 from .probe import Group, Probe, can_compile, grouped, refused_alone, specialised
@@ -211,18 +212,12 @@ def _why_unsupported(around: Around, group: Group) -> str:
     if missing is not None and kind == "cpu":
         told = missing
     else:
-        told = (
-            f"oneDNN {_linked()} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
-        )
+        release = release_text(_core.version())
+        told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
         notes = [n for n in row(node.kind).notes if "CPU" in n]
         if notes and kind == "cpu":
             told += f": {' '.join(notes).rstrip('.')}"
     return f"{told}; it is supported on a GPU" if node.id in around.on_gpu else told
-
-
-def _linked() -> str:
-    v = _core.version()
-    return f"{v['major']}.{v['minor']}.{v['patch']}"
 
 
 def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[int]:

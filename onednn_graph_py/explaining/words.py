@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..inspect.labels import bytes_text, kinds_text, visible
+from ..inspect.labels import kinds_text, visible
 from ..ops.terms import shape_text
+from ..text.numbers import bytes_text, counted, seconds_text
 from .facts import Facts, Kernel, StepFacts, TensorFacts
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "kernel_line",
     "place_known",
     "rate_text",
-    "seconds_text",
     "step_lines",
     "tensor_line",
     "title_lines",
@@ -39,24 +39,6 @@ _BY = {
 _LONGEST_OPS = 60
 
 
-def seconds_text(seconds: float | None) -> str:
-    """A time as people read it.
-
-    Examples
-    --------
-    >>> seconds_text(0.0123), seconds_text(4.5e-6)
-    ('12.3 ms', '4.5 µs')
-    """
-    if seconds is None:
-        return ""
-    if seconds == 0:
-        return "<1 µs"  # below what the clock of the log tells
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.4g} {unit}"
-    return f"{seconds * 1e6:.4g} µs"
-
-
 def rate_text(rate: float | None, peak: float | None) -> str:
     """In units of 1e9 a second, with its part of the peak.
 
@@ -71,10 +53,6 @@ def rate_text(rate: float | None, peak: float | None) -> str:
     if not peak:
         return shown
     return f"{shown} ({rate / peak:.0%})" if rate / peak >= 0.005 else f"{shown} (<1%)"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _count_text(count: int) -> str:
@@ -196,7 +174,7 @@ def title_lines(of: Facts) -> list[str]:
     """Return the lines about the graph, its engine and its memory."""
     ops = sum(len(s.ops) for s in of.steps)
     what = "step" if of.compiled else "partition"
-    first = f"{visible(of.name)}: {_counted(ops, 'op')} in {_counted(len(of.steps), what)}"
+    first = f"{visible(of.name)}: {counted(ops, 'op')} in {counted(len(of.steps), what)}"
     if of.seconds is not None:
         first += f", {seconds_text(of.seconds)} a call (median of {of.calls})"
     lines = [first]
@@ -207,7 +185,7 @@ def title_lines(of: Facts) -> list[str]:
         lines.append(f"oneDNN {of.oneDNN}, {of.engine}")
     else:
         m = of.machine
-        where = f"{m.cpu}, {_counted(m.threads, 'thread')}"
+        where = f"{m.cpu}, {counted(m.threads, 'thread')}"
         lines.append(f"oneDNN {m.oneDNN} ({m.runtime}, {m.isa}) on {where}")
         peaks = ", ".join(f"{t} {v / 1e9:.3g} GFLOP/s" for t, v in m.operations.items())
         lines.append(f"peak: {peaks}, {m.bandwidth / 1e9:.3g} GB/s: {m.how}")

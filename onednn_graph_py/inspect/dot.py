@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 from collections.abc import Sequence
 
 from ..errors import UnimplementedError
+from ..text.markup import element, joined
 from .drawing import Drawing
 from .labels import edge_lines, node_lines, terminal_lines, title_lines
 from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
@@ -18,10 +18,11 @@ _FONT = "Helvetica,Arial,sans-serif"
 
 def _label(lines: Sequence[str], *, heading: bool = False) -> str:
     """An HTML-like label; the only kind of text that Graphviz takes entities for."""
-    first, *rest = (html.escape(line) for line in lines)
-    shown = [f"<b>{first}</b>" if heading else first]
-    shown += [f'<font point-size="10">{line}</font>' if line.strip() else line for line in rest]
-    return f"<{'<br/>'.join(shown)}>"
+    first, *rest = lines
+    shown = [element("b", first) if heading else first]
+    size = {"point-size": "10"}
+    shown += [element("font", line, **size) if line.strip() else line for line in rest]
+    return f"<{joined(shown, '<br/>')}>"
 
 
 def to_dot(drawing: Drawing) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..text.numbers import bytes_text, counted
 from .drawing import Drawing, Edge, OpNode, Terminal
 
 __all__ = [
-    "bytes_text",
     "edge_lines",
     "kinds_text",
     "node_lines",
@@ -36,24 +36,6 @@ def visible(name: str, longest: int = _LONGEST) -> str:
         c if c == " " or c.isprintable() else c.encode("unicode_escape").decode("ascii")
         for c in name
     )
-
-
-def bytes_text(size: int) -> str:
-    """A size as people read it.
-
-    Examples
-    --------
-    >>> bytes_text(12), bytes_text(5 << 20)
-    ('12 bytes', '5.0 MiB')
-    """
-    if size < 1024:
-        return f"{size} byte" if size == 1 else f"{size} bytes"
-    made = float(size)
-    for unit in ("KiB", "MiB", "GiB"):
-        made /= 1024
-        if made < 1023.95 or unit == "GiB":
-            break
-    return f"{made:.1f} {unit}"
 
 
 def kinds_text(kinds: Sequence[str]) -> str:
@@ -87,10 +69,6 @@ def kinds_text(kinds: Sequence[str]) -> str:
     return " + ".join(shown)
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _called(drawing: Drawing) -> str:
     return drawing.groups[0].title.split()[0] if drawing.groups else "partition"
 
@@ -106,7 +84,7 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
     if node.scope:
         lines = [visible(node.scope)]
         lines.append(
-            f"{_counted(len(node.members), 'op')} in {_counted(node.groups, _called(drawing))}"
+            f"{counted(len(node.members), 'op')} in {counted(node.groups, _called(drawing))}"
         )
     else:
         lines = [kinds_text(node.kinds)]
@@ -115,7 +93,7 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
     if node.times > 1:
         lines.append(f"{node.times} times")
     if node.constants:
-        lines.append(f"{_counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
+        lines.append(f"{counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
     marks = {
         "unsupported": "unsupported",
         "reference": "NumPy",
@@ -144,5 +122,5 @@ def title_lines(drawing: Drawing) -> list[str]:
     """Return the title: the graph, the numbers of its parts, and the notes."""
     ops = sum(len(node.members) for node in drawing.nodes)
     groups = sum(group.times for group in drawing.groups)
-    counted = f"{_counted(ops, 'op')} in {_counted(groups, _called(drawing))}"
-    return [f"{visible(drawing.title)}: {counted}", *(visible(n, 160) for n in drawing.notes)]
+    size = f"{counted(ops, 'op')} in {counted(groups, _called(drawing))}"
+    return [f"{visible(drawing.title)}: {size}", *(visible(n, 160) for n in drawing.notes)]

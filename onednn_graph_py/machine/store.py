@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
+from ..text.numbers import release_text
 
 __all__ = ["facts", "folder", "place", "processor", "save"]
 
@@ -57,9 +58,8 @@ def place(name: str, *about: Any) -> Path:
     *about
         What it depends on beside oneDNN, the CPU and this package; for JSON.
     """
-    linked = _core.version()
     digest = hashlib.sha256(json.dumps(facts(*about)).encode()).hexdigest()[:12]
-    return folder() / name / f"{linked['major']}.{linked['minor']}.{linked['patch']}-{digest}.json"
+    return folder() / name / f"{release_text(_core.version())}-{digest}.json"
 
 
 def save(file: Path, found: Any) -> None:

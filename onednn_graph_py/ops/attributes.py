@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import InvalidGraphOpError
+from ..text.names import did_you_mean
 from .row import Attribute, Row
 from .terms import AttributeValue
 
@@ -116,10 +116,8 @@ def _no_such(schema: Row, label: str, name: str, newer: Attribute | None) -> NoR
     why = f"{schema.kind} has no attribute {name!r}"
     if newer is not None:
         why += f" before oneDNN {newer.since[0]}.{newer.since[1]}"
-    elif near := difflib.get_close_matches(name, names, n=1):
-        why += f", did you mean {near[0]!r}?"
     else:
-        why += f"; it has {', '.join(names) or 'none'}"
+        why += did_you_mean(name, names) or f"; it has {', '.join(names) or 'none'}"
     raise InvalidGraphOpError(f"{label}: {why}")
 
 

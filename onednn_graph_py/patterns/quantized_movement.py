@@ -7,6 +7,7 @@ from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
+from ..text.numbers import counted
 from ._cases import in_floats, kernels_of
 from ._quantization import SRC_SCALE, dequantized, finished
 from .pattern import Case, Deviation, Pattern
@@ -192,7 +193,7 @@ def _reorder_add_cases() -> Iterator[Case]:
 def _concat_cases() -> Iterator[Case]:
     for dtype in _TYPES:
         for sources in (1, 2, 3, 64):
-            name = f"{sources} source{'s' if sources > 1 else ''}"
+            name = counted(sources, "source")
             yield Case(name, dtype, {"dtype": dtype, "sources": sources})
         yield Case("zero point", dtype, {"dtype": dtype, "zero_point": 3})
         other = "another scale, which is not the pattern"

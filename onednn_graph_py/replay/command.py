@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ..errors import OneDNNError
+from ..text.options import add_seed, add_set, add_timeout, at_least
 from .cases import cases_of
 from .pool import replay
 from .report import Progress, exit_status, json_line, line, summary
@@ -22,25 +23,15 @@ failed, 1 if one did, 2 if files or options can't be read.
 """
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
-
-
 def add_run(commands: Any) -> None:
     """Add the command to those of a parser."""
     run = commands.add_parser(
         "run", help="run graphs from JSON files again", description=_DESCRIPTION
     )
     run.add_argument("place", nargs="*", help="a file, a folder, or a pattern such as '*.json'")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="rewrite the graph as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, "
+    add_set(
+        run,
+        "rewrite the graph as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, "
         "dt=bf16, dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
         "engine=cpu, expected-n-partitions=1; commas separate several values",
     )
@@ -62,22 +53,15 @@ def add_run(commands: Any) -> None:
         help="do not work around known oneDNN defects",
     )
     run.add_argument("--bench", action="store_true", help="time calls")
-    run.add_argument("--threads", type=_positive, help="threads per call")
+    run.add_argument("--threads", type=at_least(1), help="threads per call")
     run.add_argument(
         "--jobs",
-        type=_positive,
+        type=at_least(1),
         default=1,
         help="number of graphs that run at a time (default: %(default)s)",
     )
-    run.add_argument(
-        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
-    )
-    run.add_argument(
-        "--timeout",
-        type=float,
-        default=600.0,
-        help="time limit per graph, in seconds (default: %(default)g)",
-    )
+    add_seed(run)
+    add_timeout(run, 600.0, "per graph")
     run.add_argument("--json", action="store_true", help="print JSON, one object per line")
     run.set_defaults(run=_run)
 
@@ -93,8 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
         as_is=arguments.as_is,
     )
     try:
-        given = [o if o.startswith("--") else f"--{o}" for o in arguments.set]
-        cases = cases_of(arguments.place, given, arguments.batch)
+        cases = cases_of(arguments.place, arguments.set, arguments.batch)
     except (OneDNNError, OSError) as e:
         print(f"run: {e}", file=sys.stderr)
         return 2

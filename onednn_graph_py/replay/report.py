@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
 
+from ..text.numbers import or_dash
 from .verdicts import Result, Verdict
 
 __all__ = ["Progress", "exit_status", "json_line", "line", "summary"]
@@ -30,7 +31,7 @@ def line(result: Result, name: str | None = None) -> str:
         partitions = f"{result.supported}/{result.partitions}"
         if result.expected is not None and result.expected != result.partitions:
             partitions += f" (expected {result.expected})"
-    error = "-" if result.error is None else f"{result.error:.2g}"
+    error = or_dash(result.error, ".2g")
     text = f"{result.verdict!s:<12}{partitions:>6} {error:>9} {result.seconds:7.2f} s"
     if result.milliseconds is not None:
         text += f" {result.milliseconds:9.3f} ms"

@@ -16,6 +16,7 @@ from ..errors import GraphFormatError, NoDeviceError, OneDNNError, Unimplemented
 from ..filling import fill_inputs
 from ..machine.memory import free_bytes
 from ..serialization import GraphDocument, parse, to_builder, to_graph
+from ..text.numbers import gib_text
 from .cases import Case
 from .hardware import why_unsupported
 from .memory import bytes_needed
@@ -101,7 +102,7 @@ def check_memory(builder: GraphBuilder, *, verify: bool, share: float) -> None:
     if free is not None and needed > free * share:
         raise Ended(
             Verdict.TOO_LARGE,
-            f"it takes about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free "
+            f"it takes about {gib_text(needed)}, and {gib_text(free)} are free "
             f"for {1 / share:.1f} cases at a time",
         )
 

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..text.options import at_least, positive
+from ..text.progress import show_progress
 from .families import FAMILIES, Family
 from .judging import keep_verdicts
 from .reduce import reduce_findings
@@ -32,27 +34,6 @@ by default, 1 if one is or does, 2 if the options are wrong.
 _REDUCING, _JUDGING = 0.5, 0.25  # of the time of the search
 
 
-def _positive(text: str) -> float:
-    number = float(text)
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number
-
-
-def _not_negative(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {text}")
-    return number
-
-
 def add_selftest(commands: Any) -> None:
     """Add the command to those of a parser."""
     selftest = commands.add_parser(
@@ -61,7 +42,7 @@ def add_selftest(commands: Any) -> None:
         description=_DESCRIPTION,
     )
     selftest.add_argument(
-        "--minutes", type=_positive, default=2.0, help="search time (default: %(default)g)"
+        "--minutes", type=positive, default=2.0, help="search time (default: %(default)g)"
     )
     selftest.add_argument(
         "--only",
@@ -72,13 +53,13 @@ def add_selftest(commands: Any) -> None:
     )
     selftest.add_argument(
         "--seed",
-        type=_not_negative,
+        type=at_least(0),
         default=0,
         help="first seed of each family (default: %(default)s)",
     )
     selftest.add_argument(
         "--jobs",
-        type=_count,
+        type=at_least(1),
         default=max(1, len(os.sched_getaffinity(0)) // 4),
         help="number of processes that share the cores "
         "(default: %(default)s, a quarter of the cores)",
@@ -107,14 +88,11 @@ def _chosen(names: list[str]) -> list[Family]:
 
 
 def _told(report: Report, left: float) -> None:
-    if not sys.stderr.isatty():
-        return
     total = report.total
-    text = (
+    show_progress(
         f"{left:.0f} s left, {total.cases} cases, {total.wrong} wrong, {total.crashed} crashed, "
         f"{total.slow} slow"
     )
-    print(f"\r{text:<70}", end="", file=sys.stderr, flush=True)
 
 
 def _reducing(finding: Finding) -> None:
@@ -152,8 +130,7 @@ def _selftest(arguments: argparse.Namespace) -> int:
         report = search(
             families, seconds=seconds, seed=arguments.seed, jobs=arguments.jobs, progress=_told
         )
-        if sys.stderr.isatty():
-            print(file=sys.stderr)
+        show_progress("")
         reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
         keep_verdicts(report, families, seconds * _JUDGING)
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ from ..machine.store import processor
 from ..processes import STARTUP, ending
 from ..shrinking.process import Answer as Ended
 from ..shrinking.process import Isolated
+from ..text.numbers import release_text
 from .families import Family
 from .questions import (
     SLOW,
@@ -208,9 +209,8 @@ def search(
     """
     here = current()
     threads = max(1, here.threads // jobs)
-    linked = _core.version()
     report = Report(
-        f"{linked['major']}.{linked['minor']}.{linked['patch']}",
+        release_text(_core.version()),
         here.runtime,
         here.isa,
         processor(),

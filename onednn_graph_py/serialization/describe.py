@@ -13,6 +13,7 @@ from ..building.builder import GraphBuilder
 from ..building.value import Node, Value, is_whole, row_major
 from ..errors import InvalidGraphError
 from ..ops.lookup import row
+from ..text.numbers import release_text
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin
 
@@ -81,7 +82,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     fresh += _new_ends(builder, source, records, op_ids)
     graph = (*(op for _, op in sorted(made, key=lambda pair: pair[0])), *fresh)
     document = GraphDocument(
-        source.version if source and not fresh else _linked(),
+        source.version if source and not fresh else release_text(_core.version()),
         builder.engine_kind.name,
         graph,
         _kept(source.fpmath_mode if source else "", builder.fpmath_mode.name, "strict"),
@@ -93,11 +94,6 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
 def _kept(said: object, value: Any, default: Any) -> Any:
     """A field that the file left out stays out as long as it has its default."""
     return None if said is None and value == default else value
-
-
-def _linked() -> str:
-    v = _core.version()
-    return f"{v['major']}.{v['minor']}.{v['patch']}"
 
 
 def _record(value: Value, id: int) -> TensorRecord:

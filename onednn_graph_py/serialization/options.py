@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..ops.terms import AttributeType, AttributeValue
+from ..text.names import did_you_mean
 from .document import GraphDocument
 from .rewrite import attribute_type, rewrite
 
@@ -253,8 +253,7 @@ def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
         name, equals, value = word.partition("=")
         option = name.removeprefix("--")
         if not name.startswith("--") or option not in _OPTIONS:
-            near = difflib.get_close_matches(option, _OPTIONS, n=1)
-            hint = f", did you mean --{near[0]}?" if near else ""
+            hint = did_you_mean(option, _OPTIONS, "--{}".format)
             raise InvalidArgumentsError(f"there is no option {name!r}{hint}")
         if not equals:
             raise InvalidArgumentsError(f"{name}: expected {name}=VALUE")

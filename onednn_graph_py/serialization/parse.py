@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from .._core import MAX_NDIMS, UNKNOWN_DIM
 from ..errors import GraphFormatError
 from ..ops.terms import AttributeType, AttributeValue
+from ..text.names import did_you_mean
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links
 from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
@@ -190,8 +190,7 @@ def _fields(
     for name in given:
         if name in required or name in optional:
             continue
-        near = difflib.get_close_matches(str(name)[:40], [*required, *optional], n=1)
-        hint = f", did you mean {_shown(near[0])}?" if near else ""
+        hint = did_you_mean(str(name)[:40], [*required, *optional], _shown)
         raise GraphFormatError(f"{place}: there is no field {_shown(name)}{hint}")
     for name in required:
         if name not in given:

@@ -8,6 +8,9 @@ from typing import Any
 
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..serialization import parse, to_json
+from ..text.numbers import counted
+from ..text.options import add_seed, add_timeout
+from ..text.progress import show_progress
 from .outcome import SYMPTOMS
 from .shows import Shows
 from .shrink import Progress, elements_of, shrink
@@ -21,13 +24,6 @@ the process that runs the graph crashes. hang: that process does not end in time
 oneDNN has no kernel for an op here. refused: oneDNN or this package rejects the graph. Exit status:
 0 if the graph showed the symptom, 1 if it did not, 2 if the file can't be read.
 """
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-    return number
 
 
 def add_reduce(commands: Any) -> None:
@@ -46,24 +42,12 @@ def add_reduce(commands: Any) -> None:
     reduce.add_argument(
         "-o", dest="out", metavar="OUT", help="output file (default: standard output)"
     )
-    reduce.add_argument(
-        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
-    )
-    reduce.add_argument(
-        "--timeout",
-        type=_positive,
-        default=60.0,
-        help="time limit per try, in seconds (default: %(default)g)",
-    )
+    add_seed(reduce)
+    add_timeout(reduce, 60.0, "per try")
     reduce.add_argument(
         "--tries", type=int, default=2000, help="largest number of tries (default: %(default)s)"
     )
     reduce.set_defaults(run=_reduce)
-
-
-def _told(progress: Progress) -> None:
-    text = f"{progress.tries} tries: {progress.ops} ops, {progress.elements} elements"
-    print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
 
 
 def _reduce(arguments: argparse.Namespace) -> int:
@@ -72,14 +56,12 @@ def _reduce(arguments: argparse.Namespace) -> int:
     except (OneDNNError, OSError) as e:
         print(f"reduce: {e}", file=sys.stderr)
         return 2
-    shown = sys.stderr.isatty()
     tried = 0
 
     def progress(now: Progress) -> None:
         nonlocal tried
         tried = now.tries
-        if shown:
-            _told(now)
+        show_progress(f"{now.tries} tries: {now.ops} ops, {now.elements} elements")
 
     with Shows(arguments.symptom, seed=arguments.seed, timeout=arguments.timeout) as shows:
         try:
@@ -88,12 +70,11 @@ def _reduce(arguments: argparse.Namespace) -> int:
             print(f"reduce: {arguments.file}: {e}", file=sys.stderr)
             return 1
         finally:
-            if shown:
-                print(file=sys.stderr)
+            show_progress("")
         outcome = shows.outcome(made)
     print(
         f"reduce: {len(document.graph)} ops, {elements_of(document)} elements -> "
-        f"{len(made.graph)} op{'s' * (len(made.graph) > 1)} "
+        f"{counted(len(made.graph), 'op')} "
         f"({', '.join(op.kind for op in made.graph)}), "
         f"{elements_of(made)} elements, after {tried} tries\n{outcome}",
         file=sys.stderr,

@@ -25,6 +25,7 @@ from ..replay.hardware import why_unsupported
 from ..replay.memory import bytes_needed
 from ..serialization import GraphDocument, OpRecord, to_builder, to_graph
 from ..serialization.tags import strides_of
+from ..text.numbers import gib_text
 from .outcome import Outcome, Symptom, signature_of
 
 __all__ = ["partition_trial", "run_trial", "trial_of"]
@@ -131,7 +132,7 @@ class _Trial:
     def _inputs(self) -> dict[int, Array]:
         needed, free = bytes_needed(self.builder, verify=True), free_bytes()
         if free is not None and needed > free * _MEMORY_SHARE:
-            raise _Ended(Outcome("too large", f"it takes about {needed / 2**30:.1f} GiB"))
+            raise _Ended(Outcome("too large", f"it takes about {gib_text(needed)}"))
         try:
             made = fill_inputs(self.builder, self.seed)
         except OneDNNError as e:

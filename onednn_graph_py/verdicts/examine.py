@@ -18,6 +18,7 @@ from ..checking.expected import Expected
 from ..errors import OneDNNError
 from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES
+from ..text.numbers import gib_text
 from .arrays import arrays_of, written
 from .portion import portion_for, seconds_of, shapes_of
 from .running import (
@@ -164,7 +165,7 @@ def _check_memory(subject: Subject, share: float) -> None:
     if free is not None and needed > free * share:
         raise Ended(
             Outcome.UNVERIFIED,
-            f"its tensors take {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+            f"its tensors take {gib_text(needed)}, and {gib_text(free)} are free",
             passing=True,
         )
 
