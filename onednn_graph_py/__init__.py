@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import _core, dtypes, errors
+from . import methods as methods
 from ._core import (
     MAX_NDIMS,
     UNKNOWN_DIM,
@@ -63,7 +64,6 @@ from ._core import (
     status,
     stream,
     tensor,
-    version,
 )
 from .errors import (
     ExecutionError,
@@ -79,10 +79,9 @@ from .errors import (
     OutOfMemoryError,
     UnimplementedError,
 )
+from .linked import Version, version
 
 __version__: str = vars(_core)["__version__"]
-
-from . import methods as methods
 
 if TYPE_CHECKING:
     from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
@@ -227,6 +226,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "set_cpu_isa_hints",
     # what oneDNN tells
     "version",
+    "Version",
     "set_verbose",
     "profile",
     "Profile",

@@ -1,9 +1,22 @@
 """Process-wide settings, and what is linked."""
 
+import json
+import pickle
+
 import pytest
 from graphs import LINKED, before, held_to, python, since
 
 import onednn_graph_py as og
+
+
+def test_version_has_attributes_and_reads_like_a_mapping():
+    told = og.version()
+    assert {name: getattr(told, name) for name in told} == told == dict(**told)
+    assert told.release == f"{told.major}.{told.minor}.{told.patch}"
+    assert json.loads(json.dumps(told)) == told
+    assert pickle.loads(pickle.dumps(told)) == told
+    with pytest.raises(AttributeError):
+        told.minor = 3
 
 
 def test_version_tells_the_library_and_the_headers():

@@ -28,7 +28,7 @@ PROGRAM = """
     x = b.input((4, 8), "f32", name="x")
     w = b.constant(np.ones((8, 16), np.float32))
     b.output(x.matmul(w).relu(name="relu,fpm:no").softmax(axis=1))
-    model = b.compile()
+    model = b.compile(slow_fusions="run")
     for _ in range(3):
         model(np.ones((4, 8), np.float32))
 """

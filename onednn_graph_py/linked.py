@@ -1,0 +1,73 @@
+"""The oneDNN that this package is linked against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _core
+
+__all__ = ["Version", "version"]
+
+
+class Version(dict[str, Any]):
+    """The linked oneDNN: the fields of ``dnnl_version_t``, as attributes and as a mapping."""
+
+    __slots__ = ()
+
+    @property
+    def major(self) -> int:
+        """The first number of the release."""
+        return int(self["major"])
+
+    @property
+    def minor(self) -> int:
+        """The second one."""
+        return int(self["minor"])
+
+    @property
+    def patch(self) -> int:
+        """The third one."""
+        return int(self["patch"])
+
+    @property
+    def hash(self) -> str:
+        """The commit that it was built from, or ``N/A``."""
+        return str(self["hash"])
+
+    @property
+    def cpu_runtime(self) -> str:
+        """What runs its threads on CPUs: ``OpenMP``, ``SYCL``, ..."""
+        return str(self["cpu_runtime"])
+
+    @property
+    def gpu_runtime(self) -> str:
+        """What it runs on GPUs with, or ``none``."""
+        return str(self["gpu_runtime"])
+
+    @property
+    def headers(self) -> str:
+        """The release of the headers that this package was built with."""
+        return str(self["headers"])
+
+    @property
+    def release(self) -> str:
+        """The three numbers, as in ``3.13.1``."""
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+def version() -> Version:
+    """Tell which oneDNN this is.
+
+    Returns
+    -------
+    Version
+        ``major``, ``minor``, ``patch`` and ``hash`` of the library, its ``cpu_runtime`` and
+        ``gpu_runtime``, and the release of the ``headers`` that this package was built with.
+
+    Examples
+    --------
+    >>> import onednn_graph_py as og
+    >>> og.version().major == og.version()["major"]
+    True
+    """
+    return Version(_core.version())
