@@ -17,17 +17,16 @@ from .._core import (
     get_effective_cpu_isa,
     num_threads,
     set_num_threads,
-    version,
 )
 from ..building.builder import GraphBuilder
 from ..checking.expected import Expected, largest_difference
 from ..errors import UnimplementedError
 from ..kernels import job_of, kernels_of, step_keys
+from ..linked import version
 from ..replay.cases import Case
 from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from ..replay.verdicts import Verdict
 from ..running.model import CompiledGraph
-from ..text.numbers import release_text
 from .graph_files import bind_constants
 from .timing import time_calls
 
@@ -46,8 +45,8 @@ def hello() -> dict[str, Any]:
     return {
         "protocol": PROTOCOL,
         "package": __version__,
-        "onednn": release_text(linked),
-        "runtime": str(linked["cpu_runtime"]),
+        "onednn": linked.release,
+        "runtime": linked.cpu_runtime,
         "isa": effective.name,
         # Some have two names.
         "isas": {n: m.name for n, m in cpu_isa.__members__.items() if n != "isa_default"},

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import OneDNNError, get_effective_cpu_isa, version
-from ..text.numbers import counted, release_text
+from ..text.numbers import counted
 from ..text.table import text_table
 from . import __path__ as _folder
 from ._report import Case, ExampleError, Skipped
@@ -272,7 +272,7 @@ def main(words: Sequence[str]) -> int:
 
     linked = version()
     print(
-        f"oneDNN {release_text(linked)}, {linked['cpu_runtime']} runtime,"
+        f"oneDNN {linked.release}, {linked.cpu_runtime} runtime,"
         f" instruction set {get_effective_cpu_isa().name}"
     )
     start = time.perf_counter()

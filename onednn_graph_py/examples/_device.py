@@ -5,8 +5,8 @@ oneDNN partitions a graph for a kind of engine without having one; to compile it
 
 from __future__ import annotations
 
-from .. import engine, graph, version
-from ..text.numbers import counted, release_text
+from .. import Version, engine, graph, version
+from ..text.numbers import counted
 from ._pipeline import fused_ops
 from ._report import Skipped
 
@@ -22,7 +22,7 @@ def without_device(engine_kind: str) -> str | None:
     if engine.get_count(engine_kind):
         return None
     linked = version()
-    release = f"oneDNN {release_text(linked)}"
+    release = f"oneDNN {Version(linked).release}"
     runtime = linked[f"{engine_kind}_runtime"]
     if str(runtime).lower() == "none":
         return f"{release} is built without a {engine_kind.upper()} runtime"

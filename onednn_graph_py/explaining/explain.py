@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import _core
 from ..building.builder import GraphBuilder
 from ..building.infer import infer_shapes
 from ..building.value import is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..kernels import Kernels, job_of, kernels_of, step_keys
+from ..linked import version
 from ..ops.lookup import row
 from ..ops.terms import shape_text
 from ..planning import Plan, SlowFusions
 from ..running.model import CompiledGraph
-from ..text.numbers import release_text
 from .elsewhere import elsewhere
 from .explanation import Explanation
 from .facts import StepFacts
@@ -198,7 +197,7 @@ def _finish(
     subject: _Subject, kernels: Kernels | None, seconds: float, what_if: bool
 ) -> Explanation:
     builder, model, plan = subject.builder, subject.model, subject.plan
-    linked = _core.version()
+    linked = version()
     peaks, whole, calls = None, None, 0
     if model is None or plan is None:
         steps = _partitions(subject)
@@ -228,7 +227,7 @@ def _finish(
     return Explanation(
         model.name if model is not None and subject.runs else "graph",
         builder.engine_kind.name,
-        release_text(linked),
+        linked.release,
         tuple((v.name, s) for v, s in zip(builder.inputs, subject.shapes, strict=True)),
         subject.runs,
         tuple(steps),

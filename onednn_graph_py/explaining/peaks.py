@@ -17,8 +17,8 @@ from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..errors import OneDNNError
 from ..filling import fill_inputs
+from ..linked import version
 from ..machine.store import place, processor, save
-from ..text.numbers import release_text
 
 __all__ = ["PEAK_TYPES", "Machine", "machine"]
 
@@ -139,7 +139,7 @@ def _kept(file: Path) -> dict[str, Any] | None:
 
 @cache
 def _machine(threads: int, file: Path) -> Machine:
-    linked = _core.version()
+    linked = version()
     found = _kept(file)
     if found is None:
         found = _measured(threads)
@@ -147,8 +147,8 @@ def _machine(threads: int, file: Path) -> Machine:
     return Machine(
         processor(),
         _core.get_effective_cpu_isa().name,
-        str(linked["cpu_runtime"]),
-        release_text(linked),
+        linked.cpu_runtime,
+        linked.release,
         threads,
         **found,
     )

@@ -10,10 +10,10 @@ from .. import _core
 from ..building.builder import GraphBuilder
 from ..building.value import Node
 from ..errors import OneDNNError
+from ..linked import version
 from ..machine.cpu import lacks
 from ..ops.lookup import row
 from ..planning import SlowFusions
-from ..text.numbers import release_text
 from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
 from .probe import Group, Probe, can_compile, grouped, refused_alone, specialised
@@ -212,8 +212,7 @@ def _why_unsupported(around: Around, group: Group) -> str:
     if missing is not None and kind == "cpu":
         told = missing
     else:
-        release = release_text(_core.version())
-        told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
+        told = f"oneDNN {version().release} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
         notes = [n for n in row(node.kind).notes if "CPU" in n]
         if notes and kind == "cpu":
             told += f": {' '.join(notes).rstrip('.')}"

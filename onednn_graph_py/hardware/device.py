@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
+from ..linked import Version
 from ..text.markup import element, joined
-from ..text.numbers import gib_text, release_text
+from ..text.numbers import gib_text
 from ..text.table import html_table
 
 __all__ = ["Device", "Devices", "Missing"]
@@ -143,8 +144,8 @@ class Devices(Sequence[Device]):
         return self._found[which]
 
     def _title(self) -> str:
-        v = self.onednn
-        return f"oneDNN {release_text(v)}, runtimes: cpu {v['cpu_runtime']}, gpu {v['gpu_runtime']}"
+        v = Version(self.onednn)
+        return f"oneDNN {v.release}, runtimes: cpu {v.cpu_runtime}, gpu {v.gpu_runtime}"
 
     def __str__(self) -> str:
         notes = [f"note: {note}" for note in self.notes]

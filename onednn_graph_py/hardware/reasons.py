@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..linked import Version
 from ..loading import opencl_drivers as drivers
-from ..text.numbers import release_text
 from .device import Missing
 from .look import Failure
 from .system import INTEL, Node
@@ -77,7 +77,7 @@ def no_gpu(
         Those of Level Zero that can be loaded.
     """
     runtime = str(onednn["gpu_runtime"])
-    release = f"oneDNN {release_text(onednn)}"
+    release = f"oneDNN {Version(onednn).release}"
     if runtime not in ("SYCL", "OpenCL"):
         return Missing("gpu", f"{release} was built without a GPU runtime", _SYCL_BUILD)
     failed = _of("gpu", failures)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from ..text.numbers import release_text
+from ..linked import version
 
 __all__ = ["facts", "folder", "place", "processor", "save"]
 
@@ -59,7 +59,7 @@ def place(name: str, *about: Any) -> Path:
         What it depends on beside oneDNN, the CPU and this package; for JSON.
     """
     digest = hashlib.sha256(json.dumps(facts(*about)).encode()).hexdigest()[:12]
-    return folder() / name / f"{release_text(_core.version())}-{digest}.json"
+    return folder() / name / f"{version().release}-{digest}.json"
 
 
 def save(file: Path, found: Any) -> None:

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from .._core import get_effective_cpu_isa, version
+from .._core import get_effective_cpu_isa
+from ..linked import version
 from ..machine.store import processor
 from ..text.markup import Markup, element, joined
-from ..text.numbers import or_dash, release_text
+from ..text.numbers import or_dash
 from ..text.table import html_table, markdown_table, text_table
 from .measure import VERDICTS, Result
 from .pattern import Pattern
@@ -39,10 +40,10 @@ _LIMITED = ("lacks hardware", "needs newer oneDNN")
 def machine() -> str:
     """Describe the machine of the results: oneDNN, its runtimes, its instruction set, the CPU."""
     linked = version()
-    gpu = str(linked["gpu_runtime"])
+    gpu = linked.gpu_runtime
     gpu = "no GPU runtime" if gpu.lower() == "none" else f"{gpu} for GPUs"
     isa = get_effective_cpu_isa().name
-    release = f"oneDNN {release_text(linked)} ({linked['cpu_runtime']} for CPUs, {gpu})"
+    release = f"oneDNN {linked.release} ({linked.cpu_runtime} for CPUs, {gpu})"
     return f"{release}, {isa}, {processor()}"
 
 

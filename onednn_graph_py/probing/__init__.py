@@ -15,10 +15,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .._core import get_effective_cpu_isa, version
+from .._core import get_effective_cpu_isa
+from ..linked import version
 from ..machine.store import save
 from ..text.markup import Markup, element
-from ..text.numbers import release_text
 from ..text.table import html_table, text_table
 from .probe import Attempt, attempts
 from .store import load, path
@@ -133,10 +133,7 @@ class Capabilities(Sequence[Capability]):
 
     def _title(self) -> str:
         linked = version()
-        return (
-            f"oneDNN {release_text(linked)}, {linked['cpu_runtime']}, "
-            f"{get_effective_cpu_isa().name}"
-        )
+        return f"oneDNN {linked.release}, {linked.cpu_runtime}, {get_effective_cpu_isa().name}"
 
     def _totals(self) -> str:
         counted = [(self.count(o), o) for o in OUTCOMES]

@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import _core
+from ..linked import version
 from ..machine import current
 from ..machine.store import processor
 from ..processes import STARTUP, ending
 from ..shrinking.process import Answer as Ended
 from ..shrinking.process import Isolated
-from ..text.numbers import release_text
 from .families import Family
 from .questions import (
     SLOW,
@@ -210,7 +209,7 @@ def search(
     here = current()
     threads = max(1, here.threads // jobs)
     report = Report(
-        release_text(_core.version()),
+        version().release,
         here.runtime,
         here.isa,
         processor(),

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from .. import _core
 from .._core import UNKNOWN_DIM
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value, is_whole, row_major
 from ..errors import InvalidGraphError
+from ..linked import version
 from ..ops.lookup import row
-from ..text.numbers import release_text
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin
 
@@ -82,7 +81,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     fresh += _new_ends(builder, source, records, op_ids)
     graph = (*(op for _, op in sorted(made, key=lambda pair: pair[0])), *fresh)
     document = GraphDocument(
-        source.version if source and not fresh else release_text(_core.version()),
+        source.version if source and not fresh else version().release,
         builder.engine_kind.name,
         graph,
         _kept(source.fpmath_mode if source else "", builder.fpmath_mode.name, "strict"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-__all__ = ["bytes_text", "counted", "gib_text", "or_dash", "release_text", "seconds_text"]
+__all__ = ["bytes_text", "counted", "gib_text", "or_dash", "seconds_text"]
 
 
 def or_dash(value: float | None, form: str = "") -> str:
@@ -57,8 +54,3 @@ def seconds_text(seconds: float | None) -> str:
         if seconds * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"
     return f"{seconds * 1e6:.4g} µs"
-
-
-def release_text(version: Mapping[str, Any]) -> str:
-    """A release such as ``3.7.2``, from what `onednn_graph_py.version` returns."""
-    return f"{version['major']}.{version['minor']}.{version['patch']}"
