@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from .capture.command import add_capture
 from .comparing.command import add_compare
+from .errors import OneDNNError
 from .explaining.command import add_explain
 from .export.command import add_export
 from .hardware.command import add_devices
@@ -82,7 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m onednn_graph_py", description="oneDNN's Graph API from the command line."
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True
+    )
     ops = commands.add_parser("ops", help="list all operations, or describe some")
     ops.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")
     ops.set_defaults(run=_ops)
@@ -118,5 +121,9 @@ def _parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit status."""
     arguments = _parser().parse_args(words)
-    status: int = arguments.run(arguments)
+    try:
+        status: int = arguments.run(arguments)
+    except (OneDNNError, OSError) as e:  # of a file or an option
+        print(f"{arguments.command}: {e}", file=sys.stderr)
+        return 2
     return status

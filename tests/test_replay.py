@@ -26,8 +26,9 @@ from onednn_graph_py.replay import (
     run_case,
 )
 from onednn_graph_py.replay import run_case as run_case_function
-from onednn_graph_py.replay.report import Progress, exit_status, line, summary
+from onednn_graph_py.replay.report import bar, exit_status, line, summary
 from onednn_graph_py.serialization.options import parse_rewritings
+from onednn_graph_py.text.progress import show_progress
 
 run_case_module = sys.modules[run_case_function.__module__]
 VERIFY = Options(verify=True)
@@ -411,31 +412,15 @@ def test_a_line_has_partitions_error_time_and_reasons():
     assert summary([result(Verdict.WRONG), result(Verdict.PASSED)]) == "2 cases: 1 passed, 1 wrong"
 
 
-class Terminal:
-    def __init__(self, tty):
-        self.tty = tty
-        self.text = ""
-
-    def isatty(self):
-        return self.tty
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-
-def test_a_bar_is_drawn_on_terminals_only(monkeypatch):
+def test_a_bar_is_drawn_on_terminals_only(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
     for tty in (True, False):
-        out = Terminal(tty)
-        progress = Progress(3, out)
-        for verdict in (Verdict.PASSED, Verdict.WRONG):
-            progress.clear()
-            progress.add(result(verdict))
-        assert ("] 2 of 3, 1 failed" in out.text) == tty
-        assert tty or not out.text
+        monkeypatch.setattr(sys.stderr, "isatty", lambda tty=tty: tty)
+        show_progress(bar(2, 3, 1))
+        said = capsys.readouterr().err
+        assert ("] 2 of 3, 1 failed" in said) == tty
+        assert tty or not said
+    assert bar(3, 3, 1) == ""
 
 
 # -- the command line
@@ -496,7 +481,8 @@ def test_a_wrong_command_ends_with_status_2(capsys, words, message):
 
 def test_an_interrupt_ends_the_workers_and_says_how_far_it_was(tmp_path, capsys, monkeypatch):
     paths = [saved(tmp_path / f"{name}.json", small) for name in "ab"]
-    monkeypatch.setattr(Progress, "add", lambda *_: signal.raise_signal(signal.SIGINT))
+    interrupt = "onednn_graph_py.replay.command.bar"
+    monkeypatch.setattr(interrupt, lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, err = run(capsys, *paths)
     assert status == 130
     assert len(out.splitlines()) == 1

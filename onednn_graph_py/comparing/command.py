@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import GraphFormatError, OneDNNError
 from ..replay.cases import cases_of
 from ..replay.stages import Ended, read
 from ..text.options import add_forms, add_seed, add_set, add_timeout, at_least, seconds
@@ -100,14 +99,10 @@ def _shown(made: Sequence[Comparison], form: str | None) -> str:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    try:
-        settings = settings_of(
-            _words(arguments.isa), arguments.threads, _words(arguments.fpmath), arguments.onednn
-        )
-        cases = cases_of(arguments.file, arguments.set)
-    except (OneDNNError, GraphFormatError, OSError) as e:
-        print(f"compare: {e}", file=sys.stderr)
-        return 2
+    settings = settings_of(
+        _words(arguments.isa), arguments.threads, _words(arguments.fpmath), arguments.onednn
+    )
+    cases = cases_of(arguments.file, arguments.set)
     made: list[Comparison] = []
     unreadable = False
     try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..replay.verdicts import Verdict
 from ..text.markup import Markup, element, joined
+from ..text.names import shortened
 from ..text.numbers import or_dash
 from ..text.table import html_table, in_markdown, markdown_table, text_table
 from .run import Run, Runs
@@ -19,8 +20,8 @@ _OTHER = "* "
 """Begins those lines of cells that are not in the first column."""
 
 _WIDEST = 34  # characters of a column of text
-_SHOWN_LINES = 12
-_SHOWN_OPS = 8
+_SHOWN_LINES = 13
+_SHOWN_OPS = 9
 _BUSY = 0.5  # load average a CPU above which times mean little
 
 _COLOURS = {Verdict.PASSED: "#2e7d32", Verdict.SPLIT: "#8d6e00"}
@@ -28,9 +29,7 @@ _WRONG = "#c62828"
 
 
 def _step(kinds: Sequence[str], implementation: str) -> str:
-    shown = " + ".join(kinds[:_SHOWN_OPS])
-    if len(kinds) > _SHOWN_OPS:
-        shown += f" + {len(kinds) - _SHOWN_OPS} more"
+    shown = " + ".join(shortened(kinds, _SHOWN_OPS))
     return shown if implementation == "oneDNN" else f"{shown} ({implementation})"
 
 
@@ -50,9 +49,7 @@ def _kernels(run: Run, first: Run) -> str:
 
 def _lines(texts: Sequence[str], other: Sequence[bool]) -> str:
     marked = [_OTHER * o + text for text, o in zip(texts, other, strict=True)]
-    if len(marked) > _SHOWN_LINES:
-        marked[_SHOWN_LINES:] = [f"{len(marked) - _SHOWN_LINES} more"]
-    return "\n".join(marked) or "-"
+    return "\n".join(shortened(marked, _SHOWN_LINES)) or "-"
 
 
 def _threads(run: Run, first: Run) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from ..building.builder import GraphBuilder
-from ..errors import InvalidArgumentsError, OneDNNError
+from ..errors import InvalidArgumentsError
 from ..serialization import load, parse, to_builder
 from ..serialization.options import parse_rewritings
 from ..text.options import add_forms, add_set, seconds
@@ -41,22 +40,13 @@ def _graph(file: Path, options: list[str]) -> GraphBuilder:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    try:
-        builder = _graph(Path(arguments.file), arguments.set)
-    except (OneDNNError, OSError) as e:
-        print(f"explain: {e}", file=sys.stderr)
-        return 2
-    try:
-        found = explain(
-            builder,
-            seconds=arguments.seconds,
-            what_if=not arguments.no_what_if,
-            onednn=arguments.onednn,
-            timeout=arguments.timeout,
-        )
-    except InvalidArgumentsError as e:  # of an environment, or of a file with unknown dims
-        print(f"explain: {e}", file=sys.stderr)
-        return 2
+    found = explain(
+        _graph(Path(arguments.file), arguments.set),
+        seconds=arguments.seconds,
+        what_if=not arguments.no_what_if,
+        onednn=arguments.onednn,
+        timeout=arguments.timeout,
+    )
     if arguments.form == "json":
         print(json.dumps(found.to_dict(), indent=2))
     elif arguments.form == "html":

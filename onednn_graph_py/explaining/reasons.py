@@ -212,7 +212,8 @@ def _why_unsupported(around: Around, group: Group) -> str:
     if missing is not None and kind == "cpu":
         told = missing
     else:
-        told = f"oneDNN {version().release} has no {kind} kernel for {node.kind} in {', '.join(dtypes)} here"
+        release, types = version().release, ", ".join(dtypes)
+        told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {types} here"
         notes = [n for n in row(node.kind).notes if "CPU" in n]
         if notes and kind == "cpu":
             told += f": {' '.join(notes).rstrip('.')}"

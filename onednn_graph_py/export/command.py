@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import OneDNNError
 from ..serialization import load
+from ..text.options import add_seed
 from .benchdnn import benchdnn_command
 from .cpp_program import to_cpp
 from .python_program import to_python
@@ -29,18 +29,14 @@ _FORMS: dict[str, Callable[[GraphBuilder, int], str]] = {
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    try:
-        if arguments.to == "benchdnn":
-            text = shlex.join(benchdnn_command(arguments.file)) + "\n"
-        else:
-            text = _FORMS[arguments.to](load(Path(arguments.file)), arguments.seed)
-        if arguments.output is None:
-            sys.stdout.write(text)
-        else:
-            Path(arguments.output).write_text(text, encoding="utf-8")
-    except (OneDNNError, OSError) as e:
-        print(f"export: {e}", file=sys.stderr)
-        return 2
+    if arguments.to == "benchdnn":
+        text = shlex.join(benchdnn_command(arguments.file)) + "\n"
+    else:
+        text = _FORMS[arguments.to](load(Path(arguments.file)), arguments.seed)
+    if arguments.output is None:
+        sys.stdout.write(text)
+    else:
+        Path(arguments.output).write_text(text, encoding="utf-8")
     return 0
 
 
@@ -56,7 +52,5 @@ def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "cpp: C++17; benchdnn: the command that replays the file (default: %(default)s)",
     )
     parser.add_argument("-o", "--output", help="output file (default: standard output)")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
-    )
+    add_seed(parser)
     parser.set_defaults(run=_export)

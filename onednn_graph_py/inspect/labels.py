@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
+from ..text.names import shortened
 from ..text.numbers import bytes_text, counted
 from .drawing import Drawing, Edge, OpNode, Terminal
 
@@ -54,12 +56,7 @@ def kinds_text(kinds: Sequence[str]) -> str:
         if count % period == 0 and list(unit) * (count // period) == list(kinds):
             text = kinds_text(unit)
             return f"{text if period == 1 else f'({text})'} x{count // period}"
-    runs: list[tuple[str, int]] = []
-    for kind in kinds:
-        if runs and runs[-1][0] == kind:
-            runs[-1] = (kind, runs[-1][1] + 1)
-        else:
-            runs.append((kind, 1))
+    runs = [(kind, len(list(same))) for kind, same in itertools.groupby(kinds)]
     # "A + B x2" could be read as twice both.
     runs = [run for kind, n in runs for run in ([(kind, 1)] * n if n < 3 else [(kind, n)])]
     shown = [kind if n == 1 else f"{kind} x{n}" for kind, n in runs]
@@ -112,10 +109,7 @@ def terminal_lines(terminal: Terminal) -> list[str]:
 
 def edge_lines(edge: Edge) -> list[str]:
     """The tensors; of many the first ones."""
-    lines = list(dict.fromkeys(str(t) for t in edge.tensors))
-    if len(lines) > _SHOWN_TENSORS:
-        lines = [*lines[: _SHOWN_TENSORS - 1], f"{len(lines) - _SHOWN_TENSORS + 1} more"]
-    return lines
+    return shortened(list(dict.fromkeys(str(t) for t in edge.tensors)), _SHOWN_TENSORS)
 
 
 def title_lines(drawing: Drawing) -> list[str]:

@@ -13,17 +13,11 @@ __all__ = ["add_log"]
 
 
 def _log(arguments: argparse.Namespace) -> int:
-    try:
-        if arguments.file == "-":
-            # A log may hold bytes of any program.
-            with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as f:
-                summary = summarize(read_verbose_log(f), problems=arguments.problems)
-        else:
-            with open(arguments.file, encoding="utf-8", errors="replace") as f:
-                summary = summarize(read_verbose_log(f), problems=arguments.problems)
-    except OSError as e:
-        print(f"log: {e}", file=sys.stderr)
-        return 2
+    piped = arguments.file == "-"
+    where = sys.stdin.fileno() if piped else arguments.file
+    # A log may hold bytes of any program.
+    with open(where, encoding="utf-8", errors="replace", closefd=not piped) as f:
+        summary = summarize(read_verbose_log(f), problems=arguments.problems)
     print(json.dumps(summary.to_dict(), indent=2) if arguments.json else summary)
     return 0
 

@@ -231,36 +231,17 @@ class Profile:
         threads: dict[int, int] = {}  # small numbers, which viewers show well
         for number, call in enumerate(self._calls()):
             thread = threads.setdefault(call.thread, len(threads) + 1)
-            where = {"ph": "X", "pid": process, "tid": thread}
             times = (call.times * 1e6).tolist()
-            arguments = {
-                "call": number,
-                "inputs": [list(shape) for shape in call.model.shapes],
-            }
-            begin, end = times[0], times[-1]
-            events.append(
-                {
-                    "name": call.model.name,
-                    "cat": "model",
-                    "ts": begin,
-                    "dur": end - begin,
-                    "args": arguments,
-                    **where,
-                }
-            )
-            for (step, implementation, why), a, b in zip(
+            inputs: dict[str, Any] = {"inputs": [list(shape) for shape in call.model.shapes]}
+            told = [(call.model.name, "model", times[0], times[-1], inputs)]
+            for (step, by, why), begin, end in zip(
                 call.model.steps, times, times[1:], strict=False
             ):
-                events.append(
-                    {
-                        "name": step,
-                        "cat": implementation,
-                        "ts": a,
-                        "dur": b - a,
-                        "args": {"call": number, **({"why": why} if why else {})},
-                        **where,
-                    }
-                )
+                told.append((step, by, begin, end, {"why": why} if why else {}))
+            for name, category, begin, end, more in told:
+                where = {"ph": "X", "pid": process, "tid": thread, "ts": begin, "dur": end - begin}
+                args = {"call": number, **more}
+                events.append({"name": name, "cat": category, "args": args, **where})
         named = [
             {
                 "name": "thread_name",

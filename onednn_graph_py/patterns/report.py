@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -12,6 +13,7 @@ from .._core import get_effective_cpu_isa
 from ..linked import version
 from ..machine.store import processor
 from ..text.markup import Markup, element, joined
+from ..text.names import shortened
 from ..text.numbers import or_dash
 from ..text.table import html_table, markdown_table, text_table
 from .measure import VERDICTS, Result
@@ -50,27 +52,12 @@ def machine() -> str:
 # -- cells
 
 
-def _kinds(kinds: Sequence[str]) -> str:
-    """The ops of a partition; of a long one the first and how many more."""
-    if len(kinds) <= _SHOWN_OPS:
-        return " + ".join(kinds)
-    shown = _SHOWN_OPS - 1
-    return f"{' + '.join(kinds[:shown])} + {len(kinds) - shown} more"
-
-
 def _fused(result: Result) -> str:
     """Each partition, equal ones that follow each other once."""
-    made: list[tuple[str, int]] = []
-    for kinds in result.fused:
-        shown = _kinds(kinds)
-        if made and made[-1][0] == shown:
-            made[-1] = (shown, made[-1][1] + 1)
-        else:
-            made.append((shown, 1))
-    cells = [name if n == 1 else f"{n} x ({name})" for name, n in made]
-    if len(cells) > _SHOWN_PARTITIONS:
-        cells = [*cells[: _SHOWN_PARTITIONS - 1], f"{len(cells) - _SHOWN_PARTITIONS + 1} more"]
-    return ", ".join(cells)
+    shown = (" + ".join(shortened(kinds, _SHOWN_OPS)) for kinds in result.fused)
+    runs = ((name, len(list(same))) for name, same in itertools.groupby(shown))
+    cells = [name if n == 1 else f"{n} x ({name})" for name, n in runs]
+    return ", ".join(shortened(cells, _SHOWN_PARTITIONS))
 
 
 def _partitions(result: Result) -> str:

@@ -6,11 +6,11 @@ import argparse
 import sys
 from typing import Any
 
-from ..errors import OneDNNError
 from ..text.options import add_seed, add_set, add_timeout, at_least
+from ..text.progress import show_progress
 from .cases import cases_of
 from .pool import replay
-from .report import Progress, exit_status, json_line, line, summary
+from .report import bar, exit_status, json_line, line, summary
 from .run_case import Options
 from .verdicts import Result
 
@@ -76,24 +76,21 @@ def _run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         as_is=arguments.as_is,
     )
-    try:
-        cases = cases_of(arguments.place, arguments.set, arguments.batch)
-    except (OneDNNError, OSError) as e:
-        print(f"run: {e}", file=sys.stderr)
-        return 2
+    cases = cases_of(arguments.place, arguments.set, arguments.batch)
     if not cases:
         print("run: no file is given", file=sys.stderr)
         return 2
-    progress = Progress(len(cases))
     results: list[Result] = []
+    failed = 0
     try:
         for _, result in replay(cases, options, jobs=arguments.jobs, timeout=arguments.timeout):
             results.append(result)
-            progress.clear()
+            failed += result.verdict.failed
+            show_progress("")
             print(json_line(result) if arguments.json else line(result), flush=True)
-            progress.add(result)
+            show_progress(bar(len(results), len(cases), failed))
     except KeyboardInterrupt:
-        progress.clear()
+        show_progress("")
         print(f"run: interrupted after {summary(results)}", file=sys.stderr)
         return 130
     if not arguments.json and len(results) > 1:

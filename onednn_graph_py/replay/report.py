@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TextIO
 
 from ..text.numbers import or_dash
 from .verdicts import Result, Verdict
 
-__all__ = ["Progress", "exit_status", "json_line", "line", "summary"]
+__all__ = ["bar", "exit_status", "json_line", "line", "summary"]
 
 _BAR = 24
 
@@ -65,36 +62,9 @@ def exit_status(results: Sequence[Result]) -> int:
     return 2 if failed == {Verdict.UNREADABLE} else 1
 
 
-class Progress:
-    """A bar at the foot of a terminal; nothing where the output is none.
-
-    Parameters
-    ----------
-    total : int
-    out : file, optional
-        Standard error by default.
-    """
-
-    def __init__(self, total: int, out: TextIO | None = None) -> None:
-        self.total = total
-        self.done = 0
-        self.failed = 0
-        self._out = sys.stderr if out is None else out
-        self._shown = self._out.isatty() and os.environ.get("TERM") != "dumb"
-
-    def clear(self) -> None:
-        """Take it away, for a line to be printed."""
-        if self._shown:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
-
-    def add(self, result: Result) -> None:
-        """Count a result, and draw the bar anew."""
-        self.done += 1
-        self.failed += result.verdict.failed
-        if not self._shown or self.done == self.total:
-            return
-        full = _BAR * self.done // self.total
-        bar = "#" * full + "." * (_BAR - full)
-        self._out.write(f"[{bar}] {self.done} of {self.total}, {self.failed} failed")
-        self._out.flush()
+def bar(done: int, total: int, failed: int) -> str:
+    """How much is done, drawn; nothing at the end."""
+    if done == total:
+        return ""
+    full = _BAR * done // total
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}, {failed} failed"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from ..errors import InvalidArgumentsError, OneDNNError
+from ..errors import InvalidArgumentsError
 from ..serialization import parse, to_json
 from ..text.numbers import counted
 from ..text.options import add_seed, add_timeout
@@ -51,11 +51,7 @@ def add_reduce(commands: Any) -> None:
 
 
 def _reduce(arguments: argparse.Namespace) -> int:
-    try:
-        document = parse(arguments.file)
-    except (OneDNNError, OSError) as e:
-        print(f"reduce: {e}", file=sys.stderr)
-        return 2
+    document = parse(arguments.file)
     tried = 0
 
     def progress(now: Progress) -> None:
@@ -83,10 +79,6 @@ def _reduce(arguments: argparse.Namespace) -> int:
     if arguments.out is None:
         print(text)
         return 0
-    try:
-        with open(arguments.out, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except OSError as e:
-        print(f"reduce: {e}", file=sys.stderr)
-        return 2
+    with open(arguments.out, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
     return 0

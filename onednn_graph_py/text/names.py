@@ -1,14 +1,27 @@
-"""Hints at names that were meant."""
+"""Lists of names, and hints at those that were meant."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean"]
+__all__ = ["did_you_mean", "shortened"]
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
     """``, did you mean 'MatMul'?`` for the end of a message; empty where no name is near."""
     near = get_close_matches(name, list(known), n=1)
     return f", did you mean {shown(near[0])}?" if near else ""
+
+
+def shortened(names: Sequence[str], most: int) -> list[str]:
+    """All names, or the first of them and how many more there are.
+
+    Examples
+    --------
+    >>> shortened(["MatMul", "Add", "ReLU"], 2)
+    ['MatMul', '2 more']
+    """
+    if len(names) <= most:
+        return list(names)
+    return [*names[: most - 1], f"{len(names) - most + 1} more"]
