@@ -1,0 +1,78 @@
+"""Functions called where a crash or a hang does no harm."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+from ..errors import InvalidArgumentsError
+from .process import NoAnswer, Process, calling
+
+__all__ = ["Answer", "Isolated"]
+
+Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
+"""What became of a call: what it returned, the text of an error, an exit status (negative for a
+signal), None."""
+
+
+class Isolated:
+    """A process that makes calls, each in a fork of its own; it is started with the first one."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    def call(self, function: Callable[..., Any], *arguments: Any, timeout: float) -> Answer:
+        """Call a function.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module that can be imported.
+        *arguments
+            That pickle.
+        timeout : float
+            Seconds after which it is ended.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The function is not one that another process can import.
+        """
+        if getattr(function, "__module__", None) == "__main__":
+            raise InvalidArgumentsError(
+                f"{function.__name__} is of __main__, which another process can't import; "
+                "put it into a module"
+            )
+        try:
+            packed = pickle.dumps((function, arguments))
+        except (pickle.PicklingError, AttributeError, TypeError) as e:
+            raise InvalidArgumentsError(f"another process can't import it: {e}") from None
+        answer: Answer
+        try:
+            if self._process is None:
+                self._process = Process(*calling(f"{__package__}.fork_worker"))
+                self._process.answer()
+            answer = self._process.ask((sys.path, packed, timeout))
+        except OSError as e:
+            answer = "raised", f"no process could be started: {e}"
+        except NoAnswer as e:
+            answer = "ended", e.status
+            self.close()
+        except BaseException:  # interrupted: the answer would be taken for the next call's
+            self.close()
+            raise
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.leave()  # it ends what it has forked
+
+    def __enter__(self) -> Isolated:
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        self.close()
