@@ -220,7 +220,7 @@ def test_kinds_that_rooms_list_by_hand_are_those_listed():
 
 STARTS_PROCESSES = {"processes", "capture"}
 OTHERS_THAT_START_PROCESSES = {
-    "hardware.look", "kernels.find", "probing", 
+    "probing", 
     
 }  # fmt: skip
 
