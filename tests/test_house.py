@@ -26,7 +26,7 @@ ROOMS = (
     # what everything stands on
     "errors", "_enums", "loading", "_dpctl", "dtypes", "ocl_interop", "processes", "machine",
     # ops one by one
-    "ops", "sycl_interop", "safety", "reference", "probing", "hardware",
+    "ops", "sycl_interop", "safety", "reference", "hardware",
     # graphs as they are written
     "building", "checking", "filling", "blocks", "serialization",
     # plans, and calling them
