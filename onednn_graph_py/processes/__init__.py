@@ -6,7 +6,6 @@ from .forks import Answer, Isolated
 from .messages import JSON, serve
 from .process import STARTUP, NoAnswer, Process, calling
 from .program import run
-from .worker import last_words, started
 
 __all__ = [
     "JSON",
@@ -18,11 +17,9 @@ __all__ = [
     "calling",
     "cause",
     "ending",
-    "last_words",
     "instructions",
     "quiet",
     "run",
     "serve",
-    "started",
     "too_long",
 ]
