@@ -123,6 +123,8 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)
+    except BrokenPipeError:  # __main__ knows what to do
+        raise
     except (OneDNNError, OSError) as e:  # of a file or an option
         print(f"{arguments.command}: {e}", file=sys.stderr)
         return 2

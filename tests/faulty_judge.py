@@ -1,7 +1,5 @@
 """A helper of `onednn_graph_py.verdicts` with faults, each shown by partitions of one op.
 
-    python -m faulty_judge FD
-
 What a partition's first op decides: Abs crashes, Elu hangs, Exp changes one element of the result,
 Square changes another one in each call, Tanh writes behind its output, Round fails in Python.
 """
@@ -9,7 +7,6 @@ Square changes another one in each call, Tanh writes behind its output, Round fa
 import itertools
 import os
 import signal
-import sys
 import time
 
 from onednn_graph_py.verdicts import examine, running, worker
@@ -43,7 +40,7 @@ def _faulty_examine(subject, limits):
     return _examine(subject, limits)
 
 
-if __name__ == "__main__":
+def main(descriptor):
     running.Run.__call__ = _faulty_run
     worker.examine = _faulty_examine
-    worker.serve(int(sys.argv[1]))
+    worker.main(descriptor)

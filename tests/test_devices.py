@@ -277,7 +277,7 @@ def test_a_driver_that_ends_the_process_ends_another_one(tmp_path):
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
     show = "import onednn_graph_py as og\nfor m in og.devices().missing: print(m)"
     lines = program(show, OCL_ICD_FILENAMES=str(library))
-    assert "counting cpu engines of SYCL: the process ended with signal SIGABRT" in lines[0]
+    assert "counting cpu engines of SYCL: the process was ended by SIGABRT" in lines[0]
     assert lines[1] == f"  to do: try without these settings: OCL_ICD_FILENAMES={library}"
 
 
@@ -340,25 +340,26 @@ PRINTED = [
     "[1, 2]",
     '{"step": "counting gpu engines of SYCL"}',
 ]
+DIED = "the process was ended by SIGSEGV: last words"
 
 
 def test_what_came_before_a_crash_is_kept():
-    seen = look._read("\n".join(PRINTED), "one\nlast words\n", -11)
+    seen = look._read("\n".join(PRINTED), DIED)
     assert [(d.kind, d.data_types) for d in seen.devices] == [("cpu", ("f32",))]
     (failure,) = seen.failures
     assert failure.kind == ""
     assert failure.text == (
-        "counting gpu engines of SYCL: the process ended with signal SIGSEGV: last words"
+        "counting gpu engines of SYCL: the process was ended by SIGSEGV: last words"
     )
 
 
 @on_sycl
 def test_what_ended_the_look_is_not_done_here(monkeypatch):
-    monkeypatch.setattr(find, "seen", lambda: look._read("\n".join(PRINTED), "", -11))
+    monkeypatch.setattr(find, "seen", lambda: look._read("\n".join(PRINTED), DIED))
     monkeypatch.setattr(find, "_count", lambda _: pytest.fail("looked in this process"))
     (cpu,) = og.devices()["cpu"]
     assert not cpu.engine
-    assert "signal SIGSEGV" in cpu.reason
+    assert "ended by SIGSEGV" in cpu.reason
 
 
 def test_a_driver_that_hangs_is_given_up(monkeypatch):
@@ -372,14 +373,16 @@ def test_a_driver_that_hangs_is_given_up(monkeypatch):
     finally:
         look._seen.cache_clear()
     assert [d.kind for d in seen.devices] == ["cpu"]
-    assert seen.failures[0].text == "counting gpu engines of SYCL: no answer within 60 s"
+    assert (
+        seen.failures[0].text == "counting gpu engines of SYCL: the process took longer than 60 s"
+    )
 
 
 def test_names_come_from_onednns_log_where_no_package_tells():
     header = (
         "onednn_verbose,v1,info,cpu,engine,0,backend:OpenCL,name:A CPU, large,driver_version:1.2.3"
     )
-    seen = look._read("\n".join([*PRINTED, header]), "", 0)
+    seen = look._read("\n".join([*PRINTED, header]), "")
     (cpu,) = seen.devices
     assert (cpu.name, cpu.backend, cpu.driver) == ("A CPU, large", "opencl", "1.2.3")
     assert seen.failures == ()

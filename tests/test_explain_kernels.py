@@ -162,7 +162,7 @@ def job(builder):
 def test_a_process_that_dies_costs_one_model_its_kernels():
     good = job(chain())
     first, dead, last = kernels.kernels_of([good, Job(_Death(), {}, ()), good])
-    assert dead.unknown == "the process that logs was ended by SIGABRT"
+    assert dead.unknown.startswith("the process that logs was ended by SIGABRT")
     assert first.of.keys() == last.of.keys()
     assert len(first.of) == 3
     assert not first.unknown
@@ -192,7 +192,7 @@ def test_a_process_that_hangs_or_does_not_start_is_a_line(monkeypatch):
     monkeypatch.setattr(kernels, "_WORKER", "onednn_graph_py.no_such_module")
     broken = og.explain(b, seconds=0, what_if=False)
     (why,) = {s.kernels_unknown for s in broken.steps}
-    assert why.startswith("the process that logs ended with status 1: ")
+    assert why.startswith("the process that logs ended with exit status 1: ")
     assert "no_such_module" in why
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     absent = og.explain(b, seconds=0, what_if=False)

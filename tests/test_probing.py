@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -98,19 +99,19 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
 
 def test_a_crash_costs_one_attempt(tmp_path, monkeypatch):
     """The prober is started anew behind what it crashed on."""
-    prober = tmp_path / "prober.sh"
+    prober = tmp_path / "prober.py"
     prober.write_text(
-        "#!/bin/sh\n"
-        "first=$3\n"
-        "for i in 0 1 2 3 4; do\n"
-        '  if [ "$i" -ge "$first" ]; then\n'
-        '    if [ "$i" = 2 ]; then kill -SEGV $$; fi\n'
-        '    echo \'["runs", ""]\'\n'
-        "  fi\n"
-        "done\n"
+        f"#!{sys.executable}\n"
+        "import os, signal, sys\n"
+        "from onednn_graph_py.processes import serve\n"
+        "def answer(number):\n"
+        "    if number == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "    return 'runs', ''\n"
+        "serve(int(sys.argv[-1]), answer)\n"
     )
     prober.chmod(0o755)
-    monkeypatch.setattr(probing.sys, "executable", str(prober))
+    monkeypatch.setattr(sys, "executable", str(prober))
     steps = []
     outcomes = probing._probe(5, lambda done, of: steps.append((done, of)))
     assert [o for o, _ in outcomes] == ["runs", "runs", "crashed", "runs", "runs"]
@@ -122,7 +123,7 @@ def test_a_prober_that_fails_is_told(tmp_path, monkeypatch):
     prober = tmp_path / "prober.sh"
     prober.write_text("#!/bin/sh\necho no such thing >&2\nexit 3\n")
     prober.chmod(0o755)
-    monkeypatch.setattr(probing.sys, "executable", str(prober))
+    monkeypatch.setattr(sys, "executable", str(prober))
     with pytest.raises(RuntimeError, match=r"(?s)status 3:.*no such thing"):
         probing._probe(5, lambda done, of: None)
 

@@ -419,7 +419,7 @@ from onednn_graph_py.verdicts import Judge, judge
 judge._WORKER = "faulty_judge"
 with closing(Judge()) as j:
     j.verdict(unary("ReLU"))
-    print(j._helper.process.pid, flush=True)
+    print(j._helper.pid, flush=True)
     j.verdict(unary("Elu"))
 """
 
@@ -458,7 +458,7 @@ def test_the_second_time_no_process_is_started(monkeypatch):
     with closing(Judge(reference=1e-3, speed=0)) as j:
         first = [j.verdict(s) for s in subjects]
     assert [v.outcome.value for v in first] == ["right", "wrong", "unverified"]
-    monkeypatch.setattr(judge, "started", no_process)
+    monkeypatch.setattr(judge, "Process", no_process)
     with closing(Judge(reference=1e-3, speed=0)) as j:
         again = [j.verdict(s) for s in subjects]
         assert j.verdict(unary("Sigmoid")) is again[0]

@@ -68,7 +68,7 @@ class Column:
             return
         try:
             self.process = self.setting.install.start(asked)
-            run.isa = self.process.greeting()["isa"]
+            run.isa = self.process.answer()["isa"]
             self.check_isa(known)
             made = self.process.ask(
                 "load",

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentsError
 from ..loading.opencl_drivers import VARIABLE, provided
+from ..processes import quiet
 from ..replay.stages import Ended
 from . import bootstrap
 from .process import WorkerProcess
@@ -22,12 +23,6 @@ HERE = "here"
 
 # The older spelling has the same meaning.
 _MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-# Nobody would read what a worker prints or writes, and that takes time.
-_OUTPUT = tuple(
-    f"{prefix}_{name}"
-    for prefix in ("ONEDNN", "DNNL")
-    for name in ("VERBOSE", "GRAPH_VERBOSE", "GRAPH_DUMP", "JIT_DUMP")
-)
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class Install:
         OSError
             The executable can't be run.
         """
-        environment = {k: v for k, v in os.environ.items() if k not in _OUTPUT}
+        environment = quiet()
         if self.where == HERE:  # it is to import what the caller does
             environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
         else:
@@ -118,7 +113,7 @@ def find_install(where: str) -> Install:
     except OSError as e:
         raise InvalidArgumentsError(f"onednn {where!r}: {e}") from None
     try:
-        facts = process.greeting()
+        facts = process.answer()
     except Ended as e:
         why = {
             bootstrap.MISSING: "onednn_graph_py is not installed there",

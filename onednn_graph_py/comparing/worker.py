@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,8 @@ from ..checking.expected import Expected, largest_difference
 from ..errors import UnimplementedError
 from ..kernels import job_of, kernels_of, step_keys
 from ..linked import version
+from ..processes import JSON
+from ..processes import serve as answering
 from ..replay.cases import Case
 from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from ..replay.verdicts import Verdict
@@ -166,7 +166,6 @@ class _Worker:
 
 def serve(descriptor: int) -> None:
     """Say hello on a connection, then take requests and answer them until it ends."""
-    connection = Connection(descriptor)
     worker = _Worker()
     commands = {
         "load": worker.load,
@@ -175,21 +174,17 @@ def serve(descriptor: int) -> None:
         "differences": worker.differences,
         "verify": worker.verify,
     }
-    answer = hello()
-    while True:
-        try:
-            connection.send_bytes(json.dumps(answer).encode())
-            request = json.loads(connection.recv_bytes())
-        except (EOFError, OSError):  # who asked is gone, or wants no more
-            return
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
         command = commands.get(request["do"])
         if command is None:
             reason = f"onednn_graph_py {__version__} there knows no request {request['do']!r}"
-            answer = {"verdict": Verdict.REFUSED.value, "reason": reason}
-            continue
+            return {"verdict": Verdict.REFUSED.value, "reason": reason}
         try:
-            answer = command(request)
+            return command(request)
         except Ended as e:
-            answer = {"verdict": e.verdict.value, "reason": e.reason}
+            return {"verdict": e.verdict.value, "reason": e.reason}
         except MemoryError as e:
-            answer = {"verdict": Verdict.TOO_LARGE.value, "reason": str(e) or "out of memory"}
+            return {"verdict": Verdict.TOO_LARGE.value, "reason": str(e) or "out of memory"}
+
+    answering(descriptor, answer, first=hello(), form=JSON)

@@ -306,7 +306,7 @@ def explain(
     """Report what runs, how fast, and why ops were not fused.
 
     The report gives for each step its ops, the kernels that oneDNN chose, layouts, memory, time,
-    and the share of this machine's peak that it reaches (`onednn_graph_py.explaining.peaks`). For
+    and the share of this machine's peak that it reaches (`onednn_graph_py.explaining.machine`). For
     ops that stayed unfused or have no kernel, it gives the reason, and each single change that
     fuses them. Another process finds the kernels: it runs the model with oneDNN's verbose log on.
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ..processes import calling, quiet, run
 from .device import Device
 
 __all__ = ["Failure", "Seen", "seen"]
 
+_WORKER = f"{__package__}.worker"
 # Seconds after which a driver that hangs is given up.
 _PATIENCE = 60
 # What SYCL, OpenCL and their loaders choose devices by.
@@ -65,39 +64,11 @@ def seen() -> Seen:
 
 @lru_cache(maxsize=4)
 def _seen(settings: tuple[tuple[str, str], ...]) -> Seen:
-    # The package as it is found here, however that may be.
-    program = (
-        "import sys; sys.path[:] = sys.argv[1:]; "
-        "from onednn_graph_py.hardware.worker import main; main()"
-    )
-    command = [sys.executable, "-c", program, *sys.path]
-    environment = {**os.environ, "ONEDNN_VERBOSE": "0"}
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            timeout=_PATIENCE,
-        )
-        out, said, status = done.stdout, done.stderr, done.returncode
-    except subprocess.TimeoutExpired as e:
-        out, said, status = _text(e.stdout), _text(e.stderr), None
-    except OSError as e:
-        return Seen(
-            failures=(Failure("", f"no process to look for devices could be started: {e}"),)
-        )
-    return _read(out, said, status)
+    return _read(*run(*calling(_WORKER), timeout=_PATIENCE, environment=quiet()))
 
 
-def _text(output: bytes | str | None) -> str:
-    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
-
-
-def _read(out: str, said: str, status: int | None) -> Seen:
-    """Make sense of what the process printed, and of how it ended; `status` None: it hung."""
+def _read(out: str, failure: str) -> Seen:
+    """Make sense of what the process printed, and of why it did not end well."""
     devices: list[Device] = []
     failures: list[Failure] = []
     libraries: list[str] = []
@@ -123,15 +94,8 @@ def _read(out: str, said: str, status: int | None) -> Seen:
         if "failure" in record:
             failures.append(Failure(record["kind"], f"{step}: {record['failure']}"))
         libraries += [record["library"]] if "library" in record else []
-    if status is None:
-        failures.append(Failure("", f"{step}: no answer within {_PATIENCE} s"))
-    elif status:
-        how = f"status {status}"
-        if status < 0:
-            how = f"signal {signal.Signals(-status).name}"
-        words = said.strip().splitlines()
-        text = f"{step}: the process ended with {how}" + (f": {words[-1]}" if words else "")
-        failures.append(Failure("", text))
+    if failure:
+        failures.append(Failure("", f"{step}: {failure}"))
     named = []
     for d in devices:
         if not d.name and d.index is not None and (d.kind, d.index) in names:

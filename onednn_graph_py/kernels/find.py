@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import re
-import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +19,7 @@ from ..inspect.verbose_records import (
     PrimitiveRecord,
 )
 from ..planning.pace import paces
+from ..processes import calling, instructions, quiet, run
 from ..running.model import CompiledGraph
 from .kernel import Kernel
 from .worker import MARKER, Job
@@ -32,9 +27,6 @@ from .worker import MARKER, Job
 __all__ = ["Kernels", "StepKernels", "job_of", "kernels_of"]
 
 _WORKER = f"{__package__}.worker"
-
-# What ONEDNN_VERBOSE and its like may be in the caller's environment has no place in the other's.
-_OWN_SETTINGS = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VERBOSE)")
 
 
 @dataclass(frozen=True)
@@ -86,62 +78,8 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
 
 
 def _environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not _OWN_SETTINGS.match(k)}
-    return {
-        **kept,
-        "ONEDNN_VERBOSE": "profile_exec",
-        # As they are here, whoever set them.
-        "ONEDNN_MAX_CPU_ISA": _core.get_effective_cpu_isa().name.upper(),
-        "ONEDNN_CPU_ISA_HINTS": _core.get_cpu_isa_hints().name.upper(),
-        "PYTHONIOENCODING": "utf-8",
-    }
-
-
-def _ending(status: int, said: str) -> str:
-    """Describe how a process ended that should not have ended."""
-    if status < 0:
-        try:
-            return f"the process that logs was ended by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"the process that logs was ended by signal {-status}"
-    last = said.strip().splitlines()[-1:]
-    return f"the process that logs ended with status {status}" + "".join(f": {t}" for t in last)
-
-
-def _log(payload: bytes, seconds: float) -> tuple[str, str]:
-    """What the worker prints, and why it did not end well, if so."""
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", _WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-        )
-    except OSError as e:
-        return "", f"no process could be started: {e}"
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        process.kill()
-
-    timer = threading.Timer(seconds, end)
-    timer.start()
-    try:
-        # It may die before it has read everything, which communicate passes over.
-        out, said = process.communicate(payload)
-    finally:
-        timer.cancel()
-        if process.poll() is None:  # interrupted
-            process.kill()
-            process.wait()
-    text = out.decode("utf-8", "replace")
-    if late.is_set():
-        return text, f"the process that logs took longer than {seconds:g} s"
-    if process.returncode:
-        return text, _ending(process.returncode, said.decode("utf-8", "replace"))
-    return text, ""
+    settings = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
+    return {**quiet(), **instructions(), **settings}
 
 
 # -- its log
@@ -317,7 +255,13 @@ def kernels_of(
             made[number] = Kernels(unknown=f"the model does not pickle: {e}")
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
     while left:
-        text, why = _log(pickle.dumps((capacity, left)), timeout)
+        text, why = run(
+            *calling(_WORKER),
+            timeout=timeout,
+            environment=_environment(),
+            given=pickle.dumps((capacity, left)),
+            who="the process that logs",
+        )
         heard = _heard(text)
         begun = [number for number, _ in left if number in heard]
         for number in begun:

@@ -1,4 +1,4 @@
-"""The process in which models run with oneDNN's verbose log on: ``python -m ...kernels.worker``.
+"""The process in which models run with oneDNN's verbose log on.
 
 oneDNN reads its settings once, so the log can't be turned on where the caller lives; and it writes
 to standard output, where the caller may have its own. Jobs come pickled on standard input; marker
@@ -27,7 +27,7 @@ from ..planning.pace import Paces, remember
 from ..running.model import CompiledGraph, _Specialization
 from .step_keys import step_keys
 
-__all__ = ["CALLS", "MARKER", "Job", "serve"]
+__all__ = ["CALLS", "MARKER", "Job", "main"]
 
 MARKER = "onednn_graph_py kernels: "
 
@@ -119,7 +119,7 @@ def _run(job: Job, counted: bool) -> None:
     _tell("end")
 
 
-def serve() -> None:
+def main() -> None:
     """Run each job of standard input, and tell what begins."""
     constant_capacity, jobs = pickle.load(sys.stdin.buffer)
     if constant_capacity:
@@ -131,7 +131,3 @@ def serve() -> None:
             _run(pickle.loads(job), counted)
         except Exception as e:
             _tell("failed", why=f"{type(e).__name__}: {e}")
-
-
-if __name__ == "__main__":
-    serve()

@@ -8,16 +8,13 @@ Capability(kind='MatMul', inputs=('f32', 'f32'), outputs=('f32',), outcome='runs
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .._core import get_effective_cpu_isa
 from ..linked import version
 from ..machine.store import save
+from ..processes import NoAnswer, Process, calling, ending, quiet
 from ..text.markup import Markup, element
 from ..text.table import html_table, text_table
 from .probe import Attempt, attempts
@@ -171,24 +168,21 @@ class Capabilities(Sequence[Capability]):
 
 def _probe(count: int, progress: Callable[[int, int], None]) -> list[tuple[str, str]]:
     """Run the prober, and start it anew behind whatever it crashed on."""
-    # The library writes nothing of its own into what is parsed here.
-    environment = {**os.environ, "ONEDNN_VERBOSE": "0"}
     outcomes: list[tuple[str, str]] = []
     while len(outcomes) < count:
-        command = [sys.executable, "-m", "onednn_graph_py.probing.probe", str(len(outcomes))]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        ) as prober:
-            assert prober.stdout is not None
-            for line in prober.stdout:
-                outcome, reason = json.loads(line)
-                outcomes.append((outcome, reason))
+        prober = Process(*calling(f"{__package__}.probe"), environment=quiet(), keep_errors=True)
+        try:
+            prober.answer()
+            while len(outcomes) < count:
+                outcomes.append(prober.ask(len(outcomes)))
                 progress(len(outcomes), count)
-            _, said = prober.communicate()
-        if prober.returncode > 0:
-            raise RuntimeError(f"probing failed with status {prober.returncode}:\n{said}")
-        if prober.returncode < 0:
-            outcomes.append(("crashed", f"signal {-prober.returncode}"))
+        except NoAnswer as e:
+            status = e.status or 0
+            if status >= 0:
+                raise RuntimeError(f"probing failed: {ending(status)}:\n{e.errors}") from None
+            outcomes.append(("crashed", f"signal {-status}"))
+        finally:
+            prober.stop()
     return outcomes
 
 

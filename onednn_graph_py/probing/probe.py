@@ -1,16 +1,10 @@
-"""Try ops one by one, in a process of its own, and print what came of each.
+"""Try ops one by one, in a process of its own.
 
-    python -m onednn_graph_py.probing.probe [FIRST]
-
-One JSON record a line, in the order of `attempts`, from the FIRST on. A process of its own because
-a kernel that crashes takes its process along; whoever started it then goes on with the next.
+A kernel that crashes takes its process along; whoever started it then goes on with the next.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +16,7 @@ from onednn_graph_py.errors import OneDNNError
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.check import check, type_combinations
 from onednn_graph_py.ops.terms import linked_version
+from onednn_graph_py.processes import serve
 
 _PACKED = ("s4", "u4")
 
@@ -93,19 +88,9 @@ def attempt(a: Attempt, engine: _core.engine, stream: _core.stream) -> tuple[str
     return "runs", ""
 
 
-def records(first: int) -> Iterator[tuple[str, str]]:
-    """Outcomes from the attempt `first` on."""
+def main(descriptor: int) -> None:
+    """Try what a connection asks for, by its number in `attempts`."""
     engine = _core.engine("cpu", 0)
     stream = _core.stream(engine)
-    for a in attempts()[first:]:
-        yield attempt(a, engine, stream)
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Print the records."""
-    for outcome in records(int(arguments[0]) if arguments else 0):
-        print(json.dumps(outcome), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    tried = attempts()
+    serve(descriptor, lambda number: attempt(tried[number], engine, stream))

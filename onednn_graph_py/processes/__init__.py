@@ -1,5 +1,25 @@
 """Processes of this package, which may crash or hang where their caller may not."""
 
-from .worker import STARTUP, ending, last_words, started
+from .ending import cause, ending, too_long
+from .environment import instructions, quiet
+from .forks import Answer, Isolated
+from .messages import JSON, serve
+from .process import STARTUP, NoAnswer, Process, calling
+from .program import run
 
-__all__ = ["STARTUP", "ending", "last_words", "started"]
+__all__ = [
+    "JSON",
+    "STARTUP",
+    "Answer",
+    "Isolated",
+    "NoAnswer",
+    "Process",
+    "calling",
+    "cause",
+    "ending",
+    "instructions",
+    "quiet",
+    "run",
+    "serve",
+    "too_long",
+]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 
-from ..processes import STARTUP, ending, started
+from ..processes import STARTUP, NoAnswer, Process, calling, too_long
 from .cases import Case
 from .run_case import DEFAULTS, Options
 from .verdicts import Result, Verdict
@@ -17,11 +16,11 @@ from .verdicts import Result, Verdict
 __all__ = ["replay"]
 
 
-class _Worker:
+class _Worker(Process):
     """One process, and the case that it has in hand."""
 
     def __init__(self) -> None:
-        self.process, self.connection = started(f"{__package__}.worker")
+        super().__init__(*calling(f"{__package__}.worker"))
         self.number = -1
         self.case: Case | None = None
         self.began = 0.0
@@ -29,15 +28,14 @@ class _Worker:
 
     def start(self, number: int, case: Case, options: Options) -> None:
         self.number, self.case, self.began = number, case, time.monotonic()
-        with contextlib.suppress(OSError):  # it is gone, which `answer` will find
-            self.connection.send((case, options))
+        self.send((case, options))
 
-    def answer(self) -> Result | None:
+    def result(self) -> Result | None:
         """The worker's answer, or how it ended; None when it has only started."""
         try:
-            result: Result | None = self.connection.recv()
-        except (EOFError, OSError):
-            return self.ended(Verdict.CRASHED, ending(self.process.wait()))
+            result: Result | None = self.answer()
+        except NoAnswer as e:
+            return self.ended(Verdict.CRASHED, str(e))
         if result is None:
             self.ready, self.began = True, time.monotonic()
         return result
@@ -50,11 +48,6 @@ class _Worker:
         """The result of a case that it will not answer."""
         seconds = time.monotonic() - self.began
         return Result(str(self.case), verdict, reason, seconds=seconds)
-
-    def stop(self) -> None:
-        self.connection.close()
-        self.process.kill()
-        self.process.wait()
 
 
 def replay(
@@ -118,15 +111,13 @@ def replay(
 
 def _finished(workers: Sequence[_Worker], timeout: float | None) -> list[tuple[_Worker, Result]]:
     """Wait for the next answers, or for the next one that takes too long; perhaps there is none."""
-    by_connection = {w.connection: w for w in workers}
+    by_number = {w.fileno(): w for w in workers}
     remaining = None
     if timeout is not None:
         remaining = max(0.0, min(w.limit(timeout) for w in workers) - time.monotonic())
-    ready = wait(list(by_connection), remaining)
-    if ready:
-        answering = [by_connection[c] for c in ready if isinstance(c, Connection)]
-        answers = [(w, w.answer()) for w in answering]
+    if ready := wait(list(by_number), remaining):
+        answers = [(w, w.result()) for number, w in by_number.items() if number in ready]
         return [(w, result) for w, result in answers if result is not None]
     assert timeout is not None
     late = [w for w in workers if time.monotonic() >= w.limit(timeout)]
-    return [(w, w.ended(Verdict.TIMED_OUT, f"it took longer than {timeout:g} s")) for w in late]
+    return [(w, w.ended(Verdict.TIMED_OUT, too_long(timeout))) for w in late]

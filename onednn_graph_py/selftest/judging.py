@@ -7,8 +7,8 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
+from ..processes import Isolated
 from ..serialization import parse, to_builder
-from ..shrinking.process import Isolated
 from ..verdicts.kept import number_kept
 from .families import Draw, Family, shapes_of
 from .report import Report

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..filling import fill_inputs
+from ..processes import Isolated
 from ..serialization import GraphDocument, from_builder, parse, to_builder, to_json
 from ..shrinking import Outcome, Shows, shrink
 from ..shrinking.outcome import Symptom, signature_of
-from ..shrinking.process import Isolated
 from .families import Draw, Family
 from .questions import Verdict, compared, compiled
 from .report import Finding

@@ -10,9 +10,8 @@ from typing import Any
 from ..linked import version
 from ..machine import current
 from ..machine.store import processor
-from ..processes import STARTUP, ending
-from ..shrinking.process import Answer as Ended
-from ..shrinking.process import Isolated
+from ..processes import STARTUP, Isolated, ending, too_long
+from ..processes import Answer as Ended
 from .families import Family
 from .questions import (
     SLOW,
@@ -45,11 +44,11 @@ def _answer(ended: Ended, timeout: float) -> Answer:
         answer: Answer = what
         return answer
     if how == "hang":
-        return Answer("hung", f"it took longer than {timeout:g} s", seconds=timeout)
+        return Answer("hung", too_long(timeout), seconds=timeout)
     crashed: Verdict = "crashed"
     if how == "raised":
         return Answer(crashed, str(what).strip())
-    return Answer(crashed, ending(-what if how == "signal" else what or 0))
+    return Answer(crashed, ending(what))
 
 
 class _Asker:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
-from types import TracebackType
 
 from ..errors import InvalidArgumentsError
+from ..processes import Isolated, cause, ending, too_long
 from ..serialization import GraphDocument
 from .outcome import SYMPTOMS, Outcome
-from .process import Isolated
 from .trial import trial_of
 
 __all__ = ["Shows"]
@@ -66,14 +64,10 @@ class Shows:
             made: Outcome = value
             return made
         if kind == "hang":
-            return Outcome("hang", f"it took longer than {self.timeout:g} s", ("hang",))
+            return Outcome("hang", too_long(self.timeout), ("hang",))
         if kind == "raised":
             return Outcome("failed", value)
-        said = f"exit status {value}"
-        if kind == "signal":
-            known = {s.value: s.name for s in signal.Signals}
-            said = known.get(value, f"signal {value}")
-        return Outcome("crash", f"the process was ended by {said}", (said,))
+        return Outcome("crash", ending(value), (cause(value),))
 
     def __call__(self, document: GraphDocument) -> bool:
         """Whether a graph shows the symptom, and the same one as the first graph that did."""
@@ -95,10 +89,5 @@ class Shows:
     def __enter__(self) -> Shows:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *of: object) -> None:
         self.close()

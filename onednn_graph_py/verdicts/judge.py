@@ -2,102 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import sys
-import tempfile
 import threading
 import time
 import warnings
-from pathlib import Path
-from subprocess import Popen
-from typing import IO, TYPE_CHECKING
 
-from .. import _core
-from ..processes import STARTUP, ending, last_words, started
+from ..processes import STARTUP, NoAnswer, Process, calling, instructions, quiet
 from .kept import Kept
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
 __all__ = ["Judge"]
 
 _WORKER = f"{__package__}.worker"
-_OWN_SETTINGS = ("VERBOSE", "GRAPH_VERBOSE", "GRAPH_DUMP", "JIT_DUMP", "MAX_CPU_ISA")
 
 
 def _environment() -> dict[str, str]:
-    """Such that the helper finds the same package and the same instruction set."""
-    own = {f"{prefix}_{name}" for prefix in ("ONEDNN", "DNNL") for name in _OWN_SETTINGS}
+    """Such that the helper finds the same instruction set."""
     return {
-        **{k: v for k, v in os.environ.items() if k not in own},
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path),
-        "ONEDNN_MAX_CPU_ISA": _core.get_effective_cpu_isa().name.upper(),
-        "ONEDNN_CPU_ISA_HINTS": _core.get_cpu_isa_hints().name.upper(),
+        **quiet(),
+        **instructions(),
         # NumPy's products are small there; its threads would only be in oneDNN's way.
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
-
-
-class _Gone(Exception):
-    """The helper has not answered, and is no more."""
-
-    def __init__(self, status: int | None, said: str, fresh: bool) -> None:
-        super().__init__(status, said)
-        self.status, self.said, self.fresh = status, said, fresh
-
-
-class _Helper:
-    """One process; it has judged nothing yet, or some."""
-
-    def __init__(self) -> None:
-        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
-        self.judged = 0
-        self.connection: Connection
-        self.process: Popen[bytes]
-        try:
-            self.process, self.connection = started(
-                _WORKER,
-                environment=_environment(),
-                # Which Python searches first, so it must not be the caller's.
-                folder=Path(__file__).parents[2],
-                errors=self.errors,
-            )
-        except BaseException:
-            self.errors.close()
-            raise
-
-    def answer(self, timeout: float) -> Verdict | None:
-        """The helper's answer.
-
-        Raises
-        ------
-        TimeoutError
-            Nothing, for so many seconds.
-        _Gone
-            It has ended.
-        """
-        try:
-            if not self.connection.poll(timeout):
-                raise TimeoutError
-            found: Verdict | None = self.connection.recv()
-        except (EOFError, OSError) as e:
-            if isinstance(e, TimeoutError):
-                raise
-            status = self.process.wait()
-            raise _Gone(status, last_words(self.errors), self.judged == 0) from None
-        return found
-
-    def stop(self) -> None:
-        self.connection.close()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.errors.close()
 
 
 class Judge:
@@ -122,7 +50,8 @@ class Judge:
     ) -> None:
         self._limits = Limits(reference, speed)
         self._timeout = timeout
-        self._helper: _Helper | None = None
+        self._helper: Process | None = None
+        self._fresh = True  # it has judged nothing yet
         self._kept: dict[int, Kept] = {}
         self._known: dict[tuple[int, str], Verdict] = {}
         self._broken = ""
@@ -162,52 +91,41 @@ class Judge:
 
     def _judged(self, subject: Subject) -> Verdict:
         start = time.monotonic()
-        while True:
-            if self._broken:
-                return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
-            try:
-                return self._asked(subject)
-            except TimeoutError:
-                self.close()
-                outcome, detail = Outcome.HUNG, f"it took longer than {self._timeout:g} s"
-            except _Gone as e:
-                self.close()
-                if not e.fresh:
-                    continue  # what died may have died of one before
-                outcome, detail = Outcome.CRASHED, f"{ending(e.status or 0)}{e.said}"
-                if e.status == -signal.SIGKILL:
-                    outcome = Outcome.UNVERIFIED  # the system does that for lack of memory
-            except BaseException:  # interrupted
-                self.close()
-                raise
-            seconds = time.monotonic() - start
-            return Verdict(outcome, detail, seconds=seconds, passing=outcome == Outcome.UNVERIFIED)
+        try:
+            while (helper := self._ready()) is not None:
+                try:
+                    found: Verdict = helper.ask(
+                        (subject, self._limits, self._timeout), self._timeout
+                    )
+                except NoAnswer as e:
+                    self.close()
+                    if e.status is not None and not self._fresh:
+                        continue  # what died may have died of one before
+                    outcome = Outcome.HUNG if e.status is None else Outcome.CRASHED
+                    if e.status == -signal.SIGKILL:
+                        outcome = Outcome.UNVERIFIED  # the system does that for lack of memory
+                    seconds, passing = time.monotonic() - start, outcome == Outcome.UNVERIFIED
+                    return Verdict(outcome, str(e), seconds=seconds, passing=passing)
+                self._fresh = False
+                return found
+        except BaseException:  # interrupted
+            self.close()
+            raise
+        return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
 
-    def _asked(self, subject: Subject) -> Verdict:
-        helper = self._ready()
-        if helper is None:
-            return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
-        with contextlib.suppress(OSError):  # it is gone, which the answer will tell
-            helper.connection.send((subject, self._limits, self._timeout))
-        found = helper.answer(self._timeout)
-        helper.judged += 1
-        assert found is not None
-        return found
-
-    def _ready(self) -> _Helper | None:
+    def _ready(self) -> Process | None:
         """The helper; None if it can't be started, which is said once."""
-        if self._helper is not None:
+        if self._helper is not None or self._broken:
             return self._helper
         try:
-            self._helper = _Helper()
+            self._helper = Process(*calling(_WORKER), environment=_environment(), keep_errors=True)
             self._helper.answer(STARTUP)
         except OSError as e:
             self._broken = f"no process could be started: {e}"
-            if isinstance(e, TimeoutError):
-                self._broken = f"the process that judges did not start within {STARTUP:g} s"
-        except _Gone as e:
-            self._broken = f"the process that judges did not start: {ending(e.status or 0)}{e.said}"
+        except NoAnswer as e:
+            self._broken = f"the process that judges did not start: {e}"
         if not self._broken:
+            self._fresh = True
             return self._helper
         self.close()
         warnings.warn(f"partitions are not verified: {self._broken}", RuntimeWarning, stacklevel=2)

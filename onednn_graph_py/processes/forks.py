@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
-from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Any, Literal
 
 from ..errors import InvalidArgumentsError
-from ..processes import started
+from .process import NoAnswer, Process, calling
 
 __all__ = ["Answer", "Isolated"]
 
-Answer = tuple[Literal["returned", "raised", "signal", "exit", "hang"], Any]
-"""What became of a call: what it returned, the text of an error, a signal, an exit status, None."""
+Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
+"""What became of a call: what it returned, the text of an error, an exit status (negative for a
+signal), None."""
 
 
 class Isolated:
     """A process that makes calls, each in a fork of its own; it is started with the first one."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._process: Process | None = None
 
     def call(self, function: Callable[..., Any], *arguments: Any, timeout: float) -> Answer:
         """Call a function.
@@ -52,39 +49,30 @@ class Isolated:
             packed = pickle.dumps((function, arguments))
         except (pickle.PicklingError, AttributeError, TypeError) as e:
             raise InvalidArgumentsError(f"another process can't import it: {e}") from None
-        request = pickle.dumps((sys.path, packed, timeout))
+        answer: Answer
         try:
-            connection = self._started()
-            connection.send_bytes(request)
-            answer: Answer = connection.recv()
-        except (EOFError, OSError):
-            process = self._process
-            status = process.wait() if process is not None else None
+            if self._process is None:
+                self._process = Process(*calling(f"{__package__}.fork_worker"))
+                self._process.answer()
+            answer = self._process.ask((sys.path, packed, timeout))
+        except OSError as e:
+            answer = "raised", f"no process could be started: {e}"
+        except NoAnswer as e:
+            answer = "ended", e.status
             self.close()
-            return ("exit", status) if status is None or status >= 0 else ("signal", -status)
+        except BaseException:  # interrupted: the answer would be taken for the next call's
+            self.close()
+            raise
         return answer
-
-    def _started(self) -> Connection:
-        if self._connection is None:
-            self._process, self._connection = started(f"{__package__}.worker")
-        return self._connection
 
     def close(self) -> None:
         """End the process."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.leave()  # it ends what it has forked
 
     def __enter__(self) -> Isolated:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *of: object) -> None:
         self.close()

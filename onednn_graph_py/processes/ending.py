@@ -1,0 +1,33 @@
+"""How a process ended, in words."""
+
+from __future__ import annotations
+
+import signal
+
+__all__ = ["cause", "ending", "last_line", "too_long"]
+
+
+def cause(status: int) -> str:
+    """Name a signal or an exit status; a negative status is a signal's."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def ending(status: int, who: str = "the process") -> str:
+    """Describe how a process ended, by its exit status; negative is a signal."""
+    return f"{who} {'ended with' if status >= 0 else 'was ended by'} {cause(status)}"
+
+
+def too_long(seconds: float, who: str = "it") -> str:
+    """Describe that a process was given up."""
+    return f"{who} took longer than {seconds:g} s"
+
+
+def last_line(errors: str) -> str:
+    """The last line that a process wrote, behind a colon; empty if there is none."""
+    lines = errors.strip().splitlines()
+    return f": {lines[-1].strip()}" if lines else ""

@@ -1,0 +1,77 @@
+"""The process that makes calls.
+
+Each call is made in a fork of it, which starts in no time and leaves nothing behind: no cache of
+oneDNN is warm, and what crashes or hangs ends alone. The process itself never calls oneDNN, whose
+threads a fork would not have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import resource
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from .forks import Answer
+from .messages import serve
+
+__all__ = ["main"]
+
+
+def main(descriptor: int) -> None:
+    """Take calls from a connection and answer them, until it ends."""
+    # CPython warns of any fork while there are threads; those here are NumPy's, idle ones.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
+    serve(descriptor, lambda request: _called(descriptor, *request))
+
+
+def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> Answer:
+    """Make a call in a fork, unless the connection of this number ends meanwhile."""
+    sys.path[:] = path
+    try:
+        function, arguments = pickle.loads(packed)
+    except Exception:
+        return "raised", traceback.format_exc()
+    reading, writing = Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        _child(writing, function, arguments)
+    writing.close()
+    # Nothing is asked before the answer: the connection is ready once it is closed.
+    ready = wait([reading, descriptor], timeout)
+    answer: Answer | None = None
+    if ready == [reading]:
+        with contextlib.suppress(EOFError, OSError):  # it has ended
+            answer = reading.recv()
+    else:
+        os.kill(pid, signal.SIGKILL)
+    reading.close()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if descriptor in ready:
+        sys.exit()
+    if not ready:
+        return "hang", None
+    return answer if answer is not None and status == 0 else ("ended", status)
+
+
+def _child(writing: Connection, function: Callable[..., Any], arguments: Any) -> None:
+    """Make the call, write what became of it, and end without any clean-up."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    answer: Answer
+    try:
+        answer = "returned", function(*arguments)
+    except BaseException:
+        answer = "raised", traceback.format_exc()
+    writing.send(answer)
+    os._exit(0)

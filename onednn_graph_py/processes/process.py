@@ -1,0 +1,165 @@
+"""A process that answers over a connection."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+from .ending import ending, last_line, too_long
+from .messages import PICKLE, Form
+
+__all__ = ["STARTUP", "NoAnswer", "Process", "calling"]
+
+STARTUP = 120.0
+"""Seconds for Python to start and the package to be imported, on however busy a machine."""
+
+_CALLING = (
+    "import sys; sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
+    "import_module(sys.argv[1]).main(*map(int, sys.argv[3:]))"
+)
+_KEPT = 2000  # bytes of what a process wrote last
+
+
+class NoAnswer(Exception):
+    """A process has ended, or takes too long.
+
+    Parameters
+    ----------
+    reason : str
+    status : int, optional
+        Its exit status, negative for a signal; None if it takes too long.
+    errors : str
+        What it wrote last to its standard error, if that is kept.
+    """
+
+    def __init__(self, reason: str, status: int | None = None, errors: str = "") -> None:
+        super().__init__(reason)
+        self.status, self.errors = status, errors
+
+
+def calling(module: str) -> tuple[str, ...]:
+    """Arguments with which Python calls a module's ``main``, found as it would be found here."""
+    return "-c", _CALLING, module, "\n".join(sys.path)
+
+
+class Process:
+    """Python, started with some arguments and the number of its end of a connection.
+
+    Parameters
+    ----------
+    *arguments : str
+        Such as those of `calling`.
+    python : str, optional
+        Its executable; this one by default.
+    environment : mapping of str to str, optional
+        The caller's otherwise.
+    folder : path, optional
+        Where it runs; the caller's otherwise.
+    keep_errors : bool
+        Keep what it writes to its standard error, which is the caller's otherwise.
+    form : Form
+        Of messages.
+
+    Raises
+    ------
+    OSError
+        No process can be started.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        python: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        keep_errors: bool = False,
+        form: Form = PICKLE,
+    ) -> None:
+        self._form = form
+        self._connection: Connection
+        self._connection, its = Pipe()
+        self._errors = tempfile.TemporaryFile() if keep_errors else None  # noqa: SIM115 (closed by leave)
+        try:
+            # Not multiprocessing's own processes: they would import the caller's script again.
+            self._process = subprocess.Popen(
+                [python or sys.executable, *arguments, str(its.fileno())],
+                env=None if environment is None else dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=[its.fileno()],
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            its.close()
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """The number of the connection's other end, to wait for an answer by."""
+        return self._connection.fileno()
+
+    def send(self, request: Any) -> None:
+        """Send a request; where the process is gone, waiting for the answer tells so."""
+        message = self._form.write(request)
+        with contextlib.suppress(OSError):
+            self._connection.send_bytes(message)
+
+    def answer(self, timeout: float | None = None) -> Any:
+        """Wait for an answer, for so many seconds.
+
+        Raises
+        ------
+        NoAnswer
+            It has ended, or takes too long.
+        """
+        try:
+            in_time = self._connection.poll(timeout)
+            message = self._connection.recv_bytes() if in_time else b""
+        except (EOFError, OSError):
+            status = self._process.wait()
+            said = self._said()
+            raise NoAnswer(ending(status) + last_line(said), status, said) from None
+        if not in_time:
+            raise NoAnswer(too_long(timeout or 0))
+        return self._form.read(message)
+
+    def ask(self, request: Any, timeout: float | None = None) -> Any:
+        """Send a request, and wait for the answer."""
+        self.send(request)
+        return self.answer(timeout)
+
+    def _said(self) -> str:
+        if self._errors is None or self._errors.closed:
+            return ""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _KEPT))
+        return self._errors.read().decode(errors="replace")
+
+    def _close(self) -> None:
+        self._connection.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    def leave(self) -> None:
+        """Want no more of it, and wait until it ends by itself."""
+        self._close()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self.leave()

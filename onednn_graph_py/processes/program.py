@@ -1,0 +1,58 @@
+"""Python run to its end, and what it prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from .ending import ending, last_line, too_long
+
+__all__ = ["run"]
+
+
+def run(
+    *arguments: str,
+    timeout: float,
+    environment: Mapping[str, str],
+    given: bytes = b"",
+    who: str = "the process",
+) -> tuple[str, str]:
+    """Run Python in another process.
+
+    Parameters
+    ----------
+    *arguments : str
+    timeout : float
+        Seconds after which it is ended.
+    environment : mapping of str to str
+    given : bytes
+        Its standard input, of which it need not read everything.
+    who : str
+        What a failure calls it.
+
+    Returns
+    -------
+    out : str
+        What it printed.
+    failure : str
+        Why it did not end well; empty if it did.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            input=given,
+            capture_output=True,
+            env=environment,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as e:
+        return _text(e.stdout), too_long(timeout, who)
+    except OSError as e:
+        return "", f"no process could be started: {e}"
+    failure = ending(done.returncode, who) + last_line(_text(done.stderr))
+    return _text(done.stdout), failure if done.returncode else ""
+
+
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "replace")

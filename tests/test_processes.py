@@ -1,0 +1,154 @@
+"""Other processes: how they are found, asked, given up, and how they end, in words."""
+
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import processes_called
+import pytest
+
+from onednn_graph_py.processes import Isolated, NoAnswer, Process, calling, ending, quiet, run
+
+
+@contextmanager
+def process(**options):
+    made = Process(*calling("processes_called"), **options)
+    try:
+        assert made.answer(120) == "hello"
+        yield made
+    finally:
+        made.stop()
+        assert not Path(f"/proc/{made.pid}").exists()
+
+
+def test_it_answers_and_finds_what_this_process_finds(monkeypatch):
+    monkeypatch.syspath_prepend("/nowhere/at all")
+    before = dict(os.environ)
+    with process() as p:
+        assert p.ask({"any": (1, 2)}) == {"any": (1, 2)}
+        assert p.ask("path") == sys.path
+        assert p.ask("environment").items() >= before.items()
+    assert dict(os.environ) == before
+
+
+def test_a_process_that_crashes_says_how_and_its_last_words():
+    with process(keep_errors=True) as p:
+        with pytest.raises(NoAnswer, match=r"^the process was ended by SIGSEGV: last words$") as e:
+            p.ask("crash")
+        assert e.value.status == -signal.SIGSEGV
+        with pytest.raises(NoAnswer, match="SIGSEGV"):  # and again
+            p.ask("path", 1)
+
+
+def test_a_process_that_raises_ends_with_the_error():
+    with (
+        process(keep_errors=True) as p,
+        pytest.raises(NoAnswer, match=r"^the process ended with exit status 1: ValueError: not re"),
+    ):
+        p.ask("raise")
+
+
+def test_a_process_that_hangs_is_given_up():
+    with process() as p:
+        with pytest.raises(NoAnswer, match=r"^it took longer than 0\.2 s$") as e:
+            p.ask("hang", 0.2)
+        assert e.value.status is None
+
+
+def test_it_ends_by_itself_when_nobody_wants_more():
+    p = Process(*calling("processes_called"))
+    p.answer(120)
+    p.leave()
+    assert not Path(f"/proc/{p.pid}").exists()
+
+
+def test_what_can_not_be_started_leaves_nothing_open():
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="nowhere"):
+        Process(python="/nowhere/python", keep_errors=True)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "failure"),
+    [
+        ("", ""),
+        ("crash", "the helper was ended by SIGSEGV: last words"),
+        ("raise", "the helper ended with exit status 1: ValueError: not ready"),
+        ("hang", "the helper took longer than 3 s"),
+    ],
+)
+def test_what_is_printed_before_the_end_is_kept(given, failure):
+    out, why = run(
+        *calling("processes_called"),
+        timeout=3 if given == "hang" else 120,
+        environment=quiet(),
+        given=given.encode(),
+        who="the helper",
+    )
+    assert (out, why) == ("before\n", failure)
+
+
+def test_what_has_onednn_print_is_not_passed_on(monkeypatch):
+    for name in ("ONEDNN_VERBOSE", "DNNL_VERBOSE_TIMESTAMP", "ONEDNN_GRAPH_DUMP", "DNNL_JIT_DUMP"):
+        monkeypatch.setenv(name, "1")
+    assert os.environ.items() - quiet().items() == {
+        (name, "1")
+        for name in (
+            "ONEDNN_VERBOSE", "DNNL_VERBOSE_TIMESTAMP", "ONEDNN_GRAPH_DUMP", "DNNL_JIT_DUMP",
+        )
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "it ended with exit status 0"),
+        (81, "it ended with exit status 81"),
+        (-11, "it was ended by SIGSEGV"),
+        (-63, "it was ended by signal 63"),
+    ],
+)
+def test_endings_are_told_in_words(status, words):
+    assert ending(status, "it") == words
+
+
+def test_calls_in_forks_return_raise_crash_and_hang():
+    with Isolated() as forks:
+        assert forks.call(processes_called.large, timeout=60) == ("returned", b"x" * 3_000_000)
+        assert forks.call(os._exit, 3, timeout=60) == ("ended", 3)
+        assert forks.call(os.abort, timeout=60) == ("ended", -signal.SIGABRT)
+        assert forks.call(processes_called.seconds_asleep, 600, timeout=0.2) == ("hang", None)
+        how, text = forks.call(processes_called.answer, "raise", timeout=60)
+        assert (how, text.splitlines()[-1]) == ("raised", "ValueError: not ready")
+        assert forks.call(processes_called.unpicklable, timeout=60) == ("ended", 1)
+        assert forks.call(processes_called.seconds_asleep, 0, timeout=60) == ("returned", 0)
+
+
+def test_an_interrupted_call_ends_what_was_called():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Isolated() as forks:
+            assert forks.call(processes_called.seconds_asleep, 0, timeout=60) == ("returned", 0)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                forks.call(processes_called.seconds_asleep, 600, timeout=600)
+            assert time.monotonic() - began < 60
+            assert forks.call(processes_called.seconds_asleep, 0, timeout=60) == ("returned", 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_no_process_to_fork_from_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with Isolated() as forks:
+        how, why = forks.call(processes_called.large, timeout=60)
+    assert how == "raised"
+    assert why.startswith("no process could be started: ")
