@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from .capture.command import add_capture
 from .comparing.command import add_compare
-from .errors import OneDNNError
+from .errors import InvalidArgumentsError, OneDNNError
 from .explaining.command import add_explain
 from .export.command import add_export
 from .hardware.command import add_devices
@@ -36,8 +36,7 @@ def _ops(arguments: argparse.Namespace) -> int:
         kind = known.get(name.lower())
         if kind is None:
             hint = did_you_mean(name.lower(), known, known.__getitem__)
-            print(f"ops: oneDNN has no op {name!r}{hint}", file=sys.stderr)
-            return 2
+            raise InvalidArgumentsError(f"oneDNN has no op {name!r}{hint}")
         print(("\n" if i else "") + f"{kind}{signature(OPS[kind])}\n\n{text(OPS[kind])}")
     return 0
 
@@ -47,10 +46,7 @@ def _capabilities(arguments: argparse.Namespace) -> int:
         show_progress(f"probing: {done} of {of}" * (done < of))
 
     found = capabilities(refresh=arguments.refresh, progress=progress)
-    if arguments.html:
-        print(found._repr_html_())
-    else:
-        print(found)
+    print(found._repr_html_() if arguments.html else found)
     return 0
 
 
@@ -65,8 +61,7 @@ def _patterns(arguments: argparse.Namespace) -> int:
         if not found:
             known = [n for p in PATTERNS.values() for n in (p.id, p.name)]
             hint = did_you_mean(name, known, str)
-            print(f"patterns: there is no pattern {name!r}{hint}", file=sys.stderr)
-            return 2
+            raise InvalidArgumentsError(f"there is no pattern {name!r}{hint}")
         chosen += found
     of = sum(len(p.cases) for p in chosen)
     results = []

@@ -55,13 +55,9 @@ def _capture(arguments: argparse.Namespace) -> int:
         return 125
     try:
         found = capture(words, arguments.folder, parts=arguments.parts)
-    except OneDNNError as e:
+    except (OneDNNError, OSError) as e:
         print(f"capture: {e}", file=sys.stderr)
-        return 125
-    except OSError as e:
-        print(f"capture: {e}", file=sys.stderr)
-        its_own = e.filename is not None and str(e.filename) == words[0]
-        if not its_own:
+        if not isinstance(e, OSError) or e.filename is None or str(e.filename) != words[0]:
             return 125
         return 127 if isinstance(e, FileNotFoundError) else 126
     print(_told(found, arguments.folder), file=sys.stderr)

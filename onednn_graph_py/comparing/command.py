@@ -40,7 +40,8 @@ def add_compare(commands: Any) -> None:
     parser.add_argument("file", nargs="+", help="a graph's JSON file")
     parser.add_argument(
         "--isa",
-        default="",
+        type=_words,
+        default=[],
         help="highest instruction sets to compare, such as avx2,avx512_core (default: no limit)",
     )
     parser.add_argument(
@@ -48,7 +49,8 @@ def add_compare(commands: Any) -> None:
     )
     parser.add_argument(
         "--fpmath",
-        default="",
+        type=_words,
+        default=[],
         help="math modes to compare, such as strict,bf16; bf16:true applies bf16 to integers too",
     )
     parser.add_argument(
@@ -99,9 +101,7 @@ def _shown(made: Sequence[Comparison], form: str | None) -> str:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    settings = settings_of(
-        _words(arguments.isa), arguments.threads, _words(arguments.fpmath), arguments.onednn
-    )
+    settings = settings_of(arguments.isa, arguments.threads, arguments.fpmath, arguments.onednn)
     cases = cases_of(arguments.file, arguments.set)
     made: list[Comparison] = []
     unreadable = False

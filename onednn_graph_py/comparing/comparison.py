@@ -32,8 +32,5 @@ class Comparison(Runs):
         """Return the table as Markdown."""
         return as_markdown(self)
 
-    def __str__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
+    __str__ = as_text
+    _repr_html_ = as_html

@@ -43,11 +43,8 @@ class Explanation(Facts):
         For ops that stayed unfused or are not supported: the reason, and changes that help.
     """
 
-    def __str__(self) -> str:
-        return to_text(self)
+    __str__ = to_text
+    _repr_html_ = to_html
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.name!r}: {len(self.steps)} steps>"
-
-    def _repr_html_(self) -> str:
-        return to_html(self)

@@ -62,16 +62,15 @@ class Device:
         """Kind and index as ``engine`` takes them, such as ``gpu 0``."""
         return self.kind if self.index is None else f"{self.kind} {self.index}"
 
+    @property
+    def _memory(self) -> str:
+        return "" if self.memory_bytes is None else gib_text(self.memory_bytes)
+
     def __str__(self) -> str:
         through = f"{self.runtime} through {self.backend}" if self.backend else self.runtime
-        facts = [through]
-        if self.vendor:
-            facts.append(self.vendor)
-        if self.driver:
-            facts.append(f"driver {self.driver}")
-        if self.memory_bytes is not None:
-            facts.append(gib_text(self.memory_bytes))
-        lines = [f"{self.label}: {self.name or 'name unknown'}", f"  {', '.join(facts)}"]
+        driver = self.driver and f"driver {self.driver}"
+        facts = ", ".join(filter(None, (through, self.vendor, driver, self._memory)))
+        lines = [f"{self.label}: {self.name or 'name unknown'}", f"  {facts}"]
         if self.data_types:
             lines.append(f"  data types: {' '.join(self.data_types)}")
         if self.aspects:
@@ -171,11 +170,10 @@ class Devices(Sequence[Device]):
         heads = ("device", "name", "runtime", "driver", "memory", "data types", "engine")
         rows = []
         for d in self:
-            memory = "" if d.memory_bytes is None else gib_text(d.memory_bytes)
             runtime = f"{d.runtime} ({d.backend})" if d.backend else d.runtime
             usable = "yes" if d.engine else f"no: {d.reason}"
             types = " ".join(d.data_types)
-            rows.append((d.label, d.name, runtime, d.driver, memory, types, usable))
+            rows.append((d.label, d.name, runtime, d.driver, d._memory, types, usable))
         absent = (f"no {m.what}: {m.reason}. To do: {m.remedy}" for m in self.missing)
         items = (element("li", text) for text in (*absent, *self.notes))
         return joined((element("p", self._title()), html_table(heads, rows), element("ul", *items)))

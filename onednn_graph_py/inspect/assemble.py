@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
 
+from ..building.order import least_first
 from .drawing import Drawing, Edge, Group, OpNode, Status, Tensor, Terminal
 
 __all__ = ["DrawnOp", "Graph", "assemble"]
@@ -72,21 +70,11 @@ def _runnable(
     made_by = {
         t: i for i, (_, members) in enumerate(groups) for n in members for t in ops[n].outputs
     }
-    sorter = TopologicalSorter(
-        {
-            i: {made_by[t] for n in members for t in ops[n].inputs if t in made_by} - {i}
-            for i, (_, members) in enumerate(groups)
-        }
-    )
-    with suppress(CycleError):
-        sorter.prepare()
-    ready: list[tuple[int, int]] = []
-    order: list[int] = []
-    while sorter.is_active():
-        for i in sorter.get_ready():
-            heapq.heappush(ready, (min(groups[i][1], default=0), i))
-        order.append(heapq.heappop(ready)[1])
-        sorter.done(order[-1])
+    before = [
+        {made_by[t] for n in members for t in ops[n].inputs if t in made_by} - {i}
+        for i, (_, members) in enumerate(groups)
+    ]
+    order = least_first(before, [min(members, default=0) for _, members in groups])
     # What depends on each other in a circle can't run, but can be drawn.
     placed = set(order)
     order += [i for i in range(len(groups)) if i not in placed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -125,54 +125,32 @@ def _table(title: str, rows: tuple[SummaryRow, ...]) -> str:
     return "\n".join([f"{title}: {calls} in {total:.4g} ms", *lines])
 
 
-@dataclass(slots=True)
-class _Sum:
-    what: str
-    id: int | None
-    implementation: str
-    problem: str
-    calls: int = 0
-    total: float = 0.0
-    most: float = 0.0
+_Key = tuple[str, int | None, str, str]
 
 
 @dataclass(slots=True)
 class _Table:
-    sums: dict[Hashable, _Sum] = field(default_factory=dict)
+    sums: dict[_Key, tuple[int, float, float]] = field(default_factory=dict)
 
-    def add(self, row: tuple[str, int | None, str, str], milliseconds: float) -> None:
-        found = self.sums.get(row)
-        if found is None:
-            found = self.sums[row] = _Sum(*row, most=milliseconds)
-        found.calls += 1
-        found.total += milliseconds
-        found.most = max(found.most, milliseconds)
+    def add(self, row: _Key, milliseconds: float) -> None:
+        calls, total, most = self.sums.get(row, (0, 0.0, milliseconds))
+        self.sums[row] = calls + 1, total + milliseconds, max(most, milliseconds)
 
     def rows(self) -> tuple[SummaryRow, ...]:
-        whole = sum(s.total for s in self.sums.values())
-        ordered = sorted(self.sums.values(), key=lambda s: -s.total)
+        whole = sum(total for _, total, _ in self.sums.values())
+        ordered = sorted(self.sums.items(), key=lambda item: -item[1][1])
         return tuple(
-            SummaryRow(
-                s.what,
-                s.id,
-                s.implementation,
-                s.problem,
-                s.calls,
-                s.total,
-                s.total / s.calls,
-                s.most,
-                s.total / whole if whole > 0 else 0.0,
-            )
-            for s in ordered
+            SummaryRow(*row, calls, total, total / calls, most, total / whole if whole > 0 else 0.0)
+            for row, (calls, total, most) in ordered
         )
 
 
-def _partition_row(p: LoggedPartition, problems: bool) -> tuple[str, int | None, str, str]:
+def _partition_row(p: LoggedPartition, problems: bool) -> _Key:
     shapes = " ".join(f"{t.port}:{t.dtype}:{'x'.join(str(d) for d in t.shape)}" for t in p.tensors)
     return f"{p.kind} ({', '.join(p.ops)})", p.id, p.implementation, shapes if problems else ""
 
 
-def _primitive_row(p: LoggedPrimitive, problems: bool) -> tuple[str, int | None, str, str]:
+def _primitive_row(p: LoggedPrimitive, problems: bool) -> _Key:
     return p.kind, None, p.implementation, p.problem if problems else ""
 
 
@@ -224,8 +202,6 @@ def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSu
     )
 
 
-def _with_outcome(
-    row: tuple[str, int | None, str, str], outcome: str
-) -> tuple[str, int | None, str, str]:
+def _with_outcome(row: _Key, outcome: str) -> _Key:
     what, number, implementation, problem = row
     return what, number, f"{outcome} {implementation}".strip(), problem

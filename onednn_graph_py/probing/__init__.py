@@ -123,10 +123,8 @@ class Capabilities(Sequence[Capability]):
         return sum(c.outcome == outcome for c in self._found)
 
     def _kinds(self) -> dict[str, list[Capability]]:
-        kinds: dict[str, list[Capability]] = {}
-        for c in self._found:
-            kinds.setdefault(c.kind, []).append(c)
-        return kinds
+        kinds = dict.fromkeys(c.kind for c in self._found)
+        return {kind: [c for c in self._found if c.kind == kind] for kind in kinds}
 
     def _title(self) -> str:
         linked = version()
@@ -139,13 +137,12 @@ class Capabilities(Sequence[Capability]):
     def __str__(self) -> str:
         rows = []
         for kind, found in self._kinds().items():
-            by_outcome: dict[str, list[str]] = {}
-            for c in found:
-                by_outcome.setdefault(c.outcome, []).append(c.types)
-            marks = [o for o in OUTCOMES if o in by_outcome]
-            labels = (kind, *[""] * len(marks))
-            for label, outcome in zip(labels, marks, strict=False):
-                rows.append((label, _MARKS[outcome], "; ".join(by_outcome[outcome])))
+            label = kind
+            for outcome, mark in _MARKS.items():
+                types = "; ".join(c.types for c in found if c.outcome == outcome)
+                if types:
+                    rows.append((label, mark, types))
+                    label = ""
         head = f"Ops that run unfused: {self._title()}"
         return "\n".join([head, *text_table(rows), self._totals()])
 

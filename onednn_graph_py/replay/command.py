@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from ..errors import InvalidArgumentsError
 from ..text.options import add_seed, add_set, add_timeout, at_least
 from ..text.progress import show_progress
 from .cases import cases_of
@@ -78,8 +79,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     cases = cases_of(arguments.place, arguments.set, arguments.batch)
     if not cases:
-        print("run: no file is given", file=sys.stderr)
-        return 2
+        raise InvalidArgumentsError("no file is given")
     results: list[Result] = []
     failed = 0
     try:

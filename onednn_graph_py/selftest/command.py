@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..errors import InvalidArgumentsError
 from ..text.options import at_least, positive
 from ..text.progress import show_progress
 from .families import FAMILIES, Family
@@ -74,16 +75,11 @@ def add_selftest(commands: Any) -> None:
 
 
 def _chosen(names: list[str]) -> list[Family]:
-    """Those families, or all.
-
-    Raises
-    ------
-    LookupError
-        There is none of that name.
-    """
+    """Those families, or all."""
     unknown = [n for n in names if n not in FAMILIES]
     if unknown:
-        raise LookupError(f"there is no family {unknown[0]!r}; there are: {', '.join(FAMILIES)}")
+        known = ", ".join(FAMILIES)
+        raise InvalidArgumentsError(f"there is no family {unknown[0]!r}; there are: {known}")
     return [f for n, f in FAMILIES.items() if n in (names or FAMILIES)]
 
 
@@ -100,7 +96,7 @@ def _reducing(finding: Finding) -> None:
 
 
 def _written(report: Report, arguments: argparse.Namespace) -> None:
-    """Write the files that were asked for."""
+    """Print the results, and write the files that were asked for."""
     if arguments.findings is not None:
         folder = Path(arguments.findings)
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,17 +104,15 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
             if finding.graph:
                 path = folder / f"{finding.name}.json"
                 path.write_text(finding.graph, encoding="utf-8", newline="\n")
-    if arguments.json not in (None, "-"):
-        text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
+    text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
+    if arguments.json in (None, "-"):
+        print(text if arguments.json else report)
+    else:
         Path(arguments.json).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def _selftest(arguments: argparse.Namespace) -> int:
-    try:
-        families = _chosen(arguments.only)
-    except LookupError as e:
-        print(f"selftest: {e.args[0]}", file=sys.stderr)
-        return 2
+    families = _chosen(arguments.only)
     seconds = 60.0 * arguments.minutes
     try:
         report = search(
@@ -131,8 +125,4 @@ def _selftest(arguments: argparse.Namespace) -> int:
         print("\nselftest: interrupted", file=sys.stderr)
         return 130
     _written(report, arguments)
-    if arguments.json == "-":
-        print(json.dumps(report.as_dict(), indent=1, allow_nan=False))
-    else:
-        print(report)
     return 0 if report.ok else 1

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..text.names import shortened
 from ..text.table import text_table
 from .questions import SLOW, Answer, Verdict
 
 __all__ = ["Count", "Finding", "Report", "Slow"]
 
-_SHOWN_SLOW = 10
+_SHOWN_SLOW = 11
 
 _HEADINGS = (
     "family",
@@ -170,14 +171,9 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data as a dict for JSON."""
+        facts = ("version", "runtime", "isa", "cpu", "threads", "seed", "ok")
         return {
-            "version": self.version,
-            "runtime": self.runtime,
-            "isa": self.isa,
-            "cpu": self.cpu,
-            "threads": self.threads,
-            "seed": self.seed,
-            "ok": self.ok,
+            **{name: getattr(self, name) for name in facts},
             "families": {name: asdict(count) for name, count in self.counts.items()},
             "findings": [f.as_dict() for f in self.findings],
             "slow": [asdict(s) for s in self.slow],
@@ -205,10 +201,10 @@ class Report:
             return
         yield "\nslower than their ops apart:"
         ordered = sorted(self.slow, key=lambda s: -s.ratio)
-        for slow in ordered[:_SHOWN_SLOW]:
-            yield f"{slow.ratio:.1f} times: {slow.family} {slow.seed}: {', '.join(slow.steps)}"
-        if len(ordered) > _SHOWN_SLOW:
-            yield f"{len(ordered) - _SHOWN_SLOW} more"
+        yield from shortened(
+            [f"{s.ratio:.1f} times: {s.family} {s.seed}: {', '.join(s.steps)}" for s in ordered],
+            _SHOWN_SLOW,
+        )
 
     def _found(self) -> Iterable[str]:
         if self.ok:

@@ -5,36 +5,31 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from math import isfinite
+from typing import TypeVar
 
 __all__ = ["add_forms", "add_seed", "add_set", "add_timeout", "at_least", "positive", "seconds"]
 
 
+N = TypeVar("N", int, float)
+
+
+def _number(kind: Callable[[str], N], must: str, fits: Callable[[N], bool]) -> Callable[[str], N]:
+    def number(text: str) -> N:
+        found = kind(text)
+        if not fits(found):
+            raise ArgumentTypeError(f"must be {must}, got {text}")
+        return found
+
+    return number
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """The type of an option that takes integers from some number on."""
-
-    def integer(text: str) -> int:
-        number = int(text)
-        if number < least:
-            raise ArgumentTypeError(f"must be at least {least}, got {text}")
-        return number
-
-    return integer
+    return _number(int, f"at least {least}", lambda n: n >= least)
 
 
-def positive(text: str) -> float:
-    """Read a number above 0."""
-    number = float(text)
-    if not number > 0:
-        raise ArgumentTypeError(f"must be positive, got {text}")
-    return number
-
-
-def seconds(text: str) -> float:
-    """Read a time, which may be 0."""
-    number = float(text)
-    if not isfinite(number) or number < 0:
-        raise ArgumentTypeError(f"must be a time from 0 on, got {text}")
-    return number
+positive = _number(float, "positive", lambda n: n > 0)
+seconds = _number(float, "a time from 0 on", lambda n: isfinite(n) and n >= 0)
 
 
 def add_set(parser: ArgumentParser, help: str) -> None:

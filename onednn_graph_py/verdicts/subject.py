@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 
 from .. import _core
 from ..building.constant_arrays import unpacked
+from ..building.order import least_first
 from ..building.value import Node, Value, row_major
 from ..ops.lookup import row
 
@@ -219,19 +219,8 @@ def _canonical_order(subject: Subject) -> list[int]:
             below[i] = _hashed(key[i], beside, ahead)
         key = below
 
-    missing = [sum(t in maker for t in op.inputs) for op in subject.ops]
-    ready = [(key[i], i) for i, count in enumerate(missing) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, first = heapq.heappop(ready)
-        order.append(first)
-        for t in subject.ops[first].outputs:
-            for i, _ in readers.get(t, ()):
-                missing[i] -= 1
-                if not missing[i]:
-                    heapq.heappush(ready, (key[i], i))
-    return order
+    before = [{maker[t][0] for t in op.inputs if t in maker} for op in subject.ops]
+    return least_first(before, [key[i] for i in range(len(before))])
 
 
 # -- from what a planner has
