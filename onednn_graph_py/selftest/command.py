@@ -105,9 +105,8 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
                 path = folder / f"{finding.name}.json"
                 path.write_text(finding.graph, encoding="utf-8", newline="\n")
     text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
-    if arguments.json in (None, "-"):
-        print(text if arguments.json else report)
-    else:
+    print(text if arguments.json == "-" else report)
+    if arguments.json not in (None, "-"):
         Path(arguments.json).write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
