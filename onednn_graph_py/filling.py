@@ -118,7 +118,7 @@ def _masks_scores(node: Node, i: int, readers: Readers) -> bool:
 def _weights(node: Node, shape: tuple[int, ...]) -> Fill:
     """So that a sum of products is about as large as one input."""
     if node.kind == "MatMul" and len(shape) > 1:
-        terms = shape[-1] if node.attrs.get("transpose_b", False) else shape[-2]
+        terms = shape[-1] if node.attr("transpose_b") else shape[-2]
     else:
         terms = math.prod(shape) // max(max(shape, default=1), 1)
     size = 2.0 ** round(math.log2(2 / math.sqrt(max(terms, 1))))

@@ -66,7 +66,7 @@ def _pow(node: Node) -> Iterator[tuple[str, Writer]]:
 
 def _summed(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     rank = len(inputs[0].shape or ())
-    last = node.attrs.get("data_format", "NXC") == "NXC"
+    last = node.attr("data_format") == "NXC"
     channels = rank - 1 if last else 1
     axes = tuple(i for i in range(rank) if i != channels)
     attrs = {"axes": axes, "keep_dims": False}
@@ -88,7 +88,7 @@ def _squared(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, 
 def _added_bias(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     data, bias = inputs
     rank = len(data.shape or ())
-    last = node.attrs.get("data_format", "NXC") == "NXC"
+    last = node.attr("data_format") == "NXC"
     shape = (1,) * (rank - 1) + (-1,) if last else (1, -1) + (1,) * (rank - 2)
     bias = _as_shape(copy, bias, node.inputs[1], shape)
     return (copy.instead("Add", [data, bias], name=node.name or None),)
@@ -135,7 +135,7 @@ def _transposed(
         maker = node.inputs[i].producer
         assert maker is not None
         given[i] = copy.values[maker.inputs[0].id]
-        attrs[flag] = not attrs.get(flag, False)
+        attrs[flag] = not node.attr(flag)
     return copy.same(node, given, attrs)
 
 
@@ -166,7 +166,7 @@ def _of(node: Node) -> Iterator[tuple[str, Writer]]:
     elif node.kind.startswith("Reduce") and known and _reduces_ones(node):
         yield "StaticReshape, as all it reduces are dims of 1", _as_bias
     elif node.kind in ("LayerNorm", "RMSNorm") and known and shape is not None:
-        first = int(node.attrs.get("begin_norm_axis", -1)) % len(shape)
+        first = int(node.attr("begin_norm_axis")) % len(shape)
         if first < len(shape) - 1:
             flat = shape_text((*shape[:first], math.prod(shape[first:])))
             yield f"{node.kind} of the same data as {flat}", partial(_flattened, first)

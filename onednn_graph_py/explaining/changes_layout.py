@@ -35,7 +35,7 @@ def _has_format(node: Node) -> bool:
 
 
 def _format_of(node: Node) -> str:
-    return str(node.attrs.get("data_format", "NXC"))
+    return str(node.attr("data_format"))
 
 
 def _rank_of(node: Node) -> int | None:
@@ -73,7 +73,7 @@ def _relaid(
     if _has_format(node):
         attrs["data_format"] = "NCX" if _format_of(node) == "NXC" else "NXC"
     elif node.kind == "Concat" or attrs.get("qtype") == "per_channel":
-        attrs["axis"] = order.index(int(attrs.get("axis", 1)) % rank)
+        attrs["axis"] = order.index(int(node.attr("axis")) % rank)
     return copy.same(node, given, attrs)
 
 
@@ -188,7 +188,7 @@ def weights_formats(around: Around) -> Iterator[Candidate]:
         if attribute is None or len(node.inputs) < 2 or node.kind.endswith("Weights"):
             continue
         weights = node.inputs[1]
-        have = str(node.attrs.get("weights_format", attribute.default))
+        have = str(node.attr("weights_format"))
         if weights.shape is None or not is_whole(weights.shape) or weights.producer is not None:
             continue
         if len(around.readers.get(weights.id, ())) != 1:

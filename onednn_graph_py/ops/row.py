@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
 
@@ -150,6 +150,13 @@ class Row:
     def attribute(self, name: str) -> Attribute | None:
         """The attribute of a name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
+
+    def value_of(self, name: str, attrs: Mapping[str, Any]) -> Any:
+        """An attribute's value among those that are set, its default, or None without one."""
+        if name in attrs:
+            return attrs[name]
+        known = self.attribute(name)
+        return None if known is None else known.default
 
     @property
     def sample(self) -> tuple[tuple[tuple[int, ...], ...], dict[str, AttributeValue]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..machine import Conditions
 from ..ops.shapes.windows import Data, Window, data_of, window_of
@@ -17,7 +17,6 @@ __all__ = [
     "Slide",
     "aligned",
     "attention",
-    "attribute",
     "contraction",
     "integers_of",
     "is_row_major",
@@ -29,14 +28,6 @@ __all__ = [
 
 _INTEGERS = frozenset({"Dequantize", "DynamicDequantize"})
 _MOVING = frozenset({"Reorder", "StaticReshape", "StaticTranspose", "TypeCast"})
-
-
-def attribute(op: Op, name: str) -> Any:
-    """An attribute's value, or its default where it is not set."""
-    if name in op.attrs:
-        return op.attrs[name]
-    known = None if op.schema is None else op.schema.attribute(name)
-    return None if known is None else known.default
 
 
 def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
@@ -128,7 +119,7 @@ def contraction(group: Group, op: Op) -> int:
     shape = group.shape(op.inputs[0])
     if not shape:
         return -1
-    return shape[-2 if len(shape) > 1 and attribute(op, "transpose_a") else -1]
+    return shape[-2 if len(shape) > 1 and op.attr("transpose_a") else -1]
 
 
 def attention(group: Group) -> bool:

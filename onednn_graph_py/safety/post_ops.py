@@ -14,7 +14,7 @@ from ..machine import Conditions
 from ..ops import shapes
 from ..ops.table import elementwise
 from .calls import Op
-from .facts import BINARY, aligned, attribute
+from .facts import BINARY, aligned
 from .group import Group
 
 __all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
@@ -86,7 +86,7 @@ def _is_fused(base: Op, op: Op, result: int, wide: Wide, conditions: Conditions)
         return len(wide) == 4
     if sum(wide) != 1:
         return False
-    data_format = attribute(base, "data_format")
+    data_format = base.attr("data_format")
     return data_format is None or wide[1 if data_format == "NCX" else -1]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from .._core import UNKNOWN_DIM
 from ..errors import InvalidShapeError, OneDNNError
 from ..ops.check import check
+from ..ops.lookup import row
 from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRecord
 from .links import in_order
 from .tags import strides_of, tag_of
@@ -179,7 +180,7 @@ def _fit_channels(
     attrs: dict[str, AttributeRecord],
 ) -> None:
     """Repeat scales to as many as there are channels; zero points beyond the file's are 0."""
-    axis: Any = op.values.get("axis", 1)
+    axis: Any = row(op.kind).value_of("axis", op.values)
     if not -len(shape) <= axis < len(shape) or shape[axis] < 0:
         return
     count = shape[axis]

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import OneDNNError
 from ..ops.check import check
+from ..ops.lookup import row
 from ..serialization import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from ..serialization.links import in_order
 from ..serialization.tags import strides_of, tag_of
@@ -276,7 +277,7 @@ def _with(op: OpRecord, name: str, value: Any) -> Attributes:
 def _per_channel(op: OpRecord, shape: Dims) -> Attributes:
     """As many scales and zero points as there are channels."""
     attrs = dict(op.attrs)
-    axis: Any = op.values.get("axis", 1)
+    axis: Any = row(op.kind).value_of("axis", op.values)
     if not -len(shape) <= axis < len(shape):
         return attrs
     for name in ("scales", "zps"):

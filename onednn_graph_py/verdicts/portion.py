@@ -73,10 +73,7 @@ class _Op:
         self.shapes = {t: subject.tensors[t].shape for t in (*op.inputs, *op.outputs)}
 
     def attr(self, name: str) -> Any:
-        if name in self.attrs:
-            return self.attrs[name]
-        known = self.row.attribute(name)
-        return None if known is None else known.default
+        return self.row.value_of(name, self.attrs)
 
     def rank(self, tensor: int) -> int:
         return len(self.shapes[tensor])
@@ -393,7 +390,7 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
     if op.kind == "StaticReshape":
         attrs["shape"] = list(shapes[op.outputs[0]])
     if op.kind in ("Quantize", "Dequantize") and attrs.get("qtype") == "per_channel":
-        axis = attrs.get("axis", 1) % len(shapes[op.inputs[0]])
+        axis = row(op.kind).value_of("axis", attrs) % len(shapes[op.inputs[0]])
         picked = picks.get((op.inputs[0], axis))
         if picked is not None:
             for name in ("scales", "zps"):
