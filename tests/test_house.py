@@ -218,6 +218,19 @@ def test_kinds_that_rooms_list_by_hand_are_those_listed():
     assert dict(+found) == KIND_LISTS
 
 
+def test_only_the_table_says_what_an_attribute_is_where_it_is_not_set():
+    defaults = {a.name for row in OPS.values() for a in row.attributes if a.default is not None}
+    assert [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module in files()
+        if room_of(module) not in ("ops", "reference", "patterns")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and len(node.args) == 2
+        and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+        and isinstance(node.args[0], ast.Constant) and node.args[0].value in defaults
+    ] == []  # fmt: skip
+
+
 STARTS_PROCESSES = {"processes", "capture"}
 OTHERS_THAT_START_PROCESSES = {
     "comparing.process", "hardware.look", "kernels.find", "probing", "shrinking.process",

@@ -158,7 +158,7 @@ def _root(use: _Use) -> Size:
 
 def _probabilities(use: _Use) -> Size:
     """About one of a row is chosen, or all a little."""
-    axis = use.node.attrs.get("axis", -1)
+    axis = use.node.attr("axis")
     count = use.output[axis] if use.output else 1
     return Size(1 / max(count, 1), 1 / max(count, 1))
 
