@@ -8,7 +8,7 @@ from typing import Any
 
 from ..building.value import Node, Value, is_whole
 from ..ops.check import make_call
-from ..ops.lookup import row
+from ..ops.lookup import row, with_attribute
 from ..ops.row import Attribute
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import linked_version
@@ -124,7 +124,7 @@ def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
     """One scale for a tensor whose channels have theirs, which are the same or not."""
     scales: tuple[float, ...] = tuple(node.attrs.get("scales", ()))
     zps: tuple[int, ...] | None = node.attrs.get("zps")
-    if node.kind not in ("Quantize", "Dequantize") or node.attrs.get("qtype") != "per_channel":
+    if node.kind not in with_attribute("zps") or node.attrs.get("qtype") != "per_channel":
         return
     same = len(set(scales)) == 1 and len(set(zps or (0,))) == 1
     attrs: dict[str, Any] = {"qtype": "per_tensor", "scales": (max(scales),)}

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
 from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
+from .traits import Trait
 
 __all__ = ["Attribute", "Change", "Port", "Row"]
 
@@ -114,6 +115,8 @@ class Row:
         The possible numbers of ports, where they are not all from the required to the full number.
     combinations : tuple of str
         Documented data types, one port after the other, where they are fewer than `types` allows.
+    traits : tuple of Trait
+        What it has in common with others (`onednn_graph_py.ops.traits`).
     commutative : bool
         Two inputs may change places.
     since : Version
@@ -140,6 +143,7 @@ class Row:
     input_counts: tuple[int, ...] = ()
     output_counts: tuple[int, ...] = ()
     combinations: tuple[str, ...] = ()
+    traits: tuple[Trait, ...] = ()
     commutative: bool = False
     since: Version = OLDEST
     changes: tuple[Change, ...] = field(default=())

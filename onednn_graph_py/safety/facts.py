@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from ..ops.shapes.windows import Data, Window, data_of, window_of
-from ..ops.table.binary import BINARY
 from ..ops.terms import Shape
 from .calls import Op, Tensor, call_of
 from .group import Group
@@ -26,8 +26,10 @@ __all__ = [
     "slide_of",
 ]
 
-_INTEGERS = frozenset({"Dequantize", "DynamicDequantize"})
-_MOVING = frozenset({"Reorder", "StaticReshape", "StaticTranspose", "TypeCast"})
+BINARY = with_trait("epilogue", "binary")
+"""The documents' category Binary."""
+
+_MOVING = with_trait("moves") | {"TypeCast"}
 
 
 def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
@@ -83,7 +85,7 @@ def quantization_of(group: Group, tensor: Tensor) -> Op | None:
     """The Dequantize that a tensor comes from, at most moved or cast since."""
     while True:
         op = group.producer(tensor)
-        if op is None or op.kind in _INTEGERS:
+        if op is None or op.kind in with_trait("dequantizes"):
             return op
         if op.kind not in _MOVING:
             return None

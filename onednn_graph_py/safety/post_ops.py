@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..machine import Conditions
 from ..ops import shapes
+from ..ops.lookup import with_trait
 from ..ops.table import elementwise
 from .calls import Op
 from .facts import BINARY, aligned
@@ -22,7 +23,7 @@ __all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 """What works on one tensor, element by element."""
 
-_OF_OPERANDS = frozenset({"Dequantize", "DynamicDequantize", "StaticReshape"})
+_OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
 
 Wide = tuple[bool, ...]
 """For each dim whether an operand varies along it."""

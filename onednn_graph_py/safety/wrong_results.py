@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from . import wrong_products as products
 from . import wrong_windows as windows
 from .calls import Tensor
@@ -35,7 +36,7 @@ def _residual_of_other_sign(group: Group, conditions: Conditions) -> bool:
     for op in group.ops:
         for tensor in op.inputs if op.kind == "Add" else ():
             source = group.producer(tensor)
-            if source is None or source.kind not in ("Dequantize", "DynamicDequantize"):
+            if source is None or source.kind not in with_trait("dequantizes"):
                 continue
             residual = source.inputs[0].dtype
             if residual == target:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ..machine import Conditions
+from ..ops.lookup import with_attribute, with_trait
 from .calls import Op
 from .facts import (
     BINARY,
@@ -37,7 +38,7 @@ __all__ = [
     "transposed_gradient_with_automatic_padding",
 ]
 
-_POOLS = ("AvgPool", "MaxPool")
+_POOLS = with_attribute("kernel") - with_trait("gradient")
 _WIDE_16 = ("bf16", "f16")
 
 
