@@ -347,7 +347,7 @@ def window_around_the_data(group: Group, op: Op) -> Met | None:
     if not op.inputs:
         return None
     source = group.producer(op.inputs[0])
-    int8 = source is not None and "Dequantize" in source.kind
+    int8 = source is not None and source.kind in with_trait("dequantizes")
     if not int8 and not _computes_in_16_bits(group, op):
         return None
     slides = _slides(group, op)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from ..machine import Conditions
-from ..ops.table import OPS
+from ..ops.lookup import with_trait
 from .calls import Op
 from .defect import Defect, Finding, first_met
 from .facts import BINARY, attention
@@ -21,7 +21,7 @@ from .wrong_products import attention_by_heads
 
 __all__ = ["SLOW", "slow_fusion"]
 
-_REDUCTIONS = frozenset(kind for kind in OPS if kind.startswith("Reduce"))
+_REDUCTIONS = with_trait("reduces")
 
 _FEW = 128
 """Up to so many elements a reference kernel takes no longer than another partition."""
