@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS, check
@@ -130,7 +129,8 @@ def test_binary():
 
 
 def test_epilogue():
-    assert with_trait("epilogue") - with_trait("binary") == set(UNARY)
+    binary = {"Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract"}
+    assert with_trait("epilogue") == set(UNARY) | binary
     assert with_trait("epilogue") <= with_trait("elementwise") - with_trait("gradient")
 
 
@@ -216,11 +216,12 @@ def test_rectifies():
     assert {kind for kind in candidates if rectifies(kind)} == with_trait("rectifies")
 
 
-@pytest.mark.parametrize("kind", sorted(with_trait("squashes")))
-def test_squashes(kind):
-    made = computed(kind, drawn(kind, 1000.0))[0]
-    assert np.abs(made).max() <= 1
-    assert np.ptp(made) > 0.5, "from one end to the other"
+def test_squashes():
+    def squashes(kind):
+        made = computed(kind, drawn(kind, 1000.0))[0]
+        return made.dtype == np.float64 and np.abs(made).max() <= 1 and np.ptp(made) > 0.5
+
+    assert those(squashes) - {"Clamp"} == with_trait("squashes"), "its attributes are the limits"
 
 
 def ratio(y):
