@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from functools import cache
 
 from ..errors import InvalidArgumentsError
 from .describe import aligned, version_text
 from .schema import OpSchema
 from .table import OPS
 from .terms import Version
+from .traits import Trait
 
-__all__ = ["overview", "row"]
+__all__ = ["overview", "row", "with_attribute", "with_trait"]
 
 
 def row(kind: str) -> OpSchema:
@@ -28,6 +30,34 @@ def row(kind: str) -> OpSchema:
     near = same or difflib.get_close_matches(kind, OPS, n=1)
     hint = f", did you mean {near[0]!r}?" if near else ""
     raise InvalidArgumentsError(f"oneDNN has no op kind {kind!r}{hint}")
+
+
+def with_trait(*words: Trait) -> frozenset[str]:
+    """The kinds that have all these traits.
+
+    Examples
+    --------
+    >>> sorted(with_trait("moves"))
+    ['Reorder', 'StaticReshape', 'StaticTranspose']
+    """
+    return _having(words)
+
+
+@cache
+def _having(words: tuple[Trait, ...]) -> frozenset[str]:
+    return frozenset(kind for kind, row in OPS.items() if set(words) <= set(row.traits))
+
+
+@cache
+def with_attribute(name: str) -> frozenset[str]:
+    """The kinds that have an attribute of this name.
+
+    Examples
+    --------
+    >>> sorted(with_attribute("zps"))
+    ['Dequantize', 'Quantize']
+    """
+    return frozenset(kind for kind, row in OPS.items() if row.attribute(name) is not None)
 
 
 def overview(version: Version) -> str:
