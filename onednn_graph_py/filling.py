@@ -24,7 +24,7 @@ from .building.builder import GraphBuilder
 from .building.constant_arrays import unpacked
 from .building.infer import infer_shapes
 from .building.value import Node, Value, is_whole
-from .checking.integer_ranges import MOVES, IntegerRange, fitted, range_of
+from .checking.integer_ranges import HAND_ON, IntegerRange, fitted, range_of
 from .checking.magnitudes import Size, size_of
 from .errors import InvalidShapeError
 from .ops.lookup import row
@@ -101,7 +101,7 @@ def _readers(builder: GraphBuilder) -> Readers:
 
 def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]:
     for node, i in readers.get(value.id, ()):
-        if node.kind in MOVES:  # the next reader decides
+        if node.kind in HAND_ON:  # the next reader decides
             for made in node.outputs:
                 yield from _final_readers(made, readers)
         else:
@@ -112,13 +112,13 @@ def _masks_scores(node: Node, i: int, readers: Readers) -> bool:
     """Whether it is added to attention scores."""
     other = node.inputs[1 - i].producer if node.kind == "Add" else None
     behind = {n.kind for n, _ in _final_readers(node.outputs[0], readers)}
-    return other is not None and bool(behind & {"SoftMax", "Select"})
+    return other is not None and ("SoftMax" in behind or "Select" in behind)
 
 
 def _weights(node: Node, shape: tuple[int, ...]) -> Fill:
     """So that a sum of products is about as large as one input."""
     if node.kind == "MatMul" and len(shape) > 1:
-        terms = shape[-1] if node.attrs.get("transpose_b", False) else shape[-2]
+        terms = shape[-1] if node.attr("transpose_b") else shape[-2]
     else:
         terms = math.prod(shape) // max(max(shape, default=1), 1)
     size = 2.0 ** round(math.log2(2 / math.sqrt(max(terms, 1))))

@@ -8,6 +8,7 @@ import pytest
 from wrong_cases import PER_TENSOR, noise
 
 import onednn_graph_py as og
+from onednn_graph_py.checking.magnitudes import Size, sizes
 from onednn_graph_py.filling import Fill, filled, fills_of
 from onednn_graph_py.reference.rounding import integer_limits
 from onednn_graph_py.verify import reference_values
@@ -107,3 +108,11 @@ def test_masks_differ_from_head_to_head(shape):
     assert len({h.tobytes() for h in heads}) == min(len(heads), shape[-1] // 2)
     assert (heads.max(axis=-1) == 0).all()  # no query without a key
     assert (heads[0] < 0).any()
+
+
+def test_the_probabilities_of_a_softmax_without_axis_are_along_its_default():
+    b = og.GraphBuilder()
+    x = b.input((2, 4, 16))
+    y = x.softmax()
+    found = sizes(b.nodes, {x.id: Size(0.0, 1.0)}, {v.id: (2, 4, 16) for v in (x, y)})
+    assert found[y.id].mean == 1 / 4

@@ -7,7 +7,6 @@ import importlib
 import re
 import subprocess
 import sys
-from collections import Counter
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -204,29 +203,33 @@ def test_private_names_that_others_import_are_those_listed():
     assert found == PRIVATE
 
 
-KIND_LISTS = {
-    "checking.expected": 2, "checking.integer_ranges": 2, "checking.magnitudes": 9,
-    "explaining.changes": 1, "explaining.changes_attributes": 1, "explaining.changes_dtype": 2,
-    "explaining.changes_kinds": 3, "explaining.changes_layout": 1, "explaining.changes_order": 2,
-    "explaining.changes_quantization": 3, "explaining.neighbours": 1, "explaining.reasons": 1,
-    "explaining.steps": 1, "filling": 1, "planning.planner": 2, "serialization.batch_dim": 3,
-    "serialization.propagate": 2, "serialization.rewrite": 1, "shrinking.resize": 1,
-    "verdicts.portion": 12,
-}  # fmt: skip
 SPELLS_KINDS = ("ops", "reference", "safety", "blocks", "patterns", "examples", "selftest")
 
 
-def test_kinds_that_rooms_list_by_hand_are_those_listed():
-    """The table of ops is to have a column for what these say."""
-    found: Counter[str] = Counter()
-    for module in files():
-        if room_of(module) in SPELLS_KINDS:
-            continue
-        for node in ast.walk(tree(module)):
-            if isinstance(node, ast.Tuple | ast.List | ast.Set):
-                words = [e.value for e in node.elts if isinstance(e, ast.Constant)]
-                found[module] += len(words) > 1 and all(w in OPS for w in words)
-    assert dict(+found) == KIND_LISTS
+def test_no_room_lists_kinds_by_hand():
+    """Rows of the table have traits instead, which `onednn_graph_py.ops.lookup` is asked for."""
+    assert [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module in files()
+        if room_of(module) not in SPELLS_KINDS
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Tuple | ast.List | ast.Set)
+        for words in [[e.value for e in node.elts if isinstance(e, ast.Constant)]]
+        if len(words) > 1 and all(w in OPS for w in words)
+    ] == []
+
+
+def test_only_the_table_says_what_an_attribute_is_where_it_is_not_set():
+    defaults = {a.name for row in OPS.values() for a in row.attributes if a.default is not None}
+    assert [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module in files()
+        if room_of(module) not in ("ops", "reference", "patterns")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call) and len(node.args) == 2
+        and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+        and isinstance(node.args[0], ast.Constant) and node.args[0].value in defaults
+    ] == []  # fmt: skip
 
 
 STARTS_PROCESSES = {"processes", "capture"}

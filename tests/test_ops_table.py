@@ -9,6 +9,7 @@ import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.describe import documentation_link
 from onednn_graph_py.ops.lookup import overview
+from onednn_graph_py.ops.terms import MAX_NDIMS
 
 DTYPES = {t.name for t in og.logical_tensor.data_type} | {"s64"}
 
@@ -93,3 +94,15 @@ def test_a_row_at_a_version_is_called_as_that_version_has_it():
     with pytest.raises(og.InvalidGraphOpError, match="must be f32 as input 0"):
         og.ops.Add.at((3, 7))(*mixed)
     og.ops.check("Add", mixed, version=(3, 8))
+
+
+def test_an_attribute_that_is_not_set_is_its_default():
+    softmax = OPS["SoftMax"]
+    assert softmax.value_of("axis", {}) == 1
+    assert softmax.value_of("axis", {"axis": -1}) == -1
+    assert OPS["Pow"].value_of("beta", {}) is None
+    assert softmax.value_of("no_such_attribute", {}) is None
+
+
+def test_the_most_dims_are_the_librarys():
+    assert MAX_NDIMS == og.MAX_NDIMS

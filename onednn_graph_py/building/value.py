@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import InvalidShapeError
+from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import label_of
 from .op_methods import BuilderMethods, ValueMethods
@@ -97,6 +98,10 @@ class Node:
     def label(self) -> str:
         """Names the op in messages."""
         return label_of(self.kind, self.name)
+
+    def attr(self, name: str) -> Any:
+        """An attribute's value, its default where it is not set, or None without one."""
+        return row(self.kind).value_of(name, self.attrs)
 
 
 class Value(ValueMethods):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..building.builder import GraphBuilder
 from ..building.constant_arrays import unpacked
 from ..building.value import Node
+from ..ops.lookup import with_trait
 from ..reference import round_to
 from ..reference.rounding import dtype_name, float_info, is_integer
 from ..reference.run import call_of, evaluate
@@ -175,7 +176,7 @@ def _margins(
     worst = dict.fromkeys(exact, 0.0)
 
     def disturb(node: Node, i: int, result: Array, off: Array) -> Array:
-        if result.dtype.kind != "f" or node.kind in ("Quantize", "DynamicQuantize"):
+        if result.dtype.kind != "f" or node.kind in with_trait("quantizes"):
             return result
         # What is stored in bf16 may also be kept in f32 inside of a partition, and the other way.
         off = off + _epsilon(node.outputs[i].dtype) * np.abs(result)
@@ -314,7 +315,7 @@ class Expected:
             want, value = self._exact[i], self._values.get(i)
             dtype = value.dtype if value is not None else dtype_name(want.dtype)
             producer = value.producer if value is not None else None
-            if producer is not None and producer.kind in ("Quantize", "DynamicQuantize"):
+            if producer is not None and producer.kind in with_trait("quantizes"):
                 allowed = _quantized_margin(producer, self._exact, self._margins)
             else:
                 wide = want.astype(np.float64)

@@ -12,28 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..building.value import Node, Value
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..reference.rounding import integer_limits
 from .magnitudes import Shapes, Size, excess, quantization_parameters, sizes
 
-__all__ = ["MOVES", "IntegerRange", "fitted", "range_of"]
+__all__ = ["HAND_ON", "IntegerRange", "fitted", "range_of"]
 
-MOVES = ("Concat", "End", "Reorder", "StaticReshape", "StaticTranspose", "TypeCast")
+HAND_ON = with_trait("keeps") | {"End"}  # which has nothing behind it
 """Ops that hand on what they are given."""
 
 # What comes out of them is as large whatever they are given.
-_LEVELLED = (
-    "BatchNormForwardTraining",
-    "DynamicQuantize",
-    "GroupNorm",
-    "HardSigmoid",
-    "LayerNorm",
-    "Quantize",
-    "RMSNorm",
-    "Sigmoid",
-    "SoftMax",
-    "Tanh",
-)
+_LEVELLED = with_trait("normalizes") | with_trait("quantizes") | with_trait("squashes")
 # CPUs without VNNI add two products of u8 and s8 in 16 bits: 2 * 255 * 63 fits.
 _LARGEST_S8_WEIGHT = 63
 _FEWEST_WEIGHTS, _FEWEST = 16, 32
@@ -98,7 +87,7 @@ def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) ->
             port = row(node.kind).port("inputs", i)
             if node.kind == "Dequantize":
                 centre = quantization_parameters(node)[1]
-            if node.kind in (*MOVES, "Dequantize") or (node.kind == "DynamicDequantize" and not i):
+            if node.kind in HAND_ON or (node.kind in with_trait("dequantizes") and not i):
                 left += node.outputs
             elif port is not None and port.name == "weights" and value.dtype == "s8":
                 weights = True

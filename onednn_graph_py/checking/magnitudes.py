@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..building.value import Node
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..reference.rounding import integer_limits
 
 __all__ = ["Size", "excess", "quantization_parameters", "size_of", "sizes"]
@@ -25,7 +25,6 @@ _SAMPLE = 1 << 16
 _HOLDS_BACK = 1e3
 # Beyond these, in deviations from the mean, SoftMax and its like are 0 or 1 and tell nothing.
 _STEEP_LIMIT = 4.0
-_STEEP = ("Exp", "LogSoftmax", "Sigmoid", "SoftMax", "Tanh")
 _F16_LIMIT = 2.0**13
 
 Shapes = Mapping[int, Sequence[int]]
@@ -158,7 +157,7 @@ def _root(use: _Use) -> Size:
 
 def _probabilities(use: _Use) -> Size:
     """About one of a row is chosen, or all a little."""
-    axis = use.node.attrs.get("axis", -1)
+    axis = use.node.attr("axis")
     count = use.output[axis] if use.output else 1
     return Size(1 / max(count, 1), 1 / max(count, 1))
 
@@ -207,38 +206,31 @@ def _unchanged(use: _Use) -> Size:
     return use.given[0] if use.given else Size(0.0, 1.0)
 
 
-_PRODUCTS = (
-    "MatMul",
-    "Convolution",
-    "ConvolutionBackwardData",
-    "ConvolutionBackwardWeights",
-    "ConvTranspose",
-    "ConvTransposeBackwardData",
-    "ConvTransposeBackwardWeights",
-)
-_NORMALIZED = ("BatchNormForwardTraining", "GroupNorm", "LayerNorm", "RMSNorm")
-_RECTIFIED = ("Elu", "GELU", "HardSwish", "LeakyReLU", "Mish", "PReLU", "ReLU", "SoftPlus")
-_REDUCED = ("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum")
-
 _RULES: Mapping[str, Callable[[_Use], Size]] = {
-    **dict.fromkeys(_PRODUCTS, _product),
-    **dict.fromkeys(_NORMALIZED, _constantly(0.0, 1.0)),
-    **dict.fromkeys(_RECTIFIED, _rectified),
-    **dict.fromkeys(_REDUCED, _reduced),
-    **dict.fromkeys(("Dequantize", "DynamicDequantize"), _dequantize),
-    **dict.fromkeys(("Quantize", "DynamicQuantize"), _quantize),
-    **dict.fromkeys(("HardSigmoid", "Sigmoid"), _constantly(0.5, 0.25)),
-    **dict.fromkeys(("Concat", "Maximum", "Minimum"), _any_of),
+    **dict.fromkeys(with_trait("product"), _product),
+    **dict.fromkeys(with_trait("normalizes"), _constantly(0.0, 1.0)),
+    **dict.fromkeys(with_trait("rectifies"), _rectified),
+    **dict.fromkeys(with_trait("dequantizes"), _dequantize),
+    **dict.fromkeys(with_trait("quantizes"), _quantize),
     "Abs": _rectified,
     "Add": _sum(1),
     "AvgPool": _mean_of_window,
     "BiasAdd": _sum(1),
     "Clamp": _clamp,
+    "Concat": _any_of,
     "Divide": _divide,
     "Exp": _exponential,
+    "HardSigmoid": _constantly(0.5, 0.25),
     "MaxPool": _largest_of_window,
+    "Maximum": _any_of,
+    "Minimum": _any_of,
     "Multiply": _multiply,
+    "ReduceL1": _reduced,
+    "ReduceL2": _reduced,
+    "ReduceMean": _reduced,
+    "ReduceSum": _reduced,
     "Select": _selected,
+    "Sigmoid": _constantly(0.5, 0.25),
     "SoftMax": _probabilities,
     "Sqrt": _root,
     "Square": _square,
@@ -297,7 +289,7 @@ def excess(node: Node, size: Size) -> float:
         found = above / max((high - point) * scale, 1e-30)
         if point > low:  # what is below an unsigned type's zero is cut off as by a ReLU
             found = max(found, below / ((point - low) * scale))
-    elif node.kind in _STEEP:
+    elif node.kind in with_trait("steep"):
         found = size.deviation / _STEEP_LIMIT
     if any(v.dtype == "f16" for v in (*node.inputs[:1], *node.outputs)):
         found = max(found, size.reach / _F16_LIMIT)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
+from ..ops.lookup import with_attribute
 from .rebuild import Edit, rebuild
 
 __all__ = ["Around", "Candidate", "Change", "Family", "called"]
@@ -133,7 +134,7 @@ class Around:
             beside = [v.producer for v in node.inputs]
             beside += [r for v in node.outputs for r in self.readers.get(v.id, [])]
             for n in (node, *beside):
-                if n is not None and n.kind in ("Quantize", "Dequantize"):
+                if n is not None and n.kind in with_attribute("zps"):
                     found[n.id] = n
         return tuple(found.values())
 

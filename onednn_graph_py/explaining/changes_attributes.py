@@ -8,7 +8,7 @@ from typing import Any
 
 from ..building.value import Node, Value, is_whole
 from ..ops.check import make_call
-from ..ops.lookup import row
+from ..ops.lookup import row, with_attribute
 from ..ops.row import Attribute
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import linked_version
@@ -42,7 +42,7 @@ def _set(around: Around, node: Node, attrs: dict[str, Any], *, exact: bool) -> C
 def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
     """Other values of an attribute, and whether they mean the same."""
     name = attribute.name
-    value = node.attrs.get(name, attribute.default)
+    value = node.attr(name)
     if attribute.type == "bool":
         yield not value, False
     elif attribute.allowed:
@@ -85,7 +85,7 @@ def scales_and_zero_points(around: Around) -> Iterator[Candidate]:
         others = [
             (n, same) for n in nodes if {k: n.attrs.get(k) for k in same} != same and n is not like
         ]
-        if others and like.attrs.get("qtype", "per_tensor") == "per_tensor":
+        if others and like.attr("qtype") == "per_tensor":
             yield _set_all(around, others, f"give {{}} the scale and zero point of {called(like)}")
 
 
@@ -124,7 +124,7 @@ def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
     """One scale for a tensor whose channels have theirs, which are the same or not."""
     scales: tuple[float, ...] = tuple(node.attrs.get("scales", ()))
     zps: tuple[int, ...] | None = node.attrs.get("zps")
-    if node.kind not in ("Quantize", "Dequantize") or node.attrs.get("qtype") != "per_channel":
+    if node.kind not in with_attribute("zps") or node.attrs.get("qtype") != "per_channel":
         return
     same = len(set(scales)) == 1 and len(set(zps or (0,))) == 1
     attrs: dict[str, Any] = {"qtype": "per_tensor", "scales": (max(scales),)}
@@ -136,7 +136,7 @@ def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
 def explicit_pads(around: Around) -> Iterator[Candidate]:
     """The paddings that auto_pad finds, written down."""
     for node in around.concerned:
-        automatic = str(node.attrs.get("auto_pad", "None"))
+        automatic = str(node.attr("auto_pad"))
         if automatic == "None" or "pads_begin" not in node.attrs:
             continue
         pads = _pads(node, automatic)
@@ -172,7 +172,7 @@ def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def _spatial(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape[1:-1] if node.attrs.get("data_format", "NXC") == "NXC" else shape[2:]
+    return shape[1:-1] if node.attr("data_format") == "NXC" else shape[2:]
 
 
 def _forward_tensors(node: Node) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
@@ -202,5 +202,5 @@ def _kernel(node: Node) -> tuple[int, ...] | None:
         shape = (node.outputs[0] if node.kind.endswith("Weights") else node.inputs[1]).shape
     if shape is None:
         return None
-    spatial_first = str(node.attrs.get("weights_format", "XIO"))[0] == "X"
+    spatial_first = str(node.attr("weights_format"))[0] == "X"
     return tuple(shape[:-2]) if spatial_first else tuple(shape[2:])

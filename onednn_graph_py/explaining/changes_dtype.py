@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..building.value import Node, Value
 from ..machine.cpu import lacks
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..ops.terms import linked_version
 from ..serialization.rewrite import _RETYPED
 from .changes import Around, Candidate, called
@@ -16,7 +16,8 @@ from .rebuild import Edit
 __all__ = ["casts_left_out", "op_types", "parameter_types", "region_types"]
 
 _FLOATS = ("f32", "bf16", "f16")
-_CONVERSIONS = ("TypeCast", "Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
+# Floating-point types are not what they are about.
+_BORDER = with_trait("converts") - {"TypeCast"} | with_trait("marks")
 
 
 def _possible(but: str) -> list[str]:
@@ -34,7 +35,7 @@ def _ports(node: Node) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def _computes_in(node: Node) -> str | None:
-    if node.kind in _CONVERSIONS or node.kind == "End":
+    if node.kind in with_trait("converts") or node.kind == "End":
         return None
     inputs, outputs = _ports(node)
     dtypes = [node.inputs[i].dtype for i in inputs] + [node.outputs[i].dtype for i in outputs]
@@ -66,9 +67,7 @@ def _region(around: Around) -> list[Node]:
     waiting = [around.node]
     while waiting:
         node = waiting.pop()
-        if node.id in found or node.kind in ("Quantize", "Dequantize", "End", "Wildcard"):
-            continue
-        if node.kind.startswith("Dynamic"):
+        if node.id in found or node.kind in _BORDER:
             continue
         found[node.id] = node
         values: list[Value] = [v for v in (*node.inputs, *node.outputs) if v.dtype in _FLOATS]

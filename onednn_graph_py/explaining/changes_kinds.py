@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from ..building.value import Node, Value, is_whole
+from ..ops.lookup import with_attribute, with_trait
 from ..ops.terms import shape_text
 from .changes import Around, Candidate, called
 from .rebuild import Copy, Writer
 
 __all__ = ["other_kinds"]
+
+_OVER_LAST_DIMS = with_trait("normalizes") & with_attribute("begin_norm_axis")
 
 
 def _one_of(
@@ -58,7 +61,7 @@ def _pow(node: Node) -> Iterator[tuple[str, Writer]]:
     elif beta == 3:
         yield "Square and Multiply", _cube
     elif beta == 4:
-        yield "Square and Square", partial(_one_of, ("Square", "Square"))
+        yield "Square and Square", partial(_one_of, ("Square",) * 2)
     elif beta in (-1, -0.5, -2):
         before = {-0.5: "Sqrt and ", -2: "Square and "}.get(beta, "")
         yield f"{before}Divide of 1 by it", partial(_one_over, beta)
@@ -66,7 +69,7 @@ def _pow(node: Node) -> Iterator[tuple[str, Writer]]:
 
 def _summed(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     rank = len(inputs[0].shape or ())
-    last = node.attrs.get("data_format", "NXC") == "NXC"
+    last = node.attr("data_format") == "NXC"
     channels = rank - 1 if last else 1
     axes = tuple(i for i in range(rank) if i != channels)
     attrs = {"axes": axes, "keep_dims": False}
@@ -88,7 +91,7 @@ def _squared(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, 
 def _added_bias(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     data, bias = inputs
     rank = len(data.shape or ())
-    last = node.attrs.get("data_format", "NXC") == "NXC"
+    last = node.attr("data_format") == "NXC"
     shape = (1,) * (rank - 1) + (-1,) if last else (1, -1) + (1,) * (rank - 2)
     bias = _as_shape(copy, bias, node.inputs[1], shape)
     return (copy.instead("Add", [data, bias], name=node.name or None),)
@@ -135,7 +138,7 @@ def _transposed(
         maker = node.inputs[i].producer
         assert maker is not None
         given[i] = copy.values[maker.inputs[0].id]
-        attrs[flag] = not attrs.get(flag, False)
+        attrs[flag] = not node.attr(flag)
     return copy.same(node, given, attrs)
 
 
@@ -163,10 +166,10 @@ def _of(node: Node) -> Iterator[tuple[str, Writer]]:
         yield "Subtract and Square", _squared
     elif node.kind == "BiasAdd":
         yield "Add of the bias in the data's rank", _added_bias
-    elif node.kind.startswith("Reduce") and known and _reduces_ones(node):
+    elif node.kind in with_trait("reduces") and known and _reduces_ones(node):
         yield "StaticReshape, as all it reduces are dims of 1", _as_bias
-    elif node.kind in ("LayerNorm", "RMSNorm") and known and shape is not None:
-        first = int(node.attrs.get("begin_norm_axis", -1)) % len(shape)
+    elif node.kind in _OVER_LAST_DIMS and known and shape is not None:
+        first = int(node.attr("begin_norm_axis")) % len(shape)
         if first < len(shape) - 1:
             flat = shape_text((*shape[:first], math.prod(shape[first:])))
             yield f"{node.kind} of the same data as {flat}", partial(_flattened, first)
@@ -184,8 +187,8 @@ def _of(node: Node) -> Iterator[tuple[str, Writer]]:
 def _reduces_ones(node: Node) -> bool:
     shape: Any = node.inputs[0].shape
     axes = node.attrs.get("axes") or ()
-    plain = node.kind in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
-    return plain and bool(axes) and all(shape[a] == 1 for a in axes)
+    absolute = node.kind.startswith("ReduceL")  # the norms, of one element its absolute value
+    return not absolute and bool(axes) and all(shape[a] == 1 for a in axes)
 
 
 def other_kinds(around: Around) -> Iterator[Candidate]:

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..building.value import Node, Value, is_whole
-from ..ops.lookup import row
-from ..patterns._epilogue import BINARY, UNARY
+from ..ops.lookup import row, with_attribute, with_trait
 from .changes import Around, Candidate, called
 from .rebuild import Copy, Edit, LeafWriter, Writer
 
 __all__ = ["data_formats", "plain_strides", "weights_formats"]
 
-_FOLLOWING = (*UNARY, *BINARY, "Quantize", "Dequantize", "TypeCast", "Reorder", "Concat")
+# They are the same in either format: of their attributes at most an axis changes.
+_FOLLOWING = (
+    with_trait("epilogue") | with_trait("keeps", "elementwise") | with_attribute("zps") | {"Concat"}
+)
 
 Order = tuple[int, ...]
 
@@ -35,7 +37,7 @@ def _has_format(node: Node) -> bool:
 
 
 def _format_of(node: Node) -> str:
-    return str(node.attrs.get("data_format", "NXC"))
+    return str(node.attr("data_format"))
 
 
 def _rank_of(node: Node) -> int | None:
@@ -73,7 +75,7 @@ def _relaid(
     if _has_format(node):
         attrs["data_format"] = "NCX" if _format_of(node) == "NXC" else "NXC"
     elif node.kind == "Concat" or attrs.get("qtype") == "per_channel":
-        attrs["axis"] = order.index(int(attrs.get("axis", 1)) % rank)
+        attrs["axis"] = order.index(int(node.attr("axis")) % rank)
     return copy.same(node, given, attrs)
 
 
@@ -132,7 +134,7 @@ def _other_format(around: Around, start: Node, rank: int) -> Edit | None:
             if value.producer is not None or value.id in weights or value.shape is None:
                 continue
             inside = all(r.id in region for r in around.readers.get(value.id, []))
-            lower = node.kind in BINARY and 0 < len(value.shape) < rank
+            lower = node.kind in with_trait("epilogue", "binary") and 0 < len(value.shape) < rank
             if lower and any(d != 1 for d in value.shape) and not inside:
                 return None
             if inside and (len(value.shape) == rank or lower) and value.dtype not in ("s4", "u4"):
@@ -188,7 +190,7 @@ def weights_formats(around: Around) -> Iterator[Candidate]:
         if attribute is None or len(node.inputs) < 2 or node.kind.endswith("Weights"):
             continue
         weights = node.inputs[1]
-        have = str(node.attrs.get("weights_format", attribute.default))
+        have = str(node.attr("weights_format"))
         if weights.shape is None or not is_whole(weights.shape) or weights.producer is not None:
             continue
         if len(around.readers.get(weights.id, ())) != 1:

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..building.value import Node, Value
-from ..patterns._epilogue import BINARY, UNARY
+from ..ops.lookup import with_trait
 from .changes import Around, Candidate, called
 from .rebuild import Copy
 
 __all__ = ["earlier", "left_out"]
 
-# Each element is what it was, in another place or layout.
-_MOVES = ("Reorder", "StaticReshape", "StaticTranspose")
-_ELEMENTWISE = (*UNARY, *BINARY, "BiasAdd", "BatchNormInference", *_MOVES, "TypeCast")
+# Each works on an element by itself, wherever it lies. A PReLU is not in the documents' patterns.
+_EXCHANGED = (
+    with_trait("epilogue")
+    | (with_trait("channelwise") - {"PReLU"})
+    | with_trait("moves")
+    | {"TypeCast"}
+)
 
 
 def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -35,11 +39,11 @@ def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tu
 def earlier(around: Around) -> Iterator[Candidate]:
     """An op before the one whose result it reads, where both work on each element by itself."""
     for node in (around.node, *around.neighbours):
-        if node.kind not in _ELEMENTWISE:
+        if node.kind not in _EXCHANGED:
             continue
         for value in node.inputs:
             before = value.producer
-            if before is None or before.kind not in _ELEMENTWISE or around.is_output(value):
+            if before is None or before.kind not in _EXCHANGED or around.is_output(value):
                 continue
             if len(around.readers.get(value.id, ())) != 1:
                 continue
@@ -48,7 +52,8 @@ def earlier(around: Around) -> Iterator[Candidate]:
             if any(v.producer is not None for v in others):
                 continue
             single = all(d == 1 for v in others for d in v.shape or ())
-            exact = before.kind in _MOVES and node.kind in (*UNARY, *BINARY) and single
+            moved = before.kind in with_trait("moves")
+            exact = moved and node.kind in with_trait("epilogue") and single
             edit = around.written(
                 before,
                 partial(_first, around.positions[node.id]),
@@ -67,7 +72,7 @@ def left_out(around: Around) -> Iterator[Candidate]:
     beside = [v.producer for v in node.inputs]
     beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]
     for other in {n.id: n for n in beside if n is not None}.values():
-        if other.kind not in (*UNARY, *BINARY, "Select"):
+        if other.kind not in with_trait("epilogue") | {"Select"}:
             continue
         made = other.outputs[0]
         for i, value in enumerate(other.inputs):

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..building.value import Node, Value
-from ..patterns._epilogue import BINARY
+from ..ops.lookup import with_attribute, with_trait
 from .changes import Around, Candidate, called
 from .rebuild import Copy
 
 __all__ = ["missing_quantization"]
 
-_PRODUCTS = ("Convolution", "ConvTranspose", "MatMul")
-_STATIC = ("Quantize", "Dequantize")
 # The scale of what is not known before it runs.
 _SCALE = 0.05
 
@@ -70,18 +68,16 @@ def _output_quantized(
 def _dequantized(value: Value) -> Node | None:
     """The op that dequantized it."""
     maker = value.producer
-    return (
-        maker if maker is not None and maker.kind in ("Dequantize", "DynamicDequantize") else None
-    )
+    return maker if maker is not None and maker.kind in with_trait("dequantizes") else None
 
 
 def missing_quantization(around: Around) -> Iterator[Candidate]:
     """A Quantize and a Dequantize where the documents' int8 patterns have them."""
     for node in around.concerned:
-        if node.kind in (*_STATIC, "TypeCast") or not node.inputs:
+        if node.kind in with_attribute("zps") | {"TypeCast"} or not node.inputs:
             continue
         sources = [_dequantized(v) for v in node.inputs]
-        if node.kind in _PRODUCTS:
+        if node.kind in with_trait("product") - with_trait("gradient"):
             yield from _operands(around, node, sources)
         else:
             yield from _others(around, node, sources)
@@ -103,7 +99,7 @@ def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[
     """Inputs that are not quantized, beside one that is: as that is."""
     like = next((n for n in sources if n is not None and n.kind == "Dequantize"), None)
     missing = tuple(i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32")
-    if like is not None and missing and node.kind in ("Concat", *BINARY):
+    if like is not None and missing and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
         dtype = like.inputs[0].dtype
         names = ", ".join(map(str, missing))
         yield Candidate(

@@ -8,21 +8,20 @@ from collections.abc import Iterator
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from ..errors import OneDNNError
+from ..ops.lookup import with_trait
 from ..ops.terms import linked_version
 from ..patterns import PATTERNS
-from ..patterns._epilogue import BINARY, UNARY
-from ..patterns.categories import REDUCTION
 
 __all__ = ["fusable_in", "neighbours", "readers_of"]
 
 # What moves elements or changes their type: the documents' pairs are looked for beyond it.
-_THROUGH = ("Reorder", "StaticReshape", "StaticTranspose", "TypeCast")
+_THROUGH = with_trait("moves") | {"TypeCast"}
 
 # What holds for one op of a category holds for all.
 _CATEGORIES: dict[str, str] = {
-    **dict.fromkeys(UNARY, "Unary"),
-    **dict.fromkeys(BINARY, "Binary"),
-    **dict.fromkeys(REDUCTION, "Reduction"),
+    **dict.fromkeys(with_trait("epilogue"), "Unary"),
+    **dict.fromkeys(with_trait("epilogue", "binary"), "Binary"),
+    **dict.fromkeys(with_trait("reduces"), "Reduction"),
 }
 
 

@@ -12,7 +12,7 @@ from ..building.value import Node
 from ..errors import OneDNNError
 from ..linked import version
 from ..machine.cpu import lacks
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..planning import SlowFusions
 from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
@@ -138,8 +138,8 @@ def _status(
 
 
 def _subject(group: Group) -> Node:
-    conversions = ("Quantize", "Dequantize", "DynamicDequantize", "DynamicQuantize", "TypeCast")
-    return next((n for n in group.nodes if n.kind not in conversions), group.nodes[0])
+    others = (n for n in group.nodes if n.kind not in with_trait("converts"))
+    return next(others, group.nodes[0])
 
 
 def _reason(around: Around, status: Status, group: Group, probe: Probe, search: Search) -> Reason:

@@ -13,7 +13,7 @@ from ..building.value import Node, Value, is_whole
 from ..errors import OneDNNError, UnimplementedError
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..planning import Plan, PlannedStep
 from ..running.model import CompiledGraph
 from .facts import By, OpFacts, StepFacts, TensorFacts, Work
@@ -22,9 +22,8 @@ __all__ = ["PASSED", "bytes_of", "steps_of_builder", "steps_of_plan"]
 
 Shapes = Mapping[int, tuple[int, ...]]
 
-_PRODUCTS = ("MatMul", "Conv")
 _PACKED = ("s4", "u4")
-PASSED = ("Dequantize", "DynamicDequantize", "StaticReshape", "StaticTranspose", "Reorder")
+PASSED = with_trait("dequantizes") | with_trait("moves")
 """What stands between a tensor and the product whose kernel reads it as it is."""
 
 
@@ -53,7 +52,7 @@ def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | No
     made = {v.id: n for n in nodes for v in n.outputs}
     types = set()
     for node in nodes:
-        if not node.kind.startswith(_PRODUCTS):
+        if node.kind not in with_trait("product"):
             continue
         for value in node.inputs[:2]:
             while (maker := made.get(value.id)) is not None and maker.kind in PASSED:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidGraphOpError, InvalidShapeError
 from .row import Row
-from .terms import UNKNOWN, AttributeValue, Shape, shape_text
+from .terms import MAX_NDIMS, UNKNOWN, AttributeValue, Shape, shape_text
 
 __all__ = ["Call", "Operand"]
 
@@ -52,7 +52,7 @@ class Operand:
             f"{self.call}: {self.name} must have {expected}, got {shape_text(self.shape)}"
         )
 
-    def need_rank(self, low: int, high: int = 12) -> None:
+    def need_rank(self, low: int, high: int = MAX_NDIMS) -> None:
         """Check that the rank is from `low` to `high`."""
         if self.rank is not None and not low <= self.rank <= high:
             self.refuse(f"rank {low}" if low == high else f"rank {low} to {high}")
@@ -132,10 +132,7 @@ class Call:
 
     def attr(self, name: str) -> Any:
         """An attribute's value, its default where it is not set, or None without one."""
-        if name in self.attrs:
-            return self.attrs[name]
-        known = self.schema.attribute(name)
-        return None if known is None else known.default
+        return self.schema.value_of(name, self.attrs)
 
     def axis(self, name: str, rank: int) -> int:
         """The axis that an attribute names, counted from the front."""

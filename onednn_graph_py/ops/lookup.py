@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ..errors import InvalidArgumentsError
 from ..text.names import did_you_mean
 from .describe import aligned, version_text
 from .schema import OpSchema
 from .table import OPS
 from .terms import Version
+from .traits import Trait
 
-__all__ = ["overview", "row"]
+__all__ = ["overview", "row", "with_attribute", "with_trait"]
 
 
 def row(kind: str) -> OpSchema:
@@ -26,6 +29,34 @@ def row(kind: str) -> OpSchema:
     same = [k for k in OPS if k.lower() == kind.lower()]
     hint = did_you_mean(same[0] if same else kind, OPS)
     raise InvalidArgumentsError(f"oneDNN has no op kind {kind!r}{hint}")
+
+
+def with_trait(*words: Trait) -> frozenset[str]:
+    """The kinds that have all these traits.
+
+    Examples
+    --------
+    >>> sorted(with_trait("moves"))
+    ['Reorder', 'StaticReshape', 'StaticTranspose']
+    """
+    return _having(words)
+
+
+@cache
+def _having(words: tuple[Trait, ...]) -> frozenset[str]:
+    return frozenset(kind for kind, row in OPS.items() if set(words) <= set(row.traits))
+
+
+@cache
+def with_attribute(name: str) -> frozenset[str]:
+    """The kinds that have an attribute of this name.
+
+    Examples
+    --------
+    >>> sorted(with_attribute("zps"))
+    ['Dequantize', 'Quantize']
+    """
+    return frozenset(kind for kind, row in OPS.items() if row.attribute(name) is not None)
 
 
 def overview(version: Version) -> str:

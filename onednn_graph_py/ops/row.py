@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
+from .traits import Trait
 
 __all__ = ["Attribute", "Change", "Port", "Row"]
 
@@ -114,6 +115,8 @@ class Row:
         The possible numbers of ports, where they are not all from the required to the full number.
     combinations : tuple of str
         Documented data types, one port after the other, where they are fewer than `types` allows.
+    traits : tuple of Trait
+        What it has in common with others (`onednn_graph_py.ops.traits`).
     commutative : bool
         Two inputs may change places.
     since : Version
@@ -140,6 +143,7 @@ class Row:
     input_counts: tuple[int, ...] = ()
     output_counts: tuple[int, ...] = ()
     combinations: tuple[str, ...] = ()
+    traits: tuple[Trait, ...] = ()
     commutative: bool = False
     since: Version = OLDEST
     changes: tuple[Change, ...] = field(default=())
@@ -150,6 +154,13 @@ class Row:
     def attribute(self, name: str) -> Attribute | None:
         """The attribute of a name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
+
+    def value_of(self, name: str, attrs: Mapping[str, Any]) -> Any:
+        """An attribute's value among those that are set, its default, or None without one."""
+        if name in attrs:
+            return attrs[name]
+        known = self.attribute(name)
+        return None if known is None else known.default
 
     @property
     def sample(self) -> tuple[tuple[tuple[int, ...], ...], dict[str, AttributeValue]]:

@@ -6,7 +6,7 @@ Each rule takes a `Call` and raises `InvalidGraphOpError`. What is unknown passe
 from __future__ import annotations
 
 from .call import Call
-from .terms import UNKNOWN, shape_text
+from .terms import MAX_NDIMS, UNKNOWN, shape_text
 
 __all__ = [
     "axes_once",
@@ -25,8 +25,6 @@ __all__ = [
     "static_quantization",
     "type_cast_types",
 ]
-
-MAX_NDIMS = 12
 
 
 def pads(call: Call) -> None:

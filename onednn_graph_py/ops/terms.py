@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 __all__ = [
+    "MAX_NDIMS",
     "OLDEST",
     "UNKNOWN",
     "AttributeType",
@@ -26,6 +27,9 @@ AttributeType = Literal["s64", "f32", "bool", "string", "s64[]", "f32[]"]
 """oneDNN's names for what an attribute holds; ``[]`` marks a list."""
 
 AttributeValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
+
+MAX_NDIMS = 12
+"""The most dims that a tensor has in oneDNN."""
 
 UNKNOWN = -1
 """A dim that is not known yet."""

@@ -50,10 +50,7 @@ class Use:
 
     def attr(self, name: str) -> Any:
         """An attribute, or its default."""
-        if name in self.attrs:
-            return self.attrs[name]
-        known = self.row.attribute(name)
-        return None if known is None else known.default
+        return self.row.value_of(name, self.attrs)
 
     def source(self, i: int = 0) -> int:
         """Elements of an input."""

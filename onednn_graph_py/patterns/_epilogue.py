@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from ..building.value import Value
 from ..errors import InvalidArgumentsError
-from ..ops.table.binary import BINARY
+from ..ops.lookup import with_trait
 
 __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]
+
+BINARY = tuple(sorted(with_trait("epilogue", "binary")))
+"""The ops of the category Binary."""
 
 # Pow is in the documents of 3.7 only, HardSigmoid and Mish in those of later ones only.
 UNARY: Mapping[str, Mapping[str, Any]] = {

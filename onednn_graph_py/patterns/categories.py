@@ -6,15 +6,14 @@ from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
+from ..ops.lookup import with_trait
 from ._cases import FLOATS, in_floats
 from ._epilogue import BINARY, UNARY, drawn, epilogue
 from .pattern import Deviation, Pattern
 
 __all__ = ["PATTERNS", "REDUCTION"]
 
-REDUCTION = (
-    "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"
-)  # fmt: skip
+REDUCTION = tuple(sorted(with_trait("reduces")))
 """The ops of the category Reduction."""
 
 _SHAPE = (4, 16, 24)

@@ -77,11 +77,11 @@ def without_transpose_a(builder: GraphBuilder, node: Node, shapes: Shapes) -> li
 
 def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
     """Say the paddings that SAME_UPPER or SAME_LOWER of a transposed convolution stand for."""
-    automatic = str(node.attrs.get("auto_pad", "None"))
+    automatic = str(node.attr("auto_pad"))
     if node.kind != "ConvTransposeBackwardWeights" or not automatic.startswith("SAME"):
         return None
     weights = shapes[node.outputs[0].id]
-    first = str(node.attrs.get("weights_format", "XOI")).startswith("X")
+    first = str(node.attr("weights_format")).startswith("X")
     kernel = weights[:-2] if first else weights[2:]
     strides = node.attrs["strides"]
     dilations = node.attrs.get("dilations") or (1,) * len(kernel)
@@ -102,12 +102,12 @@ def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[No
     if node.kind != "ConvTransposeBackwardData":
         return None
     dims = shapes[node.inputs[0].id]
-    spatial = dims[1:-1] if node.attrs.get("data_format", "NXC") == "NXC" else dims[2:]
-    if str(node.attrs.get("auto_pad", "None")).startswith("SAME") and any(
+    spatial = dims[1:-1] if node.attr("data_format") == "NXC" else dims[2:]
+    if str(node.attr("auto_pad")).startswith("SAME") and any(
         d % s for d, s in zip(spatial, node.attrs["strides"], strict=True)
     ):
         return None
-    first = str(node.attrs.get("weights_format", "XOI")).startswith("X")
+    first = str(node.attr("weights_format")).startswith("X")
     attrs = {**node.attrs, "weights_format": "XIO" if first else "OIX"}
     return [replace(node, kind="Convolution", attrs=attrs)]
 

@@ -26,6 +26,7 @@ from ..errors import (
 )
 from ..machine import current
 from ..machine.constant_cache import Registration
+from ..ops.lookup import with_trait
 from ..safety.group import Group
 from ..safety.nodes import group_of
 from ..safety.partitioning import partitioned_apart
@@ -46,8 +47,7 @@ from .trial import Trial
 
 __all__ = ["Planner", "make_plan"]
 
-_QUANTIZATION = ("Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
-_CONVERTS_TO_FLOAT = ("Dequantize", "DynamicDequantize")
+_QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 Nodes = tuple[Node, ...]
 
@@ -392,7 +392,7 @@ class Planner:
             yield [nodes[:cut], nodes[cut:]]
         # Some by themselves, and the rest as oneDNN fuses it then: what converts integers, or one.
         peels = [[n] for n in nodes]
-        converting = [n for n in nodes if n.kind in _CONVERTS_TO_FLOAT]
+        converting = [n for n in nodes if n.kind in with_trait("dequantizes")]
         if len(converting) > 1:
             peels.insert(0, converting)
         found = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ops.call import Call, Operand
+from ..ops.lookup import with_trait
 from .normalization import sizes_before_centring
 from .registry import Array
 from .rounding import is_integer
@@ -74,39 +75,20 @@ _ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
 # computed in, by the mode's name.
 _NARROWED = {"strict": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "any": 2.0**-8}
 # The ops that heed such a mode.
-_NARROWING = frozenset(
-    [
-        "ConvTranspose",
-        "ConvTransposeBackwardData",
-        "ConvTransposeBackwardWeights",
-        "Convolution",
-        "ConvolutionBackwardData",
-        "ConvolutionBackwardWeights",
-        "MatMul",
-    ]
-)
+_NARROWING = with_trait("product")
 
 # Plain sums of products of the inputs' elements.
-_SUMS = frozenset(
-    [
-        "Add",
-        "BiasAdd",
-        "BiasAddBackward",
-        "ConvTranspose",
-        "ConvTransposeBackwardData",
-        "ConvTransposeBackwardWeights",
-        "Convolution",
-        "ConvolutionBackwardData",
-        "ConvolutionBackwardWeights",
-        "Interpolate",
-        "InterpolateBackward",
-        "MatMul",
-        "ReduceSum",
-    ]
-)
+_SUMS = with_trait("product") | {
+    "Add",
+    "BiasAdd",
+    "BiasAddBackward",
+    "Interpolate",
+    "InterpolateBackward",
+    "ReduceSum",
+}
 
 # They subtract a mean that they compute.
-_CENTRED = frozenset(["BatchNormForwardTraining", "GroupNorm", "LayerNorm"])
+_CENTRED = with_trait("normalizes") - {"RMSNorm"}
 
 # Inputs whose order decides which elements count, so that they can't be changed a little.
 _FIXED_INPUTS = {"MaxPoolBackward": (0,)}

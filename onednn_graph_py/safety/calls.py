@@ -49,10 +49,9 @@ class Op(NamedTuple):
 
     def attr(self, name: str) -> Any:
         """An attribute's value, its default where it is not set, or None without one."""
-        if name in self.attrs:
-            return self.attrs[name]
-        known = self.schema.attribute(name) if self.schema else None
-        return None if known is None else known.default
+        if self.schema is None:
+            return self.attrs.get(name)
+        return self.schema.value_of(name, self.attrs)
 
 
 def schema_of(kind: str, version: Version) -> OpSchema | None:

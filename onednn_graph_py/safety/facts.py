@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from ..ops.shapes.windows import Data, Window, data_of, window_of
-from ..ops.table.binary import BINARY
 from ..ops.terms import Shape
 from .calls import Op, Tensor, call_of
 from .group import Group
@@ -17,7 +17,6 @@ __all__ = [
     "Slide",
     "aligned",
     "attention",
-    "attribute",
     "contraction",
     "integers_of",
     "is_row_major",
@@ -27,16 +26,10 @@ __all__ = [
     "slide_of",
 ]
 
-_INTEGERS = frozenset({"Dequantize", "DynamicDequantize"})
-_MOVING = frozenset({"Reorder", "StaticReshape", "StaticTranspose", "TypeCast"})
+BINARY = with_trait("epilogue", "binary")
+"""The documents' category Binary."""
 
-
-def attribute(op: Op, name: str) -> Any:
-    """An attribute's value, or its default where it is not set."""
-    if name in op.attrs:
-        return op.attrs[name]
-    known = None if op.schema is None else op.schema.attribute(name)
-    return None if known is None else known.default
+_MOVING = with_trait("moves") | {"TypeCast"}
 
 
 def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
@@ -92,7 +85,7 @@ def quantization_of(group: Group, tensor: Tensor) -> Op | None:
     """The Dequantize that a tensor comes from, at most moved or cast since."""
     while True:
         op = group.producer(tensor)
-        if op is None or op.kind in _INTEGERS:
+        if op is None or op.kind in with_trait("dequantizes"):
             return op
         if op.kind not in _MOVING:
             return None
@@ -128,7 +121,7 @@ def contraction(group: Group, op: Op) -> int:
     shape = group.shape(op.inputs[0])
     if not shape:
         return -1
-    return shape[-2 if len(shape) > 1 and attribute(op, "transpose_a") else -1]
+    return shape[-2 if len(shape) > 1 and op.attr("transpose_a") else -1]
 
 
 def attention(group: Group) -> bool:

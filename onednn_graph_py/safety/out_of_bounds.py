@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..machine import Conditions
-from ..ops import shapes
 from ..ops.call import Call
+from ..ops.lookup import with_attribute, with_trait
 from ..ops.shapes.windows import Window, window_of
-from ..ops.table import OPS
 from ..ops.terms import OLDEST, Shape, Version, shape_text
 from .calls import Op, Tensor
 from .facts import is_row_major
@@ -30,8 +29,8 @@ __all__ = [
     "defect_of",
 ]
 
-_BINARY = frozenset(kind for kind, row in OPS.items() if row.infer is shapes.binary)
-_POOLING = frozenset(kind for kind in OPS if "Pool" in kind)
+_BINARY = with_trait("binary")
+_POOLING = with_attribute("kernel")
 _FORWARD_CONVOLUTIONS = frozenset({"Convolution", "ConvTranspose"})
 
 _SPLIT = "get partitions with policy debug"
@@ -348,7 +347,7 @@ def window_around_the_data(group: Group, op: Op) -> Met | None:
     if not op.inputs:
         return None
     source = group.producer(op.inputs[0])
-    int8 = source is not None and "Dequantize" in source.kind
+    int8 = source is not None and source.kind in with_trait("dequantizes")
     if not int8 and not _computes_in_16_bits(group, op):
         return None
     slides = _slides(group, op)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from ..machine import Conditions
 from ..ops import shapes
+from ..ops.lookup import with_trait
 from ..ops.table import elementwise
 from .calls import Op
-from .facts import BINARY, aligned, attribute
+from .facts import BINARY, aligned
 from .group import Group
 
 __all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
@@ -22,7 +23,7 @@ __all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 """What works on one tensor, element by element."""
 
-_OF_OPERANDS = frozenset({"Dequantize", "DynamicDequantize", "StaticReshape"})
+_OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
 
 Wide = tuple[bool, ...]
 """For each dim whether an operand varies along it."""
@@ -86,7 +87,7 @@ def _is_fused(base: Op, op: Op, result: int, wide: Wide, conditions: Conditions)
         return len(wide) == 4
     if sum(wide) != 1:
         return False
-    data_format = attribute(base, "data_format")
+    data_format = base.attr("data_format")
     return data_format is None or wide[1 if data_format == "NCX" else -1]
 
 

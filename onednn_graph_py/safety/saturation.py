@@ -9,6 +9,7 @@ Computations.
 from __future__ import annotations
 
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from .calls import Op, Tensor
 from .facts import integers_of, slide_of
 from .group import Group
@@ -41,7 +42,7 @@ def saturating_product(group: Group, conditions: Conditions) -> bool:
     Depthwise convolutions of u8 add nothing in 16 bits, as far as was tried: with AVX2.
     """
     for op in group.ops:
-        if op.kind not in ("MatMul", "Convolution", "ConvTranspose"):
+        if op.kind not in with_trait("product") - with_trait("gradient"):
             continue
         integers = integers_of(group, op)
         if integers is None:

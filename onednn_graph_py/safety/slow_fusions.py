@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 
 from ..machine import Conditions
-from ..ops.table import OPS
+from ..ops.lookup import with_trait
 from .calls import Op
 from .defect import Defect, Finding, first_met
-from .facts import BINARY, attention, attribute
+from .facts import BINARY, attention
 from .group import Group
 from .post_ops import ELEMENTWISE, Wide, primitives
 from .wrong_products import attention_by_heads
 
 __all__ = ["SLOW", "slow_fusion"]
 
-_REDUCTIONS = frozenset(kind for kind in OPS if kind.startswith("Reduce"))
+_REDUCTIONS = with_trait("reduces")
 
 _FEW = 128
 """Up to so many elements a reference kernel takes no longer than another partition."""
@@ -42,7 +42,7 @@ def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
     if base.kind == "LayerNorm":
         return one or last
     if base.kind == "GroupNorm":
-        return one and attribute(base, "data_format") == "NXC"
+        return one and base.attr("data_format") == "NXC"
     if base.kind in _REDUCTIONS:
         return one or full or second
     if base.kind == "MatMul" and len(wide) in (2, 4):
@@ -63,7 +63,7 @@ def _in_reference_kernel(group: Group, conditions: Conditions) -> bool:
         base = primitive.base
         if any(not _takes(base, wide, conditions) for _, wide in primitive.operands):
             return True
-        if base.kind == "GroupNorm" and attribute(base, "data_format") == "NCX" and primitive.unary:
+        if base.kind == "GroupNorm" and base.attr("data_format") == "NCX" and primitive.unary:
             return True
     return False
 

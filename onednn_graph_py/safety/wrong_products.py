@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..machine import Conditions
 from .calls import Op
-from .facts import BINARY, attention, attribute, contraction, integers_of, is_row_major, runs_in_amx
+from .facts import BINARY, attention, contraction, integers_of, is_row_major, runs_in_amx
 from .group import Group
 from .post_ops import primitives
 
@@ -108,7 +108,7 @@ def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
             continue
         wide = [i for i, d in enumerate(made[:-1]) if d > 1]
         varies = sum(operand[i] > 1 for i in wide)
-        if 0 < varies < len(wide) and not attribute(product, "transpose_a"):
+        if 0 < varies < len(wide) and not product.attr("transpose_a"):
             return True
     return False
 
@@ -119,7 +119,7 @@ def column_operand_of_transposed_product(group: Group, conditions: Conditions) -
         len(made) == 3
         and made[2] == 1 < min(made[:2])
         and operand in ((1, made[1], 1), (made[0], 1, 1))
-        and bool(attribute(product, "transpose_a"))
+        and bool(product.attr("transpose_a"))
         and contraction(group, product) > 1
         for product, made, operand in _operands(group, conditions)
     )
@@ -133,7 +133,7 @@ def _shared_row(product: Op, weights: tuple[int, ...], made: tuple[int, ...]) ->
     return (
         len(made) > 2
         and made[-2] == 1
-        and bool(attribute(product, "transpose_a"))
+        and bool(product.attr("transpose_a"))
         and math.prod(weights[:-2]) == 1
         and math.prod(made[:-2]) > 1
     )
@@ -180,7 +180,7 @@ def int8_product_in_chunks(group: Group, conditions: Conditions) -> bool:
     for product, _, made in _products(group):
         integers = integers_of(group, product)
         over = contraction(group, product)
-        if integers is None or attribute(product, "transpose_b") or over <= 64 or not over % 64:
+        if integers is None or product.attr("transpose_b") or over <= 64 or not over % 64:
             continue
         large = made[-1] > 32 and (len(made) < 2 or made[-2] > 16)
         if large and (len(made) > 3 or integers[1].data is None):

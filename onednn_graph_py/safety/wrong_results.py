@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterator
 
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from . import wrong_products as products
 from . import wrong_windows as windows
 from .calls import Tensor
 from .defect import Defect, Finding, Met, first_met
-from .facts import BINARY, attribute, is_row_major, operands
+from .facts import BINARY, is_row_major, operands
 from .group import Group
 from .post_ops import ELEMENTWISE, primitives
 from .saturation import LARGEST_WEIGHT, saturating_product
@@ -35,7 +36,7 @@ def _residual_of_other_sign(group: Group, conditions: Conditions) -> bool:
     for op in group.ops:
         for tensor in op.inputs if op.kind == "Add" else ():
             source = group.producer(tensor)
-            if source is None or source.kind not in ("Dequantize", "DynamicDequantize"):
+            if source is None or source.kind not in with_trait("dequantizes"):
                 continue
             residual = source.inputs[0].dtype
             if residual == target:
@@ -49,7 +50,7 @@ def _residual_of_other_sign(group: Group, conditions: Conditions) -> bool:
 def _quantize_per_channel(*producers: str) -> Met:
     def met(group: Group, conditions: Conditions) -> bool:
         last = group.ops[-1]
-        per_channel = last.kind == "Quantize" and attribute(last, "qtype") == "per_channel"
+        per_channel = last.kind == "Quantize" and last.attr("qtype") == "per_channel"
         return per_channel and group.has(*producers)
 
     return met
@@ -76,7 +77,7 @@ def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
     for op in group.ops:
         if op.kind not in ("GroupNorm", "LayerNorm", "SoftMax"):
             continue
-        data_format = attribute(op, "data_format")
+        data_format = op.attr("data_format")
         for _, operand, result in operands(group, op):
             wide = [i for i, d in enumerate(operand) if d != 1]
             if not wide or operand == result:
@@ -166,7 +167,7 @@ def _channels_behind_permuted(group: Group, conditions: Conditions) -> bool:
 def _strided_scales_of_groups(group: Group, conditions: Conditions) -> bool:
     return any(
         op.kind == "DynamicDequantize"
-        and attribute(op, "qtype") == "per_group"
+        and op.attr("qtype") == "per_group"
         and not all(is_row_major(t) for t in op.inputs[1:])
         for op in group.ops
     )

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 
 from ..machine import Conditions
+from ..ops.lookup import with_attribute, with_trait
 from .calls import Op
 from .facts import (
     BINARY,
     Slide,
-    attribute,
     integers_of,
     operands,
     quantization_of,
@@ -38,7 +38,7 @@ __all__ = [
     "transposed_gradient_with_automatic_padding",
 ]
 
-_POOLS = ("AvgPool", "MaxPool")
+_POOLS = with_attribute("kernel") - with_trait("gradient")
 _WIDE_16 = ("bf16", "f16")
 
 
@@ -53,7 +53,7 @@ def _zero_points(op: Op) -> bool:
     """Whether a Dequantize has any that is not 0, or may have."""
     if op.kind == "DynamicDequantize":
         return len(op.inputs) > 2
-    return any(attribute(op, "zps") or ())
+    return any(op.attr("zps") or ())
 
 
 # -- Convolution
@@ -199,12 +199,12 @@ def transposed_gradient_with_automatic_padding(group: Group, conditions: Conditi
     for op in group.ops:
         if op.kind not in ("ConvTransposeBackwardData", "ConvTransposeBackwardWeights"):
             continue
-        if not str(attribute(op, "auto_pad")).startswith("SAME"):
+        if not str(op.attr("auto_pad")).startswith("SAME"):
             continue
-        shape, strides = group.shape(op.inputs[0]), attribute(op, "strides")
+        shape, strides = group.shape(op.inputs[0]), op.attr("strides")
         if shape is None:
             return True
-        spatial = shape[1:-1] if attribute(op, "data_format") == "NXC" else shape[2:]
+        spatial = shape[1:-1] if op.attr("data_format") == "NXC" else shape[2:]
         if any(d < 0 or d % s for d, s in zip(spatial, strides, strict=True)):
             return True
     return False
@@ -236,7 +236,7 @@ def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
     one of more than one element.
     """
     for pool in _pools(group):
-        if attribute(pool, "data_format") != "NXC":
+        if pool.attr("data_format") != "NXC":
             continue
         for _, operand, result in operands(group, pool):
             if sum(d != 1 for d in operand) != 1:
@@ -253,7 +253,7 @@ def int8_pool_and_operand(group: Group, conditions: Conditions) -> bool:
     if not group.has("Dequantize") or not group.has("Quantize"):
         return False
     for pool in _pools(group):
-        first = attribute(pool, "data_format") == "NCX"
+        first = pool.attr("data_format") == "NCX"
         for _, operand, _ in operands(group, pool):
             wide = [i for i, d in enumerate(operand) if d != 1]
             if len(wide) == 1 and not (first and wide == [1]):

@@ -14,7 +14,7 @@ from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..filling import fill_inputs
 from ..machine.cpu import lacks
-from ..ops.table.binary import BINARY
+from ..ops.lookup import with_trait
 from ..reference import round_to
 
 __all__ = ["BINARY", "Arrays", "Dims", "Draft"]
@@ -23,6 +23,8 @@ Arrays = list[npt.NDArray[Any]]
 Dims = tuple[int, ...]
 _T = TypeVar("_T")
 
+BINARY = tuple(sorted(with_trait("epilogue", "binary")))
+"""The documents' category Binary."""
 _UNARY: tuple[tuple[str, dict[str, float]], ...] = (
     ("Abs", {}),
     ("Clamp", {"min": -1.0, "max": 1.5}),

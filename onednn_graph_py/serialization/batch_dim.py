@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..ops.lookup import with_attribute, with_trait
 from .document import GraphDocument, OpRecord
 
 __all__ = ["takes_batch"]
 
-_BINARY = ("Add", "BiasAdd", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")
-# Their attributes hold shapes with the batch in them.
-_FIXED = ("ConvolutionBackwardData", "ConvolutionBackwardWeights", "ConvTransposeBackwardWeights")
+_BINARY = with_trait("epilogue", "binary") | {"BiasAdd"}
+# Their attributes hold shapes, which stay as they are.
+_FIXED = with_attribute("dst_shape") | with_attribute("weights_shape")
 
 
 def takes_batch(document: GraphDocument) -> frozenset[int]:
@@ -56,4 +57,4 @@ def _is_batch(op: OpRecord, id: int) -> bool:
         return id == (ids[0] if len(shapes[0]) >= len(shapes[1]) else ids[1])
     if op.kind == "PReLU" and id == ids[1]:
         return len(shapes[0]) == len(shapes[1])
-    return op.kind in ("Concat", "End") or id == ids[0]
+    return op.kind == "Concat" or id == ids[0]

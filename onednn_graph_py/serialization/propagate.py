@@ -9,14 +9,12 @@ from typing import Any
 from .._core import UNKNOWN_DIM
 from ..errors import InvalidShapeError, OneDNNError
 from ..ops.check import check
+from ..ops.lookup import row, with_attribute, with_trait
 from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRecord
 from .links import in_order
 from .tags import strides_of, tag_of
 
 __all__ = ["Layouts", "propagate"]
-
-# Their results are row-major as soon as any layout in the graph is another than in the file.
-_MOVES = ("Reorder", "StaticReshape", "StaticTranspose")
 
 
 @dataclass
@@ -134,13 +132,13 @@ def _strides(
     """An output's, by benchdnn's rule.
 
     The dims lie in the order in which the file has them, or, where an input's order is another
-    than in the file, in the order that the op's first input has.
+    than in the file, in the order that the op's first input has, but row-major where elements move.
     """
     if shape is None:
         return ()
     if not layouts.order_changed:
         tag = tag_of(tensor.stride, len(tensor.shape))
-    elif op.kind in _MOVES or not op.inputs:
+    elif op.kind in with_trait("moves") or not op.inputs:
         tag = ""
     else:
         first = layouts.shapes[op.inputs[0].id]
@@ -154,7 +152,7 @@ def _fitted(op: OpRecord, i: int, layouts: Layouts, known: Mapping[int, TensorRe
     if shape is None:
         return op
     attrs = dict(op.attrs)
-    if op.kind in ("Quantize", "Dequantize") and op.values.get("qtype") == "per_channel":
+    if op.kind in with_attribute("zps") and op.values.get("qtype") == "per_channel":
         _fit_channels(op, i, shape, layouts, attrs)
     elif op.kind == "StaticReshape" and (i, "shape") not in layouts.attrs:
         _fit_batch(op, shape, known[op.inputs[0].id].dims, attrs)
@@ -169,7 +167,7 @@ def _fit_channels(
     attrs: dict[str, AttributeRecord],
 ) -> None:
     """Repeat scales to as many as there are channels; zero points beyond the file's are 0."""
-    axis: Any = op.values.get("axis", 1)
+    axis: Any = row(op.kind).value_of("axis", op.values)
     if not -len(shape) <= axis < len(shape) or shape[axis] < 0:
         return
     count = shape[axis]

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._core import MAX_NDIMS
 from ..errors import InvalidArgumentsError, InvalidGraphOpError, OneDNNError
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..ops.row import Port
 from ..ops.schema import OpSchema
 from ..ops.terms import AttributeType, AttributeValue
@@ -21,8 +21,6 @@ from .tags import strides_of, tag_of
 __all__ = ["attribute_type", "rewrite"]
 
 _FLOATS = ("f32", "bf16", "f16")
-# What a graph has in which not all floats are of one data type.
-_CONVERSIONS = ("TypeCast", "Quantize", "Dequantize", "DynamicQuantize", "DynamicDequantize")
 # By kind, the inputs and outputs that change their data type with the graph; of others all do.
 # Statistics, gamma and beta stay f32.
 _RETYPED: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
@@ -325,7 +323,7 @@ def _with_dtypes(document: GraphDocument, dtypes: str | Mapping[int, str] | None
         )
     made = []
     for i, op in enumerate(document.graph):
-        if op.kind in _CONVERSIONS:
+        if op.kind in with_trait("converts"):
             raise InvalidGraphOpError(
                 f"graph[{i}]: {op.kind} converts data types, so the graph can't have a single one; "
                 "give data types by tensor id"

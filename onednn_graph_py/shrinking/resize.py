@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import OneDNNError
 from ..ops.check import check
+from ..ops.lookup import row, with_attribute
 from ..serialization import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from ..serialization.links import in_order
 from ..serialization.tags import strides_of, tag_of
@@ -226,7 +227,7 @@ class _Resizing:
         """Attributes that may fit: as they are first, where that is possible."""
         if op.kind == "StaticReshape" and "shape" in op.attrs:
             yield from self.reshapes(op, known)
-        elif op.kind in ("Quantize", "Dequantize") and op.values.get("qtype") == "per_channel":
+        elif op.kind in with_attribute("zps") and op.values.get("qtype") == "per_channel":
             yield _per_channel(op, known[op.inputs[0].id])
         elif "group_shape" in op.attrs and len(op.inputs) > 1:
             source, scales = (known[t.id] for t in op.inputs[:2])
@@ -266,7 +267,7 @@ def _with(op: OpRecord, name: str, value: Any) -> Attributes:
 def _per_channel(op: OpRecord, shape: Dims) -> Attributes:
     """As many scales and zero points as there are channels."""
     attrs = dict(op.attrs)
-    axis: Any = op.values.get("axis", 1)
+    axis: Any = row(op.kind).value_of("axis", op.values)
     if not -len(shape) <= axis < len(shape):
         return attrs
     for name in ("scales", "zps"):

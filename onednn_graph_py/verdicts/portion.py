@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ops.lookup import row
+from ..ops.lookup import row, with_attribute, with_trait
 from .subject import Operation, Subject
 
 __all__ = ["Picks", "Portion", "part_of", "portion_for", "seconds_of", "shapes_of"]
@@ -73,10 +73,7 @@ class _Op:
         self.shapes = {t: subject.tensors[t].shape for t in (*op.inputs, *op.outputs)}
 
     def attr(self, name: str) -> Any:
-        if name in self.attrs:
-            return self.attrs[name]
-        known = self.row.attribute(name)
-        return None if known is None else known.default
+        return self.row.value_of(name, self.attrs)
 
     def rank(self, tensor: int) -> int:
         return len(self.shapes[tensor])
@@ -209,27 +206,27 @@ def _dynamic_quantization(op: _Op) -> Ties:
             yield [(t, axis) for t in (source, scales, dst, *op.inputs[2:])]
 
 
-_ELEMENTWISE = (
-    *("Abs", "Add", "Clamp", "Divide", "Elu", "Exp", "GELU", "GreaterEqual", "HardSigmoid"),
-    *("HardSwish", "LeakyReLU", "Log", "Maximum", "Minimum", "Mish", "Multiply", "Pow", "ReLU"),
-    *("Reciprocal", "Reorder", "Round", "Select", "Sigmoid", "SoftPlus", "Sqrt", "Square"),
-    *("SquaredDifference", "Subtract", "Tanh", "TypeCast"),
-)
-_REDUCTIONS = tuple(f"Reduce{r}" for r in ("L1", "L2", "Max", "Mean", "Min", "Prod", "Sum"))
-
 _TIES: Mapping[str, Callable[[_Op], Ties]] = {
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
-    **dict.fromkeys(_REDUCTIONS, _reduce),
-    **dict.fromkeys(("SoftMax", "LogSoftmax"), _softmax),
-    **dict.fromkeys(("LayerNorm", "RMSNorm"), _normalization),
-    **dict.fromkeys(("AvgPool", "MaxPool", "Interpolate"), _batch_and_channel),
-    **dict.fromkeys(("Convolution", "ConvTranspose"), _convolution),
-    **dict.fromkeys(("Quantize", "Dequantize"), _quantization),
-    **dict.fromkeys(("DynamicQuantize", "DynamicDequantize"), _dynamic_quantization),
+    # Gradients are computed in whole.
+    **dict.fromkeys(with_trait("elementwise") - with_trait("gradient"), _elementwise),
+    **dict.fromkeys(with_trait("reduces"), _reduce),
+    "AvgPool": _batch_and_channel,
     "BatchNormInference": _batch_norm,
     "Concat": _concat,
+    "ConvTranspose": _convolution,
+    "Convolution": _convolution,
+    "Dequantize": _quantization,
+    "DynamicDequantize": _dynamic_quantization,
+    "DynamicQuantize": _dynamic_quantization,
     "GroupNorm": _batch,
+    "Interpolate": _batch_and_channel,
+    "LayerNorm": _normalization,
+    "LogSoftmax": _softmax,
     "MatMul": _matmul,
+    "MaxPool": _batch_and_channel,
+    "Quantize": _quantization,
+    "RMSNorm": _normalization,
+    "SoftMax": _softmax,
     "StaticReshape": _reshape,
     "StaticTranspose": _transpose,
 }
@@ -247,8 +244,11 @@ class _Link:
     begin: int
 
 
+_SLIDING = with_attribute("kernel") - with_trait("gradient") | {"Convolution"}
+
+
 def _links(op: _Op) -> Iterator[_Link]:
-    if op.kind not in ("Convolution", "AvgPool", "MaxPool"):
+    if op.kind not in _SLIDING:
         return
     if op.attr("auto_pad") not in (None, "None") or op.attr("rounding_type") == "ceil":
         return
@@ -392,8 +392,8 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
     attrs = dict(op.attrs)
     if op.kind == "StaticReshape":
         attrs["shape"] = list(shapes[op.outputs[0]])
-    if op.kind in ("Quantize", "Dequantize") and attrs.get("qtype") == "per_channel":
-        axis = attrs.get("axis", 1) % len(shapes[op.inputs[0]])
+    if op.kind in with_attribute("zps") and attrs.get("qtype") == "per_channel":
+        axis = row(op.kind).value_of("axis", attrs) % len(shapes[op.inputs[0]])
         picked = picks.get((op.inputs[0], axis))
         if picked is not None:
             for name in ("scales", "zps"):

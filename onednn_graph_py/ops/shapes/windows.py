@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..call import Call, Operand
-from ..terms import UNKNOWN, Shape
+from ..terms import MAX_NDIMS, UNKNOWN, Shape
 
 __all__ = ["Data", "Window", "data_of", "entries", "given_shape", "window_of"]
 
 Dims = tuple[int, ...]
-MAX_NDIMS = 12
 
 
 def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:

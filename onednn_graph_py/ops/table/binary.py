@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from .. import shapes, work
 from ..row import Change, Port
 from ..schema import OpSchema
+from ..traits import Trait
 from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
-
-BINARY = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Subtract")
-"""The documents' category Binary, which oneDNN fuses behind others; its rows are more."""
 
 _WITH_INTEGERS = (*FLOATS, "s32")
 
@@ -35,6 +33,7 @@ def _binary(
     commutative: bool = False,
     combinations: tuple[str, ...] = (),
     changes: tuple[Change, ...] = (),
+    traits: tuple[Trait, ...] = ("elementwise", "binary", "epilogue"),
 ) -> OpSchema:
     return OpSchema(
         kind,
@@ -45,6 +44,7 @@ def _binary(
         infer=shapes.binary,
         work=work.a_result(1),
         attributes=(AUTO_BROADCAST,),
+        traits=traits,
         commutative=commutative,
         combinations=combinations,
         changes=changes,
@@ -89,6 +89,7 @@ ROWS = (
         (Port("src_0", "T1"), Port("src_1", "T1")),
         (Port("dst", "T2"),),
         {"T1": _WITH_INTEGERS, "T2": ("boolean",)},
+        traits=("elementwise", "binary"),
     ),
     _binary("Maximum", "The larger of both.", commutative=True),
     _binary("Minimum", "The smaller of both.", commutative=True),
@@ -101,7 +102,11 @@ ROWS = (
         commutative=True,
         combinations=_MIXED_COMBINATIONS,
     ),
-    _binary("SquaredDifference", "The square of the difference."),
+    _binary(
+        "SquaredDifference",
+        "The square of the difference.",
+        traits=("elementwise", "binary"),
+    ),
     _binary(
         "Subtract",
         "Input 0 less input 1.",
@@ -116,6 +121,7 @@ ROWS = (
         types={"T1": ("boolean",), "T2": FLOATS},
         infer=shapes.select,
         work=work.none,
+        traits=("elementwise",),
         attributes=(AUTO_BROADCAST,),
         notes=("Inputs 1 and 2 broadcast with each other; the condition broadcasts to both.",),
     ),
@@ -127,6 +133,7 @@ ROWS = (
         types=T,
         infer=shapes.bias_add,
         work=work.a_result(1),
+        traits=("channelwise",),
         sample_inputs=((2, 4, 4, 8), (8,)),
         attributes=(DATA_FORMAT,),
     ),
@@ -138,6 +145,7 @@ ROWS = (
         types=T,
         infer=shapes.bias_add_backward,
         work=work.a_source(1),
+        traits=("gradient",),
         sample_inputs=((2, 4, 4, 8),),
         attributes=(DATA_FORMAT,),
         notes=("No CPU kernel runs it alone: its partition is not supported.",),

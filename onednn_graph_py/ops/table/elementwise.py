@@ -5,7 +5,12 @@ from __future__ import annotations
 from .. import shapes, work
 from ..row import Attribute, Change, Port
 from ..schema import OpSchema
+from ..traits import Trait
 from .common import DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, FLOATS, SRC, USE_DST, T
+
+_UNARY: tuple[Trait, ...] = ("elementwise", "epilogue")
+_RECTIFIER: tuple[Trait, ...] = (*_UNARY, "rectifies")
+_SIGMOID: tuple[Trait, ...] = (*_UNARY, "squashes", "steep")
 
 
 def _forward(
@@ -14,6 +19,7 @@ def _forward(
     attributes: tuple[Attribute, ...] = (),
     changes: tuple[Change, ...] = (),
     notes: tuple[str, ...] = (),
+    traits: tuple[Trait, ...] = _UNARY,
 ) -> OpSchema:
     return OpSchema(
         kind,
@@ -24,6 +30,7 @@ def _forward(
         infer=shapes.same,
         work=work.a_result(1),
         attributes=attributes,
+        traits=traits,
         changes=changes,
         notes=notes,
     )
@@ -43,6 +50,7 @@ def _backward(
         types=T,
         infer=shapes.same,
         work=work.a_result(2),
+        traits=("elementwise", "gradient"),
         attributes=(*attributes, USE_DST) if first == "src/dst" else attributes,
         changes=changes,
     )
@@ -73,27 +81,34 @@ ROWS = (
     _backward("Abs"),
     _forward("Clamp", "Limits each element to the range from min to max.", _CLAMP),
     _backward("Clamp", _CLAMP, "src/dst"),
-    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below.", _ELU),
+    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below.", _ELU, traits=_RECTIFIER),
     _backward("Elu", _ELU, "src/dst"),
-    _forward("Exp", "e to the power of x."),
+    _forward("Exp", "e to the power of x.", traits=(*_UNARY, "steep")),
     _forward(
         "GELU",
         "The Gaussian error linear unit: x times the normal distribution's probability below x.",
         _GELU,
         _GELU_CHANGES,
+        traits=_RECTIFIER,
     ),
     _backward("GELU", _GELU, changes=_GELU_CHANGES),
-    _forward("HardSigmoid", "alpha * x + beta, limited to the range from 0 to 1.", _HARD_SIGMOID),
+    _forward(
+        "HardSigmoid",
+        "alpha * x + beta, limited to the range from 0 to 1.",
+        _HARD_SIGMOID,
+        traits=(*_UNARY, "squashes"),
+    ),
     _backward("HardSigmoid", _HARD_SIGMOID),
-    _forward("HardSwish", "x * min(max(x + 3, 0), 6) / 6."),
+    _forward("HardSwish", "x * min(max(x + 3, 0), 6) / 6.", traits=_RECTIFIER),
     _backward("HardSwish"),
     _forward(
         "LeakyReLU",
         "x above 0, alpha * x below.",
         (_required("alpha", "slope below 0", 0.1),),
+        traits=_RECTIFIER,
     ),
     _forward("Log", "The natural logarithm."),
-    _forward("Mish", "x * tanh(log(1 + exp(x)))."),
+    _forward("Mish", "x * tanh(log(1 + exp(x))).", traits=_RECTIFIER),
     _backward("Mish"),
     _forward(
         "Pow",
@@ -109,6 +124,7 @@ ROWS = (
         types=T,
         infer=shapes.prelu,
         work=work.a_result(1),
+        traits=("channelwise", "rectifies"),
         sample_inputs=((2, 4, 4, 8), (8,)),
         attributes=(
             DATA_FORMAT,
@@ -128,6 +144,7 @@ ROWS = (
         types=T,
         infer=shapes.prelu_backward,
         work=work.a_source(3),
+        traits=("gradient",),
         sample_inputs=((2, 4, 4, 8), (8,), (2, 4, 4, 8)),
         attributes=(DATA_FORMAT,),
     ),
@@ -135,18 +152,19 @@ ROWS = (
         "Reciprocal",
         "1 / x.",
         notes=("On a CPU it runs only fused with a Multiply; alone it is not supported.",),
+        traits=("elementwise",),
     ),
-    _forward("ReLU", "x above 0, 0 below."),
+    _forward("ReLU", "x above 0, 0 below.", traits=_RECTIFIER),
     _backward("ReLU", first="src/dst"),
     _forward("Round", "The nearest integer, the even one of two that are equally near."),
-    _forward("Sigmoid", "1 / (1 + exp(-x))."),
+    _forward("Sigmoid", "1 / (1 + exp(-x)).", traits=_SIGMOID),
     _backward("Sigmoid", first="src/dst"),
-    _forward("SoftPlus", "log(1 + exp(beta * x)) / beta.", _SOFT_PLUS),
+    _forward("SoftPlus", "log(1 + exp(beta * x)) / beta.", _SOFT_PLUS, traits=_RECTIFIER),
     _backward("SoftPlus", _SOFT_PLUS),
     _forward("Sqrt", "The square root."),
     _backward("Sqrt", first="src/dst"),
     _forward("Square", "x * x."),
-    _forward("Tanh", "The hyperbolic tangent."),
+    _forward("Tanh", "The hyperbolic tangent.", traits=_SIGMOID),
     _backward("Tanh", first="src/dst"),
     OpSchema(
         "GenIndex",

@@ -56,6 +56,7 @@ ROWS = (
         types=_TYPES,
         infer=shapes.interpolate_backward,
         work=work.interpolate_backward,
+        traits=("gradient",),
         sample_inputs=((1, 4, 4, 8), (1, 8, 8, 8)),
         sample_attrs={"sizes": (8, 8)},
         attributes=_ATTRIBUTES,

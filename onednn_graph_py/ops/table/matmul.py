@@ -16,6 +16,7 @@ ROWS = (
         types=T,
         infer=shapes.matmul,
         work=work.matmul,
+        traits=("product",),
         sample_inputs=((4, 16), (16, 8)),
         attributes=(
             Attribute("transpose_a", "bool", "swap the last two dims of src first", default=False),

@@ -16,6 +16,7 @@ ROWS = (
         types=T,
         infer=shapes.concat,
         work=work.none,
+        traits=("keeps",),
         sample_inputs=((4, 16), (4, 16)),
         attributes=(
             Attribute(
@@ -32,6 +33,7 @@ ROWS = (
         types=T,
         infer=shapes.same,
         work=work.none,
+        traits=("moves", "keeps", "elementwise"),
         notes=("A reorder into an opaque layout copies the bytes unchanged: wrong results.",),
     ),
     OpSchema(
@@ -42,6 +44,7 @@ ROWS = (
         types=T,
         infer=shapes.reshape,
         work=work.none,
+        traits=("moves", "keeps"),
         attributes=(
             Attribute(
                 "shape",
@@ -67,6 +70,7 @@ ROWS = (
         types=T,
         infer=shapes.transpose,
         work=work.none,
+        traits=("moves", "keeps"),
         attributes=(
             Attribute(
                 "order",
@@ -85,6 +89,7 @@ ROWS = (
         types={"T1": FLOATS, "T2": FLOATS},
         infer=shapes.same,
         work=work.none,
+        traits=("keeps", "elementwise", "converts"),
         rules=(rules.type_cast_types,),
         combinations=("bf16|f16, f32", "f32, bf16|f16"),
     ),

@@ -46,6 +46,7 @@ ROWS = (
         infer=shapes.batch_norm_inference,
         # Product with a factor, sum with a shift, both made of the four parameters beforehand.
         work=work.a_source(2),
+        traits=("channelwise",),
         sample_inputs=((2, 4, 4, 8), *((8,),) * 4),
         attributes=(EPSILON, DATA_FORMAT),
         rules=(rules.batch_norm_types,),
@@ -62,6 +63,7 @@ ROWS = (
         types=NORM_TYPES,
         infer=shapes.batch_norm_training,
         work=work.normalization,
+        traits=("normalizes",),
         sample_inputs=((2, 4, 4, 8), *((8,),) * 4),
         sample_attrs={"momentum": 0.9},
         attributes=(
@@ -90,6 +92,7 @@ ROWS = (
         # Normalized again (2), summed with and without the gradient (3), three terms with their
         # factors (5).
         work=work.a_source(10),
+        traits=("gradient",),
         sample_inputs=((2, 4, 4, 8), (2, 4, 4, 8), *((8,),) * 3),
         attributes=(EPSILON, DATA_FORMAT),
         rules=(rules.batch_norm_types,),
@@ -103,6 +106,7 @@ ROWS = (
         types=NORM_TYPES,
         infer=shapes.layer_norm,
         work=work.normalization,
+        traits=("normalizes",),
         sample_inputs=((4, 16), (16,), (16,)),
         attributes=(_KEEP_STATS, _BEGIN_NORM_AXIS, _USE_AFFINE, OPTIONAL_EPSILON),
         rules=(rules.norm_types, rules.norm_statistics),
@@ -122,6 +126,7 @@ ROWS = (
         infer=shapes.layer_norm_backward,
         # As BatchNormTrainingBackward.
         work=work.a_source(10),
+        traits=("gradient",),
         sample_inputs=((4, 16), (4, 16), (4,), (4,), (16,), (16,)),
         attributes=(_BEGIN_NORM_AXIS, _USE_AFFINE, OPTIONAL_EPSILON),
         rules=(rules.norm_types, rules.norm_gradients),
@@ -136,6 +141,7 @@ ROWS = (
         types=NORM_TYPES,
         infer=shapes.group_norm,
         work=work.normalization,
+        traits=("normalizes",),
         sample_inputs=((2, 4, 4, 8), (8,), (8,)),
         attributes=(
             _KEEP_STATS,
@@ -156,6 +162,7 @@ ROWS = (
         types={"T1": FLOATS, "T2": FLOATS},
         infer=shapes.rms_norm,
         work=work.rms,
+        traits=("normalizes",),
         sample_inputs=((4, 16), (16,)),
         attributes=(_BEGIN_NORM_AXIS, OPTIONAL_EPSILON),
         rules=(rules.rms_norm_types,),
@@ -170,6 +177,7 @@ ROWS = (
         infer=shapes.softmax,
         # Maximum, difference, exponential, sum, quotient.
         work=work.a_source(5),
+        traits=("squashes", "steep"),
         attributes=(
             _softmax_axis(1),
             Attribute(
@@ -212,6 +220,7 @@ ROWS = (
         infer=shapes.softmax_backward,
         # Product, sum, difference, product.
         work=work.a_source(4),
+        traits=("gradient",),
         attributes=(_softmax_axis(1),),
         combinations=("f32, f32, f32", "bf16, bf16, f32|bf16", "f16, f16, f32|f16"),
         changes=(
@@ -234,6 +243,7 @@ ROWS = (
         infer=shapes.softmax,
         # Maximum, difference, exponential, sum, difference.
         work=work.a_source(5),
+        traits=("steep",),
         attributes=(_softmax_axis(-1),),
     ),
     OpSchema(
@@ -245,6 +255,7 @@ ROWS = (
         infer=shapes.softmax_backward,
         # Sum, exponential, product, difference.
         work=work.a_source(4),
+        traits=("gradient",),
         attributes=(_softmax_axis(-1),),
     ),
 )

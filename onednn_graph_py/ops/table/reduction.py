@@ -17,6 +17,7 @@ def _reduction(kind: str, summary: str, operations: int = 1) -> OpSchema:
         types={"T1": FLOATS, "T2": ("s32",)},
         infer=shapes.reduce,
         work=work.a_source(operations),
+        traits=("reduces",),
         sample_attrs={"axes": (1,)},
         attributes=(
             Attribute("axes", "s64[]", "the axes to reduce; negative counts from the end"),

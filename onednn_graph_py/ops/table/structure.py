@@ -15,6 +15,7 @@ ROWS = (
         types={},
         infer=shapes.nothing,
         work=work.none,
+        traits=("marks",),
     ),
     OpSchema(
         "End",
@@ -24,5 +25,6 @@ ROWS = (
         types={"T": ("f32", "f16", "bf16", "s8", "u8", "s32", "undef")},
         infer=shapes.nothing,
         work=work.none,
+        traits=("marks",),
     ),
 )
