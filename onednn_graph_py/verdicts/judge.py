@@ -30,21 +30,21 @@ _OWN_SETTINGS = ("VERBOSE", "GRAPH_VERBOSE", "GRAPH_DUMP", "JIT_DUMP", "MAX_CPU_
 
 
 def _environment() -> dict[str, str]:
-    """Such that the helper finds the same package and the same instruction set."""
+    """The environment in which the helper finds the same package and instruction set."""
     own = {f"{prefix}_{name}" for prefix in ("ONEDNN", "DNNL") for name in _OWN_SETTINGS}
     return {
         **{k: v for k, v in os.environ.items() if k not in own},
         "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path),
         "ONEDNN_MAX_CPU_ISA": _core.get_effective_cpu_isa().name.upper(),
         "ONEDNN_CPU_ISA_HINTS": _core.get_cpu_isa_hints().name.upper(),
-        # NumPy's products are small there; its threads would only be in oneDNN's way.
+        # NumPy's products are small in the helper; its threads would only hinder oneDNN's.
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
 
 
 class _Gone(Exception):
-    """The helper has not answered, and is no more."""
+    """The helper ended without an answer."""
 
     def __init__(self, status: int | None, said: str, fresh: bool) -> None:
         super().__init__(status, said)
@@ -52,7 +52,7 @@ class _Gone(Exception):
 
 
 class _Helper:
-    """One process; it has judged nothing yet, or some."""
+    """One helper process, and the number of partitions that it has judged."""
 
     def __init__(self) -> None:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
@@ -63,7 +63,7 @@ class _Helper:
             self.process, self.connection = started(
                 _WORKER,
                 environment=_environment(),
-                # Which Python searches first, so it must not be the caller's.
+                # Python searches this folder first, so it must not be the caller's.
                 folder=Path(__file__).parents[2],
                 errors=self.errors,
             )
@@ -72,14 +72,14 @@ class _Helper:
             raise
 
     def answer(self, timeout: float) -> Verdict | None:
-        """The helper's answer.
+        """Wait for the helper's answer.
 
         Raises
         ------
         TimeoutError
-            Nothing, for so many seconds.
+            The helper does not answer for so many seconds.
         _Gone
-            It has ended.
+            The helper has ended.
         """
         try:
             if not self.connection.poll(timeout):
@@ -101,7 +101,7 @@ class _Helper:
 
 
 class Judge:
-    """Judges partitions, until it is closed.
+    """Judges partitions until it is closed.
 
     The first partition that has no verdict on disk starts a helper process, which serves until it
     is closed, crashes or hangs.
@@ -110,7 +110,7 @@ class Judge:
     ----------
     reference : float
         Seconds that the reference may take for one partition. Where it would take longer than a
-        small part of that, a part of the results is compared.
+        small part of that, the judge compares only a part of the results.
     speed : float
         Seconds for measuring one partition against its ops apart; 0 to measure nothing.
     timeout : float
@@ -138,8 +138,8 @@ class Judge:
         Returns
         -------
         Verdict
-            Never an error: what can't be judged is unverified, with one warning if no process can
-            be started.
+            A partition that can't be judged is unverified; no error is raised for it, but one
+            warning if no process can be started.
         """
         with self._lock:
             key = (subject.threads, subject.signature)
@@ -173,10 +173,10 @@ class Judge:
             except _Gone as e:
                 self.close()
                 if not e.fresh:
-                    continue  # what died may have died of one before
+                    continue  # an earlier partition may have caused the crash
                 outcome, detail = Outcome.CRASHED, f"{ending(e.status or 0)}{e.said}"
                 if e.status == -signal.SIGKILL:
-                    outcome = Outcome.UNVERIFIED  # the system does that for lack of memory
+                    outcome = Outcome.UNVERIFIED  # the system kills processes for lack of memory
             except BaseException:  # interrupted
                 self.close()
                 raise
@@ -187,7 +187,7 @@ class Judge:
         helper = self._ready()
         if helper is None:
             return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
-        with contextlib.suppress(OSError):  # it is gone, which the answer will tell
+        with contextlib.suppress(OSError):  # the helper is gone; `answer` raises then
             helper.connection.send((subject, self._limits, self._timeout))
         found = helper.answer(self._timeout)
         helper.judged += 1
@@ -195,7 +195,7 @@ class Judge:
         return found
 
     def _ready(self) -> _Helper | None:
-        """The helper; None if it can't be started, which is said once."""
+        """The helper, started if needed; None, after one warning, if that is not possible."""
         if self._helper is not None:
             return self._helper
         try:

@@ -1,4 +1,4 @@
-"""The process that judges partitions, and may crash: ``python -m ...verdicts.worker FD``."""
+"""The helper process that judges partitions, and may crash: ``python -m ...verdicts.worker FD``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["serve"]
 def serve(descriptor: int) -> None:
     """Take partitions with limits from a connection, and answer with verdicts, until it ends.
 
-    Before the first one comes None: a partition's time does not begin before that.
+    First send None, so that the time for a partition does not include the start of the process.
     """
     connection = Connection(descriptor)
-    # Who asks ends this process; an interrupt is for them.
+    # The parent process ends this one; an interrupt is meant for the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(BrokenPipeError):
@@ -31,11 +31,11 @@ def serve(descriptor: int) -> None:
     while True:
         try:
             subject, limits, timeout = connection.recv()
-        except EOFError:  # who asked is gone, or wants no more
+        except EOFError:  # the parent is gone, or needs no more verdicts
             return
-        # Should nobody be left to end it, it ends itself; Python need not have a say in that.
+        # A thread of faulthandler ends this process if the parent does not, even if Python hangs.
         faulthandler.dump_traceback_later(2 * timeout, exit=True)
-        # Constants of the one before are not needed any more.
+        # Empty the cache: constants of the partition before are not needed any more.
         _core.set_constant_tensor_cache_capacity("cpu", DEFAULT_CAPACITY)
         try:
             verdict = examine(subject, limits)
