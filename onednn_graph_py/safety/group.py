@@ -26,7 +26,7 @@ class Group:
     apply_to_int : bool
         Whether that mode covers integers.
     leaving : collection of int
-        The ids of tensors that ops outside of the group read too.
+        The ids of tensors that the group makes and reads, and that are read outside of it too.
     """
 
     def __init__(

@@ -113,7 +113,7 @@ def group_of(
     apply_to_int : bool
         Whether that mode covers integers.
     leaving : collection of int
-        The ids of values that nodes outside of the group read too.
+        The ids of values that these nodes make and read, and that are read elsewhere too.
     version : (int, int), optional
         The version of oneDNN in question; the linked one by default.
 
