@@ -18,7 +18,7 @@ __all__ = [
 NAMES = tuple(name for name in cpu_isa.__members__ if name != "isa_default")
 """All names, in the order of `cpu_isa`."""
 
-# The bits of dnnl_cpu_isa_t.
+# The bits of dnnl_cpu_isa_t; an instruction set has the bits of those that it contains, too.
 _AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4
 _AVX512, _VNNI_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 8, 1 << 9
 
