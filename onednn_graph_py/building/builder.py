@@ -262,7 +262,7 @@ class GraphBuilder(BuilderMethods):
         return value
 
     def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
-        """Return a value as it is; make constants of arrays, and of numbers with the type of `like`."""
+        """Return a value; turn an array, or a number with the type of `like`, into a constant."""
         if isinstance(given, Value):
             return self._own(given, "it")
         if isinstance(given, numbers.Real) and not isinstance(given, np.generic):

@@ -118,7 +118,7 @@ def _cannot() -> UnimplementedError:
 
 @contextlib.contextmanager
 def _by_function(modes: str) -> Iterator[None]:
-    """Set the modes by oneDNN's function, which 3.11 brought; since then the variable is read once."""
+    """Set the modes by oneDNN's function; from 3.11 on oneDNN reads the variable only once."""
     try:
         _set_modes(modes)
     except InvalidArgumentsError:
