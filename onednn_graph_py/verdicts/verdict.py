@@ -31,17 +31,17 @@ class Outcome(str, Enum):
     """The outcome of judging a partition; its value is the word that is printed."""
 
     RIGHT = "right"
-    """Its results agree with the reference, and it is not slower than its ops apart."""
+    """The results agree with the reference, and the partition is not slower than its ops apart."""
     WRONG = "wrong"
     """A result is wrong, or differs from call to call."""
     CRASHED = "crashed"
-    """The process that ran it crashed."""
+    """The process that ran the partition crashed."""
     HUNG = "hung"
-    """It took longer than the time limit."""
+    """The partition took longer than the time limit."""
     SLOW = "slow"
-    """It is right, and slower than its ops apart."""
+    """The partition is right, and slower than its ops apart."""
     UNVERIFIED = "unverified"
-    """It could not be judged."""
+    """The partition could not be judged."""
 
     def __str__(self) -> str:
         return self.value
