@@ -29,7 +29,7 @@ partitions of all graphs that it found, slow ones included, in at most a quarter
 and keeps their verdicts for compile(check="verify"). Exit status: 0 if no model is wrong or crashes
 by default, 1 if one is or does, 2 if the options are wrong.
 """
-_REDUCING, _JUDGING = 0.5, 0.25  # of the time of the search
+_REDUCING, _JUDGING = 0.5, 0.25  # shares of the time of the search
 
 
 def _positive(text: str) -> float:
@@ -93,12 +93,12 @@ def add_selftest(commands: Any) -> None:
 
 
 def _chosen(names: list[str]) -> list[Family]:
-    """Those families, or all.
+    """Return the families of these names, or all.
 
     Raises
     ------
     LookupError
-        There is none of that name.
+        There is no family of that name.
     """
     unknown = [n for n in names if n not in FAMILIES]
     if unknown:
@@ -122,12 +122,12 @@ def _reducing(finding: Finding) -> None:
 
 
 def _written(report: Report, arguments: argparse.Namespace) -> None:
-    """Write the files that were asked for.
+    """Write the files that the arguments ask for.
 
     Raises
     ------
     OSError
-        One can't be written.
+        A file can't be written.
     """
     if arguments.findings is not None:
         folder = Path(arguments.findings)
