@@ -1,9 +1,9 @@
 """Arrays for a graph's inputs that make its results mean something.
 
-Random numbers everywhere would not do: a variance must be positive, scales are small, what masks an
-attention score is 0 or far below it, what a backward op takes as the forward op's result must be
-one that it can have. The rules go by what the op that reads a tensor calls the port. Quantized
-integers have the whole range of their type as far as results do not saturate
+Random numbers everywhere would not do: a variance must be positive, scales are small, a mask of
+attention scores is 0 or far below, and a backward op's input that is the forward op's result must
+be a possible one. The rules depend on the reading op's name of the port. Quantized integers have
+the whole range of their type as far as results do not saturate
 (`onednn_graph_py.checking.integer_ranges`).
 
 The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014), so that an
@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 Readers = Mapping[int, list[tuple[Node, int]]]
 
 _MASKED = -1e4
-"""What keeps a score from SoftMax; less would not fit f16."""
+"""The mask's value that hides a score from SoftMax, large enough for f16 to hold."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Fill:
 _MASK = Fill("mask")
 _TRUTH = Fill("mostly true")
 
-# By kind of op and name of port; a kind of "" stands for all others.
+# The fills by kind of op and name of port; a kind of "" stands for all others.
 _RULES: Mapping[tuple[str, str], Fill] = {
     ("", "variance"): Fill("uniform", 0.5, 1.5),
     ("", "gamma"): Fill("uniform", 0.75, 1.25),
@@ -84,7 +84,7 @@ _RULES: Mapping[tuple[str, str], Fill] = {
     ("LogSoftmaxBackward", "dst"): Fill("uniform", -4.0, -0.5),
     ("Sqrt", "src"): Fill("uniform", 0.125, 2.0),
 }
-_POSITION = Fill("whole", 0, 0)  # and the like: what s32 and s64 are used for
+_POSITION = Fill("whole", 0, 0)  # s32 and s64 inputs are positions and the like
 _QUANTIZED = ("s8", "u8", "s4", "u4")
 
 
@@ -109,14 +109,14 @@ def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]
 
 
 def _masks_scores(node: Node, i: int, readers: Readers) -> bool:
-    """Whether it is added to attention scores."""
+    """Whether an op adds its input `i` to attention scores."""
     other = node.inputs[1 - i].producer if node.kind == "Add" else None
     behind = {n.kind for n, _ in _final_readers(node.outputs[0], readers)}
     return other is not None and ("SoftMax" in behind or "Select" in behind)
 
 
 def _weights(node: Node, shape: tuple[int, ...]) -> Fill:
-    """So that a sum of products is about as large as one input."""
+    """Choose weights such that a sum of products is about as large as one input."""
     if node.kind == "MatMul" and len(shape) > 1:
         terms = shape[-1] if node.attr("transpose_b") else shape[-2]
     else:
@@ -149,7 +149,7 @@ def _size(fill: Fill) -> Size:
         return Size((fill.low + fill.high) / 2, (fill.high - fill.low) / math.sqrt(12))
     if fill.kind == "power of two":
         return Size(2.0 ** ((fill.low + fill.high) / 2), 0.0)
-    return Size(0.0, 0.0)  # of a mask, what lets through
+    return Size(0.0, 0.0)  # the values of a mask that hide nothing
 
 
 def _whole(found: IntegerRange) -> Fill:
@@ -166,12 +166,12 @@ def fills_of(
     ----------
     builder : GraphBuilder
     shapes : mapping of int to tuple of int, optional
-        Of inputs with unknown dims, by id.
+        Shapes of inputs with unknown dims, by id.
 
     Returns
     -------
     dict of int to Fill
-        By the input's id.
+        The fills by the inputs' ids.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
 
 
 def _random(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
-    """SplitMix64: 64 random bits for each element."""
+    """Draw 64 random bits for each element by SplitMix64."""
     with np.errstate(over="ignore"):
         step = np.uint64(0x9E3779B97F4A7C15)
         start = np.uint64((seed << 32 ^ number) & 0xFFFFFFFFFFFFFFFF) * np.uint64(
@@ -230,7 +230,7 @@ def _mask(shape: tuple[int, ...]) -> Array:
     if len(shape) < 2:
         return made
     rows, columns = shape[-2:]
-    # A kernel that reads one head's mask for all of them would be right were they alike.
+    # Heads get different masks, so that a kernel which reads one for all of them is wrong.
     fewer = np.arange(math.prod(shape[:-2])) % max(columns // 2, 1)
     fewer = fewer.reshape(*shape[:-2], 1, 1)
     if rows == 1:
@@ -242,7 +242,7 @@ def _mask(shape: tuple[int, ...]) -> Array:
 
 
 def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number: int) -> Array:
-    """An array of such numbers.
+    """Make an array of the numbers that a fill describes.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number:
         oneDNN's name; bf16, 8-bit floats and 4-bit integers as ml_dtypes has them, the latter one
         to an element.
     seed, number : int
-        The same two give the same array; number the tensors of a graph.
+        The same seed and number give the same array; each tensor of a graph has a number.
     """
     if fill.kind == "mask":
         return round_to(_mask(shape), dtype)
@@ -263,7 +263,7 @@ def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number:
     elif fill.kind == "mostly true":
         made = np.asarray((bits >> np.uint64(33)) % np.uint64(4) != 0)
         if shape and shape[-1]:
-            made[..., 0] = True  # a row of a mask that lets nothing through has no softmax
+            made[..., 0] = True  # the softmax of a fully masked row is undefined
     else:
         many = np.uint64(int(fill.high) - int(fill.low) + 1)
         made = ((bits >> np.uint64(33)) % many).astype(np.int64) + int(fill.low)
@@ -290,7 +290,7 @@ def fill_inputs(
     Returns
     -------
     list of numpy.ndarray
-        In the inputs' data types; 4-bit integers as ml_dtypes has them, one to an element.
+        Arrays of the inputs' data types; 4-bit integers as ml_dtypes has them, one to an element.
 
     Raises
     ------

@@ -21,27 +21,27 @@ class Version(dict[str, Any]):
 
     @property
     def minor(self) -> int:
-        """The second one."""
+        """The second number of the release."""
         return int(self["minor"])
 
     @property
     def patch(self) -> int:
-        """The third one."""
+        """The third number of the release."""
         return int(self["patch"])
 
     @property
     def hash(self) -> str:
-        """The commit that it was built from, or ``N/A``."""
+        """The commit that oneDNN was built from, or ``N/A``."""
         return str(self["hash"])
 
     @property
     def cpu_runtime(self) -> str:
-        """What runs its threads on CPUs: ``OpenMP``, ``SYCL``, ..."""
+        """The runtime of its CPU engine: ``OpenMP``, ``SYCL``, ..."""
         return str(self["cpu_runtime"])
 
     @property
     def gpu_runtime(self) -> str:
-        """What it runs on GPUs with, or ``none``."""
+        """The runtime of its GPU engine, or ``none``."""
         return str(self["gpu_runtime"])
 
     @property
@@ -51,12 +51,12 @@ class Version(dict[str, Any]):
 
     @property
     def release(self) -> str:
-        """The three numbers, as in ``3.13.1``."""
+        """The three numbers of the release, as in ``3.13.1``."""
         return f"{self.major}.{self.minor}.{self.patch}"
 
 
 def version() -> Version:
-    """Tell which oneDNN this is.
+    """Return the version of the linked oneDNN.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""A graph as it is written: the builder, its values, and the methods that each op adds to both."""
+"""Graphs as they are written: the builder, its values, and the methods of both for each op."""

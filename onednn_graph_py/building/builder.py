@@ -28,7 +28,7 @@ from .value import Node, Value, ValueLike, caller, is_whole, new_id
 __all__ = ["GraphBuilder", "Readers", "graph_of", "leaving_of", "readers_of"]
 
 Readers = Mapping[int, set[int | None]]
-"""The ids of the nodes that read a value, by the value's id; None among them is the caller."""
+"""The ids of the nodes that read a value, by the value's id; None stands for the caller."""
 
 
 @dataclass
@@ -71,13 +71,13 @@ class GraphBuilder(BuilderMethods):
     def __init__(
         self, engine_kind: Any = "cpu", fpmath_mode: Any = "strict", *, apply_to_int: bool = False
     ) -> None:
-        # The mirror knows which strings name these.
+        # The mirror converts strings to these enumerators.
         self.engine_kind = _core.graph(engine_kind).get_engine_kind()
         self.fpmath_mode = _core.graph(self.engine_kind, fpmath_mode).get_fpmath_mode()[0]
         self.apply_to_int = bool(apply_to_int)
         self._contents = _Contents()
         self._scopes: list[str] = []
-        # `serialization` remembers here what a loaded graph's file said besides.
+        # `serialization` keeps here other data from the file of a loaded graph.
         self._origin: Any = None
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class GraphBuilder(BuilderMethods):
             f"{len(c.nodes)} ops, {len(c.outputs)} outputs>"
         )
 
-    # -- what it holds
+    # -- contents
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -111,7 +111,7 @@ class GraphBuilder(BuilderMethods):
 
     @property
     def graph(self) -> _core.graph:
-        """The mirror's graph of what was built so far, finalized."""
+        """The mirror's graph of the ops built so far, finalized."""
         return graph_of(self, {})
 
     # -- tensors
@@ -144,9 +144,10 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         shape : sequence of int
-            -1 for a dim that is known only at a call; the model then compiles for each new size.
+            The dims, -1 for one that is known only at a call; the model then compiles for each
+            new size.
         dtype : str
-            oneDNN's name, such as ``bf16``.
+            oneDNN's name of the data type, such as ``bf16``.
         name : str, optional
             The name by which a call may pass it; ``input0`` and so on by default.
         strides : sequence of int, optional
@@ -161,7 +162,7 @@ class GraphBuilder(BuilderMethods):
         InvalidArgumentsError
             There is an input of that name, or no such data type.
         InvalidShapeError
-            `strides` are not one a dim, or dims are unknown.
+            There is not one stride for each dim, or dims are unknown.
         """
         inputs = self._contents.inputs
         made = self._named(name) or _free_name(
@@ -185,7 +186,7 @@ class GraphBuilder(BuilderMethods):
                     f"{list(strides)} for {shape_text(dims)}"
                 )
         try:
-            value._described(dims)  # the mirror refuses what oneDNN can't have
+            value._described(dims)  # the mirror refuses dims that oneDNN can't have
         except OneDNNError as e:
             raise type(e)(f"input {made!r}: {e}") from None
         self._contents.inputs.append(value)
@@ -199,9 +200,9 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         array : array_like
-            bf16, 8-bit floats and 4-bit integers as ml_dtypes has them.
+            The elements; bf16, 8-bit floats and 4-bit integers as ml_dtypes has them.
         dtype : str, optional
-            Converts, rounding to nearest even.
+            The data type to convert to, rounding to nearest even.
         name : str, optional
 
         Returns
@@ -261,13 +262,13 @@ class GraphBuilder(BuilderMethods):
         return value
 
     def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
-        """A value, or a constant of the data type of `like` for a number."""
+        """Return a value; turn an array, or a number with the type of `like`, into a constant."""
         if isinstance(given, Value):
             return self._own(given, "it")
         if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
             if like is None:
                 raise TypeError("a number needs a value beside it; use constant")
-            # oneDNN would make a tensor of rank 1 of a scalar and one element.
+            # oneDNN would give the result of a scalar and a tensor of one element the rank 1.
             return self.constant(np.full(() if like.shape == () else (1,), given), like.dtype)
         return self.constant(given)
 
@@ -286,14 +287,14 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         kind : str
-            Such as ``Convolution``.
+            The name of the kind, such as ``Convolution``.
         *inputs : Value, array or number
         outputs : sequence of (shape, dtype), optional
             Shapes and data types of the outputs; only needed where they don't follow from the
             inputs, or for optional outputs. None for a shape or type that follows.
         name : str, optional
         **attrs
-            In the documents' spelling or the library's.
+            Attributes, in the documents' spelling or the library's.
 
         Returns
         -------
@@ -336,7 +337,7 @@ class GraphBuilder(BuilderMethods):
                         "the inputs; give dtype"
                     )
         except Exception:
-            del self._contents.constants[constants:]  # what its arrays and numbers became
+            del self._contents.constants[constants:]  # made of the op's arrays and numbers
             raise
         call = make_call(kind, given, attrs, made, name=full)
         fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
@@ -349,10 +350,10 @@ class GraphBuilder(BuilderMethods):
             return fresh[0]
         return fresh or None
 
-    # -- what becomes of it
+    # -- copies
 
     def _snapshot(self) -> GraphBuilder:
-        """A builder of the same values and ops, which goes its own way from here."""
+        """Copy the builder; later changes to one of the two don't affect the other."""
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
         made._origin = self._origin
         c = self._contents
@@ -387,7 +388,7 @@ class GraphBuilder(BuilderMethods):
         )
 
     def _input(self, kind: str, name: str, i: int, given: Any, like: Value | None) -> Value:
-        """One input of an op, with errors that name it."""
+        """Return an input of an op as a value, with errors that name the input."""
         try:
             return self._operand(given, like)
         except (OneDNNError, TypeError) as e:
@@ -406,7 +407,7 @@ def _restored(
     nodes: Sequence[tuple[Any, ...]],
     outputs: Mapping[str, int],
 ) -> GraphBuilder:
-    """Unpickle: everything as it was, except for ids, which are new."""
+    """Unpickle a builder: all is as it was, except for ids, which are new."""
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     values = []
     for shape, dtype, name, strides, data in described:
@@ -432,7 +433,7 @@ def _restored(
 
 
 def _dtype_name(dtype: Any) -> str:
-    """OneDNN's name of a data type, from its name, NumPy's dtype or the enumerator."""
+    """Return oneDNN's name of a data type, given by its name, NumPy's dtype or the enumerator."""
     if isinstance(dtype, str):
         name = _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
     elif hasattr(dtype, "name") and hasattr(dtype, "value"):
@@ -445,7 +446,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _check_name(name: object) -> None:
-    """Refuse what oneDNN and files can't have as a name."""
+    """Raise unless oneDNN and files can have a name."""
     if not isinstance(name, str):
         raise TypeError(f"a name must be a str, got {type(name).__name__}")
     try:
@@ -457,7 +458,7 @@ def _check_name(name: object) -> None:
 
 
 def _free_name(stem: str, first: int, taken: Container[str]) -> str:
-    """``stem`` with the first number that makes it a name nobody has."""
+    """Return ``stem`` with the first number that makes a free name."""
     return next(n for i in itertools.count(first) if (n := f"{stem}{i}") not in taken)
 
 
@@ -480,7 +481,7 @@ def readers_of(builder: GraphBuilder, nodes: Sequence[Node] | None = None) -> Re
 
 
 def leaving_of(nodes: Sequence[Node], readers: Readers) -> set[int]:
-    """Values by id that these nodes make and read, and others read too."""
+    """Return the ids of values that these nodes make and read, and that are read elsewhere too."""
     inside = {node.id for node in nodes}
     read = {v.id for n in nodes for v in n.inputs}
     made = (v.id for n in nodes for v in n.outputs)
@@ -495,19 +496,19 @@ def graph_of(
     *,
     strict: bool = False,
 ) -> _core.graph:
-    """The mirror's graph, finalized.
+    """Make the mirror's graph, finalized.
 
     Parameters
     ----------
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
-        Of values by id, where more is known than the builder does.
+        Shapes of values by id, where they are known better than in the builder.
     nodes : sequence of Node, optional
-        Only these ops.
+        The ops of the graph; all of the builder by default.
     readers : Readers, optional
-        What reads their results; the builder's own nodes by default.
+        The readers of their results; the builder's own nodes by default.
     strict : bool
-        Without a smaller floating-point type, whatever the builder allows.
+        Whether to forbid smaller floating-point types, even if the builder allows them.
     """
     members = builder.nodes if nodes is None else nodes
     g = _core.graph(builder.engine_kind)
@@ -520,7 +521,7 @@ def graph_of(
         for attribute, value in node.attrs.items():
             o.set_attr(attribute, value)
         g.add_op(o)
-    # A partition keeps what only its own ops read to itself; End says that others read it too.
+    # A partition does not return tensors that only its own ops read; End makes it return one.
     leaving = leaving_of(members, readers or readers_of(builder))
     for value in (v for node in members for v in node.outputs):
         if value.id in leaving:

@@ -19,7 +19,7 @@ _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
 
 
 def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
-    """As a data type of oneDNN; floats are rounded, integers must fit."""
+    """Convert an array to a data type of oneDNN; floats are rounded, integers must fit."""
     target = np.dtype(NUMPY_DTYPES[dtype])
     if values.dtype == target:
         return values
@@ -38,18 +38,18 @@ def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[An
 
 
 def owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """A read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
+    """Make a read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
     return aligned_copy(pack_int4(values, dtype) if dtype in _PACKED else values)
 
 
 def unpacked(stored: Any, shape: Any, dtype: str) -> npt.NDArray[Any]:
-    """A constant's elements; 4-bit integers as ml_dtypes has them, one to an element."""
+    """Return a constant's elements; 4-bit integers as ml_dtypes has them, one to an element."""
     array: npt.NDArray[Any] = np.asarray(stored)
     return round_to(unpack_int4(array, shape, dtype), dtype) if dtype in _PACKED else array
 
 
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A read-only copy in memory of its own, far from other constants."""
+    """Make a read-only copy in memory of its own, far from other constants."""
     memory = _core._constant_memory(stored.nbytes)
     copy = memory.view(stored.dtype).reshape(stored.shape)
     copy[...] = stored

@@ -1,4 +1,4 @@
-"""The shapes of a graph's tensors, from those of its inputs."""
+"""Infer the shapes of a graph's tensors from those of its inputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["infer_shapes"]
 def infer_shapes(
     builder: GraphBuilder, given: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    """All values' shapes by id, from those of the inputs.
+    """Infer all values' shapes by id from those of the inputs.
 
     Raises
     ------
     InvalidShapeError
-        They don't fit together, or one does not follow.
+        Shapes don't fit together, or one can't be inferred.
     """
     shapes: dict[int, tuple[int, ...]] = dict(given)
     for value in builder.constants:

@@ -1,4 +1,4 @@
-"""One method for each op of the table, named in snake_case: what builders and values share.
+"""The methods that builders and values share: one for each op of the table, in snake_case.
 
 `op_methods.pyi` types them; ``./dev stubs`` writes it from the table.
 """
@@ -27,14 +27,14 @@ _MORE_WORDS = (("SoftPlus", "Softplus"), ("RMSNorm", "RmsNorm"), ("PRelu", "Prel
 
 
 def method_name(kind: str) -> str:
-    """The method of an op kind: ``leaky_relu``, ``matmul``, ``conv_transpose``, ``reduce_l1``."""
+    """Name the method of an op kind: ``leaky_relu``, ``matmul``, ``conv_transpose``."""
     for word, single in (*_WORDS, *_MORE_WORDS):
         kind = kind.replace(word, single)
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
 
 
 def method_signature(schema: OpSchema) -> inspect.Signature:
-    """The op's ports and attributes, and what every method takes besides."""
+    """Return a method's parameters: the op's ports and attributes, ``dtype`` and ``name``."""
     of_table = signature(schema).parameters.values()
     after = [
         inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None),
@@ -58,7 +58,7 @@ name : str, optional
 def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
     bound = method_signature(schema)
     attributes = {a.name for a in schema.attributes}
-    # Filled up by every call, so kept apart from the signature that help() shows.
+    # The names of the inputs, in order.
     ports = [p.name for p in bound.parameters.values() if p.name not in attributes][:-2]
     variadic = bool(schema.inputs) and schema.inputs[-1].variadic
 
@@ -100,11 +100,11 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
 
 
 class OpMethods:
-    """The methods; what they do with an op is up to the class that inherits them."""
+    """A method for each op; the class that inherits them adds the op in its `_add`."""
 
     __slots__ = ()
 
-    # How many inputs come before those that a caller names.
+    # The number of inputs before those that a caller passes.
     _leading_inputs = 0
 
     def _add(
@@ -132,7 +132,7 @@ class BuilderMethods(OpMethods, GraphMethods):
 class ValueMethods(OpMethods):
     """The methods of a value, which is the first input."""
 
-    # Weak, or a graph with its constants would stay until Python's collector finds the circle.
+    # A weak reference, as a strong one would keep a graph alive until Python collects the cycle.
     __slots__ = ("_builder",)
 
     _leading_inputs = 1

@@ -1,4 +1,4 @@
-"""Methods of graphs and models whose functions stand in rooms above; `methods.py` attaches them.
+"""Methods of graphs and models whose functions are in higher rooms; `methods.py` attaches them.
 
 `room_methods.pyi` types them; ``./dev stubs`` writes it from the functions.
 """

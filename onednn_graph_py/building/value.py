@@ -25,7 +25,7 @@ from .op_methods import BuilderMethods, ValueMethods
 __all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
 
 # oneDNN shares compiled partitions and cached constants between all graphs of the process whose
-# ids are equal. So no two builders share one; and none with who counts from 0.
+# ids are equal. So ids of all builders differ, also from those of callers who count from 0.
 FIRST_ID = 1 << 32
 _unique_ids = itertools.count(FIRST_ID)
 
@@ -33,14 +33,14 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def new_id() -> int:
-    """An id that no other op or tensor of this process has."""
+    """Return an id that no other op or tensor of this process has."""
     return next(_unique_ids)
 
 
 def caller() -> str:
-    """``model.py:12``: the line outside of this package that is being executed.
+    """Return the caller's line outside of this package, as ``model.py:12``.
 
-    In a notebook ``In[3]:12``: the cell by its number, as IPython's tracebacks have it.
+    In a notebook this is ``In[3]:12``, with the cell's number, as in IPython's tracebacks.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -51,10 +51,10 @@ def caller() -> str:
 
 
 def _cell_of(get_ipython: Any, file: str) -> str:
-    """The cell that IPython compiled under this file name, or the name if there is none."""
+    """Return the cell that IPython compiled under this file name, else the name itself."""
     try:
         kind_and_label = get_ipython().compile.format_code_name(file)
-    except (AttributeError, TypeError):  # not IPython's, or an old one
+    except (AttributeError, TypeError):  # another shell than IPython's, or an old one
         return file
     return file if kind_and_label is None else str(kind_and_label[1])
 
@@ -65,7 +65,7 @@ def is_whole(shape: Sequence[int]) -> bool:
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a contiguous array."""
+    """Return the strides, in elements, of a contiguous array."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
@@ -76,13 +76,13 @@ class Node:
     Parameters
     ----------
     id : int
-        Of the op, in this process.
+        The op's id, unique in this process.
     kind, name : str
     inputs, outputs : tuple of Value
     attrs : mapping of str to value
-        In the library's spelling.
+        The attributes, in the library's spelling.
     where : str
-        What made it: the caller's line, ``model.py:12``, or a place in a file of a graph,
+        The origin of the op: the caller's line, ``model.py:12``, or a place in the file of a graph,
         ``g.json: graph[3] 'conv'``.
     """
 
@@ -96,7 +96,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """Names the op in messages."""
+        """The op's name in messages."""
         return label_of(self.kind, self.name)
 
     def attr(self, name: str) -> Any:
@@ -114,13 +114,13 @@ class Value(ValueMethods):
     Attributes
     ----------
     shape : tuple of int or None
-        -1 for a dim that is not known yet, None where even the rank is unknown.
+        The dims, -1 for one that is not known yet; None where even the rank is unknown.
     dtype : str
     name : str
     strides : tuple of int or None
-        In elements, of an input that has others than row-major ones.
+        The strides, in elements, of an input that is not row-major.
     data : numpy.ndarray or None
-        A constant's, read-only.
+        The elements of a constant, read-only.
     """
 
     __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides")
@@ -147,7 +147,7 @@ class Value(ValueMethods):
 
     @property
     def producer(self) -> Node | None:
-        """The op that makes it; None for inputs and constants."""
+        """The op that makes the value; None for inputs and constants."""
         return None if self._producer is None else self._producer()
 
     @property
@@ -180,7 +180,7 @@ class Value(ValueMethods):
             raise InvalidShapeError(f"{self!r}: the number of dims is not known")
         return len(self.shape)
 
-    # -- as OpMethods asks
+    # -- the method that OpMethods calls
 
     def _add(
         self,

@@ -1,4 +1,4 @@
-"""Graphs that this process partitions, written as JSON."""
+"""Write the graphs that this process partitions as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .libraries import libraries_of, loaded_here
 __all__ = ["dump"]
 
 _MODES = ("graph", "subgraph")
-# The first name counts where both are set.
+# oneDNN takes the first name where both are set.
 _VARIABLES = ("ONEDNN_GRAPH_DUMP", "DNNL_GRAPH_DUMP")
 _HAS_FUNCTION = (3, 11)
 
@@ -30,9 +30,9 @@ def dump(
 ) -> Iterator[list[Path]]:
     """Write all graphs that this process partitions inside the ``with`` block, in any thread.
 
-    oneDNN writes ``graph-ID.json``, as it was given, and ``graph-ID-partitioning.json``, with the
-    partition of every op; where `folder` has that name already, ``.2`` and so on comes before
-    ``.json``. A model is partitioned when it is compiled. Read the files with `load`.
+    oneDNN writes ``graph-ID.json``, the graph as it was given, and ``graph-ID-partitioning.json``,
+    with the partition of every op; where `folder` has that name already, ``.2`` and so on comes
+    before ``.json``. A model is partitioned when it is compiled. Read the files with `load`.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ def dump(
         ``graph``, ``subgraph`` (``graph-ID-HASH.json``: each partition as it is compiled, with all
         shapes) or ``graph,subgraph``.
     parts : bool
-        A model that is compiled has parts of its graph partitioned again, up to some dozens of
-        them. Files of these, and of what was written before with the same ops, are left out unless
-        this is true.
+        Compiling a model partitions parts of its graph again, up to some dozens of them. Files of
+        these parts, and of graphs with the same ops as an earlier one, are left out unless this is
+        true.
 
     Yields
     ------
@@ -64,8 +64,8 @@ def dump(
 
     Notes
     -----
-    oneDNN knows no other place than the working directory, so its files appear there and are moved
-    when the block ends. Files of such names that were there before are kept. Don't change the
+    oneDNN can only write into the working directory, so its files appear there; `dump` moves them
+    when the block ends, and keeps files of such names that were there before. Don't change the
     working directory in the block. oneDNN prints a line for each file.
 
     Examples
@@ -118,7 +118,7 @@ def _cannot() -> UnimplementedError:
 
 @contextlib.contextmanager
 def _by_function(modes: str) -> Iterator[None]:
-    """For a oneDNN that reads the variable once, and then goes by what it was told."""
+    """Set the modes by oneDNN's function; from 3.11 on oneDNN reads the variable only once."""
     try:
         _set_modes(modes)
     except InvalidArgumentsError:
@@ -140,7 +140,7 @@ def _set_modes(modes: str) -> None:
 
 @contextlib.contextmanager
 def _by_variable(modes: str) -> Iterator[None]:
-    """For a oneDNN before 3.11, which reads the variable at each graph."""
+    """Set the variable, which a oneDNN before 3.11 reads for each graph."""
     libraries = [p for p in libraries_of(loaded_here()) if "dnnl" in Path(p.path).name]
     if libraries and not any(library.dumps for library in libraries):
         raise _cannot()

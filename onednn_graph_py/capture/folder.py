@@ -1,7 +1,7 @@
-"""The files that oneDNN writes into the working directory, brought elsewhere.
+"""Move the files that oneDNN writes into the working directory to another folder.
 
-oneDNN has no setting for where it writes: always there, and over what has the same name. So what is
-there already is put aside before, and put back afterwards.
+oneDNN always writes there, over files of the same name. So `DumpFolder` puts aside those that are
+there already, and puts them back afterwards.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class DumpFolder:
     Parameters
     ----------
     folder : path
-        Where oneDNN writes.
+        The folder into which oneDNN writes.
     into : path
-        Where its files are to be; made if need be. Files that are there stay as they are.
+        The folder for its files; it is made if need be. Files that are there stay as they are.
     parts : bool
-        Keep also graphs that are only parts of others, see `parts_among`.
+        Whether to keep also graphs that are only parts of others, see `parts_among`.
 
     Raises
     ------
     OSError
         One of the folders can't be written.
     OneDNNError
-        Somebody else watches the folder.
+        Another capture watches the folder.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class DumpFolder:
         self.folder = Path(folder).resolve()
         self.into = Path(into).resolve()
         self.files: list[Path] = []
-        """What was brought, in the order of names; complete when the watch is over."""
+        """The moved files, sorted by name; empty until the watch is over."""
         self._taken: list[Path] = []
 
     def __enter__(self) -> DumpFolder:
         with contextlib.ExitStack() as stack:
             self.into.mkdir(parents=True, exist_ok=True)
             stack.enter_context(_locked(self.folder))
-            # Temporary folders, because nobody else has their names.
+            # Temporary folders have names that nobody else uses.
             self._stage = Path(stack.enter_context(_temporary(prefix=".graphs-", dir=self.into)))
             self._aside = Path(stack.enter_context(_temporary(prefix=".graphs-", dir=self.folder)))
             stack.callback(self._place)
-            stack.callback(self._put_back)  # first: the two folders may be the same
+            stack.callback(self._put_back)  # runs before _place, as both folders may be one
             for file in self._found():
                 file.rename(self._aside / file.name)
             self._stack = stack.pop_all()
@@ -87,12 +87,12 @@ class DumpFolder:
             self.take(unfinished=True)
 
     def take(self, *, unfinished: bool = False) -> None:
-        """Take the files that are there, before others of the same names are written.
+        """Take the files that are there, before oneDNN writes others of the same names.
 
         Parameters
         ----------
         unfinished : bool
-            Also those to whose end oneDNN has not come.
+            Whether to take also files that oneDNN has not finished.
         """
         for file in self._found():
             if unfinished or _is_finished(file):
@@ -114,12 +114,12 @@ class DumpFolder:
             file.rename(self.folder / file.name)
 
     def _place(self) -> None:
-        """Give the files that were taken their names, or the nearest that are free.
+        """Move the taken files to `into` under their names, with a number if a name is taken.
 
-        A graph that is partitioned again is written again: the same file is kept once.
+        oneDNN writes a graph again when it is partitioned again; keep equal files once.
         """
         placed: set[tuple[str, bytes]] = set()
-        # Partitions that were asked for are kept, whatever graph they are of.
+        # Files of partitions, which the caller asked for, are all kept.
         graphs = [f for f in self._taken if not _PARTITIONS.search(f.name)]
         left_out = set() if self.parts else parts_among(graphs)
         for file in self._taken:
@@ -141,7 +141,7 @@ class DumpFolder:
 
 
 def _in_order(file: Path) -> tuple[int, str]:
-    """By the graph's number, which counts up."""
+    """The key that sorts files by the graph's number, which counts up."""
     return int(file.name.split("-")[1].removesuffix(".json")), file.name
 
 
@@ -151,7 +151,7 @@ def _temporary(prefix: str, dir: Path) -> tempfile.TemporaryDirectory[str]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Nobody else may watch it meanwhile; where folders can't be locked that is not checked."""
+    """Lock a folder against other captures, if its file system can lock folders."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -172,7 +172,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _is_finished(file: Path) -> bool:
-    """Whether the last brace is there, which is the only one at the start of a line."""
+    """Whether a file ends with the graph's last brace, the only one at the start of a line."""
     try:
         with open(file, "rb") as opened:
             opened.seek(0, os.SEEK_END)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 __all__ = ["Library", "libraries_of", "loaded_here", "loaded_in"]
 
-# What every oneDNN says of itself (ONEDNN_VERBOSE), and a file name that only those have that
-# write graphs.
+# A text that every oneDNN contains (for ONEDNN_VERBOSE), and a file name that only those contain
+# that can write graphs.
 _ONEDNN = b"oneDNN v%d.%d.%d"
 _DUMPS = b"-partitioning.json"
 
@@ -25,7 +25,7 @@ _INITIALIZED = re.compile(r"^\s*\d+:\s*calling init: (/.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Library:
-    """A file with a oneDNN inside.
+    """A library that contains a oneDNN.
 
     Parameters
     ----------
@@ -48,23 +48,23 @@ def _read(path: str) -> Library | None:
                 if contents.find(_ONEDNN) < 0:
                     return None
                 return Library(path, contents.find(_DUMPS) >= 0)
-    except (OSError, ValueError):  # it is gone, or empty
+    except (OSError, ValueError):  # the file is gone or empty
         return None
 
 
 def libraries_of(paths: Iterable[str]) -> list[Library]:
-    """Those files among some that have a oneDNN inside, in order."""
+    """Return the libraries among some files that contain a oneDNN, in order."""
     found = (_read(path) for path in dict.fromkeys(paths))
     return [library for library in found if library is not None]
 
 
 def loaded_in(folder: Path) -> list[str]:
-    """Files of all libraries that a program loaded, as the dynamic linker noted.
+    """Return the files of all libraries that a program loaded, from the dynamic linker's logs.
 
     Parameters
     ----------
     folder : Path
-        With what ``LD_DEBUG=files`` wrote, one file for each process.
+        The folder of the logs that ``LD_DEBUG=files`` wrote, one for each process.
     """
     found: list[str] = []
     for log in sorted(folder.iterdir()):
@@ -73,7 +73,7 @@ def loaded_in(folder: Path) -> list[str]:
 
 
 def loaded_here() -> list[str]:
-    """Files of all libraries that this process has loaded."""
+    """Return the files of all libraries that this process has loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         fields = (line.rstrip("\n").split(maxsplit=5) for line in maps)
         return list(dict.fromkeys(f[5] for f in fields if len(f) == 6 and f[5].startswith("/")))

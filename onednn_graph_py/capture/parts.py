@@ -1,8 +1,8 @@
 """Search for dumped graphs that are parts of others, made when this package compiled a model.
 
-A model partitions its graph once as a whole, and parts of it again: what runs in parts, and
-partitions that are to have another id. oneDNN dumps them all alike. They are told by their ops,
-whose ids no other graph of the process has.
+A model partitions its graph once as a whole, and parts of it again: groups that run in parts, and
+partitions that need another id. oneDNN dumps them all alike. We recognize parts by their ops, whose
+ids no other graph of the process has.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def _described(op: OpRecord) -> _Op:
 
 
 def _ops(file: Path) -> frozenset[_Op] | None:
-    """The ops of a graph of this package, but for End; None of another graph."""
+    """Read the ops of a graph, but for End; None if it is not a graph of this package."""
     try:
         graph = [op for op in parse(file).graph if op.kind != "End"]
-    except GraphFormatError:  # the program ended while it was written
+    except GraphFormatError:  # the program ended while oneDNN wrote the file
         return None
     if graph and all(op.name == FILLER for op in graph):
         return frozenset()
@@ -39,15 +39,16 @@ def _ops(file: Path) -> frozenset[_Op] | None:
 
 
 def parts_among(files: Sequence[Path]) -> set[Path]:
-    """Those whose ops are all in one that was written before.
+    """Return the graphs whose ops are all in one graph that was written before.
 
     Parameters
     ----------
     files : sequence of pathlib.Path
-        Graphs, in the order in which they were written; partitioned ones are compared with such.
+        Graphs in the order in which they were written, with or without partitions; the two kinds
+        are not compared with each other.
     """
     found: set[Path] = set()
-    # The graphs that an op is in, none of which is in another one.
+    # The graphs that contain an op, without those that are parts of an earlier one.
     wholes: dict[tuple[bool, _Op], list[frozenset[_Op]]] = {}
     for file in files:
         ops = _ops(file)

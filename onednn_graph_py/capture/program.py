@@ -1,4 +1,4 @@
-"""A program run so that the graphs that it partitions are kept."""
+"""Run a program and keep the graphs that it partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .libraries import Library, libraries_of, loaded_in
 
 __all__ = ["Captured", "capture"]
 
-# Seconds between two looks for files that the next graph of another process would overwrite.
+# Seconds between two searches for files, which a graph of another process could overwrite.
 _INTERVAL = 0.05
 
 
@@ -30,7 +30,7 @@ class Captured:
     Parameters
     ----------
     status : int
-        Its exit status; the negative number of the signal that ended it.
+        The program's exit status, or the negative number of the signal that ended it.
     files : tuple of pathlib.Path
         The files that oneDNN wrote, in order.
     unreadable : tuple of str
@@ -113,7 +113,7 @@ def capture(
                         process.wait(_INTERVAL)
                     except subprocess.TimeoutExpired:
                         watched.take()
-                    except KeyboardInterrupt:  # the program got it too
+                    except KeyboardInterrupt:  # the program got the signal too
                         continue
         libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
     unreadable = []
@@ -134,14 +134,14 @@ def _environment(log: Path) -> dict[str, str]:
 
 @contextmanager
 def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Who ends this process means the program."""
+    """Pass SIGTERM on to the program, as whoever ends this process means the program."""
 
     def handler(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
 
     try:
         before = signal.signal(signal.SIGTERM, handler)
-    except ValueError:  # only the main thread may
+    except ValueError:  # only the main thread may set handlers
         yield
         return
     try:

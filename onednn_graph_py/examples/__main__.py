@@ -65,7 +65,7 @@ class Example:
         return [one for one in parameters if one.name != "engine_kind"]
 
     def usage(self) -> str:
-        """Name, kind of engine and sizes, with what these are if left out."""
+        """Name, kind of engine and sizes, with their defaults."""
         words = [self.name]
         if self.takes_engine_kind():
             words.append(f"[{'|'.join(ENGINE_KINDS)}]")
@@ -76,7 +76,7 @@ class Example:
 
 @dataclass
 class Request:
-    """An example, and what it is to be run with."""
+    """An example, and the arguments to run it with."""
 
     example: Example
     engine_kind: str | None = None
@@ -116,7 +116,7 @@ def names() -> list[str]:
 
 
 def listing() -> str:
-    """Tell what there is, an example a line."""
+    """Return the list of examples, one a line."""
     examples = [Example.load(name) for name in names()]
     rows = []
     for example in examples:
@@ -165,7 +165,7 @@ def _unknown(word: str, behind_a_name: bool) -> str:
 
 
 def run(request: Request) -> list[Row]:
-    """Run one example, tell what it shows, and sum it up."""
+    """Run one example, print its results, and return its rows for the table."""
     example = request.example
     print(f"\n{example.name}: {example.summary}", flush=True)
     rows = []
@@ -177,7 +177,7 @@ def run(request: Request) -> list[Row]:
     except OneDNNError as error:
         rows.append(_failed(example.name, f"{type(error).__name__}: {error}"))
     except Exception:
-        # A fault of the example itself; the other examples still count.
+        # The example itself failed; the other examples still run.
         rows.append(_failed(example.name, traceback.format_exc()))
     return rows
 
@@ -215,7 +215,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def reasons(rows: Iterable[Row]) -> str:
-    """Say why what was skipped was skipped, each reason once."""
+    """Say why cases were skipped, each reason once."""
     skipped: dict[str, Counter[str]] = {}
     for row in rows:
         if row.verdict == "skipped":
@@ -228,7 +228,7 @@ def reasons(rows: Iterable[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Count what passed, what was skipped and what failed."""
+    """Count the cases that passed, were skipped, or failed."""
     count = Counter(row.verdict for row in rows)
     examples = {row.example for row in rows}
     failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
@@ -254,7 +254,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what the command line asks; return the exit status."""
+    """Run the command line; return the exit status."""
     if not words:
         print(listing())
         return 0

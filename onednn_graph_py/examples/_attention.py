@@ -1,4 +1,4 @@
-"""What the attention examples share: sizes, inputs, and what should come out."""
+"""The parts that the attention examples share: sizes, inputs, and expected results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arrays = Mapping[str, Array]
 
 
 def check_groups(example: str, q_heads: int, kv_heads: int) -> None:
-    """Raise InvalidArgumentsError unless each key head serves as many query heads."""
+    """Raise InvalidArgumentsError unless each key head serves the same number of query heads."""
     if q_heads % kv_heads:
         raise InvalidArgumentsError(
             f"{example}: kv_heads must divide q_heads, {q_heads}, got {kv_heads}"
@@ -27,28 +27,28 @@ def check_groups(example: str, q_heads: int, kv_heads: int) -> None:
 
 
 def scores_type(data_type: str) -> str:
-    """Choose what the tensors between the first MatMul and SoftMax are."""
-    # An f32 result of a bf16 MatMul is allowed from 3.8 on; later versions fuse that best.
+    """Choose the data type of the tensors between the first MatMul and SoftMax."""
+    # oneDNN allows an f32 result of a bf16 MatMul from 3.8 on; later versions fuse that best.
     return "f32" if linked_version() >= (3, 8) else data_type
 
 
 def random_array(random: np.random.Generator, shape: Sequence[int], data_type: str) -> Array:
-    """Normally distributed values."""
+    """Draw normally distributed values."""
     return random.standard_normal(tuple(shape), np.float32).astype(numpy_dtype(data_type))
 
 
 def root_scale(head_size: int, data_type: str) -> Array:
-    """What scores are divided by: the root of the head size."""
+    """The divisor of the scores: the root of the head size."""
     return np.full(1, math.sqrt(head_size), numpy_dtype(data_type))
 
 
 def padding_mask(shape: Sequence[int], data_type: str) -> Array:
-    """Hide the last quarter of the keys, and favour the later ones of those that are seen.
+    """Make a mask that hides the last quarter of the keys, and favours the later visible ones.
 
     Parameters
     ----------
     shape : sequence of int
-        Keys come last.
+        The mask's shape; the keys' dim comes last.
     data_type : str
     """
     keys = shape[-1]
@@ -67,14 +67,14 @@ def entry_of(arrays: Arrays, number: int) -> dict[str, Array]:
 
 
 def expected_scores(arrays: Arrays, between: str) -> Bounded:
-    """What SoftMax is applied to.
+    """Compute the scores to which SoftMax is applied.
 
     Parameters
     ----------
     arrays : mapping of str to numpy.ndarray
         ``query``, ``key``, ``scale`` and ``mask``, whose leading dims broadcast.
     between : str
-        In what data type each op stores its result.
+        The data type in which each op stores its result.
     """
     stored = numpy_dtype(between)
     query, key, mask = (Bounded.exact(arrays[name]) for name in ("query", "key", "mask"))
@@ -84,7 +84,7 @@ def expected_scores(arrays: Arrays, between: str) -> Bounded:
 
 
 def expected_attention(arrays: Arrays, data_type: str) -> Bounded:
-    """What comes of arrays as `expected_scores` takes them, and ``value``."""
+    """Compute the result of attention for the arrays of `expected_scores` and ``value``."""
     dtype = numpy_dtype(data_type)
     weights = expected_scores(arrays, scores_type(data_type)).softmax().stored(dtype)
     return weights.matmul(Bounded.exact(arrays["value"])).stored(dtype)

@@ -1,8 +1,8 @@
-"""Expected results, and how far from them a correct kernel may be.
+"""Expected results, with a bound of the error that a correct kernel may make.
 
-The tolerance of every comparison comes from here and none is chosen by hand. A reference is
-computed in float64, and each of its values carries a bound of the error that a kernel may make
-that computes in f32 and stores the data types of the graph:
+The tolerance of every comparison comes from here and none is chosen by hand. The reference computes
+in float64, and each of its values carries a bound of the error of a kernel that computes in f32 and
+stores the data types of the graph:
 
 - Storing x in a type of unit roundoff u (2**-24 for f32, 2**-8 for bf16) costs u*|x|, and at most
   the type's smallest normal number where results that small are flushed to zero. A narrower type
@@ -31,13 +31,13 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 Array = npt.NDArray[np.float64]
-# Scales of quantization: one, one for each entry of the last axis, or one for each element.
+# Scales of quantization: a single one, one for each entry of the last axis, or for each element.
 Scale = float | np.float32 | npt.NDArray[np.floating[Any]]
 
 # NumPy's knows no bf16; ml_dtypes knows both, but has no type annotations.
 _finfo: Callable[[npt.DTypeLike], Any] = ml_dtypes.finfo
 
-# Roundings in exp beyond that of its result: the polynomials in use are good to a few of them.
+# The number of roundings in exp beyond that of its result; its polynomials err by a few of them.
 _EXP_ROUNDINGS = 8
 
 
@@ -60,7 +60,7 @@ class Bounded:
     ----------
     value : numpy.ndarray of float64
     error : numpy.ndarray of float64
-        Of the same shape, not negative.
+        The bounds, in the same shape, not negative.
     """
 
     value: Array
@@ -68,12 +68,12 @@ class Bounded:
 
     @staticmethod
     def exact(values: npt.ArrayLike) -> Bounded:
-        """Take what oneDNN is given, which has no error."""
+        """Take values that oneDNN is given, which have no error."""
         value = np.asarray(values).astype(np.float64)
         return Bounded(value, np.broadcast_to(np.float64(0), value.shape))
 
     def moved(self, move: Callable[[Array], Array]) -> Bounded:
-        """Apply what only moves elements, such as a transposition."""
+        """Apply a function that only moves elements, such as a transposition."""
         return Bounded(move(self.value), move(self.error))
 
     def stored(self, dtype: npt.DTypeLike = np.float32) -> Bounded:
@@ -95,11 +95,11 @@ class Bounded:
         return Bounded(self.value * other.value, error)
 
     def scaled(self, factor: Scale) -> Bounded:
-        """Multiply by what has no error, without storing the product."""
+        """Multiply by a scale without error, without storing the product."""
         return Bounded(self.value * factor, self.error * np.abs(factor))
 
     def relu(self) -> Bounded:
-        """Replace negative values by zero, which brings no two values further apart."""
+        """Replace negative values by zero, which does not enlarge any error."""
         return Bounded(np.maximum(self.value, 0), self.error)
 
     def matmul(self, other: Bounded, bias: Bounded | None = None) -> Bounded:
@@ -138,7 +138,7 @@ class Bounded:
         """Compute 1 / (1 + exp(-x)); the result is not stored yet."""
 
         def of(x: Array) -> Array:
-            # exp of what is not positive can't overflow.
+            # exp of a number that is not positive can't overflow.
             small = np.exp(-np.abs(x))
             return np.asarray(np.where(x < 0, small, 1.0) / (1 + small))
 
@@ -147,7 +147,7 @@ class Bounded:
             of(self.value + self.error) - value, value - of(self.value - self.error)
         )
         # The argument of exp is reduced, exp, the sum and the quotient are rounded. A relative
-        # error of exp counts value * (1 - value) times, which is what the derivative is.
+        # error of exp counts value * (1 - value) times, which is the derivative.
         reduced = (np.abs(self.value) + self.error) * of(self.error - self.value)
         return Bounded(value, carried + value * (reduced + _EXP_ROUNDINGS + 2) * _U)
 
@@ -156,8 +156,8 @@ class Bounded:
         below_maximum = self.value - self.value.max(axis=-1, keepdims=True)
         weights = np.exp(below_maximum)
         value = weights / weights.sum(axis=-1, keepdims=True)
-        # Rounding x - max(x), and the reduction of exp's argument, each cost u*|x - max(x)|. What
-        # is masked with minus infinity has a weight of zero whatever its error.
+        # Rounding x - max(x), and the reduction of exp's argument, each cost u*|x - max(x)|. An
+        # element masked with minus infinity has a weight of zero whatever its error.
         counts = weights > 0
         exponent_error = np.where(counts, self.error - 2 * _U * below_maximum, 0)
         numerator = np.expm1(exponent_error + _EXP_ROUNDINGS * _U)
@@ -166,9 +166,9 @@ class Bounded:
         return Bounded(value, value * ((1 + numerator) / (1 - denominator) - 1))
 
     def quantized(self, scale: Scale, zero_point: int, dtype: npt.DTypeLike) -> Bounded:
-        """Store as integers; errors are then whole steps, and zero but near a tie."""
+        """Store as integers; errors are then whole steps, and zero except near a tie."""
         steps = self.value / scale + zero_point
-        # The reciprocal of the scale, the product and the sum are rounded.
+        # A kernel rounds the reciprocal of the scale, the product and the sum.
         error = self.error / scale + 3 * _U * (np.abs(self.value / scale) + np.abs(steps))
         limits = np.iinfo(np.dtype(dtype))
 
@@ -186,24 +186,24 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far an array is from what was expected.
+    """The differences between an array and the expected values.
 
     Parameters
     ----------
     elements : int
-        How many were compared.
+        Number of compared elements.
     differing : int
-        How many are not just the expected value.
+        Number of elements that are not exactly the expected value.
     wrong : int
-        How many are off by more than their tolerance, or not a number.
+        Number of elements that are off by more than their tolerance, or not a number.
     largest : float
         Largest magnitude expected.
     max_error : float
         Largest difference.
     tolerance : float
-        What was tolerated where the difference is largest.
+        The tolerance of the element with the largest difference.
     max_share : float
-        Largest part of its tolerance that any element takes up.
+        The largest error as a fraction of its tolerance.
     """
 
     elements: int
@@ -220,7 +220,7 @@ class Comparison:
         if got.shape != expected.value.shape:
             raise ValueError(f"expected shape {expected.value.shape}, got {got.shape}")
         error = np.abs(got.astype(np.float64) - expected.value)
-        # Not a number is as wrong as can be.
+        # NaN counts as an infinite error.
         error = np.where(np.isnan(error), np.inf, error)
         where = np.unravel_index(np.argmax(error), error.shape)
         share = np.divide(

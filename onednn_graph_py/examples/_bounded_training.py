@@ -1,4 +1,4 @@
-"""What training takes beyond `_bounded`: more operations, by the same rules."""
+"""Further operations on bounded values, which training needs; the rules are those of `_bounded`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from ._bounded import _EXP_ROUNDINGS, _U, Bounded, _growth
 
-# oneDNN's logarithm is good to an absolute error, also where the result is near zero: on [1, 8192]
-# it was off by up to 4.3e-6 with AVX2 and AVX-512 and by 7.6e-6 with SSE4.1.
+# oneDNN's logarithm has an absolute error, also where the result is near zero: on [1, 8192] it was
+# off by up to 4.3e-6 with AVX2 and AVX-512 and by 7.6e-6 with SSE4.1.
 _LOG_ERROR = 2.0**-16
 
 
@@ -30,7 +30,7 @@ def total(a: Bounded, axis: int) -> Bounded:
 
 
 def exponential(a: Bounded) -> Bounded:
-    """Exponentials of what is not positive, not stored yet; of minus infinity exactly 0."""
+    """Exponentials of values that are not positive, not stored yet; of minus infinity exactly 0."""
     value = np.exp(a.value)
     # Reducing the argument of exp costs u times its magnitude.
     exponent_error = np.where(value > 0, a.error - _U * a.value, 0)
@@ -40,8 +40,8 @@ def exponential(a: Bounded) -> Bounded:
 def log_sum_exp(a: Bounded) -> Bounded:
     """Logarithm of the sum of exponentials along the last axis, which stays; not stored yet.
 
-    Adding e to what is summed multiplies the sum by the mean of exp(e), weighted with the softmax;
-    where e is as much below zero, the sum shrinks by no larger factor.
+    Adding e to the values multiplies the sum by the mean of exp(e), weighted with the softmax;
+    subtracting e shrinks the sum by no larger factor.
     """
     largest = a.value.max(axis=-1, keepdims=True)
     below = a.value - largest

@@ -1,4 +1,4 @@
-"""From a graph that a `GraphBuilder` made to what an example tells of it."""
+"""Compile and run the graph of a `GraphBuilder`, and report on it as a `Case`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class BuiltRun:
     ----------
     builder : GraphBuilder
     arrays : mapping of str to numpy.ndarray
-        By the names of the inputs.
+        The inputs by name.
     known_defects : str
-        As `GraphBuilder.compile` takes it.
+        The argument of `GraphBuilder.compile`.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class BuiltRun:
         arrays: Mapping[str, npt.NDArray[Any]],
         known_defects: KnownDefects = "avoid",
     ) -> None:
-        # An example shows what oneDNN fuses, also where its kernel for that is slow here.
+        # An example shows oneDNN's fusions, also where its kernel for one is slow here.
         self.model = builder.compile(known_defects=known_defects, slow_fusions="run")
         self._bound = self.model.bind(arrays)
         self._bound()
 
     def output(self, name: str) -> npt.NDArray[Any]:
-        """Look at an output, without a copy."""
+        """Return an output, without a copy."""
         return np.asarray(self._bound.outputs[self.model.output_names.index(name)])
 
     def case(
@@ -49,7 +49,7 @@ class BuiltRun:
         expected_partitions: int = 1,
         facts: Sequence[str] = (),
     ) -> Case:
-        """Time it, and tell how it went."""
+        """Time the model, and return a `Case` that reports on it."""
         return Case(
             name=name,
             expected_partitions=expected_partitions,

@@ -1,4 +1,4 @@
-"""The classifier of handwritten digits that scikit-learn trains, and what it is measured on."""
+"""The classifier of handwritten digits that scikit-learn trains, and the images to test it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Classes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layer:
-    """A fully connected layer; ReLU follows but for the last."""
+    """A fully connected layer; ReLU follows all but the last one."""
 
     weights: Array
     bias: Array
@@ -26,7 +26,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network, and the images that it has not seen.
+    """A trained network, its training images, and images that it has not seen.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class Classifier:
     training_images : numpy.ndarray
         One image a row, pixels from 0 to 1.
     images, labels : numpy.ndarray
-        Held out from training.
+        Images held out from training, and the digits that they show.
     predictions : numpy.ndarray
-        scikit-learn's own, for `images`.
+        scikit-learn's own predictions for `images`.
     """
 
     layers: list[Layer]
@@ -46,11 +46,11 @@ class Classifier:
     predictions: Classes
 
     def accuracy(self, predictions: Classes) -> float:
-        """Share of the held-out images that were recognised."""
+        """Return the share of the held-out images that were recognised."""
         return float(np.mean(predictions == self.labels))
 
     def standard_error(self) -> float:
-        """Tell how far luck in the choice of images may move scikit-learn's accuracy."""
+        """Return the standard error of scikit-learn's accuracy, by the choice of images."""
         accuracy = self.accuracy(self.predictions)
         return math.sqrt(accuracy * (1 - accuracy) / len(self.labels))
 

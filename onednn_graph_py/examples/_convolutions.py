@@ -1,6 +1,6 @@
 """The network of oneDNN's getting-started examples: two blocks of convolution, bias and ReLU.
 
-The graph is built without a single shape; dims come in when its inputs are compiled for.
+The graph is built without a single shape; compiling it gives dims to its inputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BLOCKS = (((96, 3, 11, 11), 4), ((96, 96, 1, 1), 1))
 
 
 class ConvolutionBlocks:
-    """The graph, finalized, and what goes in and comes out.
+    """The finalized graph with its inputs and output.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class ConvolutionBlocks:
         return arrays
 
     def inputs(self, arrays: Mapping[int, npt.NDArray[Any]]) -> list[logical_tensor]:
-        """Describe the inputs with the shapes that they have in fact."""
+        """Describe the inputs with the shapes of these arrays."""
         kinds = (logical_tensor.constant, logical_tensor.variable)
         return [
             logical_tensor(
@@ -59,7 +59,7 @@ class ConvolutionBlocks:
 
     def expected(self, arrays: Mapping[int, npt.NDArray[Any]]) -> Bounded:
         """Compute the result in float64."""
-        # Channels last, which is what the reference convolution takes.
+        # The reference convolution takes data with channels last.
         x = Bounded.exact(arrays[0]).moved(lambda a: a.transpose(0, 2, 3, 1))
         for block, (_, stride) in enumerate(_BLOCKS):
             weights = Bounded.exact(arrays[5 * block + 1]).moved(lambda w: w.transpose(2, 3, 1, 0))

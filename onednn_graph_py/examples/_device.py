@@ -1,6 +1,6 @@
-"""Whether what an example builds can be compiled and run here, and what is shown if not.
+"""Find out whether a graph can be compiled and run here; if not, only partition it.
 
-oneDNN partitions a graph for a kind of engine without having one; to compile it takes a device.
+oneDNN can partition a graph for a kind of engine without a device, but not compile it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ._report import Skipped
 
 
 def without_device(engine_kind: str) -> str | None:
-    """Say why nothing can be compiled for ``cpu`` or ``gpu`` here, or None if it can.
+    """Say why oneDNN can't compile for ``cpu`` or ``gpu`` here, or None if it can.
 
     Raises
     ------
@@ -30,16 +30,16 @@ def without_device(engine_kind: str) -> str | None:
 
 
 def only_partitioned(name: str, net: graph, reason: str) -> Skipped:
-    """Partition a finalized graph that can't run here, and tell how.
+    """Partition a finalized graph that can't run here, and report the partitions.
 
     Parameters
     ----------
     name : str
-        Of the configuration.
+        The configuration's name.
     net : graph
-        Made for the kind of engine that is missing; a builder's is ``builder.graph``.
+        A graph for the kind of engine that is missing; a builder's is ``builder.graph``.
     reason : str
-        From `without_device`.
+        The text that `without_device` returned.
     """
     parts = net.get_partitions()
     kind = net.get_engine_kind().name

@@ -1,7 +1,7 @@
-"""What the gated MLP examples share: their data, and what has to come out.
+"""The parts that the gated MLP examples share: their data and the expected results.
 
 A gated MLP is ``(swish(x @ gate) * (x @ up)) @ down``, with ``swish(y) = y * sigmoid(y)``; `ic` is
-the width of x, `oc` that of what lies between.
+the width of x, `oc` that of the tensors in between.
 
 The bound of a sum's error grows with the magnitudes of its terms. Over thousands of terms of both
 signs it would exceed the sum itself, and hide any fault. Here all terms of a sum have one sign:
@@ -19,25 +19,25 @@ import numpy.typing as npt
 
 from ._bounded import Bounded
 
-# What --all runs instead of oneDNN's 4096 and 14336: a sixteenth of the weights.
+# The sizes that --all runs instead of oneDNN's 4096 and 14336, with a sixteenth of the weights.
 SIZES_IN_ALL = {"ic": 1024, "oc": 3584}
 
 Random = np.random.Generator
-# How many elements of weights are looked at at a time in float64: at most 8 arrays of 16 MiB.
+# The number of weights to convert to float64 at a time, which takes at most 8 arrays of 16 MiB.
 _PORTION = 2**21
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A matrix, some columns at a time: whole in float64 it might not fit into memory.
+    """A matrix that is read some columns at a time, as all in float64 might not fit into memory.
 
     Parameters
     ----------
     shape : tuple of int
     columns : callable
-        Takes the slice of columns.
+        Takes a slice of columns, and returns them.
     group : int
-        Columns that can't be taken apart.
+        The number of columns that can't be separated.
     """
 
     shape: tuple[int, int]
@@ -67,7 +67,7 @@ def expected(
 ) -> Bounded:
     """Compute the result, with every tensor in between stored as `dtype`.
 
-    A kernel that keeps more of their digits is nearer to it.
+    A kernel that stores those tensors with more digits is nearer to this result.
     """
     source = Bounded.exact(x)
     gated = gate.multiplied_by(source).stored(dtype)
@@ -88,7 +88,7 @@ def fill_gate_and_up(
     """Fill both with weights that make ``x @ gate`` a few units large; return the signs."""
     ic, oc = (int(dim) for dim in gate.shape)
     signs = np.where(random.random(oc) < 0.5, np.float32(-1), np.float32(1))
-    # x is 3/32 in the mean, and the weights 3/4 of their column's largest.
+    # The mean of x is 3/32, and that of the weights 3/4 of their column's largest.
     unit = 1 / (ic * 3 / 32 * 3 / 4)
     _fill(random, gate, signs * random.uniform(0.25, 4, oc).astype(np.float32) * np.float32(unit))
     _fill(random, up, random.uniform(0.5, 1.5, oc).astype(np.float32) * np.float32(unit))
@@ -102,7 +102,7 @@ def fill_down(random: Random, down: npt.NDArray[Any], signs: npt.NDArray[np.floa
 
 
 def _fill(random: Random, array: npt.NDArray[Any], largest: npt.NDArray[np.float32]) -> None:
-    # A few rows at a time, so that little memory is needed beside the array's.
+    # Fill a few rows at a time, to need little memory beside the array's.
     step = max(_PORTION // array.shape[1], 1)
     for start in range(0, len(array), step):
         part = array[start : start + step]

@@ -1,4 +1,4 @@
-"""From a graph's partitions to arrays: compile, bind, run, time.
+"""Run a graph's partitions on arrays: compile, bind, run, time.
 
 This is the flow of every program over the mirror of ``dnnl::graph``. Only inputs need dims and a
 layout; oneDNN infers those of all other tensors.
@@ -32,11 +32,11 @@ class Pipeline:
     Parameters
     ----------
     partitions : sequence of partition
-        Of one graph.
+        The partitions of one graph.
     inputs : iterable of logical_tensor
         The graph's inputs, of known dims.
     outputs : iterable of logical_tensor
-        What will be looked at, and therefore is row-major. oneDNN chooses the layout of all else.
+        The tensors to read afterwards, which are row-major. oneDNN chooses the layout of others.
     device : engine
     """
 
@@ -76,7 +76,7 @@ def _inputs_of(part: partition) -> set[int]:
 def _compile(
     part: partition, known: Mapping[int, logical_tensor], plain: set[int], device: engine
 ) -> compiled_partition:
-    # A tensor that feeds two ports is given once.
+    # A tensor that feeds two ports needs one array.
     inputs = [known[number] for number in sorted(_inputs_of(part))]
     outputs = []
     for port in part.get_output_ports():
@@ -88,7 +88,7 @@ def _compile(
 def _attached(lt: logical_tensor, device: engine, array: npt.NDArray[Any]) -> memory_tensor:
     if device.get_kind() == engine.cpu:
         return memory_tensor(lt, device, array)
-    # A GPU can't reach NumPy's memory. What oneDNN allocates for it, host and GPU share.
+    # A GPU can't reach NumPy's memory. Host and GPU share the memory that oneDNN allocates.
     made = memory_tensor(lt, device)
     np.copyto(made.numpy(), array)
     return made
@@ -125,14 +125,14 @@ class Execution:
         self._stream.wait()
 
     def output(self, lt: logical_tensor) -> npt.NDArray[Any]:
-        """Look at one of the pipeline's outputs, without a copy."""
+        """Return one of the pipeline's outputs, without a copy."""
         return np.asarray(self._tensors[lt.get_id()].numpy())
 
 
 def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: float = 1.5) -> float:
     """Time a call that has run before, up to `runs` times and about `seconds` in all.
 
-    What takes longer than that is timed once.
+    A call that takes longer than that is timed once.
     """
     times: list[float] = []
     end = time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""What an example has to tell about what it ran."""
+"""Reports of examples on the configurations that they ran or skipped."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Case:
     Parameters
     ----------
     name : str
-        What sets it apart from the example's other cases.
+        The name that tells it from the example's other cases.
     expected_partitions : int
     partitions : sequence of sequence of str
         The ops of each partition.
     comparisons : mapping of str to Comparison
-        By what was compared with what; that of the result comes last.
+        The comparisons by a text that says what was compared; that of the result comes last.
     milliseconds : float
         Median time of a run.
     facts : sequence of str
-        What else is worth telling.
+        Further facts worth reporting.
     faults : sequence of str
-        What is wrong beyond partitions and comparison.
+        Faults beyond those of the partitions and comparisons.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Case:
     faults: Sequence[str] = ()
 
     def all_faults(self) -> list[str]:
-        """Everything that is wrong; empty if the case has passed."""
+        """Return all faults; none if the case has passed."""
         faults = list(self.faults)
         if len(self.partitions) != self.expected_partitions:
             faults.insert(
@@ -58,7 +58,7 @@ class Case:
         return faults
 
     def lines(self) -> list[str]:
-        """Tell all of it."""
+        """Return the lines of a report on the case."""
         lines = [self.name, *_partition_lines(self.partitions)]
         for what, compared in self.comparisons.items():
             lines += [
@@ -78,9 +78,9 @@ class Skipped:
     Parameters
     ----------
     name : str
-        What sets it apart from the example's other configurations.
+        The name that tells it from the example's other configurations.
     reason : str
-        As a fact that was asked for, not guessed.
+        The reason, as a fact that was found out, not guessed.
     partitions : sequence of sequence of str
         The ops of each partition, where the graph could at least be partitioned.
     """
@@ -90,7 +90,7 @@ class Skipped:
     partitions: Sequence[Sequence[str]] = ()
 
     def lines(self) -> list[str]:
-        """Tell all of it."""
+        """Return the lines of a report on the configuration."""
         partitions = _partition_lines(self.partitions) if self.partitions else []
         return [self.name, *partitions, f"skipped: {self.reason}"]
 

@@ -1,4 +1,4 @@
-"""Why a configuration of an example can't run here, if it can't."""
+"""Skip configurations of an example that can't run here, and say why."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def cannot_run(name: str, data_type: str, net: graph) -> Skipped | None:
     Parameters
     ----------
     name : str
-        Of the configuration.
+        The configuration's name.
     data_type : str
     net : graph
-        Is at least partitioned where there is no engine of its kind.
+        The graph, which is at least partitioned where there is no engine of its kind.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from ._pipeline import Arrays, Pipeline
 
 
 def without_sycl(engine_kind: str) -> str | None:
-    """Say why nothing can run on a SYCL queue of ``cpu`` or ``gpu`` here, or None if it can."""
+    """Say why no graph can run on a SYCL queue of ``cpu`` or ``gpu`` here, or None if one can."""
     return sycl_interop.missing() or without_device(engine_kind)
 
 
@@ -31,7 +31,7 @@ class SyclQueue:
     def __init__(self, engine_kind: str) -> None:
         dpctl = importlib.import_module("dpctl")
         self.queue = dpctl.SyclQueue(engine_kind, property="in_order")
-        # Where oneDNN takes its working memory from; it could be left out.
+        # oneDNN takes its working memory from this allocator; it could be left out.
         self.allocator = sycl_interop.make_usm_allocator("shared")
         self.engine: engine = sycl_interop.make_engine_with_allocator(
             self.queue.sycl_device, self.queue.sycl_context, self.allocator
@@ -39,7 +39,7 @@ class SyclQueue:
         self.stream = sycl_interop.make_stream(self.engine, self.queue)
 
     def facts(self) -> list[str]:
-        """Tell what it runs on and what it took."""
+        """Say on which device the queue runs, and how much memory oneDNN took."""
         device = self.queue.sycl_device
         taken = self.allocator.statistics()
         driver = f"{device.backend.name}, driver {device.driver_version}"
@@ -66,7 +66,7 @@ class SyclExecution:
     Parameters
     ----------
     pipeline : Pipeline
-        Compiled for the queue's engine.
+        The pipeline, compiled for the queue's engine.
     queue : SyclQueue
     arrays : mapping of int to numpy.ndarray
         The inputs, by the id of their logical tensor.
@@ -93,5 +93,5 @@ class SyclExecution:
             event.wait()
 
     def output(self, lt: logical_tensor) -> npt.NDArray[Any]:
-        """Look at one of the outputs, without a copy."""
+        """Return one of the outputs, without a copy."""
         return np.asarray(self._tensors[lt.get_id()].numpy())

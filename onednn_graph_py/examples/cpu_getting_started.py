@@ -1,8 +1,8 @@
 """Two blocks of convolution, bias and ReLU: build, partition, compile, run.
 
-The graph is built without a single shape: dims come in when its inputs are compiled for, and
-between the two partitions oneDNN picks the memory layout. Working memory comes from an allocator
-that counts, where oneDNN takes memory from the program.
+The graph is built without a single shape: compiling it gives dims to its inputs, and oneDNN picks
+the memory layout between the two partitions. Working memory comes from an allocator that counts,
+where oneDNN takes memory from the program.
 """
 
 from __future__ import annotations

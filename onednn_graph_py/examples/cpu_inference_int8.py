@@ -36,7 +36,7 @@ def run() -> Iterator[Case]:
     x = Bounded.exact(source).dequantized(np.float32(_SOURCE_SCALE), _ZERO_POINT)
     y = x.convolved(Bounded.exact(weights).dequantized(weights_scales, 0), 1)
     y = (y + Bounded.exact(bias)).stored().relu()
-    # The largest result just fits.
+    # The scale is such that the largest result just fits.
     result_scale = np.float32(y.value.max() / (255 - _ZERO_POINT))
     expected = y.quantized(result_scale, _ZERO_POINT, np.uint8)
 

@@ -28,7 +28,7 @@ from ._report import Case, Skipped
 
 @dataclass(frozen=True)
 class _Stage:
-    """What one partition has to compute."""
+    """The tensors of one partition, and the function that computes its expected result."""
 
     source: logical_tensor
     result: logical_tensor
@@ -119,8 +119,8 @@ def _add_float_layer(network: _Network, x: logical_tensor, layer: Layer) -> logi
 def _int8_network(classifier: Classifier) -> _Network:
     """Quantize the images, then stay in integers up to the logits.
 
-    How large activations get is seen on the training images. Neither pixels nor what ReLU lets
-    through is negative, so that u8 with zero point 0 uses its whole range.
+    The training images show how large activations get. Neither pixels nor results of ReLU are
+    negative, so that u8 with zero point 0 uses its whole range.
     """
     training = classifier.training_images
     largest = [training.max(), *(result.max() for result in classifier.activations(training))]
@@ -146,7 +146,7 @@ def _add_int8_layer(
     network: _Network, x: logical_tensor, layer: Layer, scale: float, next_scale: float
 ) -> logical_tensor:
     f32 = logical_tensor.f32
-    # Weights have both signs, and each output channel a scale of its own.
+    # Weights have both signs, and each output channel has a scale of its own.
     scales = (np.abs(layer.weights).max(axis=0) / largest_int8_weight()).astype(np.float32)
     integers = np.rint(layer.weights / scales)
     weights = Bounded.exact(integers).dequantized(scales, 0)

@@ -29,7 +29,7 @@ from ._gated_mlp import Random, Weights, expected, source
 from ._report import Case, Skipped
 from ._skips import cannot_run
 
-# At oneDNN's sizes a run takes seconds: it has only its reference kernel for this on CPU.
+# At oneDNN's sizes a run takes seconds: on a CPU oneDNN has only its reference kernel for this.
 SIZES_IN_ALL = _gated_mlp.SIZES_IN_ALL
 
 Integers = npt.NDArray[np.uint8]
@@ -43,11 +43,11 @@ class _Matrix:
     Parameters
     ----------
     integers : numpy.ndarray of uint8
-        From 0 to 15.
+        The integers, from 0 to 15.
     scales : numpy.ndarray
-        One for each group of a row.
+        The scales, one for each group of a row.
     zero_points : numpy.ndarray of uint8
-        Likewise.
+        The zero points, one for each group of a row.
     """
 
     integers: Integers
@@ -88,7 +88,7 @@ def _draw(random: Random, ic: int, oc: int, group: int, dtype: npt.DTypeLike) ->
     unit = 1 / (ic * 3 / 128 * 8)
 
     def scales(rows: int, largest: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-        # Those of a group differ from row to row by a fifth at most.
+        # The scales of a group differ from row to row by a fifth at most.
         return np.asarray(random.uniform(0.8, 1, (rows, len(largest))) * largest).astype(dtype)
 
     negative = np.repeat(random.random(hidden_groups) < 0.5, group)
@@ -105,7 +105,7 @@ def _draw(random: Random, ic: int, oc: int, group: int, dtype: npt.DTypeLike) ->
 
 
 def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int, group: int) -> GraphBuilder:
-    # What makes oneDNN compute with compressed weights in the type of x.
+    # This mode makes oneDNN compute with compressed weights in the type of x.
     mode = "strict" if data_type == "f32" else data_type
     b = GraphBuilder(engine_kind, mode, apply_to_int=True)
     x = b.input((mb, ic), data_type, name="x")
@@ -149,7 +149,7 @@ def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int, group: in
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336, group: int = 128
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type, of x and of what is computed.
+    """Run in each data type of x and of the results.
 
     Raises
     ------

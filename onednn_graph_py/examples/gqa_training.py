@@ -107,7 +107,7 @@ def _backward(engine_kind: str, data_type: str, heads: GroupedHeads) -> GraphBui
 
 
 def _arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
-    """All that is given, for both graphs."""
+    """The inputs of both graphs."""
     random = np.random.default_rng(0)
     shapes = _shapes(heads)
     vectors = ("query", "key", "value", "gradient")
@@ -119,7 +119,7 @@ def _arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
 
 
 def _expected(arrays: Arrays, data_type: str) -> dict[str, Bounded]:
-    """All results of both graphs, for one entry of the batch."""
+    """Compute all results of both graphs, for one entry of the batch."""
     dtype = numpy_dtype(data_type)
     query, key, value, gradient = (
         Bounded.exact(arrays[name]) for name in ("query", "key", "value", "gradient")

@@ -23,16 +23,16 @@ from ._skips import cannot_run
 
 
 def _scores_type(data_type: logical_tensor.data_type) -> logical_tensor.data_type:
-    """Choose what the tensors between the first MatMul and SoftMax are."""
+    """Choose the data type of the tensors between the first MatMul and SoftMax."""
     linked = version()
-    # An f32 result of a bf16 MatMul is allowed from 3.8 on; later versions fuse that best.
+    # oneDNN allows an f32 result of a bf16 MatMul from 3.8 on; later versions fuse that best.
     if (linked["major"], linked["minor"]) >= (3, 8):
         return logical_tensor.f32
     return data_type
 
 
 def _mask(queries: int, sequence: int, batch: int) -> npt.NDArray[np.float32]:
-    """Let each query see itself and what is before it, less so the further away.
+    """Make a mask with which each query sees itself and earlier keys, less so the further away.
 
     In every other batch entry the last quarter of the keys is padding.
     """

@@ -46,7 +46,7 @@ def _build(
 
 
 def _expected(arrays: Arrays, scale: np.float32, data_type: str) -> Bounded:
-    """What comes of one entry of the batch."""
+    """Compute the expected result of one entry of the batch."""
     dtype = numpy_dtype(data_type)
     query, key, value = (Bounded.exact(arrays[name]) for name in ("query", "key", "value"))
     scores = query.matmul(swapped(key)).stored().scaled(scale).stored()
@@ -66,7 +66,7 @@ def run(
     head_size: int = 64,
     query_num: int | None = None,
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; there are as many queries as keys (`seq`) if not told otherwise.
+    """Run in each data type; `query_num` queries, as many as keys (`seq`) by default.
 
     Raises
     ------

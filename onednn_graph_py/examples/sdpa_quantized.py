@@ -29,7 +29,7 @@ from ._skips import cannot_run, too_old
 
 @dataclass(frozen=True)
 class _Quantized:
-    """What numbers of 8 bits stand for: scale * (number - zero_point)."""
+    """The quantization of 8-bit numbers, which stand for scale * (number - zero_point)."""
 
     data_type: str
     scale: np.float32
@@ -62,7 +62,7 @@ class _Quantized:
         return x.quantized(self.scale, self.zero_point, dtype)
 
     def random(self, random: np.random.Generator, shape: tuple[int, ...], largest: int) -> Array:
-        """Numbers of this type; integers are up to `largest` beside the middle of their range."""
+        """Draw numbers of this type; integers are up to `largest` from their range's middle."""
         dtype = numpy_dtype(self.data_type)
         if self.is_float:
             return random.standard_normal(shape).astype(dtype)
@@ -72,7 +72,7 @@ class _Quantized:
 
 @dataclass(frozen=True)
 class _Types:
-    """How each tensor of 8 bits is quantized."""
+    """The quantization of each tensor of 8 bits."""
 
     query: _Quantized
     key: _Quantized
@@ -83,7 +83,7 @@ class _Types:
     @staticmethod
     def of(data_type: str) -> _Types:
         if data_type.startswith("f8"):
-            # As they are: f8 has room for normally distributed values.
+            # A scale of 1 will do: f8 has room for normally distributed values.
             plain = _Quantized(data_type, np.float32(1))
             return _Types(plain, plain, plain, plain, plain)
         unsigned = data_type == "u8"
@@ -91,7 +91,7 @@ class _Types:
         weights = _Quantized(data_type, np.float32(1 / (255 if unsigned else 127)))
         # 3.7.2 takes every key and value for s8: half of the results are wrong if they are u8.
         keys = inputs if _fuses_plain() else _Quantized("s8", inputs.scale, 5)
-        # The result is a mean of values, so it has room where they have.
+        # The result is a mean of values, so it fits where they fit.
         return _Types(inputs, keys, keys, weights, inputs)
 
 
@@ -132,7 +132,7 @@ def _arrays(types: _Types, shape: tuple[int, ...]) -> dict[str, Array]:
 
 
 def _expected(types: _Types, arrays: Arrays) -> Bounded:
-    """What comes of one entry of the batch."""
+    """Compute the expected result of one entry of the batch."""
     query = types.query.dequantized(Bounded.exact(arrays["query"]))
     key = types.key.dequantized(Bounded.exact(arrays["key"]))
     value = types.value.dequantized(Bounded.exact(arrays["value"]))

@@ -20,7 +20,7 @@ from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
 from ._skips import cannot_run
 
-# In the order in which they lie in the buffer, and ids of their logical tensors.
+# _STACKED names the three in their order in the buffer; the places in _NAMES are tensors' ids.
 _STACKED = ("query", "key", "value")
 _NAMES = (*_STACKED, "scale", "mask")
 

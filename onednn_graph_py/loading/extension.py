@@ -1,12 +1,12 @@
-"""Loads the extension so that it finds its own oneDNN and no other.
+"""Load the extension so that it finds its own oneDNN and no other.
 
 Python loads extensions with local symbols, which keeps torch's oneDNN and ours apart. A library
 that was loaded with global symbols (``sys.setdlopenflags(os.RTLD_GLOBAL)``, LD_PRELOAD) would come
-first in the search all the same, so where one is found ours is loaded with RTLD_DEEPBIND: its own
-dependencies then come before the global ones. Only then, because deep binding also goes past an
-allocator that was preloaded.
+first in the search all the same, so where there is one we load ours with RTLD_DEEPBIND: its own
+dependencies then come before the global ones. We do so only then, because deep binding also
+bypasses a preloaded allocator.
 
-Where the extension's oneDNN runs on SYCL, the driver through which SYCL finds the CPU is provided
+Where the extension's oneDNN runs on SYCL, we provide the driver through which SYCL finds the CPU
 before anybody can ask for a device.
 """
 
@@ -33,7 +33,7 @@ def _load() -> None:
     finally:
         sys.setdlopenflags(flags)
     if core.version()["cpu_runtime"] == "SYCL":
-        from . import opencl_drivers  # for which others need not wait
+        from . import opencl_drivers  # other builds need not wait for this import
 
         opencl_drivers.provide()
 

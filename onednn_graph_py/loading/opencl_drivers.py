@@ -1,13 +1,13 @@
-"""The OpenCL drivers of this process; Intel's for CPUs is found where pip has put it.
+"""The OpenCL drivers of this process, and a search for Intel's CPU driver from pip.
 
 oneDNN on SYCL reaches the CPU through OpenCL. Its loader knows drivers from files in
 ``/etc/OpenCL/vendors`` (or ``OCL_ICD_VENDORS``) and, beside them, from ``OCL_ICD_FILENAMES``. pip's
 package ``intel-opencl-rt`` puts a driver for CPUs into a virtual environment, where the loader does
 not look; so importing this package names it in ``OCL_ICD_FILENAMES``, for this process and its
-children. Whoever has set that variable, even to nothing, is left alone.
+children. If that variable is set, even to nothing, we leave it alone.
 
-The loader reads the variable when SYCL first looks for devices, which importing dpctl does not yet
-make it do.
+The loader reads the variable when SYCL first looks for devices; importing dpctl does not yet make
+SYCL do that.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _provided: str | None = None
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver that OpenCL's loader is told of.
+    """A driver that is registered with OpenCL's loader.
 
     Parameters
     ----------
     file : str
-        The library; a name without a folder is looked for as all libraries are.
+        The library; the linker searches for a name without a folder as for any library.
     told_by : str
         The variable or the file that names it.
     """
@@ -53,17 +53,17 @@ class Driver:
 
     @property
     def exists(self) -> bool:
-        """Whether the library is there, as far as its name tells."""
+        """Whether the library exists; true for a name without a folder."""
         return os.sep not in self.file or os.path.exists(self.file)
 
     @property
     def is_intels_for_cpus(self) -> bool:
-        """Whether it is the one of `CPU_PACKAGE`, from wherever it came."""
+        """Whether it is the driver of `CPU_PACKAGE`, from any source."""
         return os.path.basename(self.file).startswith(_CPU_DRIVER)
 
 
 def registered() -> list[Driver]:
-    """All drivers that OpenCL's loader is told of, those of the variable first."""
+    """Return all drivers that are registered with OpenCL's loader, those of the variable first."""
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
     found = [Driver(file, VARIABLE) for file in named if file]
     place = Path(os.environ.get(VENDORS_VARIABLE) or _VENDORS)
@@ -81,8 +81,8 @@ def registered() -> list[Driver]:
 
 
 def installed() -> str | None:
-    """The driver for CPUs that pip has installed for this Python; None if it has not."""
-    from importlib import metadata  # takes longer than all else here, and most builds need none
+    """Return the CPU driver that pip has installed for this Python, or None."""
+    from importlib import metadata  # this import is slow, and most builds need no driver
 
     try:
         files = metadata.files(CPU_PACKAGE) or []
@@ -90,14 +90,14 @@ def installed() -> str | None:
         return None
     for file in files:
         if file.name == _CPU_DRIVER:
-            # Not resolved: its companions lie beside the name, not beside what a link points to.
+            # Links are not resolved, as the driver's companions lie beside the link.
             place = os.path.abspath(str(file.locate()))
             return place if os.path.exists(place) else None
     return None
 
 
 def provide() -> None:
-    """Name the installed driver for CPUs in the variable, where no such driver is known yet."""
+    """Name the installed CPU driver in the variable, if it is unset and no such driver is known."""
     global _provided
     if VARIABLE in os.environ:
         return
@@ -109,5 +109,5 @@ def provide() -> None:
 
 
 def provided() -> str | None:
-    """The driver that `provide` has named; None if there was nothing to do."""
+    """Return the driver that `provide` has named; None if it named none."""
     return _provided

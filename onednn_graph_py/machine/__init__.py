@@ -1,4 +1,4 @@
-"""The machine: what its CPU computes in, and which oneDNN runs on it how."""
+"""The machine: its CPU's data types and instruction sets, and the state of oneDNN on it."""
 
 from .conditions import Conditions, current
 

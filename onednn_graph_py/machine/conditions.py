@@ -1,4 +1,4 @@
-"""Conditions of oneDNN's defects: its version and runtime, instruction set and threads."""
+"""Conditions on which oneDNN's defects depend: version, runtime, instruction set and threads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Conditions(NamedTuple):
     Parameters
     ----------
     version : (int, int)
-        Of oneDNN: major and minor.
+        oneDNN's major and minor version.
     runtime : str
-        Of its CPU engine, as oneDNN names it, such as ``OpenMP`` or ``SYCL``.
+        The runtime of its CPU engine, as oneDNN names it, such as ``OpenMP`` or ``SYCL``.
     isa : str
-        The instruction set that it dispatches to, by its name in `cpu_isa`.
+        The instruction set that oneDNN dispatches to, by its name in `cpu_isa`.
     threads : int
-        That a call may use.
+        The number that a call may use.
     """
 
     version: tuple[int, int]
@@ -33,27 +33,27 @@ class Conditions(NamedTuple):
 
     @property
     def amx(self) -> bool:
-        """AMX kernels may run."""
+        """Whether AMX kernels may run."""
         return _isa.has_amx(self.isa)
 
     @property
     def avx2(self) -> bool:
-        """AVX2 kernels may run."""
+        """Whether AVX2 kernels may run."""
         return _isa.has_avx2(self.isa)
 
     @property
     def avx512(self) -> bool:
-        """AVX-512 kernels may run."""
+        """Whether AVX-512 kernels may run."""
         return _isa.has_avx512(self.isa)
 
     @property
     def vnni(self) -> bool:
-        """int8 products are added without saturation."""
+        """Whether oneDNN adds int8 products without saturation."""
         return _isa.has_vnni(self.isa)
 
     @property
     def f16(self) -> bool:
-        """f16 kernels may run."""
+        """Whether f16 kernels may run."""
         return _isa.has_f16(self.isa)
 
 
@@ -64,7 +64,7 @@ def _linked() -> tuple[tuple[int, int], str]:
 
 
 def current(threads: int | None = None) -> Conditions:
-    """Those of this process.
+    """Return the conditions of this process.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 oneDNN knows a constant by its partition and by the address of its memory. `GraphBuilder` gives
 every graph ids of its own and keeps constants in private, read-only memory, so an entry never
-stands for other values; what is left is how much memory the cache may hold.
+stands for other values. This module limits the memory of the cache.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .. import _core
 __all__ = ["CacheInfo", "Registration", "cache_info", "clear_caches"]
 
 DEFAULT_CAPACITY = 4096
-"""In MB, set when a first model with constants is compiled and nobody chose another capacity."""
+"""The capacity in MB that the first model with constants sets, if nobody chose another one."""
 
 
 class CacheInfo(NamedTuple):
@@ -26,11 +26,11 @@ class CacheInfo(NamedTuple):
     Parameters
     ----------
     constant_capacity : int
-        Cache of reordered constants, in MB; 0 as long as no model has constants.
+        Size of the cache of reordered constants, in MB; 0 as long as no model has constants.
     compiled_partition_capacity : int
-        Compiled partitions that oneDNN keeps in case they are compiled again.
+        Number of compiled partitions that oneDNN keeps in case they are compiled again.
     primitive_capacity : int
-        Kernels that oneDNN keeps in case they are needed again.
+        Number of kernels that oneDNN keeps in case they are needed again.
     """
 
     constant_capacity: int
@@ -39,20 +39,20 @@ class CacheInfo(NamedTuple):
 
 
 class _Ledger:
-    """A count of the cache memory that models took since it was last emptied.
+    """A count of the memory that models took in the cache since it was last emptied.
 
-    oneDNN never drops what belonged to models that are gone, and caches nothing more once it is
-    full; so it is emptied when the models that are gone would make it full.
+    oneDNN never drops the constants of models that are gone, and caches nothing more once the cache
+    is full. So the ledger empties it when those constants and a new model's would not fit.
     """
 
     def __init__(self) -> None:
-        # Models may end while this is held, by the garbage collector of the same thread.
+        # The garbage collector may end models in a thread that holds this lock.
         self._lock = threading.RLock()
         self._living = 0
         self._gone = 0
 
     def enter(self, kind: _core.engine.kind, size: int) -> None:
-        """A model with so many bytes of constants is compiled."""
+        """Count a model that is compiled, with so many bytes of constants."""
         with self._lock:
             capacity = _core.get_constant_tensor_cache_capacity(kind)
             if capacity == 0:
@@ -64,7 +64,7 @@ class _Ledger:
             self._living += size
 
     def leave(self, size: int) -> None:
-        """A model is gone."""
+        """Count a model, with so many bytes of constants, as gone."""
         with self._lock:
             self._living -= size
             self._gone += size
@@ -74,25 +74,26 @@ _ledger = _Ledger()
 
 
 class Registration:
-    """A model's share of the cache, as long as it lives.
+    """A model's share of the cache; the model holds it as long as it lives.
 
     Parameters
     ----------
     bytes : int
-        Of its constants.
+        The size of the model's constants.
     """
 
     def __init__(self, bytes: int) -> None:
         self.bytes = bytes
 
     def enter(self, kind: _core.engine.kind, size: int | None = None) -> None:
-        """The model is compiled for one set of shapes.
+        """Count the constants of the model, which is compiled for one set of shapes.
 
         Parameters
         ----------
         kind : engine.kind
         size : int, optional
-            In bytes, of what was computed from its constants; its constants, if left out.
+            The bytes of arrays that were computed from the constants; those of the constants
+            themselves, if left out.
         """
         size = self.bytes if size is None else size
         if size == 0:
@@ -126,7 +127,7 @@ def clear_caches() -> None:
     """
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
     if capacity:
-        # Every setting empties it. Never to 0, at which running models would fail.
+        # Setting any capacity empties the cache; 0 would make running models fail.
         _core.set_constant_tensor_cache_capacity("cpu", capacity)
     for get, put in (
         (

@@ -1,6 +1,6 @@
-"""Facts about this CPU, found without trying.
+"""Facts about this CPU, found without running kernels.
 
-Otherwise a fault in the library would look like a CPU that lacks something.
+A kernel that fails because of a fault in the library would look like a CPU that lacks a feature.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lacks(data_type: str) -> str | None:
 
 
 def largest_int8_weight() -> int:
-    """Return how large s8 weights may be when u8 values are multiplied with them.
+    """Return the largest s8 weight for which sums of products with u8 values don't saturate.
 
     Without VNNI instructions the sum of two products saturates at 16 bits: 2 * 255 * 64 fits, and
     2 * 255 * 127 does not. oneDNN page: Nuances of int8 Computations.

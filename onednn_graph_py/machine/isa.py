@@ -18,7 +18,7 @@ __all__ = [
 NAMES = tuple(name for name in cpu_isa.__members__ if name != "isa_default")
 """All names, in the order of `cpu_isa`."""
 
-# The bits of dnnl_cpu_isa_t, each an instruction set that contains those before it.
+# The bits of dnnl_cpu_isa_t; an instruction set has the bits of those that it contains, too.
 _AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4
 _AVX512, _VNNI_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 8, 1 << 9
 
@@ -28,22 +28,22 @@ def _has(isa: str, bits: int) -> bool:
 
 
 def has_avx2(isa: str) -> bool:
-    """Whether it has AVX2."""
+    """Whether an instruction set has AVX2."""
     return _has(isa, _AVX2)
 
 
 def has_avx512(isa: str) -> bool:
-    """Whether it has AVX-512."""
+    """Whether an instruction set has AVX-512."""
     return _has(isa, _AVX512)
 
 
 def has_vnni(isa: str) -> bool:
-    """Whether it adds int8 products in 32 bits; otherwise pairs of them saturate at 16 bits."""
+    """Whether oneDNN adds int8 products in 32 bits; otherwise pairs of them saturate at 16 bits."""
     return _has(isa, _VNNI_256 | _VNNI_512)
 
 
 def has_amx(isa: str) -> bool:
-    """Whether it has AMX for bf16 and int8."""
+    """Whether an instruction set has AMX for bf16 and int8."""
     return _has(isa, _AMX)
 
 

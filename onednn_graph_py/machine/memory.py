@@ -1,4 +1,4 @@
-"""The memory that the system has left."""
+"""The memory that the system has free."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["free_bytes"]
 
 
 def free_bytes() -> int | None:
-    """Return the number of bytes that the system could give; None where it does not say."""
+    """Return the number of bytes that the system could give; None if it does not tell."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:

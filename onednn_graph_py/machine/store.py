@@ -1,4 +1,4 @@
-"""Facts about this machine, on disk: one place for each oneDNN, CPU and package."""
+"""Files for results that hold for this machine: one for each oneDNN, CPU and package version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["facts", "folder", "place", "processor", "save"]
 
 
 def processor() -> str:
-    """The CPU's name; where it is not told, the architecture."""
+    """Return the CPU's name; the architecture, where the system does not tell the name."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -40,7 +40,7 @@ def facts(*about: Any) -> list[Any]:
 
 
 def folder() -> Path:
-    """The cache: `ONEDNN_GRAPH_PY_CACHE`, or the user's."""
+    """Return the cache folder: `ONEDNN_GRAPH_PY_CACHE`, or one in the user's cache."""
     root = os.environ.get("ONEDNN_GRAPH_PY_CACHE")
     if not root:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -54,16 +54,16 @@ def place(name: str, *about: Any) -> Path:
     Parameters
     ----------
     name : str
-        Of a folder in the cache.
+        The name of a folder in the cache.
     *about
-        What it depends on beside oneDNN, the CPU and this package; for JSON.
+        Further facts that the results depend on, which JSON can hold.
     """
     digest = hashlib.sha256(json.dumps(facts(*about)).encode()).hexdigest()[:12]
     return folder() / name / f"{version().release}-{digest}.json"
 
 
 def save(file: Path, found: Any) -> None:
-    """Write as JSON so that a reader sees all or nothing; a read-only cache is no error."""
+    """Write results as JSON, so that a reader sees all or nothing; ignore a read-only cache."""
     partial = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""What oneDNN checks about an op beyond counts, types and single attributes.
+"""The rules that oneDNN checks for an op, beyond counts, types and single attributes.
 
-Each rule takes a `Call` and raises `InvalidGraphOpError`. What is unknown passes.
+Each rule takes a `Call` and raises `InvalidGraphOpError` if the op breaks it. Unknown shapes and
+types pass.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = [
 
 
 def pads(call: Call) -> None:
-    """Paddings are not negative."""
+    """Paddings must not be negative."""
     for name in ("pads_begin", "pads_end"):
         values = call.attr(name) or ()
         if any(v < 0 for v in values):
@@ -36,7 +37,7 @@ def pads(call: Call) -> None:
 
 
 def pool_dilations(call: Call) -> None:
-    """As many dilations as dims of the window."""
+    """There must be as many dilations as dims of the window."""
     dilations, kernel = call.attr("dilations"), call.attr("kernel")
     if dilations is None or kernel is None or dilations == (1,) * MAX_NDIMS:
         return
@@ -48,7 +49,7 @@ def pool_dilations(call: Call) -> None:
 
 
 def sizes_or_scales(call: Call) -> None:
-    """Exactly one of both says how large the output is."""
+    """Exactly one of sizes and scales must be set, and gives the size of the output."""
     given = [name for name in ("sizes", "scales") if call.attr(name)]
     if len(given) != 1:
         call.refuse(
@@ -58,7 +59,7 @@ def sizes_or_scales(call: Call) -> None:
 
 
 def axes_once(call: Call) -> None:
-    """Axes come as the attribute; oneDNN gives it a default, so never as an input."""
+    """Axes must be the attribute, never an input, as oneDNN gives the attribute a default."""
     if len(call.inputs) > 1:
         call.refuse(
             "axes must be given as the attribute axes, oneDNN takes no input for them, got 2 inputs"
@@ -74,18 +75,18 @@ def _only_bf16_data_has_bf16_parameters(call: Call, data: str | None, other: str
 
 
 def batch_norm_types(call: Call) -> None:
-    """Only bf16 data has bf16 parameters."""
+    """Only bf16 data may have bf16 parameters."""
     _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, call.input(2).dtype)
 
 
 def norm_types(call: Call) -> None:
-    """Only bf16 data has bf16 parameters."""
+    """Only bf16 data may have bf16 parameters or statistics."""
     other = call.input(2) if len(call.inputs) > 2 else call.output(1)
     _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, other.dtype)
 
 
 def rms_norm_types(call: Call) -> None:
-    """Only bf16 data has a bf16 gamma."""
+    """Only bf16 data may have a bf16 gamma."""
     _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, call.input(1).dtype)
 
 
@@ -96,23 +97,23 @@ def _as_input_or_f32(call: Call, given: str | None) -> None:
 
 
 def matmul_types(call: Call) -> None:
-    """The output is of the inputs' type, or f32."""
+    """The output must have the inputs' type, or f32."""
     _as_input_or_f32(call, call.input(0).dtype)
 
 
 def softmax_types(call: Call) -> None:
-    """f32 gives any type; the others themselves, or f32."""
+    """The output must have the input's type, or f32; of f32 inputs it may have any type."""
     if call.input(0).dtype != "f32":
         _as_input_or_f32(call, call.input(0).dtype)
 
 
 def softmax_backward_types(call: Call) -> None:
-    """The gradient is of the inputs' type, or f32."""
+    """The gradient must have the inputs' type, or f32."""
     _as_input_or_f32(call, call.input(0).dtype)
 
 
 def type_cast_types(call: Call) -> None:
-    """Between f32 and one of the 16-bit types."""
+    """The types must differ, and one of them must be f32."""
     src, dst = call.input(0).dtype, call.output(0).dtype
     if None in (src, dst):
         return
@@ -126,7 +127,7 @@ def type_cast_types(call: Call) -> None:
 
 
 def norm_statistics(call: Call) -> None:
-    """With keep_stats the statistics are outputs."""
+    """With keep_stats the statistics must be outputs."""
     if call.attr("keep_stats") and len(call.outputs) != 3:
         call.refuse(
             f"with keep_stats it has 3 outputs (dst, mean, variance), got {len(call.outputs)}; set "
@@ -135,7 +136,7 @@ def norm_statistics(call: Call) -> None:
 
 
 def norm_gradients(call: Call) -> None:
-    """With use_affine the gradients of the parameters are outputs."""
+    """With use_affine the gradients of the parameters must be outputs."""
     if call.attr("use_affine") and len(call.outputs) != 3:
         call.refuse(
             "with use_affine it has 3 outputs (diff_src, diff_gamma, diff_beta), got "
@@ -147,15 +148,15 @@ def norm_gradients(call: Call) -> None:
 
 
 def static_quantization(call: Call) -> None:
-    """One scale for the tensor or one a channel, and as many zero points; none for f8."""
+    """There must be one scale for the tensor or each channel, as many zero points, none for f8."""
     scales, zps = call.attr("scales") or (), call.attr("zps")
     if call.attr("qtype") == "per_tensor" and len(scales) != 1:
         call.refuse(f"attribute scales must have 1 entry for per_tensor, got {len(scales)}")
     if call.attr("qtype") == "per_channel" and (rank := call.input(0).rank) is not None:
         axis = call.axis("axis", rank)
         channels = call.input(0).dim(axis)
-        # Depthwise weights have one channel a group there; oneDNN's own graphs give a scale for
-        # each group.
+        # Depthwise weights have one channel a group along this axis; oneDNN's own graphs give a
+        # scale for each group.
         if channels not in (UNKNOWN, 1, len(scales)):
             call.refuse(
                 f"attribute scales must have one entry for each of the {channels} channels (axis "
@@ -172,7 +173,7 @@ def static_quantization(call: Call) -> None:
 
 
 def dynamic_quantization(call: Call) -> None:
-    """Scales and zero points fit each other."""
+    """Scales and zero points must fit each other and qtype."""
     scales, zps = call.input(1), call.input(2)
     qtype = call.attr("qtype")
     if qtype == "per_group" and not call.attr("group_shape"):

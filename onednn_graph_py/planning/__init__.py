@@ -1,4 +1,4 @@
-"""From a graph to a plan: which steps run, compiled, with their memory."""
+"""Turn a graph into a plan: the compiled steps that run it, with their memory."""
 
 from .engines import engine_of
 from .options import Check, CompileOptions, Fallback, KnownDefects, Layout, Policy, SlowFusions

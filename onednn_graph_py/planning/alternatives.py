@@ -1,7 +1,7 @@
-"""Other ways to write an op that oneDNN gets wrong as it is written.
+"""Other ways to write an op that oneDNN computes wrongly as it is written.
 
-Each takes a node with the shapes of its tensors, and returns nodes that compute the same, of which
-one keeps the node's id and outputs; None where it does not apply. Values that it makes get shapes.
+Each function takes a node with the shapes of its tensors, and returns nodes that compute the same,
+one of which keeps the node's id; None where it does not apply. It adds the shapes of new values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..building.value import Node, Value, new_id, row_major
 __all__ = ["ALTERNATIVES", "Shapes", "complete"]
 
 Shapes = dict[int, tuple[int, ...]]
-"""By a value's id; what is made is added."""
+"""Shapes by a value's id; the functions here add those of the values that they make."""
 
 Alternative = Callable[[GraphBuilder, Node, Shapes], list[Node] | None]
 
@@ -38,7 +38,7 @@ def _op(kind: str, of: Node, source: Value, made: Value, **attrs: Any) -> Node:
 
 
 def in_f32(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Compute in f32 what is given in 16 bits; the result is rounded once, as before."""
+    """Cast 16-bit inputs to f32, and 16-bit outputs back; the result is rounded once, as before."""
     if not any(v.dtype in _HALVES for v in node.inputs) or node.kind == "TypeCast":
         return None
     before, after = [], []
@@ -59,7 +59,7 @@ def in_f32(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | No
 
 
 def without_transpose_a(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Swap the dims of a product's first operand by an op of its own."""
+    """Transpose a product's first operand by an op of its own."""
     source = node.inputs[0] if node.inputs else None
     if node.kind != "MatMul" or source is None or not node.attrs.get("transpose_a"):
         return None
@@ -95,9 +95,9 @@ def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> 
 
 
 def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Compute the gradient of a transposed convolution as the convolution that it is.
+    """Write the gradient of a transposed convolution as the convolution that it is.
 
-    SAME_* means the same paddings only where the strides divide the gradient's dims.
+    With SAME_* both have the same paddings only where the strides divide the gradient's dims.
     """
     if node.kind != "ConvTransposeBackwardData":
         return None
@@ -113,7 +113,7 @@ def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[No
 
 
 def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Copy inputs that have strides of their own."""
+    """Copy inputs that are strided and not row-major."""
     copies: dict[int, Value] = {}
     before = []
     for value in node.inputs:
@@ -133,11 +133,11 @@ ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
     ("with its first operand transposed by an op of its own", without_transpose_a),
     ("in f32", in_f32),
 )
-"""What to say of each, and how it is done; the cheap ones come first."""
+"""The ways to write an op, each with its name in messages; the cheap ones come first."""
 
 
 def complete(node: Node, shapes: Shapes) -> Node:
-    """A node with the attributes that its oneDNN op can't do without, where shapes tell them.
+    """Add attributes that oneDNN needs and the shapes give.
 
     Without `src_shape` AvgPoolBackward ends the process (3.7 to 3.13).
     """

@@ -1,4 +1,4 @@
-"""Memory for what goes from one step to the next, by lifetimes."""
+"""The arena: memory for the tensors between steps, shared by tensors whose lifetimes differ."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _engines: dict[str, _core.engine] = {}
 
 
 def engine_of(kind: _core.engine.kind) -> _core.engine:
-    """The one engine of a kind that all models share.
+    """Return the engine of a kind that all models share.
 
     Raises
     ------
@@ -25,5 +25,5 @@ def engine_of(kind: _core.engine.kind) -> _core.engine:
 
 
 def set_engine(kind: str, engine: _core.engine) -> None:
-    """Have models that are compiled from now on run on another engine of a kind."""
+    """Set the engine of a kind for models that are compiled from now on."""
     _engines[kind] = engine

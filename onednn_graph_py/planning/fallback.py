@@ -20,7 +20,7 @@ _PACKED = ("s4", "u4")
 
 
 def _read(array: Array, value: Value, shape: tuple[int, ...]) -> Array:
-    """As the reference takes it."""
+    """Convert an array to the form that the reference takes."""
     if value.dtype in _PACKED:
         return round_to(unpack_int4(array, shape, value.dtype), value.dtype)
     return array.astype(bool) if value.dtype == "boolean" else array
@@ -29,13 +29,15 @@ def _read(array: Array, value: Value, shape: tuple[int, ...]) -> Array:
 def reference_function(
     node: Node, shapes: Mapping[int, tuple[int, ...]]
 ) -> Callable[[Sequence[Array], Sequence[Array]], None]:
-    """An op as a function that takes inputs and outputs to fill, 4-bit integers packed.
+    """Make a function that computes an op in NumPy.
+
+    It takes the inputs and the outputs to fill, with 4-bit integers packed.
 
     Parameters
     ----------
     node : Node
     shapes : mapping of int to tuple of int
-        Of its tensors, by id.
+        The shapes of its tensors, by id.
     """
     made = [(shapes[v.id], v.dtype) for v in node.outputs]
 
@@ -52,15 +54,15 @@ def reference_function(
 def view_of(
     node: Node, source: _core.logical_tensor, shape: tuple[int, ...]
 ) -> _core.logical_tensor | None:
-    """The result of a reshape or transpose, where it lies in the input's memory already.
+    """Describe the result of a reshape or transpose as a view of the input's memory.
 
     Parameters
     ----------
     node : Node
     source : logical_tensor
-        Its input.
+        The op's input.
     shape : tuple of int
-        Of its output.
+        The shape of its output.
 
     Returns
     -------

@@ -17,10 +17,11 @@ Array = npt.NDArray[Any]
 
 
 class FoldedConstants:
-    """What a model computed from its constants, by what it was computed from.
+    """The arrays that a model computed from its constants, by number.
 
-    All shapes that a model is compiled for share it; the model's lock guards it. An array stays as
-    long as a plan has it.
+    Results have the same number if they come from the same inputs by the same op. All shapes that a
+    model is compiled for share the arrays; the model's lock guards them. An array stays as long as
+    a plan has it.
     """
 
     def __init__(self) -> None:
@@ -28,42 +29,42 @@ class FoldedConstants:
         self._arrays: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
     def constant(self, id: int) -> int:
-        """The number of a constant of the graph, by its value's id."""
+        """Return the number of a constant of the graph, given its value's id."""
         return self._numbers.setdefault(("constant", id), len(self._numbers))
 
     def result(self, node: Node, output: int, shape: tuple[int, ...], inputs: Sequence[int]) -> int:
-        """The number of what an op makes: equal only for equal results.
+        """Return the number of an op's result; equal numbers mean equal results.
 
         Parameters
         ----------
         node : Node
         output : int
         shape : tuple of int
-            Of the output.
+            The shape of the output.
         inputs : sequence of int
-            The numbers of what it reads.
+            The numbers of the constants that the op reads.
         """
         attrs = tuple(sorted((name, _plain(value)) for name, value in node.attrs.items()))
         key = (node.kind, attrs, tuple(inputs), output, node.outputs[output].dtype, shape)
         return self._numbers.setdefault(key, len(self._numbers))
 
     def get(self, numbers: Sequence[int]) -> list[Array] | None:
-        """The arrays of these; None if one was not computed yet."""
+        """Return the arrays with these numbers; None if one of them is not there."""
         found = [a for a in map(self._arrays.get, numbers) if a is not None]
         return found if len(found) == len(numbers) else None
 
     def put(self, numbers: Sequence[int], arrays: Sequence[Array]) -> None:
-        """Keep what was computed."""
+        """Keep arrays under these numbers."""
         self._arrays.update(zip(numbers, arrays, strict=True))
 
     @property
     def bytes(self) -> int:
-        """Of all arrays."""
+        """The size of all arrays."""
         return sum(a.nbytes for a in self._arrays.values())
 
 
 def _plain(value: Any) -> Hashable:
-    """An attribute, as it can be hashed."""
+    """Convert an attribute to a value that can be hashed."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return tuple(_plain(v) for v in value)
     made: Hashable = value.item() if isinstance(value, np.generic) else value

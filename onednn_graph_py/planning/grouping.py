@@ -1,4 +1,4 @@
-"""Which ops are planned, and in which order groups of them run."""
+"""Choose the ops to plan, and the order in which groups of them run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def one_dequantize_each(
 ) -> list[Node]:
     """Give every op that reads a dequantized tensor a Dequantize of its own.
 
-    oneDNN computes in integers only where nobody else reads what the Dequantize made.
+    oneDNN computes an op in integers only where no other op reads the result of its Dequantize.
     """
     readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
     for node in nodes:
@@ -48,7 +48,7 @@ def one_dequantize_each(
         inputs = {v.id: v for v in node.inputs}
         for i in inputs.keys() & shared.keys():
             if i not in kept:
-                kept.add(i)  # the first reader has the original
+                kept.add(i)  # the first reader keeps the original
                 continue
             original = shared[i]
             value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
@@ -60,7 +60,7 @@ def one_dequantize_each(
 
 
 def ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:
-    """Groups such that each comes after those whose tensors it reads; oneDNN promises no order."""
+    """Sort groups so that each follows those whose tensors it reads; oneDNN promises no order."""
     made_by = {v.id: i for i, (nodes, _) in enumerate(groups) for n in nodes for v in n.outputs}
     before = [
         sorted({made_by[v.id] for n in nodes for v in n.inputs if v.id in made_by} - {i})[::-1]

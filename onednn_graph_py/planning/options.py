@@ -1,4 +1,4 @@
-"""How a graph is to be compiled: `CompileOptions`."""
+"""Options for compiling a graph: `CompileOptions`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What `CompiledGraph` documents, checked.
+    """The checked options of a compilation; `CompiledGraph` documents them.
 
     Raises
     ------
     InvalidArgumentsError
-        A value is none of the choices; the message lists them.
+        A value is not among the choices; the message lists them.
     """
 
     layout: Layout = "auto"

@@ -1,10 +1,9 @@
-"""Whether a fused partition is slower than its ops apart: measured where that is in doubt.
+"""Measure whether a fused partition is slower than its ops apart, where that is in doubt.
 
-oneDNN has fusions for which it falls back to kernels that no one tuned, 50 to 1,200 times slower
-than the same ops one after the other. Measured is all that is small; of what is larger, all without
-a product or a convolution among its ops, transposed convolutions, attention of many heads over few
-tokens, and what reads tensors with strides of their own. No call of them takes longer than one of
-the model itself.
+For some fusions oneDNN falls back to kernels that no one tuned, 50 to 1,200 times slower than the
+same ops one after the other. This package measures all small partitions; of larger ones those
+without a product or convolution, transposed convolutions, attention of many heads over few tokens,
+and ops that read strided tensors. No call of them takes longer than one of the model itself.
 """
 
 from __future__ import annotations
@@ -31,23 +30,26 @@ __all__ = ["LIMIT", "Pace", "Paces", "may_be_slow", "paces", "remember"]
 LIMIT = 1.1
 """How many times longer than its ops apart a fused partition may take.
 
-Two measurements of one partition differ by about as much, and none is to be 1.2 times slower.
+Two measurements of one partition differ by about as much; no partition may be 1.2 times slower.
 """
 
-# Runs of each side and seconds of both: of what is not slow, what is, and what is clearly so.
+# A measurement ends by the time that both sides took, in seconds: _SHORT if fused is not slow,
+# _SECONDS if it is slow and ran _MANY times, a fifth of that if it is _CLEARLY times as slow as
+# apart, _LONG otherwise. Each side runs _FEW times at least and _RUNS times at most.
 _SHORT, _RUNS, _SECONDS, _LONG = 1e-3, 60, 0.1, 0.5
 _FEW, _MANY, _CLEARLY = 3, 8, 4
-# What a clock, a call and whatever else runs here may add to either side.
+# Seconds that a clock, a call and other processes may add to either side.
 _NOISE = 4e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
-# Operations that any kernel gets through in a tenth of a second, in as much as a third of a second,
-# and a tuned one in at most a fifth of a second.
+# Operations that any kernel computes in a tenth of a second, those that it computes in at most a
+# third of a second, and those that a tuned kernel computes in at most a fifth of a second.
 _FLOP_OF_ANY, _FLOP_IN_DOUBT, _FLOP = 1 << 22, 1 << 25, 1 << 30
-# Of attention: where many heads have few scores each, what is spent on each head counts.
+# Attention of at least this many heads, with at most this many scores each, is worth measuring, as
+# the time spent on each head counts.
 _HEADS, _SCORES = 32, 64 * 64
-# oneDNN's kernels for it may apply what is fused behind it one element at a time.
+# oneDNN's kernels for ConvTranspose may apply fused ops one element at a time.
 _HALF_TUNED = "ConvTranspose"
 # Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
 _TUNED = {r.kind for family in (convolution, matmul) for r in family.ROWS} - {_HALF_TUNED}
@@ -63,7 +65,7 @@ def _flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:
 
 
 def _strided(lt: _core.logical_tensor) -> bool:
-    """Whether a tensor has strides of its own, which a kernel may not expect."""
+    """Whether a tensor is strided but not row-major, which a kernel may not expect."""
     if lt.get_layout_type() != _core.logical_tensor.strided:
         return False
     dims = lt.get_dims()
@@ -76,7 +78,7 @@ def may_be_slow(
     shapes: Mapping[int, tuple[int, ...]],
     inputs: Sequence[_core.logical_tensor] = (),
 ) -> bool:
-    """Whether ops are worth measuring: not large products and windows as oneDNN is tuned for."""
+    """Whether ops are worth measuring; not large products and convolutions, which are tuned."""
     kinds = {n.kind for n in nodes}
     elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
     flop = _flop(nodes, shapes)
@@ -94,14 +96,14 @@ def may_be_slow(
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a partition takes fused, and its ops apart, in seconds a call."""
+    """The times that a partition takes fused and its ops apart, in seconds a call."""
 
     fused: float
     apart: float
 
     @property
     def slow(self) -> str | None:
-        """What to say of a fused partition that should not be used, or None."""
+        """A message if the fused partition is too slow to be used, else None."""
         if self.fused <= LIMIT * self.apart or self.fused - self.apart < _NOISE:
             return None
         return f"fused it takes {self.fused / self.apart:.3g} times as long as apart"
@@ -116,8 +118,8 @@ class Pace:
     ) -> Pace:
         """Run both in turn until it is clear which is faster.
 
-        On a busy machine a call may take any time longer. So the shortest fused call is held
-        against the middle one of those apart, which are not slow for having had luck.
+        On a busy machine any call may take much longer. So this compares the shortest fused call
+        with the median of those apart, of which a few may just have been lucky.
         """
         trials = [Trial(engine, steps, constants) for steps in ([fused], apart)]
         spent = sum(trial.run() for trial in trials)  # the first run also sets up
@@ -141,31 +143,31 @@ class Pace:
 
     @classmethod
     def known(cls, subject: Subject) -> Pace | None:
-        """What was measured of an equal partition in this process."""
+        """The pace of an equal partition that this process measured, or None."""
         with _lock:
             return _measured.get((subject.threads, subject.signature))
 
     @classmethod
     def keep(cls, subject: Subject, pace: Pace) -> None:
-        """Remember it."""
+        """Remember the pace of a partition for this process."""
         with _lock:
             _measured[subject.threads, subject.signature] = pace
 
 
 Paces = dict[tuple[int, str], Pace]
-"""By the number of threads and the partition's signature."""
+"""Each partition's pace, by the number of threads and the partition's signature."""
 
 _lock = threading.Lock()
 _measured: Paces = {}
 
 
 def paces() -> Paces:
-    """All that was measured in this process, for another one that is to decide alike."""
+    """All paces of this process, for another one that is to decide alike."""
     with _lock:
         return dict(_measured)
 
 
 def remember(measured: Paces) -> None:
-    """Take what another process measured."""
+    """Take over the paces that another process measured."""
     with _lock:
         _measured.update(measured)

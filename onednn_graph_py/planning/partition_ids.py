@@ -8,7 +8,7 @@ graph in which a Dequantize was given the scale of the Quantize before it).
 
 Where ids differ by a multiple of 4**n, the lowest bit in which the hashes differ moves down by two
 with each of the first n descriptors, so they stay different. A partition with a constant input
-needs none of this: the input's address enters the hash, and `constant_memory` scatters those.
+needs none of this: the input's address enters the hash, and `constant_memory` scatters addresses.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .. import _core
 __all__ = ["FILLER", "SPACING", "partition_of"]
 
 SPACING = 4**3
-"""Scales, zero points, and one more."""
+"""The distance between ids: enough for three descriptors, scales, zero points and one more."""
 
 FILLER = "takes a partition id"
-"""The name of ops that are there for nothing else."""
+"""The name of ops that exist only to take a partition id."""
 
 _ATTEMPTS = 1000
 
 
 @functools.cache
 def _graph_of(ops: int) -> _core.graph:
-    """A graph that takes so many ids at each partitioning."""
+    """Make a graph of so many ops, each of which takes an id at every partitioning."""
     g = _core.graph("cpu")
     for i in range(ops):
         tensors = [_core.logical_tensor(2 * i + k, "f32", [1], "strided") for k in (0, 1)]
@@ -47,12 +47,12 @@ def _skip(count: int) -> None:
 
 
 def partition_of(g: _core.graph, ops: Sequence[int]) -> _core.partition:
-    """The partition of some ops, with an id that is a multiple of `SPACING`.
+    """Partition a graph until the partition of some ops has a multiple of `SPACING` as id.
 
     Parameters
     ----------
     g : graph
-        Finalized.
+        The graph, finalized.
     ops : sequence of int
         The ids of all ops of one of its partitions.
     """
@@ -62,5 +62,5 @@ def partition_of(g: _core.graph, ops: Sequence[int]) -> _core.partition:
         if past == 0:
             return partition
         _skip(SPACING - 1 - past)
-    # Other threads took every id that fitted; being wrong is improbable even so.
+    # Other threads took every id that fitted; a collision is improbable even so.
     return partition

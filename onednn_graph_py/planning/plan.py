@@ -1,4 +1,4 @@
-"""What a graph becomes for one set of shapes: steps in order, with their memory."""
+"""Plans: the steps that run a graph of known shapes, in order, with their memory."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["Implementation", "Plan", "PlannedStep", "Slot"]
 Implementation = Literal["oneDNN", "reference", "view", "constant"]
 
 Slot = tuple[str, int]
-"""Where a tensor is: in which input, output or constant, or ``("arena", byte)``."""
+"""The place of a tensor: the number of an input, output or constant, or ``("arena", byte)``."""
 
 
 @dataclass
 class PlannedStep:
-    """What runs in one go, or need not run.
+    """A step of a plan: a partition, a NumPy fallback, or a view or constant, which need not run.
 
     Parameters
     ----------
     nodes : tuple of Node
     compiled : compiled_partition, optional
     function : callable, optional
-        Computes in NumPy what oneDNN has no kernel for: takes inputs and outputs to fill.
+        Computes an op in NumPy for which oneDNN has no kernel; takes inputs and outputs to fill.
     inputs, outputs : list of logical_tensor
-        As compiled, in the order of the call.
+        The tensors as compiled, in the order of the call.
     why : str
         Why its ops do not run together with others, or not as the graph says; empty otherwise.
     folded : bool
-        It was computed when the model was compiled.
+        Whether it was computed when the model was compiled.
     verified : str
         The verdict on its partition; empty where none was asked for.
     """
@@ -52,10 +52,11 @@ class PlannedStep:
 
     @property
     def implementation(self) -> Implementation:
-        """Who computes it: ``oneDNN``, ``reference``, or nobody at a call.
+        """The step's implementation: ``oneDNN``, ``reference``, ``view`` or ``constant``.
 
-        A ``view`` is a reshape or transpose that oneDNN has no kernel for, whose readers read its
-        input's memory. A ``constant`` was computed once, at compile time, from constants.
+        The last two do not run at a call. A ``view`` is a reshape or transpose that oneDNN has no
+        kernel for; its readers read its input's memory. A ``constant`` was computed once, at
+        compile time, from constants.
         """
         if self.folded:
             return "constant"
@@ -65,18 +66,18 @@ class PlannedStep:
 
     @property
     def runs(self) -> bool:
-        """Whether a call executes it."""
+        """Whether a call executes the step."""
         return self.implementation in ("oneDNN", "reference")
 
     @property
     def label(self) -> str:
-        """Names the step in messages."""
+        """The step's name in messages."""
         return " + ".join(node.name or node.kind for node in self.nodes)
 
 
 @dataclass
 class Plan:
-    """A graph for one set of shapes, ready to run."""
+    """The steps, tensors and constants of a graph compiled for one set of shapes."""
 
     engine: _core.engine
     inputs: list[tuple[Value, _core.logical_tensor]]
@@ -93,5 +94,5 @@ class Plan:
         return [step for step in self.steps if step.runs]
 
     def arguments(self, tensors: Sequence[_core.logical_tensor]) -> list[tuple[Any, ...]]:
-        """As the executor takes them."""
+        """Return tensors with their slots, as the executor takes them."""
         return [(*self.slots[lt.get_id()], lt) for lt in tensors]

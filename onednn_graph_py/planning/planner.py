@@ -1,4 +1,4 @@
-"""From a built graph to a plan: partitions in order, compiled, with their memory laid out."""
+"""Turn a built graph into a plan: partitions in order, compiled, with their memory laid out."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ Nodes = tuple[Node, ...]
 
 @dataclass
 class _Progress:
-    """What a planner has made so far; copied where it tries something."""
+    """The steps planned so far, with their tensors and reasons; the planner copies it for a try."""
 
     steps: list[PlannedStep] = field(default_factory=list)
-    # Tensors that lie in the memory of another one, by id.
+    # Each tensor that lies in the memory of another one, and that one, by id.
     views: dict[int, int] = field(default_factory=dict)
-    # As they are between steps, by id.
+    # Tensors as they are between steps, by id.
     known: dict[int, _core.logical_tensor] = field(default_factory=dict)
-    # Constants that stand for values that ops make of constants, by the values' ids.
+    # Constants that replace values that ops make of constants, by the values' ids.
     folded: dict[int, Value] = field(default_factory=dict)
-    # What is constant, by id: a number for each result, as `FoldedConstants` has them.
+    # The numbers that `FoldedConstants` gives to constants, by the values' ids.
     sources: dict[int, int] = field(default_factory=dict)
-    # Why groups run in parts, with the nodes of each.
+    # The nodes of each group that runs in parts, and why it does.
     splits: list[tuple[Nodes, str]] = field(default_factory=list)
-    # What was to be verified and could not be, and why.
+    # The nodes of each group that could not be verified, and why not.
     unverified: list[tuple[Nodes, str]] = field(default_factory=list)
 
     def copy(self) -> _Progress:
@@ -83,13 +83,13 @@ class _Progress:
 
 
 class Unfit(Exception):
-    """A partition was tried, and must not run.
+    """Raised for a partition that was judged, and must not run.
 
     Parameters
     ----------
     why : str
     slow : bool
-        It is right, and only slower than its ops apart.
+        Whether the partition is right, and only slower than its ops apart.
     """
 
     def __init__(self, why: str, *, slow: bool = False) -> None:
@@ -104,16 +104,16 @@ class Planner:
     ----------
     builder : GraphBuilder
     engine : engine, optional
-        Without one it groups ops, and compiles nothing.
+        Without one the planner can group ops, but compile nothing.
     shapes : dict of int to tuple of int
-        Of all values, by id; values that it makes are added.
+        The shapes of all values, by id; the planner adds those of values that it makes.
     options : CompileOptions
     threads : int
-        That a call will use; 0 for the runtime's own number.
+        The number that a call will use; 0 for the runtime's own number.
     constants : FoldedConstants, optional
-        What other plans of the model computed from constants.
+        The arrays that other plans of the model computed from constants.
     judge : Judge, optional
-        Asked of each partition before it is compiled.
+        Judges each partition before it is compiled.
     """
 
     def __init__(
@@ -145,23 +145,23 @@ class Planner:
         self._free_layout: set[int] = set()
         if options.layout == "auto":
             self._free_layout = {v.id for n in self.nodes for v in n.outputs} - self._outputs
-        # Ops that are computed in f32 proper although the graph allows less.
+        # Ops that are computed in strict f32 although the graph's floating-point mode allows less.
         self._strict: set[int] = set()
 
     @property
     def engine(self) -> _core.engine:
-        """What it compiles for."""
+        """The engine to compile for."""
         assert self._engine is not None
         return self._engine
 
     @property
     def steps(self) -> list[PlannedStep]:
-        """What was planned so far."""
+        """The steps planned so far."""
         return self._made.steps
 
     @property
     def views(self) -> dict[int, int]:
-        """Tensors that lie in the memory of another one, by id."""
+        """Each tensor that lies in the memory of another one, and that one, by id."""
         return self._made.views
 
     @property
@@ -171,16 +171,16 @@ class Planner:
 
     @property
     def folded(self) -> dict[int, Value]:
-        """Constants that stand for values that ops make of constants, by the values' ids."""
+        """Constants that replace values that ops make of constants, by the values' ids."""
         return self._made.folded
 
     def plain(self, value: Value) -> _core.logical_tensor:
-        """In row-major order."""
+        """Describe a value as the graph declares it: row-major, unless it has strides."""
         return value._described(self.shapes[value.id])
 
     @contextmanager
     def _trying(self) -> Iterator[_Progress]:
-        """What is planned inside is forgotten, unless the caller keeps it."""
+        """Forget the steps planned inside the ``with`` block, unless the caller keeps them."""
         before = self._made
         self._made = before.copy()
         try:
@@ -191,12 +191,12 @@ class Planner:
     # -- groups
 
     def graph(self, nodes: Sequence[Node]) -> _core.graph:
-        """The mirror's graph of some nodes."""
+        """Make the mirror's graph of some nodes."""
         strict = any(n.id in self._strict for n in nodes)
         return graph_of(self.builder, self.shapes, nodes, self._readers, strict=strict)
 
     def groups(self, nodes: Sequence[Node]) -> list[tuple[Nodes, Any]]:
-        """Nodes with their partition, which is None where oneDNN can't run them."""
+        """Group nodes by oneDNN's partitions; the partition is None where oneDNN can't run it."""
         computing = [n for n in nodes if n.kind != "End"]
         if not computing:
             return []
@@ -209,7 +209,8 @@ class Planner:
         except InvalidArgumentsError:
             if len(computing) == 1:
                 raise
-            # oneDNN 3.13's search fails on parts of attention's gradients, with "range_check".
+            # oneDNN 3.13's search for fusions fails on parts of attention's gradients, with
+            # "range_check".
             counts = range(1, len(computing))
             last = bisect_left(counts, True, key=lambda n: self._fails(computing[:n]))
             parts = (computing[:last], computing[last : last + 1], computing[last + 1 :])
@@ -223,7 +224,7 @@ class Planner:
         return made
 
     def _partitions(self, nodes: Sequence[Node]) -> list[_core.partition]:
-        """What oneDNN makes of a graph of these nodes alone."""
+        """Return oneDNN's partitions of a graph of these nodes alone."""
         return self.graph(nodes).get_partitions(self.options.policy)
 
     def _fails(self, nodes: Sequence[Node]) -> bool:
@@ -235,7 +236,7 @@ class Planner:
         return False
 
     def defect(self, nodes: Nodes) -> str | None:
-        """What oneDNN would compute wrongly, running these ops together."""
+        """Say what oneDNN computes wrongly if it runs these ops together; None if nothing."""
         return self._defect(self._group(nodes))
 
     def _defect(self, group: Group) -> str | None:
@@ -245,7 +246,7 @@ class Planner:
         return None if found is None else found.what
 
     def _group(self, nodes: Nodes) -> Group:
-        """Nodes as `safety` reads them."""
+        """Make a group of nodes, as `safety` reads it."""
         strict = any(n.id in self._strict for n in nodes)
         return group_of(
             nodes,
@@ -257,14 +258,14 @@ class Planner:
         )
 
     def plan(self) -> None:
-        """Plan all nodes, and say what runs in parts."""
+        """Plan all nodes; warn of groups that run in parts, or are not verified."""
         for nodes, partition in ordered(self.groups(self.nodes)):
             self.add(nodes, partition)
         _warn(self._made.splits, "runs in parts", "does not run as it is")
         _warn(self._made.unverified, "is not verified", "is not verified")
 
     def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
-        """Add what runs a group, split where that is needed."""
+        """Add the steps that run a group, split where that is needed."""
         nodes, partition = self._with_folded(nodes, partition)
         if partition is None:
             for node in nodes:
@@ -309,7 +310,7 @@ class Planner:
                 self._append(fused)
 
     def _add_otherwise(self, nodes: Nodes, defect: str) -> None:
-        """Add what computes a group that oneDNN would get wrong."""
+        """Add other steps for a group that oneDNN would compute wrongly."""
         if len(nodes) > 1:
             self.split(nodes, defect)
             return
@@ -321,7 +322,7 @@ class Planner:
         self._made.splits.append((nodes, f"{defect}; it is computed {how}"))
 
     def _add_alternative(self, node: Node, defect: str) -> str | None:
-        """Add an op written in another way, if there is one that is right; say which."""
+        """Add an op written in another way, if one is right; return the name of that way."""
         for how, rewrite in ALTERNATIVES:
             nodes = rewrite(self.builder, node, self.shapes)
             if nodes is not None and self._add_all([(n,) for n in nodes], defect):
@@ -334,7 +335,10 @@ class Planner:
         return None
 
     def _add_all(self, parts: Sequence[Nodes], why: str, *, slow: bool = False) -> bool:
-        """Add parts if each is one good partition; a slow one, only where that is allowed."""
+        """Add parts if each is one good partition; return whether it did.
+
+        Slow partitions are good only if allowed.
+        """
         with self._trying() as tried:
             for part in parts:
                 groups = ordered(self.groups(self._read_folded(part)))
@@ -359,7 +363,7 @@ class Planner:
         return True
 
     def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:
-        """Run a group in parts, because in one it would be wrong, or slow."""
+        """Add steps that run a group in parts, because as one it would be wrong or slow."""
         if warn:
             self._made.splits.append((nodes, why))
         why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
@@ -373,7 +377,7 @@ class Planner:
             self.add(part, partition, why)
 
     def _split_for_speed(self, nodes: Nodes, why: str) -> bool:
-        """Run a group in parts, if oneDNN has kernels for all of them."""
+        """Add steps that run a group in parts, and return True, if oneDNN has kernels for all."""
         with self._trying() as tried:
             before = len(tried.steps)
             try:
@@ -387,10 +391,14 @@ class Planner:
         return True
 
     def _ways_to_split(self, nodes: Nodes) -> Iterator[list[Nodes]]:
-        """Parts in the order in which they run; the fewest first."""
+        """Yield ways to split a group, each a list of parts in the order in which they run.
+
+        First come the cuts in two, then ways with more parts, those with the fewest first.
+        """
         for cut in range(1, len(nodes)):
             yield [nodes[:cut], nodes[cut:]]
-        # Some by themselves, and the rest as oneDNN fuses it then: what converts integers, or one.
+        # Some ops run each by itself, and oneDNN fuses the rest anew: the ops that convert integers
+        # to floats, or any one op.
         peels = [[n] for n in nodes]
         converting = [n for n in nodes if n.kind in with_trait("dequantizes")]
         if len(converting) > 1:
@@ -401,7 +409,7 @@ class Planner:
             try:
                 groups = [g for part in (*([n] for n in peeled), rest) for g in self.groups(part)]
                 parts = [members for members, _ in ordered(groups)]
-            except InvalidGraphError:  # parts that read each other's results
+            except InvalidGraphError:  # the parts read each other's results
                 continue
             if len(parts) < len(nodes):
                 found.append(parts)
@@ -410,7 +418,7 @@ class Planner:
     # -- speed
 
     def _known_slow(self, group: Group) -> str | None:
-        """What is known of how slow a group is in one partition."""
+        """Say how slow a group is in one partition, if that is known; else None."""
         if self.options.slow_fusions == "run" or len(group.ops) == 1:
             return None
         if self.builder.engine_kind.name != "cpu":  # the rows are of CPUs
@@ -419,11 +427,11 @@ class Planner:
         return None if found is None else found.what
 
     def _slower_than_apart(self, nodes: Nodes) -> str | None:
-        """How much slower the step that was added last is than its ops apart, if it is."""
+        """Say how much slower the last step is than its ops apart; None if it is not."""
         fused = self._made.steps[-1]
         if self.options.slow_fusions == "run" or len(nodes) == 1:
             return None
-        if fused.folded or self._judge is not None:  # which measures too
+        if fused.folded or self._judge is not None:  # the judge measures it
             return None
         if self.builder.engine_kind.name != "cpu":
             return None
@@ -443,7 +451,7 @@ class Planner:
         return pace.slow
 
     def slow(self) -> str | None:
-        """How slow the step that was added last is, if it is to run in parts for that."""
+        """Say how slow the last step is, if it is to run in parts for that; else None."""
         nodes = self.steps[-1].nodes
         why = self._known_slow(self._group(nodes)) or self._slower_than_apart(nodes)
         with self._trying() as tried:
@@ -458,7 +466,7 @@ class Planner:
         inputs: Sequence[_core.logical_tensor],
         outputs: Sequence[_core.logical_tensor],
     ) -> Subject:
-        """A partition as it would run, without the ids of this process."""
+        """Describe a partition as it would run, without the ids of this process."""
         group = self._group(nodes)
         return subject_of(
             nodes,
@@ -484,7 +492,7 @@ class Planner:
         Raises
         ------
         Unfit
-            It must not run like this.
+            The partition must not run like this.
         """
         if self._judge is None:
             return ""
@@ -502,19 +510,19 @@ class Planner:
     # -- constants
 
     def _constant_arrays(self) -> dict[int, npt.NDArray[Any]]:
-        """Elements of constants and of what was computed from them, by id."""
+        """Return the arrays of constants and of folded results, by id."""
         values = (*self.builder.constants, *self.folded.values())
         return {v.id: v.data for v in values if v.data is not None}
 
     def _read_folded(self, nodes: Nodes) -> Nodes:
-        """Nodes that read constants in the place of what was computed from constants."""
+        """Replace folded inputs of nodes by the constants that stand for them."""
         folded = self.folded
         if all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
             return nodes
         return tuple(replace(n, inputs=tuple(folded.get(v.id, v) for v in n.inputs)) for n in nodes)
 
     def _with_folded(self, nodes: Nodes, partition: Any) -> tuple[Nodes, Any]:
-        """A group that reads them, where oneDNN makes one partition of it still."""
+        """Replace folded inputs of a group, if oneDNN still makes one partition of it."""
         reading = self._read_folded(nodes)
         if reading is nodes or partition is None:
             return reading, partition
@@ -522,7 +530,7 @@ class Planner:
         return groups[0] if len(groups) == 1 else (nodes, partition)
 
     def _fold(self, step: PlannedStep) -> None:
-        """Compute a step now, if it reads only constants."""
+        """Compute a step now if it reads only constants and makes no output of the graph."""
         if not self.options.fold_constants or self.builder.engine_kind.name != "cpu":
             return
         made = {lt.get_id() for lt in step.outputs}
@@ -555,7 +563,7 @@ class Planner:
     # -- steps
 
     def add_reference(self, node: Node, why: str = "") -> None:
-        """Compute an op in NumPy."""
+        """Add a step that computes an op in NumPy, or a view where no element moves."""
         (node,) = self._read_folded((node,))
         inputs = [self.known[v.id] for v in node.inputs]
         view = view_of(node, inputs[0], self.shapes[node.outputs[0].id]) if inputs else None
@@ -578,7 +586,7 @@ class Planner:
     def add_compiled(
         self, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
     ) -> None:
-        """Compile a partition, once it is verified where that is wanted; it may be a slow one."""
+        """Compile a partition and add its step; a judge verifies it before, if there is one."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
         constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
         if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
@@ -588,7 +596,7 @@ class Planner:
         inputs = [self.known[i] for i in order]
         ports = [lt.get_id() for lt in partition.get_output_ports()]
         plain = [self.plain(values[i]) for i in ports]
-        # What only constants go into becomes a constant, which is plain.
+        # The result of a partition that reads only constants becomes a constant, which is plain.
         folds = self.options.fold_constants and all(i in self._made.sources for i in order)
         free = [
             _core.logical_tensor(i, values[i].dtype, self.shapes[i], "any")
@@ -600,7 +608,7 @@ class Planner:
         try:
             compiled = partition.compile(inputs, free, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
-            # 3.13 forgets to choose one for a SoftMax that also returns its statistics.
+            # 3.13 forgets to choose a layout for a SoftMax that also returns its statistics.
             chosen = all(o.get_layout_type() != _core.logical_tensor.any for o in outputs)
         except OneDNNError:
             if free == plain:
@@ -648,7 +656,7 @@ def _warn(told: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> Non
 
 
 def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
-    """Fills an output that is also another output, an input or a constant."""
+    """Make a step that fills an output which is also another output, an input or a constant."""
     copy = _core.logical_tensor(new_id(), value.dtype, lt.get_dims(), "strided")
 
     def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
@@ -674,16 +682,16 @@ def make_plan(
     ----------
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
-        Of the inputs, by id.
+        The shapes of the inputs, by id.
     options : CompileOptions
     threads : int
-        That a call will use; 0 for the runtime's own number.
+        The number that a call will use; 0 for the runtime's own number.
     registration : Registration, optional
         The model's share of the cache of constants.
     constants : FoldedConstants, optional
-        What other plans of the model computed from constants.
+        The arrays that other plans of the model computed from constants.
     engine : engine, optional
-        The one that all models of the builder's kind share, if left out.
+        The engine that all models of the builder's kind share, if left out.
 
     Returns
     -------

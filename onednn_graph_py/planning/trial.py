@@ -1,4 +1,4 @@
-"""Steps run while a model is compiled: to compute constants, and to see how long they take."""
+"""Run steps while a model is compiled, to compute constants or to measure the steps' time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Trial:
     ----------
     engine : engine
     steps : sequence of PlannedStep
-        In order; what one makes the next ones read.
+        The steps in order; a step may read the results of earlier ones.
     constants : mapping of int to numpy.ndarray
-        By a tensor's id; everything else that is read is full of ones.
+        Arrays by a tensor's id; all other inputs are full of ones.
     """
 
     def __init__(
@@ -70,6 +70,6 @@ class Trial:
         return time.perf_counter() - begin
 
     def array(self, lt: _core.logical_tensor) -> Array:
-        """A tensor's elements; a view."""
+        """Return a tensor's elements, as a view."""
         view: Array = self._tensors[lt.get_id()].numpy()
         return view

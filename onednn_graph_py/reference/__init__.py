@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-# Each of these registers what it computes.
+# Each of these modules registers the ops that it computes.
 from . import backward as backward
 from . import binary as binary
 from . import convolution as convolution

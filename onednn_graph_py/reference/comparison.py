@@ -1,4 +1,4 @@
-"""Whether a result is right."""
+"""Compare a result of oneDNN with the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tolerance import slack
 
 __all__ = ["Comparison", "compare"]
 
-# Numbers below may become 0 on the way.
+# Smaller numbers may become 0 in between.
 _SMALLEST = 2.0**-126
 
 
@@ -35,11 +35,11 @@ class Comparison:
     index : tuple of int
         The element with the largest error as a fraction of its tolerance.
     actual, expected : float
-        Its value, and the reference's.
+        That element's value, and the reference's.
     allowed : float
-        Its tolerance, the rounding to the output's data type included.
+        That element's tolerance, including the rounding to the output's data type.
     ratio : float
-        Its error as a fraction of its tolerance.
+        That element's error as a fraction of its tolerance.
     """
 
     ok: bool
@@ -70,24 +70,22 @@ def compare(
 ) -> Comparison:
     """Compare an output with the reference.
 
-    An element is right if it is what rounding makes of some number that is no further from the
-    exact result than `tolerance` says. So an integer may be one off only where the exact result is
-    that close to the middle between two.
+    An element is right if some number within `tolerance` of the exact result rounds to it. So an
+    integer may be one off only where the exact result is that close to the middle between two.
 
     Parameters
     ----------
     actual : numpy.ndarray
         The output, of NumPy's dtype for its data type.
     expected : numpy.ndarray
-        As `evaluate` returns it; an array that is rounded already serves too, and then allows for
-        that rounding.
+        The output as `evaluate` returns it, or rounded; the tolerance then includes that rounding.
     call : Call
-        With all shapes and data types.
+        The op, with all shapes and data types.
     output : int
-        Which output it is.
+        The output's number.
     inputs : sequence of numpy.ndarray, optional
-        The op's inputs. With them each element has a tolerance of its own; without, all have what
-        fits the largest.
+        The op's inputs. With them each element has a tolerance of its own; without them all have
+        the tolerance of the largest.
     """
     dtype = call.output(output).dtype or "f32"
     given = np.asarray(expected)

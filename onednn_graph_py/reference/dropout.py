@@ -15,7 +15,7 @@ _HALF = np.uint64(32)
 
 
 def _philox(counter: list[_Words], seed: _Words) -> list[_Words]:
-    """Philox4x32-10 of Salmon et al. (2011): four 32-bit words, here in uint64, of four."""
+    """Make four random 32-bit words, in uint64, by Philox4x32-10 of Salmon et al. (2011)."""
     a, b, c, d = counter
     keys = [seed & _LOW, seed >> _HALF]
     for _ in range(10):
@@ -34,7 +34,7 @@ def _dropout(
     call: Call, x: Array, seed: Array, offset: Array, probability: Array
 ) -> tuple[Array, ...]:
     key, start = (v.reshape(()).astype(np.int64).view(np.uint64) for v in (seed, offset))
-    # One draw makes the numbers of four elements, which are known by the index of the first.
+    # One draw makes the numbers of four elements, from the index of the first.
     firsts = np.arange(0, x.size, 4, dtype=np.uint64)
     same = np.zeros_like(firsts)
     words = _philox([same + (start & _LOW), same + (start >> _HALF), firsts, same], key)

@@ -27,7 +27,7 @@ def softplus(x: Array) -> Array:
 
 def normal_cdf(x: Array) -> Array:
     """The probability that a standard normal variable is below x."""
-    # By erfc, since 1 + erf would cancel below 0.
+    # This takes erfc, as 1 + erf would cancel below 0.
     return np.asarray(_erfc(-x / math.sqrt(2.0)), np.float64) / 2.0
 
 

@@ -12,7 +12,7 @@ __all__ = ["interpolation_weights"]
 
 
 def _coordinates(call: Call, size: int, new_size: int) -> Array:
-    """Where the new elements are among the old ones, in float32 as oneDNN computes it."""
+    """The positions of the new elements among the old ones, in float32 as oneDNN computes them."""
     at = np.arange(new_size, dtype=np.float32)
     if call.attr("coordinate_transformation_mode") == "align_corners":
         return at * np.float32(size - 1) / np.float32(max(new_size - 1, 1))
@@ -21,7 +21,7 @@ def _coordinates(call: Call, size: int, new_size: int) -> Array:
 
 
 def interpolation_weights(call: Call, size: int, new_size: int) -> Array:
-    """The matrix (new, old) that resizes one dim; each row has one entry, or two."""
+    """The matrix (new, old) that resizes one dim; each row has one entry or two."""
     at = _coordinates(call, size, new_size)
     new = np.arange(new_size)
     matrix = np.zeros((new_size, size))

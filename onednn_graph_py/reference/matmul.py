@@ -18,5 +18,5 @@ def _matmul(call: Call, a: Array, b: Array, bias: Array | None = None) -> Array:
     product = np.matmul(a, b)
     if bias is not None:
         product = product + bias
-    # Of two vectors oneDNN makes one element, NumPy a scalar.
+    # The product of two vectors has one dim in oneDNN, and is a scalar in NumPy.
     return np.asarray(product).reshape(call.output(0).shape or ())

@@ -60,7 +60,7 @@ def _batch_norm_training(
     y = _affine(call, centred / along_channels(call, deviation, x.ndim), gamma, beta)
     momentum = call.attr("momentum")
     if momentum is None:
-        momentum = 0.5  # oneDNN's, undocumented
+        momentum = 0.5  # oneDNN's value, which is not documented
     return (
         y,
         momentum * mean + (1.0 - momentum) * new_mean,
@@ -78,7 +78,7 @@ def _layer_norm(
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     y = (x - mean) / np.sqrt(variance + call.attr("epsilon"))
     if gamma is not None and beta is not None:
-        # As a vector where they come as one with all axes in it.
+        # gamma and beta may be flat; give them the shape of the normalized dims.
         shape = x.shape[axes[0] :] if gamma.size == math.prod(x.shape[axes[0] :]) else gamma.shape
         y = y * gamma.reshape(shape) + beta.reshape(shape)
     return y, mean.squeeze(axes), variance.squeeze(axes)
@@ -97,9 +97,9 @@ def _group_norm(
 
 
 def sizes_before_centring(call: Call, x: Array) -> Array:
-    """Elements plus the mean taken from them, in magnitude, over the standard deviation.
+    """The magnitudes of elements plus that of their mean, over the standard deviation.
 
-    Of ops that take it from the data: BatchNormForwardTraining, LayerNorm, GroupNorm.
+    This is for ops that compute both from the data: BatchNormForwardTraining, LayerNorm, GroupNorm.
     """
     parts, axes = x, last_axes(call, x.ndim) if call.kind == "LayerNorm" else None
     if call.kind == "GroupNorm":
@@ -121,7 +121,7 @@ def _rms_norm(call: Call, x: Array, gamma: Array | None = None) -> Array:
 
 
 def _log_sum_exp(x: Array, axis: int) -> tuple[Array, Array]:
-    """The largest element, and the logarithm of the sum of exponentials less it."""
+    """The largest element, and the logarithm of the sum of exponentials minus that element."""
     largest = x.max(axis, keepdims=True, initial=-np.inf)
     return largest, np.log(np.exp(x - largest).sum(axis, keepdims=True))
 

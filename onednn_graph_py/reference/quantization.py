@@ -13,7 +13,7 @@ from .registry import Array, reference
 
 
 def _spread(call: Call, values: Array, x: Array) -> Array:
-    """Scales or zero points in a shape that broadcasts to the data's."""
+    """Scales or zero points, in a shape that broadcasts to the data's."""
     qtype = call.attr("qtype")
     if qtype == "per_group":
         for axis, (size, groups) in enumerate(zip(x.shape, values.shape, strict=True)):
@@ -33,7 +33,8 @@ def _spread(call: Call, values: Array, x: Array) -> Array:
 
 def _quantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Array:
     y = x / _spread(call, scales, x)
-    # Before rounding: a tie goes to the even one of what results, not of src / scale.
+    # The zero point is added before rounding: a tie goes to the even result, not to the even
+    # rounded src / scale.
     return y if zps is None else y + _spread(call, zps, x)
 
 

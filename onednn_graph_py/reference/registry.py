@@ -15,10 +15,10 @@ __all__ = ["Array", "Implementation", "implementation", "implemented", "referenc
 Array = npt.NDArray[Any]
 
 Implementation = Callable[..., "Array | tuple[Array, ...]"]
-"""Takes an ``ops.call.Call`` and the inputs, and returns the output or outputs, not yet rounded.
+"""A function that takes an ``ops.call.Call`` and the inputs, and returns the output or outputs.
 
 Inputs are exact: float64 for floating-point types, int64 for integers, bool for booleans. So are
-outputs; they are rounded to the output's data type by who called.
+outputs; the caller rounds them to the output's data type.
 """
 
 _IMPLEMENTATIONS: dict[str, Implementation] = {}
@@ -30,7 +30,7 @@ _WITHOUT_MEANING = {
 
 
 def reference(*kinds: str) -> Callable[[Implementation], Implementation]:
-    """Register the decorated function as what these op kinds compute."""
+    """Register the decorated function as the one that computes these op kinds."""
 
     def register(function: Implementation) -> Implementation:
         for kind in kinds:
@@ -48,7 +48,7 @@ def implementation(kind: str) -> Implementation:
     Raises
     ------
     UnimplementedError
-        There is none.
+        The op has no reference.
     """
     found = _IMPLEMENTATIONS.get(kind)
     if found is None:
@@ -67,6 +67,6 @@ def exact(values: npt.ArrayLike) -> Array:
     array = np.asarray(values)
     if array.dtype == np.bool_:
         return array
-    # ml_dtypes' int4 and uint4 are of kind V, but their names tell.
+    # ml_dtypes' int4 and uint4 are of kind V, so their names must tell.
     whole = array.dtype.kind in "iu" or array.dtype.name in ("int4", "uint4")
     return array.astype(np.int64 if whole else np.float64)

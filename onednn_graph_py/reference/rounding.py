@@ -12,7 +12,7 @@ from ..errors import InvalidArgumentsError
 
 __all__ = ["NUMPY_DTYPES", "dtype_name", "float_info", "integer_limits", "is_integer", "round_to"]
 
-# As `dtypes.numpy_dtype`, but complete: that one knows only what the linked oneDNN has.
+# `dtypes.numpy_dtype` knows only the data types of the linked oneDNN; these are all.
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
@@ -33,7 +33,7 @@ _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 
 
 def dtype_name(dtype: npt.DTypeLike) -> str:
-    """The name that oneDNN has for a NumPy dtype.
+    """Return oneDNN's name for a NumPy dtype.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def is_integer(dtype: str) -> bool:
 
 
 def _to_bf16(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    # By way of float32 it would be rounded twice; so make that step leave a sticky last bit.
+    # Rounding to float32 in between would round twice; so make that step leave a sticky last bit.
     single = np.atleast_1d(values.astype(np.float32))
     back = single.astype(np.float64)
     inexact = (back != values) & ~np.isnan(back)
@@ -92,14 +92,14 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     Parameters
     ----------
     values : array_like
-        Of any real dtype.
+        Numbers of any real dtype.
     dtype : str
-        oneDNN's name, such as ``bf16``.
+        oneDNN's name of the data type, such as ``bf16``.
 
     Returns
     -------
     numpy.ndarray
-        Of NumPy's dtype for it, ml_dtypes' where NumPy has none.
+        An array of NumPy's dtype for it, or ml_dtypes' where NumPy has none.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     if is_integer(dtype):
         low, high = _LIMITS[dtype]
         if given.dtype.kind not in "iub":
-            # float64 does not have the upper limit of s64, but the last number before it.
+            # float64 can't hold the upper limit of s64, so take the last number before it.
             wide = np.clip(np.rint(given.astype(np.float64)), low, min(high, 2.0**63 - 1024))
             given = np.nan_to_num(wide).astype(np.int64)
         return np.clip(given.astype(np.int64), low, high).astype(target)

@@ -40,7 +40,7 @@ def call_of(
 ) -> Call:
     """Make a checked `Call` whose inputs and outputs have all their shapes and data types.
 
-    Parameters are those of `run`; inputs have a dtype that oneDNN knows.
+    Parameters are those of `run`; inputs must have a dtype that oneDNN knows.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def call_of(
 
 
 def _stored(call: Call) -> dict[str, Any]:
-    """Attributes as oneDNN has them: numbers are f32."""
+    """Attributes as oneDNN stores them: numbers are f32."""
     attrs = dict(call.attrs)
     for attribute in call.schema.attributes:
         value = call.attr(attribute.name)
@@ -78,17 +78,17 @@ def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
     Parameters
     ----------
     call : Call
-        With all shapes and data types.
+        The op, with all shapes and data types.
     inputs : sequence of numpy.ndarray
         Inputs of the shapes that `call` has.
 
     Returns
     -------
     list of numpy.ndarray
-        float64, int64 or bool, of the outputs' shapes.
+        The outputs in their shapes, as float64, int64 or bool.
     """
     stored = replace(call, attrs=_stored(call))
-    with np.errstate(all="ignore"):  # infinities and NaN are values here, as in oneDNN
+    with np.errstate(all="ignore"):  # infinities and NaN are valid, as in oneDNN
         made = implementation(call.kind)(stored, *(exact(a) for a in inputs))
     results = list(made) if isinstance(made, tuple) else [made]
     # An op with optional outputs may compute them all.
@@ -113,24 +113,24 @@ def run(
 ) -> list[Array]:
     """Compute one op in NumPy, as oneDNN defines it.
 
-    Sums are kept in float64 and rounded once, so results are what an exact implementation returns.
+    Sums are kept in float64 and rounded once, so results are those of an exact implementation.
 
     Parameters
     ----------
     kind : str
-        Such as ``Convolution``.
+        The op's kind, such as ``Convolution``.
     inputs : sequence of array_like
-        In the order of the op's ports; bf16, 8-bit floats and 4-bit integers as ml_dtypes has
-        them.
+        Inputs in the order of the op's ports; bf16, 8-bit floats and 4-bit integers as ml_dtypes
+        has them.
     attrs : mapping of str to value, optional
-        In the documents' spelling or the library's.
+        Attributes, in the documents' spelling or the library's.
     outputs : sequence of (shape, dtype), optional
-        Where they don't follow from the inputs, or there are more than the fewest; None for a
-        shape or data type that follows.
+        Shapes and data types of the outputs, where they don't follow from the inputs, or for
+        optional outputs; None for a shape or data type that follows.
     dtypes : sequence of str, optional
         Data types to round the inputs to first; None for one that has its own.
     version : (int, int), optional
-        The oneDNN whose definition counts; the linked one by default.
+        The version of oneDNN whose definition to use; the linked one by default.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def run(
     Raises
     ------
     InvalidArgumentsError
-        An output does not follow from what is given, or NumPy's dtype is none of oneDNN's.
+        An output does not follow from the arguments, or oneDNN lacks an input's dtype.
     UnimplementedError
         The op has no reference, or that version lacks it.
     OneDNNError

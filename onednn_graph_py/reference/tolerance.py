@@ -18,9 +18,9 @@ from .run import evaluate
 __all__ = ["Tolerance", "slack", "tolerance"]
 
 _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
-"""Largest relative error of one rounding, by the data type that sums are kept in."""
+"""The largest relative error of one rounding, by the data type that sums are kept in."""
 
-# They choose or copy elements, or round once: nothing is lost before the output is rounded.
+# Ops that choose or copy elements, or round once: they lose nothing before the output is rounded.
 _EXACT = frozenset(
     [
         "Abs",
@@ -46,9 +46,9 @@ _EXACT = frozenset(
     ]
 )
 
-# Their kernels approximate a function. The error of each, in unit roundoffs of the largest of 1,
-# the inputs and the output: at least twice what oneDNN 3.7 and 3.13 do with SSE4.1, AVX2 and
-# AVX-512, and at most what oneDNN's own tests allow (671, or 67 for the simpler ones).
+# Ops whose kernels approximate a function. The error of each, in unit roundoffs of the largest of
+# 1, the inputs and the output: at least twice the errors seen of oneDNN 3.7 and 3.13 with SSE4.1,
+# AVX2 and AVX-512, and at most what oneDNN's own tests allow (671, or 67 for the simpler ones).
 _FUNCTIONS = {
     "Elu": 16,
     "EluBackward": 16,
@@ -71,8 +71,8 @@ _FUNCTIONS = {
 }
 _ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
 
-# Half a unit in the last place of the smallest type that a floating-point math mode lets f32 be
-# computed in, by the mode's name.
+# Half a unit in the last place of the smallest type in which a floating-point math mode lets oneDNN
+# compute f32, by the mode's name.
 _NARROWED = {"strict": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "any": 2.0**-8}
 # The ops that heed such a mode.
 _NARROWING = with_trait("product")
@@ -112,7 +112,7 @@ class Tolerance:
         sum of their magnitudes, up to sqrt(n) times as large; the one that holds with high
         probability has sqrt(n) in place of n there. This is between the two.)
     terms : int
-        The n of it, without the few other roundings that are counted in.
+        The number of terms; n also counts a few other roundings.
     """
 
     function: float
@@ -125,7 +125,7 @@ def _channels(call: Call, operand: Operand) -> int:
 
 
 def _ratio(call: Call) -> int:
-    """Elements of the largest input for each of the smallest output."""
+    """The number of the largest input's elements for each element of the smallest output."""
     largest = max((o.count() for o in call.inputs), default=1)
     smallest = min((o.count() for o in call.outputs), default=1)
     return largest // max(smallest, 1)
@@ -193,7 +193,7 @@ _TERMS: dict[str, Callable[[Call], int]] = {
     "SoftMaxBackward": _axis_terms,
 }
 
-# At most three roundings for each element.
+# Ops with at most three roundings for each element.
 _ARITHMETIC = frozenset(
     [
         "Add",
@@ -211,9 +211,9 @@ _ARITHMETIC = frozenset(
     ]
 )
 
-# Roundings besides those of the sum: of products, a bias, means, roots, quotients, exponentials.
+# The number of roundings besides those of the sum: of products, a bias, means, roots, quotients.
 _FURTHER = 8
-# An exponential's error is a share of it, so it counts as that many roundings.
+# An exponential's error is relative to its value, so it counts as that many roundings.
 _EXPONENTIAL = _FUNCTIONS["Exp"]
 
 
@@ -223,9 +223,9 @@ def tolerance(call: Call, output: int = 0) -> Tolerance:
     Parameters
     ----------
     call : Call
-        With all shapes and data types.
+        The op, with all shapes and data types.
     output : int
-        Which output.
+        The output's number.
     """
     relaxed = call.attr("accumulation_mode") in ("relaxed", "any", "f16")
     u = _UNIT_ROUNDOFF["f16" if relaxed else "f32"]
@@ -239,22 +239,22 @@ def tolerance(call: Call, output: int = 0) -> Tolerance:
     terms = max(_TERMS.get(call.kind, _ratio)(call), 1)
     n = 3 if call.kind in _ARITHMETIC else terms + _FURTHER
     n += _EXPONENTIAL if call.kind in ("SoftMax", "LogSoftmaxBackward") else 0
-    # Beyond n u = 1 the bound says nothing; a sum of so many terms may have any error.
+    # From n u = 1 on there is no bound; a sum of so many terms may have any error.
     gamma = n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
     return Tolerance(function, gamma, terms)
 
 
 def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> Array:
-    """Of the terms that make each element of an output."""
+    """The root of the sum of the squares of the terms that make each element of an output."""
     wide = [
         a.astype(np.float64) if _is_float(o) else a
         for a, o in zip(inputs, call.inputs, strict=True)
     ]
     if call.kind in _SUMS:
         return np.sqrt(evaluate(call, [a * a for a in wide])[output])
-    # For other ops a term is an input's element times the derivative by it. Relative changes to
-    # all elements, normally distributed, add those up with such weights; four of these sums,
-    # squared and added, make about four times the square wanted, and hardly ever less than it.
+    # For other ops a term is an input's element times the derivative by it. Changing all elements
+    # by normally distributed relative amounts adds up the terms with random weights. Four of these
+    # sums, squared and added, are about four times the wanted square, and hardly ever less than it.
     chance = np.random.default_rng(0)
     step = 2.0**-20
     result = evaluate(call, wide)[output]
@@ -269,8 +269,8 @@ def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> 
         squares += ((evaluate(call, changed)[output] - result) / step) ** 2
     terms: Array = np.sqrt(squares)
     if call.kind in _CENTRED and output == 0:
-        # Subtracting the mean loses a share of what it is subtracted from, even where the result
-        # hardly depends on that: of two elements, it is about 1 and -1 whatever they are.
+        # Subtracting the mean causes an error relative to the element and the mean, even where the
+        # result hardly depends on them: two elements always give about 1 and -1.
         gamma = [
             a
             for i, a in enumerate(wide)
@@ -286,9 +286,9 @@ def _is_float(operand: Operand) -> bool:
 
 
 def _narrowing(call: Call, fpmath_mode: str) -> float:
-    """What rounding its inputs may do, as a share of the root of the squared terms.
+    """The error of rounding an op's inputs, as a share of the root of the squared terms.
 
-    Two factors of each product are rounded, a bias is not.
+    oneDNN rounds the two factors of each product, but not a bias.
     """
     if call.kind not in _NARROWING:
         return 0.0
@@ -307,15 +307,15 @@ def slack(
     Parameters
     ----------
     call : Call
-        With all shapes and data types.
+        The op, with all shapes and data types.
     output : int
-        Which output.
+        The output's number.
     inputs : sequence of numpy.ndarray, optional
-        The op's inputs; without them all elements have what fits the largest.
+        The op's inputs; without them all elements have the tolerance of the largest.
     exact : numpy.ndarray
         The output as `evaluate` returns it; integers and booleans have no slack.
     fpmath_mode : str
-        Of the graph: which types its matrix products and convolutions of f32 may be computed in.
+        The graph's mode: the types in which oneDNN may compute its f32 products and convolutions.
     """
     if exact.dtype.kind != "f":
         return np.zeros(exact.shape)
@@ -327,7 +327,7 @@ def slack(
         for a in inputs or ():
             product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
         scale = np.maximum(np.maximum(magnitude, 1.0), product)
-        if call.kind == "Exp":  # what x loses is a share of exp(x), however far below 0 x is
+        if call.kind == "Exp":  # an error of x is one relative to exp(x), also far below 0
             scale = np.maximum(magnitude, 2.0**-24) * product
         allowed = limits.function * scale
     if limits.accumulation and inputs is not None:
@@ -336,7 +336,7 @@ def slack(
         allowed = allowed + _narrowing(call, fpmath_mode) * terms
     elif limits.accumulation:
         # Terms of random sign add up to about the root of the sum of their squares, so the
-        # largest results tell how large terms are.
+        # largest results show how large the terms are.
         finite = magnitude[np.isfinite(magnitude)]
         share = limits.accumulation + _narrowing(call, fpmath_mode)
         allowed = allowed + share * 2.0 * float(finite.max(initial=0.0))

@@ -32,7 +32,7 @@ def channels_restored(call: Call, x: Array) -> Array:
 
 
 def spatial_extents(call: Call, operand: Operand) -> tuple[int, ...]:
-    """Spatial dims of an input or output."""
+    """The spatial dims of an input or output."""
     shape = operand.shape or ()
     return shape[1:-1] if call.channels_last else shape[2:]
 
@@ -40,7 +40,7 @@ def spatial_extents(call: Call, operand: Operand) -> tuple[int, ...]:
 def spatial_attr(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
     """An attribute with an entry for each of `rank` spatial dims.
 
-    Graphs that oneDNN dumps spell some defaults as 12 entries.
+    Graphs that oneDNN dumps spell out some defaults as 12 entries.
     """
     given: tuple[int, ...] | None = call.attr(name)
     return (default,) * rank if given is None else given[:rank]
@@ -53,15 +53,15 @@ class Windows:
     Parameters
     ----------
     count : tuple of int
-        How many windows there are.
+        The number of windows.
     kernel : tuple of int
-        Elements of a window.
+        The number of a window's elements.
     strides : tuple of int
-        From one window to the next.
+        The distance from one window to the next.
     dilations : tuple of int
-        From one element of a window to the next.
+        The distance from one element of a window to the next.
     begin : tuple of int
-        How far the first window starts before the data.
+        The distance from the start of the first window to the data.
     """
 
     count: tuple[int, ...]
@@ -72,7 +72,7 @@ class Windows:
 
     @property
     def span(self) -> tuple[int, ...]:
-        """Elements from the start of the first window to the end of the last."""
+        """The number of elements from the start of the first window to the end of the last."""
         return tuple(
             (n - 1) * s + (k - 1) * d + 1
             for n, k, s, d in zip(
@@ -88,7 +88,7 @@ class Windows:
         x : numpy.ndarray
             (batch, channels, spatial).
         fill : float
-            What windows have outside the data.
+            The value of elements outside the data.
 
         Returns
         -------
@@ -109,12 +109,12 @@ class Windows:
         return every[(slice(None), slice(None), *starts, *elements)]
 
     def spread(self, values: Array, spatial: Sequence[int]) -> Array:
-        """Add each window's elements to the data where they are from: the transpose of `over`.
+        """Add each window's elements to the data at their places: the transpose of `over`.
 
         Parameters
         ----------
         values : numpy.ndarray
-            As `over` returns them.
+            Windows as `over` returns them.
         spatial : sequence of int
             The data's spatial dims.
 
@@ -136,14 +136,14 @@ class Windows:
         return padded[self._data(spatial)]
 
     def _padded(self, spatial: Sequence[int]) -> tuple[int, ...]:
-        """Spatial dims that hold both the data and every window."""
+        """The spatial dims of an array that holds both the data and every window."""
         return tuple(
             max(b + size, span)
             for b, size, span in zip(self.begin, spatial, self.span, strict=True)
         )
 
     def _data(self, spatial: Sequence[int]) -> tuple[slice, ...]:
-        """Where the data is in the padded."""
+        """The slices of the padded array that hold the data."""
         at = (slice(b, b + size) for b, size in zip(self.begin, spatial, strict=True))
         return (slice(None), slice(None), *at)
 
@@ -161,14 +161,14 @@ def windows(
     Parameters
     ----------
     call : Call
-        Has strides, pads_begin and perhaps dilations and auto_pad.
+        The op; it has strides, pads_begin and perhaps dilations and auto_pad.
     spatial : sequence of int
-        Spatial dims of what the windows slide over: the larger of input and output.
+        The spatial dims that the windows slide over: those of the larger of input and output.
     kernel : sequence of int
     count : sequence of int
         The number of windows, for each spatial dim.
     transposed : bool
-        The op is a transposed convolution, or its gradient.
+        Whether the op is a transposed convolution, or its gradient.
     """
     rank = len(kernel)
     strides = spatial_attr(call, "strides", rank, 1)
@@ -187,9 +187,10 @@ def windows(
 
 
 def _same_padding(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> int:
-    """Padding before the data by which there are size / stride windows, rounded up.
+    """The padding before the data for which there are size / stride windows, rounded up.
 
-    A transposed convolution makes stride times its input, so no remainder counts: size 0.
+    The output of a transposed convolution is stride times its input, without a remainder, so for
+    that the size is 0.
     """
     total = max((kernel - 1) * dilation + 1 - (size % stride or stride), 0)
     return (total + lower) // 2

@@ -1,8 +1,8 @@
-"""Partitions and graphs that oneDNN crashes with, or leaves its buffers.
+"""Checks for valid partitions and graphs on which oneDNN crashes or leaves its buffers.
 
-The mirror asks here before it hands them to oneDNN, with the GIL held. They are valid; the rows of
-`out_of_bounds`, and `partitioning`, say under which conditions oneDNN fails. The mirror itself
-checks what oneDNN takes for granted about an op in any version.
+The mirror calls them, with the GIL held, before it hands a partition or graph to oneDNN. The rows
+of `out_of_bounds`, and `partitioning`, say under which conditions oneDNN fails. The mirror itself
+checks what every version of oneDNN takes for granted about an op.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Candidates(NamedTuple):
 def candidates(
     kinds: Set[str], fused: bool, strided: bool, narrow: bool, rank: int, threads: int
 ) -> Candidates | None:
-    """Find what ops with these features may meet in this process; see `Features`.
+    """Find the defects that ops with these features may meet in this process; see `Features`.
 
     Parameters
     ----------
     threads : int
-        That oneDNN compiles for; 0 where only this package knows.
+        The number that oneDNN compiles for; 0 where only this package knows it.
 
     Returns
     -------
     Candidates or None
-        None if there are none.
+        None if there are no such defects.
     """
     features = Features(frozenset(kinds), fused, strided, narrow, rank)
     conditions = current(threads or None)
@@ -62,7 +62,7 @@ def check_partition(
     fpmath: str = "strict",
     among: Candidates | None = None,
 ) -> None:
-    """Check ops that run together.
+    """Check the ops of one partition against the known defects.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def check_partition(
         The values of an `Op` but the schema, for each op of one partition: in any order, free of
         cycles.
     shapes : mapping of int to Shape
-        What follows for each tensor from all that is known, by id; -1 where a dim is unknown.
+        Each tensor's shape by id, as far as it can be inferred; -1 for an unknown dim.
     given : sequence of tuple
-        The values of a `Tensor`, for each that compile is given.
+        The values of a `Tensor`, for each logical tensor that compile is given.
     fpmath : str
         The graph's floating-point mode.
     among : Candidates, optional
@@ -81,7 +81,7 @@ def check_partition(
     Raises
     ------
     KnownDefectError
-        The partition is valid, but makes oneDNN crash, or leave its buffers.
+        The partition is valid, but makes oneDNN crash or leave its buffers.
     """
     defects, conditions = among or Candidates(DEFECTS, current())
     group = Group(
@@ -103,7 +103,7 @@ def may_crash_search(kinds: Set[str]) -> bool:
 def check_partitioning(
     ops: Sequence[tuple[Any, ...]], conditions: Conditions | None = None
 ) -> None:
-    """Check all ops of a graph, told as in `check_partition`, before oneDNN looks for fusions.
+    """Check all ops of a graph, given as to `check_partition`, before oneDNN looks for fusions.
 
     Raises
     ------

@@ -26,26 +26,26 @@ class Tensor(NamedTuple):
     shape: Shape
     layout: str
     strides: tuple[int, ...] | None
-    """Of a strided layout whose dims are all known and at least one; else None."""
+    """The strides of a strided layout with one or more dims, all known; else None."""
     mirror: logical_tensor
-    """Shows itself in messages."""
+    """The logical tensor itself, for messages."""
     data: npt.NDArray[Any] | None = None
-    """A constant's elements, where they are known."""
+    """The elements of a constant, where they are known."""
 
 
 class Op(NamedTuple):
-    """An op with what was said about it."""
+    """An op with its tensors, attributes and row of the table."""
 
     id: int
     kind: str
     label: str
-    """Names the op in messages: ``op 3 'conv0' (Convolution)``."""
+    """The op's name in messages: ``op 3 'conv0' (Convolution)``."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     attrs: Mapping[str, AttributeValue]
     """The attributes that are set; lists are tuples."""
     schema: OpSchema | None
-    """The table's row as the oneDNN in question has it; None if it has no such op."""
+    """The table's row for the oneDNN in question; None if that has no such op."""
 
     def attr(self, name: str) -> Any:
         """An attribute's value, its default where it is not set, or None without one."""
@@ -55,13 +55,13 @@ class Op(NamedTuple):
 
 
 def schema_of(kind: str, version: Version) -> OpSchema | None:
-    """The row of a kind as a version of oneDNN has it; None if it has no such op."""
+    """The table's row of a kind for a version of oneDNN; None if that has no such op."""
     row = OPS.get(kind)
     return None if row is None or version < row.since else row.at(version)
 
 
 def op_of(told: tuple[Any, ...], version: Version) -> Op:
-    """Name the values by which the mirror tells an op; the schema is that of a version."""
+    """Make an `Op` of the values that the mirror passes, with the schema of a version."""
     id, kind, label, inputs, outputs, attrs = told
     return Op(
         id,
@@ -75,7 +75,7 @@ def op_of(told: tuple[Any, ...], version: Version) -> Op:
 
 
 def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
-    """The call that shape functions read, with what is known of the tensors' shapes by id."""
+    """The call that shape functions read, with the tensors' shapes, given by id."""
 
     def named(ports: Literal["inputs", "outputs"], i: int) -> str:
         port = schema.port(ports, i)

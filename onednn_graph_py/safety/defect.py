@@ -1,4 +1,4 @@
-"""What is known of one defect, and whether a partition meets it."""
+"""Rows that describe defects of oneDNN, and say whether a partition meets one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .group import Group
 __all__ = ["NEVER", "Defect", "Finding", "Met", "first_met"]
 
 NEVER: Version = (99, 0)
-"""Later than every version: the defect is in the newest one that was tried."""
+"""A version later than every other: the newest oneDNN that was tried still has the defect."""
 
 Met = Callable[[Group, Conditions], bool]
-"""Takes a partition and where it is to run."""
+"""A predicate of a partition and of where it is to run."""
 
 
 class Finding(NamedTuple):
     """A defect that a partition meets."""
 
     what: str
-    """Says what goes wrong."""
+    """The text that says what goes wrong."""
     alone: bool
-    """One of the ops shows it in a partition of its own too."""
+    """True if one of the ops shows the defect in a partition of its own too."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,16 @@ class Defect:
     what : str
         Names the case in the warning.
     met : callable
-        Whether a partition meets it.
+        Takes a partition and `Conditions`; says whether the partition meets the defect.
     since, until : Version
-        The first oneDNN that has it, and the first that does not.
+        The first oneDNN that has the defect, and the first that does not.
     where : callable, optional
-        Whether it is there under some conditions; under all, if left out.
+        Takes `Conditions`; says whether they show the defect. All do, if left out.
     alone : bool or callable
-        Whether an op shows it in a partition of its own too: always, or for which partitions.
+        Whether an op shows the defect in a partition of its own too; a callable says for which
+        partitions.
     unless_apply_to_int : bool
-        It is right where the floating-point mode covers integers.
+        Whether results are right where the floating-point mode covers integers.
     """
 
     what: str
@@ -57,7 +58,7 @@ class Defect:
     unless_apply_to_int: bool = False
 
     def find(self, group: Group, conditions: Conditions) -> Finding | None:
-        """What comes of running a partition, or None if this defect does not touch it."""
+        """The finding about a partition, or None if this defect does not affect it."""
         if not self.since <= conditions.version < self.until:
             return None
         if self.unless_apply_to_int and group.apply_to_int:
@@ -71,7 +72,7 @@ class Defect:
 
 
 def first_met(defects: Iterable[Defect], group: Group, conditions: Conditions) -> Finding | None:
-    """The first of the defects that a partition meets."""
+    """The finding about the first defect that a partition meets, or None."""
     for defect in defects:
         found = defect.find(group, conditions)
         if found is not None:

@@ -1,4 +1,4 @@
-"""What predicates about a partition ask of it."""
+"""Facts about a partition, which the predicates of defects use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
 
 
 def is_row_major(tensor: Tensor) -> bool:
-    """Whether it is strided as a contiguous array is, or in a layout that oneDNN chooses."""
+    """Whether it has no strides, or those of a contiguous array."""
     if tensor.strides is None or tensor.shape is None:
         return True
     expected = 1
@@ -50,7 +50,7 @@ def is_row_major(tensor: Tensor) -> bool:
 
 
 def _behind(group: Group, op: Op) -> set[int]:
-    """The ids of tensors that follow from an op's results, these included."""
+    """The ids of an op's results, and of all tensors computed from them."""
     found = {t.id for t in op.outputs}
     for other in group.ops:  # in order
         if any(t.id in found for t in other.inputs):
@@ -59,7 +59,7 @@ def _behind(group: Group, op: Op) -> set[int]:
 
 
 def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
-    """Binary ops behind an op, each with the shape of an operand that does not follow from the op.
+    """Binary ops behind an op, each with the shape of an operand not computed from that op.
 
     Yields
     ------
@@ -82,7 +82,7 @@ def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[
 
 
 def quantization_of(group: Group, tensor: Tensor) -> Op | None:
-    """The Dequantize that a tensor comes from, at most moved or cast since."""
+    """The Dequantize that made a tensor, maybe with ops between that move or cast elements."""
     while True:
         op = group.producer(tensor)
         if op is None or op.kind in with_trait("dequantizes"):
@@ -93,7 +93,7 @@ def quantization_of(group: Group, tensor: Tensor) -> Op | None:
 
 
 def integers_of(group: Group, op: Op) -> tuple[Tensor, Tensor] | None:
-    """The integers that both operands of a product are dequantized of; None if it is no such."""
+    """The integer tensors that a product's operands are dequantized from, or None."""
     if len(op.inputs) < 2:
         return None
     source, weights = (quantization_of(group, t) for t in op.inputs[:2])
@@ -103,7 +103,7 @@ def integers_of(group: Group, op: Op) -> tuple[Tensor, Tensor] | None:
 
 
 def runs_in_amx(group: Group, op: Op, conditions: Conditions) -> bool:
-    """Whether the kernel of a product or convolution may be one of AMX."""
+    """Whether oneDNN may run a product or convolution in an AMX kernel."""
     if not conditions.amx:
         return False
     dtype = op.inputs[0].dtype
@@ -117,7 +117,7 @@ def runs_in_amx(group: Group, op: Op, conditions: Conditions) -> bool:
 
 
 def contraction(group: Group, op: Op) -> int:
-    """The number of products in an element of a MatMul's result; -1 where unknown."""
+    """The number of products that a MatMul adds up for each element; -1 where unknown."""
     shape = group.shape(op.inputs[0])
     if not shape:
         return -1
@@ -125,12 +125,12 @@ def contraction(group: Group, op: Op) -> int:
 
 
 def attention(group: Group) -> bool:
-    """Whether it has two products with a SoftMax between them."""
+    """Whether a partition has several products and a SoftMax."""
     return group.count("MatMul") > 1 and group.has("SoftMax")
 
 
 class Slide(NamedTuple):
-    """What a convolution, or one of its kin, is about; all shapes are known."""
+    """The tensors, window and groups of a convolution or one of its kin; all dims are known."""
 
     source: Data
     result: Data

@@ -1,4 +1,4 @@
-"""The ops of one partition and how they hang together."""
+"""The ops of one partition and how they are connected."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Group:
     ops : sequence of Op
         Free of cycles.
     shapes : mapping of int to Shape
-        By a tensor's id, as far as they follow.
+        The shapes by a tensor's id, as far as they can be inferred.
     given : mapping of int to Tensor
-        What compile was given, by id.
+        The logical tensors that compile was given, by id.
     fpmath : str
         The graph's floating-point mode, by its name in `fpmath_mode`.
     apply_to_int : bool
         Whether that mode covers integers.
     leaving : collection of int
-        Tensors by id that ops of the group read, and others too.
+        The ids of tensors that the group makes and reads, and that are read outside of it too.
     """
 
     def __init__(
@@ -51,23 +51,23 @@ class Group:
         return self._producers.get(tensor.id)
 
     def shape(self, tensor: Tensor) -> Shape:
-        """What is known of a tensor's shape."""
+        """A tensor's shape, as far as it is known."""
         return self._shapes[tensor.id]
 
     def tensor(self, said: Tensor) -> Tensor:
-        """A tensor as compile was given it, or as the op says."""
+        """The tensor as compile was given it, else as the op declares it."""
         return self._given.get(said.id, said)
 
     def has(self, *kinds: str) -> bool:
-        """Whether an op of one of the kinds is among them."""
+        """Whether the group has an op of one of the kinds."""
         return any(op.kind in kinds for op in self.ops)
 
     def count(self, kind: str) -> int:
-        """How many ops of a kind are among them."""
+        """The number of the group's ops that are of a kind."""
         return sum(op.kind == kind for op in self.ops)
 
     def follows(self, op: Op, kinds: Collection[str]) -> bool:
-        """Whether an op of one of the kinds comes, through others of the partition, before `op`."""
+        """Whether `op` depends on an op of one of the kinds within the partition."""
         seen: set[int] = set()
         left = [op]
         while left:

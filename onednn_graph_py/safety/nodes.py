@@ -1,4 +1,4 @@
-"""The ops of a graph that is being built, read as the mirror's are."""
+"""Ops of a graph that is being built, turned into the values that the mirror's ops become."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class ValueLike(Protocol):
 
     @property
     def id(self) -> int:
-        """Tells it from all others."""
+        """A number that no other value has."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """As declared; -1 for a dim that is not known."""
+        """The declared shape; -1 for a dim that is not known."""
 
     @property
     def dtype(self) -> str:
-        """By oneDNN's name."""
+        """The data type, by oneDNN's name."""
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Where they are not row-major."""
+        """The strides, where they are not row-major."""
 
     @property
     def data(self) -> npt.NDArray[Any] | None:
-        """A constant's elements."""
+        """The elements of a constant."""
 
 
 class NodeLike(Protocol):
@@ -45,23 +45,23 @@ class NodeLike(Protocol):
 
     @property
     def id(self) -> int:
-        """Tells it from all others."""
+        """A number that no other op has."""
 
     @property
     def kind(self) -> str:
-        """By oneDNN's name."""
+        """The kind of op, by oneDNN's name."""
 
     @property
     def name(self) -> str:
-        """What the caller named it."""
+        """The name that the caller gave."""
 
     @property
     def inputs(self) -> Sequence[ValueLike]:
-        """Values, in order."""
+        """The values that the op reads, in order."""
 
     @property
     def outputs(self) -> Sequence[ValueLike]:
-        """Values, in order."""
+        """The values that the op makes, in order."""
 
     @property
     def attrs(self) -> Mapping[str, Any]:
@@ -97,25 +97,25 @@ def group_of(
     leaving: Collection[int] = (),
     version: Version | None = None,
 ) -> Group:
-    """Read nodes that are to run in one partition.
+    """Make a `Group` of nodes that are to run in one partition.
 
     Parameters
     ----------
     nodes : iterable of Node
-        In the order of their dependencies.
+        The nodes, in the order of their dependencies.
     shapes : mapping of int to tuple of int, optional
-        Of the shapes that a model is compiled for, by a value's id; of others what was declared
-        counts.
+        The shapes that a model is compiled for, by a value's id; other values have the declared
+        ones.
     layouts : mapping of int to logical_tensor, optional
-        Of tensors that are compiled already, by id.
+        The logical tensors that are already compiled, by id.
     fpmath : str
         The graph's floating-point mode.
     apply_to_int : bool
         Whether that mode covers integers.
     leaving : collection of int
-        Values by id that these nodes read, and others too.
+        The ids of values that these nodes make and read, and that are read elsewhere too.
     version : (int, int), optional
-        Of the oneDNN in question; the linked one by default.
+        The version of oneDNN in question; the linked one by default.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Valid partitions that oneDNN nevertheless crashes with, or leaves its buffers, by condition.
+"""Valid partitions on which oneDNN crashes or leaves its buffers, with the conditions for it.
 
-Most were found by tests/fuzz.py over buffers that end at an unreadable page. Each is refused until
-a version is known to be right.
+tests/fuzz.py found most of them, with buffers that end at an unreadable page. The mirror refuses
+each of them until a version is known to be right.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Met(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What is cheap to tell of a partition, by which most need no closer look."""
+    """Facts about a partition that are cheap to find, and show that most defects can't apply."""
 
     kinds: frozenset[str]
-    """Of its ops."""
+    """The kinds of its ops."""
     fused: bool
-    """There are several ops."""
+    """True if there are several ops."""
     strided: bool
-    """A tensor is strided, and not row-major."""
+    """True if a tensor is strided and not row-major."""
     narrow: bool
-    """A tensor is of 16 bits, or the floating-point mode is not strict."""
+    """True if a tensor has 16 bits, or the floating-point mode is not strict."""
     rank: int
-    """The largest of any tensor; 12 where one is unknown."""
+    """The largest rank of any tensor; 12 where one is unknown."""
 
 
 def _anywhere(_: Conditions) -> bool:
@@ -76,15 +76,15 @@ class MemoryDefect:
     kinds : frozenset of str
         The op kinds that `find` looks at.
     since, until : Version
-        The first version that has it, and the first that is right.
+        The first version that has the defect, and the first that is right.
     where : callable
-        Takes `Conditions`; whether the runtime, instruction set and threads are those that show it.
+        Takes `Conditions`; says whether the runtime, instruction set and threads show the defect.
     fused, strided, narrow : bool
-        Only partitions with that of `Features` meet it.
+        Whether only partitions with that one of `Features` meet the defect.
     rank : int
-        Only with a tensor of at least this rank.
+        The rank that some tensor of the partition must have at least.
     beside : frozenset of str
-        Only where one of these kinds is in the partition too; empty if it needs none.
+        Kinds of which the partition must have one too; empty if it needs none.
     """
 
     find: Callable[[Group, Op], Met | None]
@@ -100,17 +100,17 @@ class MemoryDefect:
 
     @property
     def name(self) -> str:
-        """What it is about, in a few words."""
+        """The name of the function that finds the defect."""
         return self.find.__name__
 
     def is_in(self, conditions: Conditions) -> bool:
-        """Whether oneDNN has it under these conditions."""
+        """Whether oneDNN has the defect under these conditions."""
         version = conditions.version
         before = self.until is None or version < self.until
         return self.since <= version and before and self.where(conditions)
 
     def may_be_met(self, features: Features) -> bool:
-        """Whether a partition with these features may meet it."""
+        """Whether a partition with these features may meet the defect."""
         return (
             not self.kinds.isdisjoint(features.kinds)
             and (not self.beside or not self.beside.isdisjoint(features.kinds))
@@ -121,11 +121,11 @@ class MemoryDefect:
         )
 
     def met(self, group: Group, op: Op, conditions: Conditions) -> Met | None:
-        """What is wrong with an op of a partition under these conditions, or None."""
+        """Return how an op of a partition meets the defect under these conditions, or None."""
         return self.find(group, op) if op.kind in self.kinds and self.is_in(conditions) else None
 
 
-# -- what they ask of shapes and strides
+# -- predicates of shapes and strides
 
 
 def _wide(shape: Shape) -> bool:
@@ -134,7 +134,7 @@ def _wide(shape: Shape) -> bool:
 
 
 def _has_gaps(tensor: Tensor) -> bool:
-    """Strided with room between the elements."""
+    """Whether strides leave room between the elements."""
     if tensor.strides is None or tensor.shape is None or 0 in tensor.shape:
         return False
     reach = 1 + sum((d - 1) * s for d, s in zip(tensor.shape, tensor.strides, strict=True))
@@ -149,16 +149,16 @@ def _one_element(shape: Shape) -> bool:
     return shape is not None and all(d == 1 for d in shape)
 
 
-# -- what they ask of convolutions
+# -- facts about convolutions
 
 
 class _Slide(NamedTuple):
     """A window that slides along one spatial dim."""
 
     size: int
-    """Of the data."""
+    """The data's number of elements along the dim."""
     windows: int
-    """How many there are."""
+    """The number of windows."""
     kernel: int
     stride: int
     begin: int
@@ -172,7 +172,7 @@ class _Slide(NamedTuple):
 
 
 def _window(group: Group, op: Op) -> Window | None:
-    """Of a convolution; None where the weights' rank is unknown."""
+    """A convolution's window; None where the weights' rank is unknown."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     if weights is None or len(weights) < 3 or op.schema is None:
         return None
@@ -201,7 +201,7 @@ def _slides(group: Group, op: Op) -> list[_Slide]:
 
 
 def _computes_in_16_bits(group: Group, op: Op) -> bool:
-    """Whether its inputs are of 16 bits, or the floating-point mode may make them that."""
+    """Whether an op's first input has 16 bits, or the floating-point mode may turn it into that."""
     dtype = op.inputs[0].dtype
     return dtype in ("bf16", "f16") or (dtype == "f32" and group.fpmath in ("bf16", "any"))
 
@@ -210,9 +210,9 @@ def _computes_in_16_bits(group: Group, op: Op) -> bool:
 
 
 def binary_after_pooling(group: Group, op: Op) -> Met | None:
-    """The operand of a fused op is read as if it had the pooling's blocked layout.
+    """Find an operand of a fused op that oneDNN reads as if it had the pooling's blocked layout.
 
-    Operands of one element, or one a channel, are right.
+    oneDNN is right for operands of one element, or of one a channel.
     """
     if not group.follows(op, _POOLING):
         return None
@@ -227,7 +227,7 @@ def binary_after_pooling(group: Group, op: Op) -> Met | None:
 
 
 def widening(group: Group, op: Op) -> Met | None:
-    """A fused op works in place of the one before it, whose shape it can't widen."""
+    """Find a fused op that widens the result before it, into whose memory oneDNN lets it write."""
     if len(op.inputs) != 2 or not op.outputs:
         return None
     for fused, other in (op.inputs, op.inputs[::-1]):
@@ -243,7 +243,7 @@ def widening(group: Group, op: Op) -> Met | None:
 
 
 def elementwise_rank(group: Group, op: Op) -> Met | None:
-    """The reference kernel knows five dims."""
+    """The reference kernel handles at most five dims."""
     if not op.inputs or group.producer(op.inputs[0]):
         return None
     rank = len(group.shape(op.inputs[0]) or ())
@@ -260,7 +260,7 @@ def elementwise_rank(group: Group, op: Op) -> Met | None:
 
 
 def one_element_strides(group: Group, op: Op) -> Met | None:
-    """One element is looked for along the dim of stride 1."""
+    """Find a tensor of one element in which no dim has the stride 1 that oneDNN looks for."""
     for said in (*op.inputs, *op.outputs):
         tensor = group.tensor(said)
         if tensor.strides is None or set(tensor.shape or ()) != {1} or 1 in tensor.strides:
@@ -273,7 +273,7 @@ def one_element_strides(group: Group, op: Op) -> Met | None:
 
 
 def attention_batches(group: Group, op: Op) -> Met | None:
-    """The decomposed attention kernel walks all its operands by the batch of the first."""
+    """The decomposed attention kernel steps through all operands by the first one's batch."""
     if len(op.inputs) < 2 or group.count("MatMul") < 2:
         return None
     a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
@@ -286,12 +286,12 @@ def attention_batches(group: Group, op: Op) -> Met | None:
 
 
 def attention_strides(group: Group, op: Op) -> Met | None:
-    """Heads of one element, whose stride says that they lie further apart than the batches."""
+    """Attention with one head whose stride is larger than that of the batch."""
     return _unit_head(group, op, 4)
 
 
 def attention_strides_of_five_dims(group: Group, op: Op) -> Met | None:
-    """The same where the heads are two dims."""
+    """The same as `attention_strides`, with the heads in two dims."""
     return _unit_head(group, op, 5)
 
 
@@ -312,7 +312,7 @@ def _unit_head(group: Group, op: Op, rank: int) -> Met | None:
 
 
 def windows_in_padding(group: Group, op: Op) -> Met | None:
-    """Outputs that lie in the padding alone, where another op is fused to them."""
+    """A convolution with windows that cover only padding, and other ops fused to it."""
     window = _window(group, op)
     if len(group.ops) == 1 or window is None or window.auto_pad != "None":
         return None
@@ -329,7 +329,8 @@ def windows_in_padding(group: Group, op: Op) -> Met | None:
 def window_behind_the_data(group: Group, op: Op) -> Met | None:
     """A window of the innermost dim that begins behind the last element.
 
-    Seen where one thread's share of a short row begins with it; others happen to be right.
+    The defect was seen where one thread's share of a short row begins with that window; others
+    happen to be right.
     """
     if not op.inputs or not _computes_in_16_bits(group, op):
         return None
@@ -343,7 +344,7 @@ def window_behind_the_data(group: Group, op: Op) -> Met | None:
 
 
 def window_around_the_data(group: Group, op: Op) -> Met | None:
-    """A window over three dims of which no tap along the outermost one sees an element."""
+    """A window over three dims that covers only padding along the outermost one."""
     if not op.inputs:
         return None
     source = group.producer(op.inputs[0])
@@ -360,15 +361,15 @@ def window_around_the_data(group: Group, op: Op) -> Met | None:
 
 
 def pooling_backward_without_shape(group: Group, op: Op) -> Met | None:
-    """It crashes while it is compiled."""
+    """An AvgPoolBackward without src_shape crashes oneDNN while it compiles."""
     shape = op.attrs.get("src_shape")
-    if isinstance(shape, tuple) and any(shape):  # dumped graphs spell out that there is none
+    if isinstance(shape, tuple) and any(shape):  # graphs that oneDNN dumps have an empty one
         return None
     return Met("an AvgPoolBackward without src_shape", "set src_shape to the output's shape")
 
 
 def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
-    """In 16 bits the sums are kept in a buffer without the gaps, at the places with them."""
+    """In 16 bits oneDNN sums up in a buffer without gaps, at offsets that include the gaps."""
     if not op.inputs or not op.outputs or op.outputs[0].dtype == "f32":
         return None
     read = [op.inputs[0]] if op.kind == "MaxPoolBackward" else []
@@ -381,7 +382,7 @@ def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
 
 
 def _is_twice(group: Group, op: Op) -> bool:
-    """Whether what another op of the partition makes is both inputs."""
+    """Whether both inputs are one tensor, which another op of the partition makes."""
     ids = [t.id for t in op.inputs]
     return len(ids) == 2 and ids[0] == ids[1] and group.producer(op.inputs[0]) is not None
 
@@ -390,19 +391,19 @@ _TWICE = Met("one tensor as both inputs", _SPLIT)
 
 
 def operand_twice_behind_pooling(group: Group, op: Op) -> Met | None:
-    """Passes that fuse ops take the other operand to be another tensor."""
+    """Find an op with one tensor as both inputs; passes that fuse ops assume two tensors."""
     behind = group.follows(op, _POOLING) and group.follows(op, {"Dequantize"})
     return _TWICE if behind and _is_twice(group, op) else None
 
 
 def operand_twice_in_attention(group: Group, op: Op) -> Met | None:
-    """The same, where scores are what is read twice."""
+    """The same as `operand_twice_behind_pooling`, in attention."""
     attention = group.has("SoftMax") and group.has("MatMul")
     return _TWICE if attention and _is_twice(group, op) else None
 
 
 def shared_weights(group: Group, op: Op) -> Met | None:
-    """With weights of one batch for the whole batch, rows are written batch times too far."""
+    """With weights of one batch for all batches, oneDNN writes rows too far apart."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     batch = _batch(weights)
     if not batch or set(batch) != {1}:
@@ -413,7 +414,7 @@ def shared_weights(group: Group, op: Op) -> Met | None:
 
 
 def shared_matrix(group: Group, op: Op) -> Met | None:
-    """The same with a matrix for the whole batch, where input 0 is transposed."""
+    """The same as `shared_weights`, with 2-D weights and a transposed input 0."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     if weights is None or len(weights) != 2 or not op.attr("transpose_a"):
         return None
@@ -432,7 +433,7 @@ def _rows_too_far(group: Group, op: Op, remedy: str) -> Met | None:
 
 
 def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
-    """The kernel takes the innermost dim's stride for its step: it says nothing for one element."""
+    """The kernel steps by the innermost dim's stride, which means nothing for one element."""
     src = group.shape(op.inputs[0]) if op.inputs else None
     if src is None or len(src) < 3 or src[-2 if op.attr("data_format") == "NXC" else -1] != 1:
         return None
@@ -443,7 +444,7 @@ def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
 
 
 def strides_before_reshape(group: Group, op: Op) -> Met | None:
-    """MatMul is let write as if the tensor between had no strides of its own."""
+    """Find a reshape of a strided tensor; oneDNN lets MatMul write it as if it were row-major."""
     before = group.producer(op.inputs[0]) if op.inputs else None
     if before is None or before.kind != "MatMul" or is_row_major(op.inputs[0]):
         return None
@@ -454,7 +455,7 @@ def strides_before_reshape(group: Group, op: Op) -> Met | None:
 
 
 def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
-    """The kernels take one scale, and write where the others would belong."""
+    """The kernels take one scale only, and access memory out of bounds for several."""
     if op.attr("qtype") != "per_channel":
         return None
     if not group.follows(op, {"GroupNorm", "LayerNorm", "SoftMax"}):
@@ -463,7 +464,10 @@ def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
 
 
 def attention_select(group: Group, op: Op) -> Met | None:
-    """What stands for masked scores, and the condition, are taken to be as large as the scores."""
+    """Find a Select whose condition or masking input lacks the shape of the scores.
+
+    The kernel assumes that both have it.
+    """
     if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
         return None
     masked, maker = op.inputs[1], group.producer(op.inputs[2])
@@ -482,9 +486,10 @@ def attention_select(group: Group, op: Op) -> Met | None:
 
 
 def _selects_scaled_scores(group: Group, op: Op) -> bool:
-    """Whether attention chooses between its scores, behind their scale, and something else.
+    """Whether attention selects between its scaled scores and something else.
 
-    Directly behind the product oneDNN does not take the kernel for one head after another.
+    With a Select directly behind the product, oneDNN does not take the kernel that computes one
+    head after another.
     """
     if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
         return False
@@ -493,10 +498,10 @@ def _selects_scaled_scores(group: Group, op: Op) -> bool:
 
 
 def attention_condition(group: Group, op: Op) -> Met | None:
-    """The condition is read as one for each score of a head.
+    """Find a condition that oneDNN reads as if it had one element for each score of a head.
 
-    That is the kernel for one head after another, which oneDNN takes for more than two heads a
-    thread; how many threads there will be is not known here.
+    It does so in the kernel that computes one head after another, which it takes for more than two
+    heads a thread; the number of threads is not known here.
     """
     if not _selects_scaled_scores(group, op) or group.producer(op.inputs[0]):
         return None
@@ -512,7 +517,7 @@ def attention_condition(group: Group, op: Op) -> Met | None:
 
 
 def grouped_attention_select(group: Group, op: Op) -> Met | None:
-    """Grouped queries by reshapes in the partition: the kernel looks for ops that are gone."""
+    """With grouped queries by reshapes in the partition, the kernel looks for ops that are gone."""
     scores = group.shape(op.outputs[0])
     if not _selects_scaled_scores(group, op) or not group.has("StaticReshape"):
         return None
@@ -525,7 +530,7 @@ def grouped_attention_select(group: Group, op: Op) -> Met | None:
 
 
 def attention_mask_and_select(group: Group, op: Op) -> Met | None:
-    """The same kernel: once it has found what adds a mask, it does not look for a Select."""
+    """The kernel of `attention_condition` overlooks a Select behind an Add of a mask."""
     makers = [group.producer(t) for t in op.inputs[1:]]
     if not _selects_scaled_scores(group, op) or not any(m and m.kind == "Add" for m in makers):
         return None
@@ -536,9 +541,9 @@ def attention_mask_and_select(group: Group, op: Op) -> Met | None:
 
 
 def gaps(group: Group, op: Op) -> Met | None:
-    """What these make keeps the layout of their input.
+    """These ops' results keep the layout of the input.
 
-    The bytes between its elements are copied along, up to behind the last one.
+    oneDNN copies the bytes between the elements along, and some behind the last one.
     """
     if not op.inputs or not op.outputs:
         return None
@@ -554,7 +559,7 @@ def gaps(group: Group, op: Op) -> Met | None:
 
 
 def attention_order(group: Group, op: Op) -> Met | None:
-    """The attention kernel takes what is added to be the second input."""
+    """The attention kernel assumes that the scores are the first input of a binary op."""
     if len(op.inputs) != 2 or group.producer(op.inputs[0]) or not group.has("SoftMax"):
         return None
     if not group.follows(op, {"MatMul"}):
@@ -565,7 +570,7 @@ def attention_order(group: Group, op: Op) -> Met | None:
 
 
 def binary_after_int8_deconvolution(group: Group, op: Op) -> Met | None:
-    """The operand is read beyond its end; one element, or one a channel, is right."""
+    """Find an operand that oneDNN reads beyond its end; one of one element a channel is right."""
     if not group.follows(op, {"ConvTranspose"}) or not group.follows(op, {"Dequantize"}):
         return None
     for tensor in op.inputs:
@@ -577,12 +582,12 @@ def binary_after_int8_deconvolution(group: Group, op: Op) -> Met | None:
 
 
 def dynamic_scale(group: Group, op: Op) -> Met | None:
-    """A 16-bit scale for the whole tensor is read as a 32-bit one."""
+    """Find a 16-bit scale for a whole tensor, which oneDNN reads as a 32-bit one."""
     if len(op.inputs) < 2 or op.inputs[1].dtype == "f32":
         return None
     if op.attr("qtype") != "per_tensor" and not _one_element(group.shape(op.inputs[1])):
         return None
-    if group.has("MatMul"):  # takes the scales itself
+    if group.has("MatMul"):  # MatMul's kernel takes the scales itself
         return None
     return Met(
         f"a scale of type {op.inputs[1].dtype} for the whole tensor",
@@ -593,8 +598,8 @@ def dynamic_scale(group: Group, op: Op) -> Met | None:
 def zero_points_of_columns(group: Group, op: Op) -> Met | None:
     """The AVX2 kernel of 3.13 loads s32 zero points with an instruction of AVX-512.
 
-    Seen in attention and gated MLPs. Zero points of 8 bits, those of groups along the columns and
-    transposed weights are right.
+    It was seen in attention and gated MLPs. Zero points of 8 bits, zero points of groups along the
+    columns, and transposed weights are right.
     """
     maker = group.producer(op.inputs[1])
     while maker is not None and maker.kind in ("StaticReshape", "StaticTranspose"):
@@ -630,7 +635,7 @@ def binary_after_grouped_int8_convolution(group: Group, op: Op) -> Met | None:
 
 
 def _has_one_channel_a_group(group: Group, op: Op) -> bool:
-    """Of a grouped convolution; a depthwise one, with one output a group too, is right."""
+    """Whether a grouped Convolution, unless it is depthwise, reads one channel a group."""
     groups = op.attr("groups") if op.kind == "Convolution" else None
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     if groups is None or groups < 2 or weights is None or len(weights) < 3:
@@ -640,10 +645,10 @@ def _has_one_channel_a_group(group: Group, op: Op) -> bool:
 
 
 def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
-    """A Binary op reads its operands in two layouts, one channels-last, before this one is fused.
+    """An op fused behind a binary op that reads its operands in two layouts, one channels-last.
 
-    Its kernel then asks for a table of offsets that nobody made. Seen with an operand of this op
-    that varies along the last dim alone, which takes another way through the kernel.
+    The kernel then reads a table of offsets that nobody made. It was seen to do so where this op's
+    operand varies along the last dim alone.
     """
     shape = group.shape(op.outputs[0]) if op.outputs else None
     if shape is None or len(shape) < 3:
@@ -664,7 +669,7 @@ def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
 
 
 def _varies_along_last_alone(shape: Shape, of: Shape) -> bool:
-    """Whether an operand is stretched along all dims but the last; one of them is not of one."""
+    """Whether an operand varies along the last dim alone, and is broadcast; true if unknown."""
     if shape is None or of is None:
         return True
     others = set(of[:-1]) - {1}
@@ -672,7 +677,7 @@ def _varies_along_last_alone(shape: Shape, of: Shape) -> bool:
 
 
 def _chain(group: Group, op: Op) -> list[Op]:
-    """The ops before one that work element by element, nearest first, up to what they follow."""
+    """The element-wise and binary ops that lead to an op without others between, nearest first."""
     found: list[Op] = []
     left = [op]
     while left:
@@ -685,7 +690,7 @@ def _chain(group: Group, op: Op) -> list[Op]:
 
 
 def _reads_two_layouts(group: Group, op: Op) -> bool:
-    """Of a Binary op that starts a kernel: both operands have the same dims, in two layouts."""
+    """Whether a binary op that starts a kernel may read operands of equal dims in two layouts."""
     if op.kind not in _BINARY or len(op.inputs) != 2:
         return False
     a, b = (group.shape(t) for t in op.inputs)
@@ -718,7 +723,7 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
 
 
 def _is_apart(group: Group, op: Op) -> bool:
-    """Whether the kernel of the convolution before a Binary op does not take it.
+    """Whether the kernel of a convolution can't take a binary op behind it.
 
     It takes operands of its result's shape, of one element, and those that vary along the batch and
     channels alone.
@@ -738,7 +743,7 @@ def _is_apart(group: Group, op: Op) -> bool:
     return False
 
 
-# -- where they show
+# -- conditions that show defects
 
 
 def _beside_sycl(c: Conditions) -> bool:
@@ -855,7 +860,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
         beside=_DEQUANTIZE,
     ),
 )
-"""All that are known."""
+"""All known defects that crash oneDNN or make it leave its buffers."""
 
 
 def defect_of(
@@ -866,7 +871,7 @@ def defect_of(
     Returns
     -------
     str or None
-        Which op meets it, what makes oneDNN fail and what helps.
+        A message that names the op, what makes oneDNN fail and what helps.
     """
     for op in group.ops:
         for defect in among:

@@ -1,4 +1,4 @@
-"""Ops that oneDNN's search for fusions must not see together, as it crashes."""
+"""Ops that crash oneDNN's search for fusions when they are in one graph."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["CRASHING", "partitioned_apart", "partitioning_crash"]
 _Op = TypeVar("_Op", bound=Op | NodeLike)
 
 CRASHING = frozenset({"Convolution", "Dequantize"})
-"""The kinds that a graph has that crashes oneDNN while it looks for fusions."""
+"""The kinds of ops in every graph that crashes oneDNN while it looks for fusions."""
 
 
 def _crashing(ops: Sequence[_Op]) -> Iterator[tuple[_Op, _Op]]:
-    """Each Dequantize with the Convolution of its result whose weights no op makes.
+    """Each Dequantize with the Convolution that reads its result, if no op makes the weights.
 
-    For these the matcher may ask for the op that makes the weights, also when there is none (3.7.2
-    to 3.13.2); whether it does depends on the other ops.
+    oneDNN's matcher may then look up the op that makes the weights although there is none (3.7.2 to
+    3.13.2); whether it does depends on the other ops.
     """
     made = {t.id: op for op in ops for t in op.outputs}
     for op in ops:
@@ -37,17 +37,17 @@ def partitioned_apart(nodes: Sequence[_Op]) -> list[_Op]:
 
 
 def partitioning_crash(ops: Sequence[Op]) -> str | None:
-    """Find what may crash oneDNN while it looks for fusions in a graph.
+    """Find ops that may crash oneDNN while it looks for fusions in a graph.
 
     Parameters
     ----------
     ops : sequence of Op
-        All of the graph.
+        All ops of the graph.
 
     Returns
     -------
     str or None
-        Which ops they are and what helps.
+        A message that names the ops and says what helps.
     """
     for maker, op in _crashing(ops):
         return (

@@ -1,8 +1,8 @@
-"""What oneDNN fuses into one primitive inside of a partition, by the rules of its own passes.
+"""The primitives that oneDNN makes of a partition, by the rules of its own passes.
 
-A partition becomes a few primitives, each with post-ops: element-wise ones, and binary ones whose
-operands vary along all dims, along none or along one (``post_binary_fusible``). Whatever is not
-fused starts a primitive of its own.
+Each primitive has post-ops: element-wise ones, and binary ones whose operands vary along all dims,
+along none or along one (``post_binary_fusible``). An op that is not fused starts a primitive of its
+own.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from .group import Group
 __all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
 
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
-"""What works on one tensor, element by element."""
+"""The kinds of ops that compute each element from one element of one tensor."""
 
 _OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
 
 Wide = tuple[bool, ...]
-"""For each dim whether an operand varies along it."""
+"""One bool for each dim: whether an operand varies along it."""
 
 
 @dataclass
 class Primitive:
-    """An op with what is fused behind it.
+    """An op with the post-ops that are fused behind it.
 
     Parameters
     ----------
     base : Op
     shape : tuple of int
-        Of its result.
+        The shape of its result.
     operands : list of (tuple of int, tuple of bool)
-        Of binary post-ops: the shape, with as many dims as the result, and along which of them the
-        operand varies; an operand of the result's shape counts as varying along all.
+        The operands of binary post-ops: each one's shape, with as many dims as the result, and the
+        dims along which it varies; an operand of the result's shape counts as varying along all.
     unary : bool
-        Element-wise ops are fused too.
+        Whether element-wise ops are fused too.
     """
 
     base: Op
@@ -54,7 +54,7 @@ class Primitive:
 def _operand(
     group: Group, op: Op, result: int, made: tuple[int, ...]
 ) -> tuple[tuple[int, ...], Wide] | None:
-    """What a binary op combines a result with; None if that is not of the same rank."""
+    """The shape of a binary op's other operand and the dims along which it varies, or None."""
     others = [t for t in op.inputs if t.id != result]
     if group.shape(op.outputs[0]) != made or len(op.inputs) != 2 or len(others) > 1:
         return None
@@ -67,7 +67,7 @@ def _operand(
 
 
 def _takes_post_ops(group: Group, primitive: Primitive, conditions: Conditions) -> bool:
-    """A binary op that broadcasts has taken none since 3.8."""
+    """Whether a primitive takes post-ops: a binary op that broadcasts has taken none since 3.8."""
     base = primitive.base
     if base.kind not in BINARY or conditions.version < (3, 8):
         return True
@@ -92,7 +92,7 @@ def _is_fused(base: Op, op: Op, result: int, wide: Wide, conditions: Conditions)
 
 
 def primitives(group: Group, conditions: Conditions) -> list[Primitive]:
-    """The primitives of a partition, in order; none of what has unknown dims."""
+    """The primitives of a partition, in order; none if a dim of a result is unknown."""
     made: list[Primitive] = []
     result = -1
     for op in group.ops:
@@ -108,7 +108,7 @@ def primitives(group: Group, conditions: Conditions) -> list[Primitive]:
                 result = op.outputs[0].id
                 continue
             if last.base.kind == "Sigmoid" and last.base.inputs[0] in op.inputs:
-                result = op.outputs[0].id  # both together are one element-wise op, Swish
+                result = op.outputs[0].id  # Sigmoid and Multiply are one element-wise op, Swish
                 continue
             operand = _operand(group, op, result, last.shape) if op.kind in BINARY else None
             if operand is not None and _is_fused(last.base, op, result, operand[1], conditions):

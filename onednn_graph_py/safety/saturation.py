@@ -1,8 +1,8 @@
-"""int8 products on CPUs without VNNI.
+"""int8 products that saturate on CPUs without VNNI.
 
 There oneDNN multiplies u8 values with s8 weights and adds two products in 16 bits, which saturate:
-2 * 255 * 64 fits, 2 * 255 * 127 does not. Sources of s8 are shifted to u8 first; convolutions of
-those halve the weights instead, and lose the last bit of odd ones. oneDNN page: Nuances of int8
+2 * 255 * 64 fits, 2 * 255 * 127 does not. It shifts s8 sources to u8 first; for convolutions of s8
+it halves the weights too, which loses the last bit of odd ones. oneDNN page: Nuances of int8
 Computations.
 """
 
@@ -20,7 +20,7 @@ LARGEST_WEIGHT = 64
 
 
 def _exact(weights: Tensor, *, halved: bool) -> bool:
-    """Whether constant weights are such that nothing is lost."""
+    """Whether weights are known, and such that no sum saturates and no halved one is rounded."""
     data = weights.data
     if data is None or weights.dtype != "s8":
         return False
@@ -37,9 +37,9 @@ def _is_depthwise(group: Group, op: Op) -> bool:
 
 
 def saturating_product(group: Group, conditions: Conditions) -> bool:
-    """A product of integers whose weights are not known to be small enough.
+    """Whether the weights of a product of integers are not known to be small enough.
 
-    Depthwise convolutions of u8 add nothing in 16 bits, as far as was tried: with AVX2.
+    Depthwise convolutions of u8 were seen to add nothing in 16 bits with AVX2.
     """
     for op in group.ops:
         if op.kind not in with_trait("product") - with_trait("gradient"):

@@ -1,9 +1,9 @@
 """Fused partitions that oneDNN runs in its reference kernels, slower than the same ops apart.
 
-A partition is one primitive, and what follows is fused into it as post-ops. A primitive's fast
-kernels know some operands of binary post-ops only, by the dims along which they vary; oneDNN fuses
-the others all the same, and takes the reference kernel: one call for each element. The rules here
-are those of oneDNN's kernels, and were checked by the kernels that it logs.
+oneDNN fuses ops into a primitive as post-ops. The primitive's fast kernels take an operand of a
+binary post-op only if it varies along certain dims; oneDNN fuses the others all the same, and takes
+the reference kernel: one call for each element. The rules here are those of oneDNN's kernels; the
+kernels that it logs confirm them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["SLOW", "slow_fusion"]
 _REDUCTIONS = with_trait("reduces")
 
 _FEW = 128
-"""Up to so many elements a reference kernel takes no longer than another partition."""
+"""The number of elements up to which a reference kernel takes no longer than another partition."""
 
 
 def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
@@ -56,7 +56,7 @@ _UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
 
 
 def _in_reference_kernel(group: Group, conditions: Conditions) -> bool:
-    """A post-op that the primitive's fast kernels don't know."""
+    """Whether a primitive has a post-op that its fast kernels don't take."""
     for primitive in primitives(group, conditions):
         if math.prod(primitive.shape) <= _FEW:
             continue
@@ -71,7 +71,7 @@ def _in_reference_kernel(group: Group, conditions: Conditions) -> bool:
 def _by_itself(group: Group, conditions: Conditions) -> bool:
     if attention_by_heads(group, conditions):
         return False
-    # Of attention only several batches of several heads were seen in the reference kernel.
+    # Attention was seen in the reference kernel only with several batches of several heads.
     if attention(group) and not any(_batches_of_heads(group, op) for op in group.ops):
         return False
     return _in_reference_kernel(group, conditions)
@@ -89,22 +89,22 @@ SLOW = (
         _by_itself,
     ),
 )
-"""All known cases."""
+"""All known slow fusions."""
 
 
 def slow_fusion(group: Group, conditions: Conditions) -> Finding | None:
-    """Why a partition is slower than its ops apart, if it is known to be.
+    """Find out whether a partition is known to be slower than its ops apart.
 
     Parameters
     ----------
     group : Group
         The partition, with all dims known.
     conditions : Conditions
-        Where it is to run.
+        The conditions in which it is to run.
 
     Returns
     -------
     Finding or None
-        `alone` is always false.
+        None if it is not; `alone` is always false.
     """
     return first_met(SLOW, group, conditions)

@@ -1,4 +1,4 @@
-"""MatMul and attention: partitions of which oneDNN computes wrong results without saying so."""
+"""Partitions with MatMul or attention for which oneDNN computes wrong results silently."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def _products(group: Group) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ..
             yield op, weights, result
 
 
-# -- operands that are broadcast
+# -- operands broadcast behind products
 
 
 def attention_by_heads(group: Group, conditions: Conditions) -> bool:
-    """Whether attention runs in the kernel that takes one head after another.
+    """Whether attention runs in the kernel that computes one head after another.
 
-    oneDNN has it since 3.7 without SYCL, for more than two heads a thread, one element as scale
-    and equal batches.
+    oneDNN has that kernel since 3.7, without SYCL, for more than two heads a thread, a scale of one
+    element and equal batches.
     """
     if not attention(group) or conditions.runtime == "SYCL" or group.count("MatMul") != 2:
         return False
@@ -73,7 +73,7 @@ def attention_by_heads(group: Group, conditions: Conditions) -> bool:
 def _operands(
     group: Group, conditions: Conditions, *, amx: bool = False
 ) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
-    """Each MatMul with its result's shape and that of an operand which is fused behind it."""
+    """Each MatMul with the shapes of its result and of an operand fused behind it."""
     for primitive in primitives(group, conditions):
         base = primitive.base
         if base.kind != "MatMul" or (amx and not runs_in_amx(group, base, conditions)):
@@ -91,7 +91,7 @@ def operand_for_all_heads(group: Group, conditions: Conditions) -> bool:
 
 
 def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
-    """An operand (1, H, M, 1) behind a product, as it is or because there is one batch."""
+    """An operand (1, H, M, 1) behind a product, of one batch or more."""
     return any(
         len(made) == 4 and min(made[2:]) > 1 and operand == (1, *made[1:3], 1)
         for _, made, operand in _operands(group, conditions, amx=True)
@@ -99,9 +99,9 @@ def operand_for_each_row(group: Group, conditions: Conditions) -> bool:
 
 
 def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
-    """With 2-D weights the batch is flattened, and an operand that varies over a part of it not.
+    """An operand that varies over a part of the batch, behind a product with 2-D weights.
 
-    With transpose_a nothing is flattened.
+    oneDNN flattens the batch, but not the operand; with transpose_a it flattens nothing.
     """
     for product, made, operand in _operands(group, conditions):
         if len(group.shape(product.inputs[1]) or ()) != 2 or len(made) not in (3, 4):
@@ -129,7 +129,7 @@ def column_operand_of_transposed_product(group: Group, conditions: Conditions) -
 
 
 def _shared_row(product: Op, weights: tuple[int, ...], made: tuple[int, ...]) -> bool:
-    """One row, transposed, and the same weights for the whole batch."""
+    """Whether a product has one row, transposed, and the same weights for the whole batch."""
     return (
         len(made) > 2
         and made[-2] == 1
@@ -140,7 +140,7 @@ def _shared_row(product: Op, weights: tuple[int, ...], made: tuple[int, ...]) ->
 
 
 def one_row_transposed_alone(group: Group, conditions: Conditions) -> bool:
-    """As `one_row_transposed`, for what is wrong in a partition of its own too."""
+    """The cases of `one_row_transposed` that are wrong in a partition of their own too."""
     if conditions.version >= (3, 8):
         return False
     for product, weights, made in _products(group):
@@ -158,7 +158,7 @@ def one_row_transposed_alone(group: Group, conditions: Conditions) -> bool:
 
 
 def one_row_transposed(group: Group, conditions: Conditions) -> bool:
-    """The row is read as if it were not transposed, up to whole steps of the kernel."""
+    """A transposed row, which oneDNN reads as if it were not, up to whole steps of the kernel."""
     if one_row_transposed_alone(group, conditions):
         return True
     if not conditions.amx:
@@ -173,9 +173,9 @@ def one_row_transposed(group: Group, conditions: Conditions) -> bool:
 
 
 def int8_product_in_chunks(group: Group, conditions: Conditions) -> bool:
-    """The last elements of what is summed up are taken from memory that nobody wrote.
+    """An int8 product whose last elements oneDNN reads from memory that nobody wrote.
 
-    Constant weights of two or three dims are packed beforehand, and right.
+    It packs constant weights of two or three dims beforehand, and is right then.
     """
     for product, _, made in _products(group):
         integers = integers_of(group, product)
@@ -189,7 +189,7 @@ def int8_product_in_chunks(group: Group, conditions: Conditions) -> bool:
 
 
 def product_over_nothing(group: Group, conditions: Conditions) -> bool:
-    """There is nothing to add up, yet something to write."""
+    """A product over a dim of no elements, whose result has elements."""
     return any(
         contraction(group, product) == 0 and 0 not in made for product, _, made in _products(group)
     )
@@ -198,7 +198,7 @@ def product_over_nothing(group: Group, conditions: Conditions) -> bool:
 def heads_inside_rows(group: Group, conditions: Conditions) -> bool:
     """Weights (1, H, K, N) whose heads lie inside of rows or columns.
 
-    The batch's stride says nothing, and still is taken for where the next one begins.
+    oneDNN uses the batch's stride to find the next batch, though it means nothing for one batch.
     """
     for product, weights, _ in _products(group):
         strides = group.tensor(product.inputs[1]).strides
@@ -213,7 +213,7 @@ def heads_inside_rows(group: Group, conditions: Conditions) -> bool:
 
 
 def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> bool:
-    """Weights (.., 1, N) of several batches are read as if nothing lay between the batches."""
+    """Weights (.., 1, N) of several batches, read as if there were no gaps between the batches."""
     for op in group.ops:
         if op.kind != "MatMul":
             continue
@@ -232,7 +232,7 @@ def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> boo
 
 
 def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
-    """Masks of three dims for scores of four, and reshaped ones of two for scores of five."""
+    """A 3-D operand for scores of four dims, or a 2-D one that is reshaped for scores of five."""
     if not attention(group):
         return False
     for op in group.ops:
@@ -250,10 +250,10 @@ def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
 
 
 def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool:
-    """Select between scores and what has fewer dims, head by head.
+    """A Select behind a product, with an input of fewer dims, in the kernel for one head each.
 
-    Where the scores come first, the heads of the others are not told apart; where they come second,
-    only the first element of the others is read.
+    Where the scores are input 1, oneDNN reads the same part of that input for all heads; where they
+    are input 2, only its first element.
     """
     if not attention(group):
         return False
@@ -274,9 +274,9 @@ def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool
 
 
 def attention_and_gradient_of_scores(group: Group, conditions: Conditions) -> bool:
-    """The gradients of attention, where that of its scores is read by others too.
+    """The gradients of attention, where ops outside read a gradient of the scores too.
 
-    oneDNN adds to what it finds in that output's memory.
+    oneDNN adds to the values that it finds in that output's memory.
     """
     for op in group.ops:
         if op.kind == "Multiply" and op.outputs[0].id in group.leaving:
@@ -287,7 +287,10 @@ def attention_and_gradient_of_scores(group: Group, conditions: Conditions) -> bo
 
 
 def attention_on_strided_inputs(group: Group, conditions: Conditions) -> bool:
-    """The batch is as large as the sequence; with more heads than threads it is right again."""
+    """Attention on strided inputs whose batch is as large as the sequence.
+
+    With more heads than threads oneDNN is right again.
+    """
     if not group.has("SoftMax"):
         return False
     for op in group.ops:
@@ -299,9 +302,10 @@ def attention_on_strided_inputs(group: Group, conditions: Conditions) -> bool:
 
 
 def int8_attention_of_mixed_types(group: Group, conditions: Conditions) -> bool:
-    """Right are s8 keys and values, if the result is of the query's type, and what fits it between.
+    """int8 attention of other types than those that oneDNN is known to compute right.
 
-    With few heads other types are right too.
+    It is right for s8 keys and values, a result of the query's type, and a query of u8 or
+    probabilities of s8. With few heads other types are right too.
     """
     products = [op for op in group.ops if op.kind == "MatMul"]
     if len(products) != 2 or not group.has("SoftMax"):

@@ -1,9 +1,9 @@
-"""Fused partitions of which oneDNN computes wrong results without saying so.
+"""Fused partitions for which oneDNN computes wrong results silently.
 
-What reads or writes out of bounds is refused by the mirror itself; here is what only gives wrong
-numbers. Each row says where it holds: version, runtime, instruction set and threads. The rows are
-pure functions of those and of the partition, so that each is tested on every machine; the defect
-itself is shown where the CPU has it.
+The mirror refuses partitions that read or write out of bounds; the rows here are of those that only
+give wrong numbers. Each row says where it holds: version, runtime, instruction set and threads. The
+rows are pure functions of those and of the partition, so that tests cover each on every machine;
+they show the defect itself where the CPU has it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _residual_of_other_sign(group: Group, conditions: Conditions) -> bool:
             if residual == target:
                 continue
             if residual == "s8" and target == "u8" and group.has("Convolution"):
-                continue  # the one pair of types that is right
+                continue  # oneDNN is right for this pair of types alone
             return True
     return False
 
@@ -57,7 +57,10 @@ def _quantize_per_channel(*producers: str) -> Met:
 
 
 def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
-    """A tensor of the same shape is added, maybe behind a TypeCast; others are right."""
+    """An Add of a tensor of the same shape to a LayerNorm's result, maybe behind a TypeCast.
+
+    oneDNN is right for other shapes.
+    """
     for op in group.ops:
         if op.kind != "Add" or group.shape(op.inputs[0]) != group.shape(op.inputs[1]):
             continue
@@ -71,7 +74,7 @@ def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
 
 
 def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
-    """An operand that oneDNN's passes do not fuse elsewhere: they do not check it here."""
+    """An operand behind a quantized normalization; elsewhere oneDNN checks it and does not fuse."""
     if not group.has("Quantize"):
         return False
     for op in group.ops:
@@ -89,9 +92,9 @@ def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
-    """A binary op fused behind another, without spatial extent, and an operand for each channel.
+    """A binary op fused behind another, without spatial extent, with an operand for each channel.
 
-    One that varies over the batch brings another kernel, which is right.
+    With an operand that varies over the batch oneDNN takes another kernel, which is right.
     """
     for primitive in primitives(group, conditions):
         made = primitive.shape
@@ -106,7 +109,7 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def _strides(group: Group, tensor: Tensor, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Of a tensor of some shape; of one between ops, those of what it is made from."""
+    """The strides of a tensor of this shape, or else of the inputs that it is made from."""
     maker = group.producer(tensor)
     if maker is not None and (maker.kind in BINARY or maker.kind in ELEMENTWISE):
         for before in maker.inputs:
@@ -122,7 +125,7 @@ def _behind_permuted(
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
     """Operands fused behind a binary op that reads a tensor without gaps, its dims in any order.
 
-    Each with the result's shape and that tensor's strides, which the result gets too.
+    Each comes with the result's shape and that tensor's strides, which the result gets too.
     """
     for primitive in primitives(group, conditions):
         made, base = primitive.shape, primitive.base
@@ -140,7 +143,7 @@ def _behind_permuted(
 def _last_dim_behind_permuted(group: Group, conditions: Conditions) -> bool:
     """An operand that varies along the last dim alone, behind tensors that are not row-major.
 
-    Behind two layouts it is read out of bounds, which the mirror refuses.
+    Behind two layouts oneDNN reads it out of bounds, which the mirror refuses.
     """
     for operand, made, strides in _behind_permuted(group, conditions):
         wide = [s for d, s in zip(made, strides, strict=True) if d > 1]
@@ -180,7 +183,7 @@ def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
 
 
 def _avx2_or_no_sycl(conditions: Conditions) -> bool:
-    """Over SYCL older instruction sets have another kernel, which is right."""
+    """Whether oneDNN lacks another kernel, which is right: over SYCL, for CPUs without AVX2."""
     return conditions.avx2 or conditions.runtime != "SYCL"
 
 
@@ -419,22 +422,23 @@ DEFECTS = (
         where=_amx,
     ),
 )
-"""All known cases."""
+"""All known defects that give wrong results."""
 
 
 def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
-    """What oneDNN computes wrongly in a partition, if it is known to.
+    """Find out whether oneDNN is known to compute a partition wrongly.
 
     Parameters
     ----------
     group : Group
-        The partition; `group_of` makes it of the nodes of a graph that is being built.
+        The partition; `group_of` makes it from the nodes of a graph that is being built.
     conditions : Conditions
-        Where it is to run.
+        The conditions in which it is to run.
 
     Returns
     -------
     Finding or None
-        The first row of `DEFECTS` that it meets. Of one op only what it does wrong alone.
+        The finding of the first row of `DEFECTS` that the partition meets; for a partition of one
+        op only rows that hold for the op alone.
     """
     return first_met(DEFECTS, group, conditions)

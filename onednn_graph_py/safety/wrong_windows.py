@@ -1,4 +1,4 @@
-"""Convolution and pooling: partitions of which oneDNN computes wrong results without saying so."""
+"""Partitions with convolution or pooling for which oneDNN computes wrong results silently."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _slides(group: Group, *kinds: str) -> Iterator[tuple[Op, Slide]]:
 
 
 def _zero_points(op: Op) -> bool:
-    """Whether a Dequantize has any that is not 0, or may have."""
+    """Whether a Dequantize has a zero point that is not 0, or may have one."""
     if op.kind == "DynamicDequantize":
         return len(op.inputs) > 2
     return any(op.attr("zps") or ())
@@ -73,14 +73,14 @@ _TO_ONE_COLUMN = ("Convolution", "ConvTransposeBackwardData")
 
 
 def convolution_to_one_column(group: Group, conditions: Conditions) -> bool:
-    """A result that is 1 wide, of a window with a stride: about half of them are wrong."""
+    """A strided convolution whose result is 1 wide; about half of the results are wrong."""
     return any(
         _one_column(group, op, slide, conditions) for op, slide in _slides(group, *_TO_ONE_COLUMN)
     )
 
 
 def convolution_to_one_column_alone(group: Group, conditions: Conditions) -> bool:
-    """The same, but for int8, whose ops alone are computed in f32."""
+    """The same but for int8, as oneDNN computes its ops in f32 if each runs alone."""
     return any(
         integers_of(group, op) is None and _one_column(group, op, slide, conditions)
         for op, slide in _slides(group, *_TO_ONE_COLUMN)
@@ -88,7 +88,7 @@ def convolution_to_one_column_alone(group: Group, conditions: Conditions) -> boo
 
 
 def convolution_of_one_row(group: Group, conditions: Conditions) -> bool:
-    """Fewer rows than threads, which share each row's columns, in 16 bits."""
+    """A convolution in 16 bits of fewer rows than threads, which share each row's columns."""
     for op, slide in _slides(group, "Convolution"):
         rows = slide.result.batch * math.prod(slide.result.spatial[:-1])
         if op.inputs[0].dtype not in _WIDE_16 or rows >= conditions.threads:
@@ -99,7 +99,7 @@ def convolution_of_one_row(group: Group, conditions: Conditions) -> bool:
 
 
 def dilated_depthwise_and_binary(group: Group, conditions: Conditions) -> bool:
-    """A depthwise convolution with dilation in f16, and a binary op."""
+    """A depthwise convolution with dilation in f16, and a binary op behind it."""
     return any(
         op.inputs[0].dtype == "f16"
         and slide.groups == slide.source.channels == slide.result.channels
@@ -110,7 +110,7 @@ def dilated_depthwise_and_binary(group: Group, conditions: Conditions) -> bool:
 
 
 def one_s8_channel_a_group(group: Group, conditions: Conditions) -> bool:
-    """One s8 channel in, more than 16 out: wrong from the second group on."""
+    """A convolution of 1 s8 channel to more than 16 a group, wrong from the second group on."""
     for op, slide in _slides(group, "Convolution"):
         source = quantization_of(group, op.inputs[0])
         if slide.groups == 1 or source is None or source.inputs[0].dtype != "s8":
@@ -121,7 +121,7 @@ def one_s8_channel_a_group(group: Group, conditions: Conditions) -> bool:
 
 
 def grouped_int8_with_zero_point(group: Group, conditions: Conditions) -> bool:
-    """Two or three channels a group in, more than 16 out, a zero point, and padding."""
+    """An int8 convolution of 2 or 3 to over 16 channels a group, with zero point and padding."""
     for op, slide in _slides(group, "Convolution"):
         if slide.groups == 1 or integers_of(group, op) is None or not slide.padded():
             continue
@@ -148,17 +148,17 @@ def _gaps(group: Group, conditions: Conditions) -> Iterator[Op]:
 
 
 def stride_beyond_kernel(group: Group, conditions: Conditions) -> bool:
-    """What no window reaches stays 0, and gets neither the bias nor what is fused."""
+    """Elements that no window reaches, which stay 0 and get neither the bias nor fused ops."""
     return any(len(op.inputs) > 2 or len(group.ops) > 1 for op in _gaps(group, conditions))
 
 
 def stride_beyond_kernel_and_bias(group: Group, conditions: Conditions) -> bool:
-    """The same with a bias."""
+    """The cases of `stride_beyond_kernel` with a bias."""
     return any(len(op.inputs) > 2 for op in _gaps(group, conditions))
 
 
 def s8_transposed_convolution(group: Group, conditions: Conditions) -> bool:
-    """A source of s8, or of u8 with a zero point.
+    """A transposed convolution of an s8 source, or of a source with a zero point.
 
     With a zero point of the weights it does not compile.
     """
@@ -195,7 +195,7 @@ def ignored_dilations(group: Group, conditions: Conditions) -> bool:
 
 
 def transposed_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
-    """Where the stride does not divide the first input, the paddings are not the forward op's."""
+    """A gradient whose paddings oneDNN gets wrong, as a stride does not divide input 0's dim."""
     for op in group.ops:
         if op.kind not in ("ConvTransposeBackwardData", "ConvTransposeBackwardWeights"):
             continue
@@ -218,7 +218,7 @@ def _pools(group: Group) -> list[Op]:
 
 
 def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
-    """An operand of more than one wide dim is read as if it had the pool's layout."""
+    """An operand that varies along several dims, which is read as if it had the pool's layout."""
     if not _pools(group):
         return False
     for op in group.ops:
@@ -230,10 +230,10 @@ def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
-    """A fused operand that varies along the channels alone is read at the wrong places.
+    """A fused operand that varies along the channels alone; oneDNN reads it at the wrong places.
 
-    With one batch and one channel the innermost spatial dim takes the channels' place, or the only
-    one of more than one element.
+    With one batch and one channel, the same happens to one that varies along the innermost spatial
+    dim, or along the only dim of more than one element.
     """
     for pool in _pools(group):
         if pool.attr("data_format") != "NXC":
@@ -249,7 +249,7 @@ def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
 
 
 def int8_pool_and_operand(group: Group, conditions: Conditions) -> bool:
-    """What is pooled and quantized again, with an operand along one dim."""
+    """An int8 pool with a fused operand that varies along one dim."""
     if not group.has("Dequantize") or not group.has("Quantize"):
         return False
     for pool in _pools(group):
@@ -262,7 +262,10 @@ def int8_pool_and_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def int8_pool_and_relu(group: Group, conditions: Conditions) -> bool:
-    """What is pooled is rounded before it is scaled; with a binary op too it does not compile."""
+    """An int8 pool with a ReLU, whose values oneDNN rounds before it scales them.
+
+    With a binary op too it does not compile.
+    """
     if not _pools(group) or not group.has("Dequantize") or group.has(*BINARY):
         return False
     return group.has("ReLU", "LeakyReLU")

@@ -1,7 +1,7 @@
 """Tests of whether the linked oneDNN computes correctly on this CPU, by random graphs.
 
 Each family draws graphs by seeds (`FAMILIES`), `search` judges them in other processes, and
-``python -m onednn_graph_py selftest`` does that for some minutes and tells what it found.
+``python -m onednn_graph_py selftest`` does that for some minutes and reports its findings.
 """
 
 from .families import FAMILIES, Family

@@ -1,4 +1,4 @@
-"""Attention with masks that broadcast along any dims: as `blocks.sdpa` builds it, by hand, int8."""
+"""Draw attention with masks that broadcast along any dims: by `blocks.sdpa`, op by op, in int8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CAUSAL: tuple[_Causal, ...] = (False, False, "top_left", "bottom_right")
 
 
 def _dims(d: Draft) -> tuple[int, int, int, int, int]:
-    """Batch, heads, queries, keys, and the size of a head."""
+    """Draw the numbers of batches, heads, queries and keys, and the size of a head."""
     batch, heads = d.pick((1, 2, 2, 3)), d.pick((1, 2, 2, 4))
     queries = d.pick((1, 2, 4, 7, 16, 17, 33, 65))
     keys = d.pick((1, 2, 4, 7, 16, 17, 33, 65, 66, 80, 100)) if d.chance(0.6) else queries
@@ -26,7 +26,7 @@ def _dims(d: Draft) -> tuple[int, int, int, int, int]:
 
 
 def _block(d: Draft) -> Value:
-    """By `sdpa`, with fewer key heads, a mask or a causal one."""
+    """Build attention by `sdpa`, maybe with fewer key heads and a mask."""
     batch, heads, queries, keys, size = _dims(d)
     dtype = d.float_type()
     strided = d.chance(0.15)
@@ -45,7 +45,7 @@ def _block(d: Draft) -> Value:
 
 
 def _by_hand(d: Draft) -> Value:
-    """Any binary ops before SoftMax, Select, and what brings the heads back into rows."""
+    """Build attention op by op, with other binary ops and maybe Select before SoftMax."""
     batch, heads, queries, keys, size = _dims(d)
     dtype, groups = d.float_type(), d.pick((0, 0, 0, 2))
     leading: Dims = (batch, groups, heads) if groups else (batch, heads)
@@ -78,7 +78,7 @@ def _by_hand(d: Draft) -> Value:
 
 
 def _int8(d: Draft) -> Value:
-    """Of quantized queries, keys and values, and quantized between."""
+    """Build attention of quantized queries, keys and values, with quantized probabilities."""
     batch, heads, queries, keys, size = _dims(d)
     kind = d.pick(("u8", "s8"))
     others = "s8" if d.chance(0.7) else "u8"

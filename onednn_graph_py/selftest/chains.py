@@ -30,7 +30,7 @@ def _layer_norm(d: Draft, x: Value) -> Value:
 
 
 def _rms_norm(d: Draft, x: Value) -> Value:
-    """By its formula, as models write it; or by the op of that name where there is one."""
+    """Build RMSNorm by its formula, as models write it, or by the op where there is one."""
     if OPS["RMSNorm"].since <= linked_version() and d.chance(0.4):
         return d.op("RMSNorm", x, d.parameter((x.shape or ())[-1:], x.dtype))
     mean = x.square().reduce_mean(axes=(-1,), keep_dims=True)
@@ -39,7 +39,7 @@ def _rms_norm(d: Draft, x: Value) -> Value:
 
 
 def _per_channel(d: Draft, x: Value) -> Value:
-    """BatchNormInference or GroupNorm."""
+    """Build BatchNormInference or GroupNorm."""
     shape, last = x.shape or (), d.pick(("NXC", "NCX"))
     if len(shape) < 3:
         return _layer_norm(d, x)

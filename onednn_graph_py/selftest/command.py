@@ -32,7 +32,7 @@ partitions of all graphs that it found, slow ones included, in at most a quarter
 and keeps their verdicts for compile(check="verify"). Exit status: 0 if no model is wrong or crashes
 by default, 1 if one is or does, 2 if the options are wrong.
 """
-_REDUCING, _JUDGING = 0.5, 0.25  # of the time of the search
+_REDUCING, _JUDGING = 0.5, 0.25  # shares of the time of the search
 
 
 def add_selftest(commands: Any) -> None:
@@ -75,7 +75,7 @@ def add_selftest(commands: Any) -> None:
 
 
 def _chosen(names: list[str]) -> list[Family]:
-    """Those families, or all."""
+    """Return the families of these names, or all."""
     unknown = [n for n in names if n not in FAMILIES]
     if unknown:
         known = ", ".join(FAMILIES)

@@ -22,7 +22,7 @@ class _Geometry:
         Spatial dims before and after.
     kernel : tuple of int
     groups, inputs, outputs : int
-        Channels in all.
+        The numbers of groups, and of all input and output channels.
     attrs : dict
     """
 
@@ -36,20 +36,20 @@ class _Geometry:
     attrs: dict[str, Any]
 
     def data(self, channels: int, spatial: Dims) -> Dims:
-        """The shape of a source or a result."""
+        """Return the shape of a source or a result."""
         if self.attrs["data_format"] == "NXC":
             return (self.batch, *spatial, channels)
         return (self.batch, channels, *spatial)
 
     def weights(self, outer: int, inner: int) -> Dims:
-        """The shape of weights with these channels, in the order of ``OIX``."""
+        """Return the shape of weights with these channels, in the order of ``OIX``."""
         if self.attrs["weights_format"].startswith("X"):
             return (*self.kernel, inner, outer)
         return (outer, inner, *self.kernel)
 
 
 def _channels(d: Draft) -> tuple[int, int, int]:
-    """Groups, input channels and output channels."""
+    """Draw the numbers of groups, input channels and output channels."""
     kind = d.pick(("one group", "one group", "groups", "depthwise"))
     if kind == "depthwise":
         n = d.pick((2, 3, 8, 16, 17))
@@ -60,11 +60,11 @@ def _channels(d: Draft) -> tuple[int, int, int]:
 
 
 def _axis(d: Draft, *, one_wide: bool) -> tuple[int, int, int, int, int, int, int]:
-    """One spatial dim: source, result, kernel, stride, dilation, padding before and behind."""
+    """Draw a spatial dim: source, result, kernel, stride, dilation, padding before and behind."""
     kernel = d.pick((1, 2, 2, 3, 3))
     stride, dilation = d.pick((1, 1, 2, 3)), d.pick((1, 1, 2, 3))
     extent = dilation * (kernel - 1) + 1
-    # Beyond the window's extent: outputs that see nothing but padding.
+    # With padding beyond the window's extent some outputs see nothing but padding.
     most = extent + 1 if d.chance(0.3) else max(extent - 1, 0)
     begin, end = d.random.randint(0, most), d.random.randint(0, most)
     size = d.pick((1, 1, 2, 3, 4, 5, 8, 9))
@@ -80,7 +80,7 @@ def _geometry(d: Draft, *, transposed: bool) -> _Geometry:
     axes = [_axis(d, one_wide=i == rank - 1 and d.chance(0.2)) for i in range(rank)]
     source, made, kernel, strides, dilations, begin, end = zip(*axes, strict=True)
     if transposed:
-        # The result is what a convolution would take as its source; padding may not eat it up.
+        # The result is the source of a convolution; padding must leave some of it.
         whole = [
             (n - 1) * s + di * (k - 1) + 1
             for n, s, di, k in zip(made, strides, dilations, kernel, strict=True)

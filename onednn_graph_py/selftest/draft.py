@@ -1,4 +1,4 @@
-"""A graph that is drawn at random: what the families share."""
+"""Graphs drawn at random: `Draft`, which the families share."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _UNARY: tuple[tuple[str, dict[str, float]], ...] = (
 class Draft:
     """A graph in the making, and the random numbers that decide about it.
 
-    The same family and seed draw the same graph on every CPU, but for data types: one that the CPU
-    has no kernels for becomes f32.
+    The same family and seed draw the same graph on every CPU, but for data types: a type for which
+    the CPU has no kernels becomes f32.
 
     Parameters
     ----------
     family : str
     seed : int
     fpmath_mode : str
-        Of the builder.
+        The builder's mode.
     """
 
     def __init__(self, family: str, seed: int, fpmath_mode: str = "strict") -> None:
@@ -65,32 +65,32 @@ class Draft:
     # -- decisions
 
     def chance(self, share: float) -> bool:
-        """True in that share of all cases."""
+        """Return True in this share of all cases."""
         return self.random.random() < share
 
     def pick(self, choices: Sequence[_T]) -> _T:
-        """One of them."""
+        """Return one of the choices."""
         return self.random.choice(choices)
 
     def float_type(self) -> str:
-        """A floating-point data type that runs here."""
+        """Draw a floating-point data type that runs here."""
         drawn = self.pick(("f32", "f32", "bf16", "bf16", "f16"))
         return drawn if lacks(drawn) is None else "f32"
 
     def zero_point(self, dtype: str) -> int:
-        """A zero point, half of the time 0."""
+        """Draw a zero point, half of the time 0."""
         drawn = self.pick((0, 0, 3, 7))
         return drawn if dtype == "u8" else -drawn
 
     def broadcast(self, shape: Dims) -> Dims:
-        """A shape that broadcasts to `shape`: along any subset of dims, leading ones left out."""
+        """Draw a shape that broadcasts to `shape` along any dims; it may lack leading ones."""
         kept = [d if self.chance(0.5) else 1 for d in shape]
         while len(kept) > 1 and kept[0] == 1 and self.chance(0.4):
             del kept[0]
         return tuple(kept)
 
     def strides(self, shape: Dims) -> Dims:
-        """Strides of a tensor whose dims lie in memory in any order, perhaps with gaps."""
+        """Draw strides of a tensor whose dims lie in memory in any order, perhaps with gaps."""
         order = list(range(len(shape)))
         self.random.shuffle(order)
         made, step = [0] * len(shape), 1
@@ -102,11 +102,11 @@ class Draft:
     # -- tensors
 
     def input(self, shape: Dims, dtype: str, *, strided: bool = False) -> Value:
-        """An input, row-major unless it is to be `strided`."""
+        """Add an input, row-major unless it is to be `strided`."""
         return self.b.input(shape, dtype, strides=self.strides(shape) if strided else None)
 
     def parameter(self, shape: Dims, dtype: str, terms: int = 1) -> Value:
-        """An input, or a constant; sums of so many of its products are about as large as one."""
+        """Add an input or a constant; a constant's floats are scaled for sums of so many terms."""
         if self.chance(0.6):
             return self.input(shape, dtype)
         if dtype in ("s8", "u8"):
@@ -119,7 +119,7 @@ class Draft:
     def dequantized(
         self, shape: Dims, dtype: str, *, zero_point: int = 0, axis: int | None = None, of: str
     ) -> Value:
-        """A quantized tensor, read as floats of the data type `of`; per channel along `axis`."""
+        """Add a quantized tensor, dequantized to the type `of`; per channel along `axis`."""
         y: Value
         quantized = self.parameter(shape, dtype) if axis is not None else self.input(shape, dtype)
         if axis is None:
@@ -132,7 +132,7 @@ class Draft:
         return y if of == "f32" else y.type_cast(dtype=of)
 
     def quantized(self, y: Value) -> Value:
-        """The tensor as integers, by steps of a power of two."""
+        """Quantize a tensor to integers, by steps of a power of two."""
         dtype = self.pick(("s8", "u8"))
         zero = self.zero_point(dtype)
         if y.dtype != "f32":
@@ -142,17 +142,17 @@ class Draft:
     # -- ops
 
     def op(self, kind: str, *inputs: Value, **attrs: Any) -> Value:
-        """An op of one output."""
+        """Add an op with one output."""
         made: Value = self.b.op(kind, *inputs, **attrs)
         return made
 
     def unary(self, x: Value) -> Value:
-        """An elementwise op."""
+        """Add an elementwise op."""
         kind, attrs = self.pick(_UNARY)
         return self.op(kind, x, **attrs)
 
     def binary(self, x: Value) -> Value:
-        """An op of two tensors; the other one broadcasts along any subset of dims, or none."""
+        """Add an op of two tensors; the other one broadcasts along any dims, or none."""
         kind = self.pick(BINARY)
         shape = x.shape or ()
         other = self.parameter(shape if self.chance(0.2) else self.broadcast(shape), x.dtype)
@@ -160,12 +160,12 @@ class Draft:
         return self.op(kind, *((other, x) if turned else (x, other)))
 
     def chain(self, x: Value, most: int) -> Value:
-        """Up to so many elementwise and binary ops."""
+        """Add up to so many elementwise and binary ops."""
         for _ in range(self.random.randint(0, most)):
             x = self.binary(x) if self.chance(0.7) else self.unary(x)
         return x
 
     def made(self, *outputs: Value) -> tuple[GraphBuilder, Arrays]:
-        """The graph with these outputs, and arrays for its inputs."""
+        """Return the graph with these outputs, and arrays for its inputs."""
         self.b.output(*outputs)
         return self.b, fill_inputs(self.b, self.seed)

@@ -18,7 +18,7 @@ from .draft import Arrays
 __all__ = ["FAMILIES", "Draw", "Family", "shapes_of"]
 
 Draw = Callable[[int], tuple[GraphBuilder, Arrays]]
-"""Makes a graph and arrays for its inputs of a seed."""
+"""A function that draws a graph, and arrays for its inputs, by a seed."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Family:
     ----------
     name : str
     draw : callable
-        A function of a module, as it is called in other processes: the same seed gives the same
-        graph and arrays.
+        A function of a module, as other processes call it; the same seed gives the same graph and
+        arrays.
     count : callable, optional
         Returns the number of different graphs; without it each seed gives another one.
     """
@@ -42,7 +42,7 @@ class Family:
 
 @cache
 def _gallery() -> tuple[tuple[Pattern, Case], ...]:
-    """The documented patterns' cases that this oneDNN and CPU can run, well mixed."""
+    """The documented patterns' cases that this oneDNN and CPU can run, shuffled."""
     found = [
         (pattern, case)
         for pattern in PATTERNS.values()
@@ -56,12 +56,12 @@ def _gallery() -> tuple[tuple[Pattern, Case], ...]:
 
 
 def shapes_of(builder: GraphBuilder) -> dict[str, tuple[int, ...]]:
-    """The shapes of a graph's inputs by name; unknown dims become 4."""
+    """Return the shapes of a graph's inputs by name; unknown dims become 4."""
     return {v.name: tuple(4 if d < 0 else d for d in v.shape or ()) for v in builder.inputs}
 
 
 def pattern_case(seed: int) -> tuple[GraphBuilder, Arrays]:
-    """A case of a documented pattern."""
+    """Draw a case of a documented pattern."""
     pattern, case = _gallery()[seed % len(_gallery())]
     b = pattern.graph(case)
     return b, fill_inputs(b, seed, shapes_of(b))

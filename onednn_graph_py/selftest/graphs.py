@@ -32,11 +32,11 @@ class _Graph(Draft):
         return self.b.constant(round_to(array, dtype), dtype)
 
     def any_value(self) -> Value:
-        # Mostly the newest, so that chains form; sometimes an old one, so that diamonds do.
+        # Mostly take the newest value, so that chains form; sometimes an old one, for diamonds.
         return self.values[-1] if self.chance(0.7) else self.pick(self.values)
 
     def joined(self, x: Value) -> Value:
-        """A binary op of a value and another one, a constant, or numbers."""
+        """Add a binary op of a value and another one, a constant or a number."""
         same = [v for v in self.values if v.shape == x.shape and v.dtype == x.dtype]
         choice = self.random.random()
         if same and choice < 0.4:
@@ -78,7 +78,7 @@ class _Graph(Draft):
         return x.type_cast(dtype="bf16" if x.dtype == "f32" else "f32").type_cast(dtype=x.dtype)
 
     def int8(self, x: Value) -> Value:
-        """An int8 product; powers of two as scales, so that nothing is near a tie."""
+        """Add an int8 product; its scales are powers of two, so that no result is near a tie."""
         if x.dtype != "f32":
             return self.unary(x)
         kind = self.pick(("u8", "s8"))
@@ -88,7 +88,7 @@ class _Graph(Draft):
         if self.chance(0.3):
             return d
         inner, outer = (x.shape or ())[-1], self.pick((8, 16))
-        # Small weights, that no CPU saturates in 16 bits; other families have large ones.
+        # Products with small weights saturate on no CPU; other families have large weights.
         whole = self.numbers.integers(-8, 8, (inner, outer)).astype(np.int8)
         w = self.b.constant(whole).dequantize(scales=[2.0**-5], zps=[0], qtype="per_tensor")
         y = d.matmul(w)
@@ -110,7 +110,7 @@ class _Graph(Draft):
         return y.relu() if self.chance(0.5) else y
 
     def grown(self) -> tuple[GraphBuilder, Arrays]:
-        """The whole graph, and arrays for its inputs."""
+        """Draw the whole graph, and arrays for its inputs."""
         rank = self.pick((2, 2, 3, 4))
         shape = (*(self.pick((1, 2, 3, 5)) for _ in range(rank - 1)), self.pick((4, 8, 16)))
         for _ in range(self.pick((1, 1, 2))):

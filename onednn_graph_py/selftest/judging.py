@@ -24,14 +24,14 @@ def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
     Parameters
     ----------
     draw : callable
-        Of a `Family`.
+        The function of a `Family`.
     seed : int
     graph : str
-        JSON of a smaller graph, which is judged in its place; or empty.
+        JSON of a smaller graph to judge in its place; or empty.
     seconds : float
-        After which it is interrupted.
+        The time after which judging is interrupted.
     """
-    # Killed instead, it would leave the process behind that judges.
+    # Killing this process instead would leave the one that judges behind.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     builder = to_builder(parse(json.loads(graph))) if graph else draw(seed)[0]
@@ -45,22 +45,22 @@ def keep_verdicts(
     *,
     judge: Callable[[Draw, int, str, float], None] = judged,
 ) -> None:
-    """Judge what was found, the slow included, for so many seconds; count the new verdicts.
+    """Judge the findings and slow graphs for so many seconds; count the new verdicts.
 
     Parameters
     ----------
     report : Report
-        Its `verdicts` is set.
+        The report, whose `verdicts` is set.
     families : sequence of Family
-        Those that its graphs are drawn by.
+        The families of its graphs.
     seconds : float
     judge : callable
-        As `judged`; a function of a module.
+        A function of a module, with the parameters of `judged`.
     """
     until = time.monotonic() + seconds
     before = number_kept()
     draws = {family.name: family.draw for family in families}
-    # The reduced ones first: there is one of each kind, if time allowed.
+    # Reduced findings come first: there is one of each kind, if time allowed.
     findings = sorted(report.findings, key=lambda f: not f.graph)
     found = [(f.family, f.seed, f.graph) for f in findings]
     found += [(s.family, s.seed, "") for s in sorted(report.slow, key=lambda s: -s.ratio)]

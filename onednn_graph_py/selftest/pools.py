@@ -11,7 +11,7 @@ __all__ = ["case"]
 
 
 def _attributes(d: Draft, kind: str, spatial: int) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """A pool's attributes, and how far its windows reach."""
+    """Draw a pool's attributes; return them and the extents of its windows."""
     kernel = tuple(d.random.randint(1, 3) for _ in range(spatial))
     dilations = tuple(d.pick((1, 1, 2)) if kind == "MaxPool" else 1 for _ in kernel)
     attrs: dict[str, Any] = {
@@ -42,7 +42,7 @@ def case(seed: int) -> tuple[GraphBuilder, Arrays]:
     dtype, quantized = d.float_type(), d.chance(0.25)
     if quantized:
         integer = d.pick(("u8", "s8"))
-        # Pools of integers keep the scale, so nothing is rounded between.
+        # Pools of integers keep the scale, so no value is rounded in between.
         x = d.dequantized(shape, integer, of="f32")
         y = d.chain(d.op(kind, x, **attrs), 1)
         y = y.quantize(dtype=integer, qtype="per_tensor", scales=[2.0**-5], zps=[0])

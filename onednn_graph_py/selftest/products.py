@@ -12,7 +12,7 @@ _SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17)
 
 
 def _matrix(d: Draft) -> tuple[int, int, int]:
-    """Rows, inner dim and columns; sometimes of one row or column, sometimes more than a tile."""
+    """Draw the rows, inner dim and columns: sometimes one, sometimes more than a tile."""
     if d.chance(0.25):
         return d.random.randint(17, 40), d.random.randint(60, 130), d.random.randint(33, 66)
     rows, inner, columns = (d.pick(_SIZES) for _ in range(3))
@@ -24,7 +24,7 @@ def _matrix(d: Draft) -> tuple[int, int, int]:
 
 
 def _batches(d: Draft, rank: int) -> tuple[Dims, Dims]:
-    """Leading dims of the source and of the weights."""
+    """Draw the leading dims of the source and of the weights."""
     batch = tuple(d.pick((1, 2, 2, 3, 4)) for _ in range(rank - 2))
     kind = d.pick(("two dims", "two dims", "same", "same", "ones", "some", "source"))
     if kind == "two dims":

@@ -1,6 +1,6 @@
-"""Tests of a drawn graph: as a model compiled by default, and as oneDNN makes it.
+"""Tests of a drawn graph: as a model compiled by default, and in oneDNN's own partitions.
 
-Answering may end the process, so it is another one that is asked.
+A test may crash its process, so another one runs it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
-"""What became of a graph; one that is refused has no kernel, or no reference to be held against."""
+"""The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
 
 SLOW = 1.2
 """How many times as long as its ops apart a graph may take."""
 
-_CALLS = 2  # with memory that others used in between
-_CHEAP = 2e-3  # seconds; what takes longer is not timed
-_GAP = 5e-6  # seconds of difference that are not worth telling
+_CALLS = 2  # calls of a model that are compared with the reference
+_CHEAP = 2e-3  # seconds; models that take longer are not timed
+_GAP = 5e-6  # seconds of difference that are not worth reporting
 _TIMED = (9, 31)  # calls of both, to suspect and to be sure
 
 
@@ -56,11 +56,11 @@ class Answer:
     ----------
     verdict : Verdict
     reason : str
-        Why it is not right.
+        Why the graph is not right; empty if it is.
     steps : tuple of str
-        What ran one after the other: kinds of ops.
+        The steps that ran one after the other, by the kinds of their ops.
     ratio : float, optional
-        How many times as long as its ops apart it took, where that was measured.
+        How many times as long as its ops apart the graph took, where that was measured.
     seconds : float
     """
 
@@ -72,12 +72,12 @@ class Answer:
 
 
 def compared(builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, seed: int) -> str | None:
-    """Call a model several times; say what is not as the reference has it, or None.
+    """Call a model several times; say which outputs differ from the reference, or None.
 
     Raises
     ------
     OneDNNError
-        The model can't be called, or the reference is not finite and so tells nothing.
+        The model can't be called, or the reference is not finite, so that comparing says nothing.
     """
     expected = Expected(builder, inputs, seed)
     values = builder.outputs
@@ -103,7 +103,7 @@ def compared(builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, seed: 
 def compiled(
     builder: GraphBuilder, threads: int | None, known_defects: KnownDefects
 ) -> CompiledGraph:
-    """Compile a graph; what is avoided shows in the model's steps, so nothing is said of it."""
+    """Compile a graph without warnings; the model's steps show the defects that it avoids."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return builder.compile(threads=threads, known_defects=known_defects)
@@ -120,7 +120,7 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
     Parameters
     ----------
     draw : callable
-        Of a `Family`.
+        The function of a `Family`.
     seed : int
     threads : int, optional
         Threads per call.
@@ -156,14 +156,14 @@ def as_it_is(draw: Draw, seed: int, threads: int | None, known: Sequence[str]) -
 
 
 def several_by_default(draw: Draw, seeds: Sequence[int], threads: int | None) -> list[Answer]:
-    """`by_default` of each."""
+    """Call `by_default` for each seed."""
     return [by_default(draw, seed, threads) for seed in seeds]
 
 
 def several_as_they_are(
     draw: Draw, seeds: Sequence[int], threads: int | None, known: Sequence[Sequence[str]]
 ) -> list[Answer]:
-    """`as_it_is` of each."""
+    """Call `as_it_is` for each seed."""
     return [as_it_is(draw, s, threads, k) for s, k in zip(seeds, known, strict=True)]
 
 
@@ -171,7 +171,7 @@ def several_as_they_are(
 
 
 def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> list[float]:
-    """Seconds of the fastest call of each: whatever else runs here only adds to it."""
+    """The seconds of each model's fastest call, as other processes can only slow calls down."""
     bound = [m.bind(list(inputs)) for m in models]
     best = [math.inf] * len(bound)
     for _ in range(calls):
@@ -185,7 +185,7 @@ def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> lis
 def _ratio(
     builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, threads: int | None
 ) -> float | None:
-    """How many times as long as its ops apart a model takes; None where that says nothing."""
+    """How many times as long as its ops apart a model takes; None where it is not worth timing."""
     if all(" + " not in step for step in _steps(model, inputs)):
         return None
     if _fastest([model], inputs, 2)[0] > _CHEAP:
@@ -200,6 +200,6 @@ def _ratio(
                 break
             if fused - single < _GAP:
                 return None
-    except OneDNNError:  # an op that does not run by itself
+    except OneDNNError:  # some op does not run by itself
         return None
     return fused / single

@@ -1,4 +1,4 @@
-"""The smallest graph of what was found, for a model compiled by default."""
+"""Search for the smallest graph of each finding, for a model compiled by default."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = ["Trial", "drawn", "model_trial", "reduce_findings"]
 Trial = Callable[[GraphDocument, int], Outcome]
 
 _SYMPTOMS: dict[Verdict, Symptom] = {"wrong": "mismatch", "crashed": "crash", "hung": "hang"}
-_SHARE = 0.34  # of the time that is left, for one finding
-_LEAST = 5.0  # seconds for one
-_TRY = 20.0  # seconds for one of its graphs
+_SHARE = 0.34  # the share of the time left for one finding
+_LEAST = 5.0  # seconds for one finding, at least
+_TRY = 20.0  # seconds for one graph of a finding
 
 
 def drawn(draw: Draw, seed: int) -> str:
-    """A graph's JSON."""
+    """Draw a graph; return its JSON."""
     builder, _ = draw(seed)
     return to_json(from_builder(builder))
 
 
 def model_trial(document: GraphDocument, seed: int) -> Outcome:
-    """Try a graph in a model compiled by default, as `Shows` asks.
+    """Try a graph in a model compiled by default, for `Shows`.
 
-    Other than its own trial, which tries oneDNN's partitions as they are.
+    The default trial of `Shows` tries oneDNN's partitions as they are.
     """
     try:
         builder = to_builder(document)
@@ -48,7 +48,7 @@ def model_trial(document: GraphDocument, seed: int) -> Outcome:
 
 
 def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None:
-    """Look for the smallest graph for a while, and write down what became of that."""
+    """Search for the smallest graph for so many seconds, and set it in the finding."""
     until = time.monotonic() + seconds
     document = parse(json.loads(whole))
     finding.graph = whole
@@ -68,7 +68,7 @@ def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None
 
 
 def _in_turn(findings: Sequence[Finding]) -> list[Finding]:
-    """Those first that differ from all before them, family by family in turn."""
+    """Sort findings: first those unlike all before them, with the families in turn."""
     times: Counter[object] = Counter()
     order: list[tuple[int, int, Finding]] = []
     for finding in findings:
@@ -88,19 +88,19 @@ def reduce_findings(
     trial: Trial = model_trial,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> None:
-    """Fill in the smallest graphs, of each kind of finding first, for so many seconds.
+    """Set the smallest graphs of findings, first one of each kind, for so many seconds.
 
     Parameters
     ----------
     findings : sequence of Finding
-        Are changed.
+        The findings to change.
     families : sequence of Family
-        Those that they are drawn by.
+        The families that drew them.
     seconds : float
     trial : callable
         Takes a `GraphDocument` and a seed, and returns an `Outcome`; a function of a module.
     progress : callable
-        Is given each that was looked at.
+        Called with each finding that was reduced.
     """
     until = time.monotonic() + seconds
     draws = {family.name: family.draw for family in families}

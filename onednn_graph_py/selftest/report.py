@@ -37,7 +37,7 @@ class Count:
     cases, right, wrong, crashed, refused : int
         Cases as compiled by default; a case that hangs counts as crashed.
     avoided : int
-        Cases that are wrong or crash as oneDNN makes them, but not as compiled by default.
+        Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
     slow : int
         Cases that took more than `SLOW` times as long as their ops apart.
     seconds : float
@@ -54,7 +54,7 @@ class Count:
     seconds: float = 0.0
 
     def add(self, answer: Answer, plain: Answer | None) -> None:
-        """Count a case by its verdicts: as compiled by default, and as oneDNN makes it."""
+        """Count a case by its verdicts: as compiled by default, and in oneDNN's own partitions."""
         self.cases += 1
         self.right += answer.verdict == "right"
         self.wrong += answer.verdict == "wrong"
@@ -73,7 +73,7 @@ class Slow:
     family : str
     seed : int
     ratio : float
-        How many times as long.
+        How many times as long it takes.
     steps : tuple of str
     """
 
@@ -112,7 +112,7 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The name of the finding's file."""
         return f"{self.verdict}_{self.family}_{self.seed}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Report:
     findings : list of Finding
     slow : list of Slow
     verdicts : int
-        Number of new verdicts on these that were kept.
+        Number of new verdicts on these graphs that were kept.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""The search: families in turn, in processes that may die, for some time."""
+"""Search for wrong and slow graphs of all families, in processes that may die, for some time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .report import Count, Finding, Report, Slow
 __all__ = ["Progress", "search"]
 
 _BATCH = (4, 32)
-"""Cases that one process judges before it ends, at first and at most.
+"""The number of cases in a batch, at first and at most.
 
-If it dies, each of them gets its own.
+If their process dies, each of them is judged by itself.
 """
 _BATCH_SECONDS = 2.0
 
 Progress = Callable[[Report, float], None]
-"""Is given what was found so far, and the seconds that are left."""
+"""A function that takes the findings so far, and the seconds that are left."""
 
 
 def _answer(ended: Ended, timeout: float) -> Answer:
@@ -52,7 +52,7 @@ def _answer(ended: Ended, timeout: float) -> Answer:
 
 
 class _Asker:
-    """Judges cases in another process: all at once, or one by one where that did not end well."""
+    """Judges cases in another process: all at once, then one by one those that are not right."""
 
     def __init__(self, process: Isolated, threads: int, timeout: float) -> None:
         self.process = process
@@ -73,7 +73,7 @@ class _Asker:
             several, family.draw, list(seeds), self.threads, *together, timeout=limit
         )
         answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
-        # What one case leaves behind may make the next one wrong.
+        # A case may be wrong only because of the ones before, so judge it by itself.
         return [
             a if a.verdict in ("right", "refused") else self._alone(one, family, seed, rest)
             for a, seed, rest in zip(answers, seeds, more, strict=True)
@@ -86,7 +86,7 @@ class _Asker:
         return _answer(ended, self.timeout)
 
     def ask(self, family: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
-        """For each seed: compiled by default, and as oneDNN makes it if the former is not wrong."""
+        """Judge each graph as compiled by default; if right or refused, as oneDNN fuses it too."""
         given = self._each(several_by_default, by_default, family, seeds, [()] * len(seeds))
         fine = [i for i, a in enumerate(given) if a.verdict in ("right", "refused")]
         plain: dict[int, Answer] = {}
@@ -115,7 +115,7 @@ class _Search:
         """Choose the next cases, of the family that had the least time so far."""
         with self.lock:
             late = time.monotonic() >= self.until
-            # Every family has its turn, however short the time is.
+            # Every family gets a batch, however short the time is.
             waiting = [
                 f
                 for f in self.families
@@ -149,7 +149,7 @@ class _Search:
         answers: Sequence[tuple[Answer, Answer | None]],
         seconds: float,
     ) -> None:
-        """Write down what a batch came to."""
+        """Add the answers of a batch to the report."""
         with self.lock:
             count = self.report.counts[family.name]
             count.seconds += seconds

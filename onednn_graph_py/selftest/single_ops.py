@@ -1,7 +1,7 @@
 """Single ops: shapes and attributes that fit together, drawn for every kind.
 
-Dims are small, so that a reference in NumPy is quick; what no CPU kernel takes (ranks above 5, say)
-is not drawn.
+Dims are small, so that a reference in NumPy is quick. Ops that no CPU kernel takes (of ranks above
+5, say) are not drawn.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _select(kind: str, chance: random.Random) -> Case:
 
 
 def _channels(chance: random.Random, low: int = 2, high: int = 4) -> tuple[Dims, int, str]:
-    """A data shape, its channels, and its format."""
+    """Draw a data shape; return it with its channels and its format."""
     shape = _dims(chance, low, high)
     data_format = chance.choice(["NXC", "NCX"])
     return shape, shape[-1] if data_format == "NXC" else shape[1], data_format
@@ -124,7 +124,7 @@ def _matmul(kind: str, chance: random.Random) -> Case:
     batch = _dims(chance, 1, 2) if chance.random() < 0.6 else ()
     transpose_a, transpose_b = chance.random() < 0.4, chance.random() < 0.4
     a = (*batch, k, m) if transpose_a else (*batch, m, k)
-    # Weights of their own for each batch, or one for all of them.
+    # Each batch has weights of its own, or all share them.
     shared = batch and chance.random() < 0.3
     b_batch = tuple(1 for _ in batch) if shared else batch
     b = (*b_batch, n, k) if transpose_b else (*b_batch, k, n)
@@ -135,7 +135,7 @@ def _matmul(kind: str, chance: random.Random) -> Case:
 
 
 def _window(chance: random.Random, spatial: int) -> dict[str, Any]:
-    """Attributes of a window, and its ``kernel``."""
+    """Draw the attributes of a window, among them its ``kernel``."""
     kernel = tuple(chance.randint(1, 3) for _ in range(spatial))
     attrs: dict[str, Any] = {
         "kernel": kernel,
@@ -184,7 +184,7 @@ def _forward_convolution(chance: random.Random, transposed: bool) -> Case:
 
 
 def _made(c: Case) -> Dims:
-    """The first output's shape."""
+    """Return the first output's shape."""
     shape = check(c.kind, [(s, None) for s in c.shapes], c.attrs, version=NEWEST)[0].shape
     assert shape is not None
     return shape
@@ -371,7 +371,7 @@ def _static_quantization(kind: str, chance: random.Random) -> Case:
         return Case(kind, (shape,), {"qtype": "per_tensor", "scales": (scale,), "zps": (0,)})
     axis = chance.randrange(len(shape))
     scales = tuple(chance.choice([0.02, 0.1, 0.5]) for _ in range(shape[axis]))
-    # Other zero points than 0 do not compile per channel.
+    # oneDNN compiles only zero points of 0 per channel.
     attrs = {"qtype": "per_channel", "axis": axis, "scales": scales, "zps": (0,) * len(scales)}
     return Case(kind, (shape,), attrs)
 
@@ -434,7 +434,7 @@ _DRAWERS = {kind: draw for draw, kinds in _BY_FAMILY.items() for kind in kinds}
 
 
 def _port_types(d: Draft, c: Case) -> tuple[list[str], list[str]]:
-    """Data types for all ports, of those that run here as far as the op takes them."""
+    """Draw data types for all ports; one that does not run here becomes f32."""
     schema = OPS[c.kind].at(linked_version())
     given, made = d.pick(
         [
@@ -446,11 +446,11 @@ def _port_types(d: Draft, c: Case) -> tuple[list[str], list[str]]:
     ports = [schema.port("inputs", i) for i in range(len(c.shapes))]
     results = [schema.port("outputs", i) for i in range(c.outputs)]
     said = [*zip(ports, given, strict=False), *zip(results, made, strict=False)]
-    # Ports of one type variable have one data type.
+    # Ports with the same type variable have the same data type.
     types = {port.type: _here(dtype) for port, dtype in said if port is not None}
 
     def of(port: Port | None) -> str:
-        assert port is not None  # the op was drawn with as many
+        assert port is not None  # the op was drawn with that many ports
         return types.get(port.type, schema.types[port.type][0])
 
     return [of(port) for port in ports], [of(port) for port in results]
@@ -461,7 +461,7 @@ def _here(dtype: str) -> str:
 
 
 def case(seed: int) -> tuple[GraphBuilder, Arrays]:
-    """Draw an op in any of its data types, also without attributes that others do not need."""
+    """Draw an op in any of its data types; AvgPoolBackward also without src_shape."""
     d = Draft("ops", seed)
     kinds = [
         kind

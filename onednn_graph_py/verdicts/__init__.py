@@ -1,6 +1,6 @@
-"""Verdicts on partitions: whether oneDNN computes them right, and faster than their ops apart.
+"""Verdicts on partitions: whether oneDNN computes them right, and no slower than their ops apart.
 
-Each is judged once, in a process that may crash or hang; what came of it is kept on disk.
+A helper process, which may crash or hang, judges each partition once; the verdict is kept on disk.
 """
 
 from .judge import Judge

@@ -1,6 +1,6 @@
-"""A partition compiled and run as a plan would run it, and compared with the reference.
+"""Compile and run a partition as a plan would run it, and compare it with the reference.
 
-To be called where a crash does no harm.
+Call it in a process whose crash does no harm.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = ["AIM", "examine"]
 Array = npt.NDArray[Any]
 
 AIM = 0.05
-"""Seconds that the reference may take before indices are left out of what it compares."""
+"""Seconds that the reference may take before the comparison leaves out indices."""
 
 _FEW, _MANY = 1, 4
-"""Samples of stochastic arithmetic: the furthest of many elements shows in one of them already."""
+"""Samples of stochastic arithmetic: of many elements, one sample already shows large errors."""
 _ELEMENTS = 1024
 
 
 def _share_of_samples(count: int) -> float:
-    """Of the time that `seconds_of` says: the exact values, then each op and its slack."""
+    """The share of the time from `seconds_of` that so many samples take, with the exact values."""
     return (1 + 2 * count) / (1 + 2 * _MANY)
 
 
@@ -69,7 +69,7 @@ def _check_equal(first: Sequence[Array], again: Sequence[Array], when: str) -> N
 
 
 class Comparison:
-    """The reference's values for a part of the results, or for all."""
+    """The reference's values for all results, or for a part of them."""
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
@@ -84,7 +84,7 @@ class Comparison:
                 f"the reference would take about {needed:.1f} s, and no part of it less than "
                 f"{seconds:g} s",
             )
-        # Values know the op that makes them only as long as their builder is there.
+        # Values know the op that makes them only as long as their builder exists.
         self.builder, self.values = written(subject, shapes, {}, self.portion.picks)
         self.expected = Expected(
             self.builder,
@@ -97,7 +97,7 @@ class Comparison:
         self.share = compared / count if count else 1.0
 
     def check(self, outputs: Sequence[Array], when: str) -> None:
-        """Raise if these are not right."""
+        """Raise `Ended` if outputs are wrong, or say nothing because most are not finite."""
         made = {
             self.values[t].id: self.portion.of(array, t)
             for t, array in zip(self.subject.outputs, outputs, strict=True)
@@ -122,7 +122,7 @@ def _finite(array: Array) -> int:
 def _results(
     subject: Subject, graph: Ops, arrays: Mapping[int, Array], threads: int
 ) -> tuple[list[Array], float]:
-    """What it makes, compiled and run with so many threads; and the seconds of a call."""
+    """Compile and run a subject with so many threads; return its outputs and a call's seconds."""
     engine = engine_with_dirt()
     with with_threads(threads):
         partition = graph.partition(subject.ops, set(subject.outputs), "fusion")
@@ -171,7 +171,7 @@ def _check_memory(subject: Subject, share: float) -> None:
 
 
 def examine(subject: Subject, limits: Limits) -> Verdict:
-    """Judge a partition, in this process.
+    """Judge a partition in this process.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
     Returns
     -------
     Verdict
-        It can't be one of a crash or a hang.
+        Never that the partition crashed or hung, as this process does so then.
     """
     start = time.perf_counter()
     detail, reduced, ratio = "", False, None

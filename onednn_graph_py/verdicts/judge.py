@@ -29,7 +29,7 @@ def _environment() -> dict[str, str]:
 
 
 class Judge:
-    """Judges partitions, until it is closed.
+    """Judges partitions until it is closed.
 
     The first partition that has no verdict on disk starts a helper process, which serves until it
     is closed, crashes or hangs.
@@ -38,7 +38,7 @@ class Judge:
     ----------
     reference : float
         Seconds that the reference may take for one partition. Where it would take longer than a
-        small part of that, a part of the results is compared.
+        small part of that, the judge compares only a part of the results.
     speed : float
         Seconds for measuring one partition against its ops apart; 0 to measure nothing.
     timeout : float
@@ -67,8 +67,8 @@ class Judge:
         Returns
         -------
         Verdict
-            Never an error: what can't be judged is unverified, with one warning if no process can
-            be started.
+            A partition that can't be judged is unverified; no error is raised for it, but one
+            warning if no process can be started.
         """
         with self._lock:
             key = (subject.threads, subject.signature)

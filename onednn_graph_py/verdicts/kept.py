@@ -1,4 +1,4 @@
-"""Verdicts on disk: a file each, sealed, so that only what this user found here counts."""
+"""Verdicts on disk, each in a sealed file; only those that this user found here count."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _SECRET_BYTES = 32
 
 
 class _Untrusted(Exception):
-    """A file does not count."""
+    """Raised for a file whose verdict can't be trusted."""
 
 
 class Kept:
     """The verdicts of this oneDNN on this CPU, for a number of threads.
 
-    Each is a file of its own that is replaced as a whole, so that any number of processes may read
-    and write. It says what it is about, and is sealed with a secret of the user and the machine.
+    Each has a file of its own that is replaced as a whole, so that any number of processes may read
+    and write. The file says what it is about, and is sealed with a secret of the user and machine.
 
     Parameters
     ----------
     threads : int
     reference : float
-        Seconds that the reference may take; with other ones other partitions are unverified.
+        Seconds that the reference may take; they decide which partitions stay unverified.
     """
 
     def __init__(self, threads: int, reference: float = Limits.reference) -> None:
@@ -50,7 +50,7 @@ class Kept:
         return self._folder / f"{hashlib.sha256(signature.encode()).hexdigest()[:32]}.json"
 
     def find(self, signature: str) -> Verdict | None:
-        """The verdict on a partition; None if there is none that can be trusted."""
+        """Read the verdict on a partition; None if there is none that can be trusted."""
         file = self._file(signature)
         try:
             text = file.read_bytes()
@@ -80,7 +80,7 @@ class Kept:
         return verdict
 
     def keep(self, signature: str, verdict: Verdict) -> None:
-        """Have the next process find a verdict; where nothing can be written it will not."""
+        """Write a verdict for other processes, if the folder can be written to."""
         told = {
             "facts": self._facts,
             "signature": signature,
@@ -116,7 +116,7 @@ def number_kept() -> int:
 
 
 def _machine() -> bytes:
-    """What tells this machine and user from others, to which a folder may have been copied."""
+    """The name of this machine and user; a copied folder of another one does not match it."""
     try:
         name = Path("/etc/machine-id").read_text().strip()
     except OSError:
@@ -125,7 +125,7 @@ def _machine() -> bytes:
 
 
 def _secret(file: Path, *, make: bool) -> bytes | None:
-    """The user's secret, made if there is none that nobody else could know."""
+    """Read the user's secret; without one that only the user can read, make it or return None."""
     for _ in range(2):
         try:
             with open(file, "rb") as opened:
@@ -144,7 +144,7 @@ def _secret(file: Path, *, make: bool) -> bytes | None:
 
 
 def _write_secret(file: Path, *, anew: bool) -> None:
-    """Make one; unless it is to be anew, one that another process made meanwhile stays."""
+    """Write a new secret; keep one that another process made meanwhile, unless `anew`."""
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,10 @@
 """The part of a partition's results to compare, where the reference for all would take long.
 
-oneDNN runs the partition as it is; the reference computes a part of it. Along many axes each index
-is computed by itself: the batch, the rows and columns of a product, the output channels of a
-convolution. Any indices may be left out of those. Along spatial axes windows slide; of those the
-reference computes one end, as far as no window reaches what was left out.
+oneDNN runs the partition as it is; the reference computes a part of it. Along many axes an index of
+the result depends on the same index of the inputs alone: the batch, the rows and columns of a
+product, the output channels of a convolution. Any of those indices may be left out. Windows slide
+along spatial axes; of those the reference computes one end, and compares the results whose windows
+reach nothing that was left out.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ Array = npt.NDArray[Any]
 Place = tuple[int, int]
 """A tensor and one of its axes."""
 Picks = Mapping[Place, npt.NDArray[np.int64]]
-"""The indices that are computed, for each place where not all are."""
+"""The indices that the reference computes, for each place where it leaves some out."""
 
-# Seconds that the reference takes, with the samples of stochastic arithmetic: for an operation, and
-# for an element that an op reads or makes.
+# Seconds that the reference takes, with the samples of stochastic arithmetic, for an operation, for
+# an element that an op reads, and for one that it makes.
 _OPERATION, _READ, _MADE = 1e-9, 5e-8, 4e-7
 _FEWEST = 4
-"""Indices of an axis: the first, the last and some between."""
+"""The fewest indices to keep of an axis: the first, the last and some between."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +43,23 @@ class Portion:
     Parameters
     ----------
     picks : mapping of (int, int) to numpy.ndarray
-        The indices that are computed, for each tensor and axis where not all are.
+        The indices that the reference computes, for each tensor and axis where some are left out.
     right : mapping of (int, int) to (int, int)
-        From where to where, of those, they are what they are in the whole.
+        The range of those, begin and end, in which results are the same as in the whole.
     """
 
     picks: Picks
     right: Mapping[Place, tuple[int, int]]
 
     def of(self, array: Array, tensor: int) -> Array:
-        """The elements that are computed."""
+        """Take the elements of a tensor that the reference computes."""
         for axis in range(array.ndim):
             if (tensor, axis) in self.picks:
                 array = np.take(array, self.picks[tensor, axis], axis)
         return array
 
     def compared(self, tensor: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """The results among those that may be compared."""
+        """The slices of a computed tensor that may be compared."""
         return tuple(slice(*self.right.get((tensor, a), (0, n))) for a, n in enumerate(shape))
 
 
@@ -83,7 +84,7 @@ Ties = Iterable[Sequence[Place]]
 
 
 def _aligned(op: _Op, tensors: Sequence[int], skipped: Sequence[int] = ()) -> Iterator[list[Place]]:
-    """The axes of tensors that are broadcast, but some of the first output's."""
+    """For each axis of the first output but the skipped ones, the axes broadcast to it."""
     rank = op.rank(op.outputs[0])
     for axis in range(rank):
         if axis not in skipped:
@@ -172,7 +173,7 @@ def _transpose(op: _Op) -> Ties:
 
 
 def _reshape(op: _Op) -> Ties:
-    """Dims that are the same before and after, from the first on and back from the last."""
+    """Tie the leading dims that a reshape keeps, and the trailing ones."""
     source, dst = op.inputs[0], op.outputs[0]
     before, after = op.shapes[source], op.shapes[dst]
     first = 0
@@ -230,12 +231,15 @@ _TIES: Mapping[str, Callable[[_Op], Ties]] = {
     "StaticReshape": _reshape,
     "StaticTranspose": _transpose,
 }
-"""Axes along which each index is computed by itself, together: by kind of op; none for others."""
+"""By kind of op, the axes tied together, along which each index is computed by itself.
+
+Other kinds have no such axes.
+"""
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A window slides along an axis of a source, and makes one of a result."""
+    """A window that slides along an axis of a source and makes an axis of a result."""
 
     source: Place
     made: Place
@@ -275,8 +279,8 @@ def _links(op: _Op) -> Iterator[_Link]:
 class _Spatial:
     """Groups of places along which windows slide, tied to each other by those windows.
 
-    Leaving out `drop` elements of what a window of stride s makes leaves out s times as many of
-    what it reads, so that all shapes still follow from each other.
+    For each element left out of the result of a window of stride s, s elements are left out of its
+    source, so that the shapes still fit together.
     """
 
     def __init__(self, groups: list[frozenset[Place]], links: Sequence[_Link]) -> None:
@@ -296,7 +300,7 @@ class _Spatial:
         self.drops = [int(ratio.get(i, Fraction(0)) * scale) for i in range(len(groups))]
 
     def most(self, subject: Subject) -> int:
-        """How many times the smallest part can be left out."""
+        """The number of times that the smallest part can be left out."""
         return min(
             (subject.tensors[t].shape[a] - 1) // drop
             for members, drop in zip(self.groups, self.drops, strict=True)
@@ -305,7 +309,10 @@ class _Spatial:
         )
 
     def right(self, subject: Subject, times: int, last: bool) -> dict[Place, tuple[int, int]]:
-        """What is right of each place, with some elements left out at the begin or the end."""
+        """The range of right elements of each place, if some are left out at one end.
+
+        They are left out at the begin if `last`, so that the last ones stay, else at the end.
+        """
         count = {
             place: subject.tensors[place[0]].shape[place[1]] - times * self.drops[i]
             for place, i in self.at.items()
@@ -334,7 +341,7 @@ class _Spatial:
 
 
 def _axes_of(subject: Subject) -> tuple[list[list[Place]], list[_Spatial]]:
-    """Places of one axis each, of which any indices may be left out; and what windows tie."""
+    """Groups of places of which any indices may be left out, and those that windows tie."""
     every = [
         (t, axis)
         for t, tensor in enumerate(subject.tensors)
@@ -370,7 +377,7 @@ def _axes_of(subject: Subject) -> tuple[list[list[Place]], list[_Spatial]]:
 def _spatial(
     groups: Sequence[frozenset[Place]], links: Sequence[_Link], fixed: set[Place]
 ) -> Iterator[_Spatial]:
-    """Groups that hang together, as far as nothing else is done along them."""
+    """Groups that windows connect, unless an op computes along them in another way."""
     left = [g for g in groups if any(k.source in g or k.made in g for k in links)]
     while left:
         together = [left.pop()]
@@ -403,7 +410,7 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
 
 
 def shapes_of(subject: Subject, picks: Picks) -> dict[int, tuple[int, ...]]:
-    """Of all tensors, as far as they are compared."""
+    """The shapes of all tensors without the indices that are left out."""
     return {
         t: tuple(
             len(picks[t, axis]) if (t, axis) in picks else size
@@ -414,7 +421,7 @@ def shapes_of(subject: Subject, picks: Picks) -> dict[int, tuple[int, ...]]:
 
 
 def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float:
-    """About how long the reference takes, with its samples."""
+    """Estimate the seconds that the reference takes, with its samples."""
     total = 0.0
     for op in subject.ops:
         given = [shapes[t] for t in op.inputs]
@@ -426,11 +433,11 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
 
 
 def portion_for(subject: Subject, seconds: float, seed: int = 0) -> Portion:
-    """Leave out indices until the reference takes no longer, as far as that goes.
+    """Leave out indices until the reference takes no longer than so many seconds, if possible.
 
-    First one end of spatial axes: along the innermost one the last elements stay, where windows
-    meet what is left of a row, along others the first. Then the longest of the other axes, each to
-    half of its indices; the first and the last index stay.
+    First leave out one end of spatial axes: along the innermost one keep the last elements, where
+    windows meet the remainder of a row, along others the first. Then halve the longest of the other
+    axes again and again; keep the first and the last index.
     """
     independent, spatial = _axes_of(subject)
     shape_of = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}

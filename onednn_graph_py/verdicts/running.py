@@ -1,4 +1,4 @@
-"""A subject compiled as a planner would do it, and run in memory that shows what it does."""
+"""Compile a subject as a planner does, and run it in memory that shows stray reads and writes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 DIRT = (0xFF, 0xAA, 0x7F)
-"""What memory holds before a call; the first is NaN in every type of floating point."""
+"""Bytes that fill memory before a call; the first makes NaNs of every floating-point type."""
 
 _PACKED = ("s4", "u4")
 _GUARD = 4096
-"""Bytes on either side of an output that must stay as they are."""
+"""The number of bytes on either side of a tensor that must not change."""
 _NOTHING = 0xA5
-"""What they are filled with."""
+"""The value that fills those bytes."""
 
 
 class Ended(Exception):
-    """There is nothing more to do for a partition."""
+    """Raised when the outcome for a partition is known."""
 
     def __init__(self, outcome: Outcome, detail: str, *, passing: bool = False) -> None:
         super().__init__(outcome, detail)
@@ -62,7 +62,7 @@ class GuardedMemory:
     Parameters
     ----------
     lt : logical_tensor
-        Strided.
+        A strided one.
     dtype : str
     """
 
@@ -76,7 +76,7 @@ class GuardedMemory:
         self.tensor = _core.tensor(lt, engine, self.own.ctypes.data)
 
     def elements(self) -> Array:
-        """A view of them; of 4-bit integers a copy."""
+        """The tensor's elements, as a view; a copy for 4-bit integers."""
         if self.dtype in _PACKED:
             return unpack_int4(self.own, self.shape, self.dtype)
         target = np.dtype(NUMPY_DTYPES[self.dtype])
@@ -89,7 +89,7 @@ class GuardedMemory:
         return np.lib.stride_tricks.as_strided(flat, self.shape, strides).view(target)
 
     def fill(self, array: Array) -> None:
-        """Put elements there."""
+        """Write an array's elements into the memory."""
         if self.dtype in _PACKED:
             packed = pack_int4(array, self.dtype).reshape(-1).view(np.uint8)
             self.own[: packed.size] = packed
@@ -99,18 +99,18 @@ class GuardedMemory:
 
     @property
     def changed(self) -> bool:
-        """Whether something was written there, or beside it, since it was filled."""
+        """Whether the tensor changed since it was filled, or a guard did."""
         return self.touched or not np.array_equal(self.own, self._filled)
 
     @property
     def touched(self) -> bool:
-        """Whether something was written beside it."""
+        """Whether a guard changed."""
         before, after = self._all[: self._begin], self._all[self._begin + self.bytes :]
         return bool((before != _NOTHING).any() or (after != _NOTHING).any())
 
 
 class Dirt:
-    """Memory for oneDNN's own use that holds what others left there."""
+    """An allocator whose memory is full of a pattern, as if others had used it before."""
 
     def __init__(self) -> None:
         self.pattern = DIRT[0]
@@ -131,7 +131,7 @@ _engines: list[_core.engine] = []
 
 
 def engine_with_dirt() -> _core.engine:
-    """The engine that all judging runs on; where it takes no allocator, scratchpads are given."""
+    """The engine on which results are judged; it allocates from `dirt` where that is possible."""
     if not _engines:
         try:
             allocator = _core.allocator(dirt.allocate, dirt.free)
@@ -143,7 +143,7 @@ def engine_with_dirt() -> _core.engine:
 
 
 def plain_engine() -> _core.engine:
-    """One that time is measured on: its memory comes from where it always does."""
+    """The engine for measuring time, with oneDNN's default allocator."""
     engine_with_dirt()
     return _engines[1]
 
@@ -153,7 +153,7 @@ def plain_engine() -> _core.engine:
 
 @dataclass
 class Compiled:
-    """A compiled partition, and the layouts that it takes and makes."""
+    """A compiled partition, with the layouts of its inputs, outputs and scratchpad."""
 
     compiled: _core.compiled_partition
     inputs: list[_core.logical_tensor]
@@ -162,7 +162,7 @@ class Compiled:
 
 
 class Ops:
-    """Ops of a subject in the mirror's terms."""
+    """A subject's ops as objects of the mirror."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -170,7 +170,7 @@ class Ops:
         self.number = {i: t for t, i in enumerate(self.ids)}
 
     def plain(self, t: int) -> _core.logical_tensor:
-        """As the graph says that it is."""
+        """Describe a tensor as the graph declares it."""
         tensor = self.subject.tensors[t]
         kind = _core.logical_tensor.property_type
         of = kind.constant if tensor.constant else kind.variable
@@ -180,7 +180,10 @@ class Ops:
         return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, layout, of)
 
     def partition(self, ops: Sequence[Operation], read: set[int], policy: str) -> Any:
-        """The one partition of some ops, of whose results others read some."""
+        """Partition some ops; return their one supported partition, or None.
+
+        Tensors in `read` stay outputs, as other ops read them.
+        """
         subject = self.subject
         g = _core.graph(subject.engine_kind)
         g.set_fpmath_mode(subject.fpmath_mode, subject.apply_to_int)
@@ -213,7 +216,7 @@ class Ops:
         free: Sequence[bool],
         engine: _core.engine,
     ) -> Compiled:
-        """Compile as a planner does: with layouts of oneDNN's choice, or plain ones."""
+        """Compile as a planner does: with layouts of oneDNN's choice, or else plain ones."""
         plain = [self.plain(t) for t in outputs]
         wanted = [
             _core.logical_tensor(lt.get_id(), lt.get_data_type(), lt.get_dims(), "any") if f else lt
@@ -270,7 +273,7 @@ class Run:
             self.scratchpad = GuardedMemory(of.scratchpad, "u8", engine)
 
     def __call__(self, pattern: int) -> list[Array]:
-        """The outputs, where memory held a pattern before."""
+        """Fill memory with a pattern, run, and return the outputs."""
         dirt.pattern = pattern
         for memory in (*self.outputs, *([self.scratchpad] if self.scratchpad else [])):
             memory.own[...] = pattern
@@ -283,7 +286,7 @@ class Run:
         return [np.array(m.elements()) for m in self.outputs]
 
     def check_outputs(self) -> None:
-        """Nothing was written beside the outputs and the scratchpad."""
+        """Raise `Ended` if the call wrote beside the outputs or the scratchpad."""
         for port, memory in enumerate(self.outputs):
             if memory.touched:
                 raise Ended(Outcome.WRONG, f"it writes beside its output {port}")
@@ -291,7 +294,7 @@ class Run:
             raise Ended(Outcome.WRONG, "it writes beside its scratchpad")
 
     def check_inputs(self) -> None:
-        """Inputs are as they were."""
+        """Raise `Ended` if a call wrote to the inputs."""
         for port, memory in enumerate(self.inputs):
             if memory.changed:
                 raise Ended(Outcome.WRONG, f"it writes to its input {port}")
@@ -303,7 +306,7 @@ def bits(array: Array) -> Array:
 
 
 def same(one: Array, other: Array) -> bool:
-    """Equal in every bit."""
+    """Whether two arrays are equal in every bit."""
     return bool(np.array_equal(bits(one), bits(other)))
 
 
@@ -313,5 +316,5 @@ def with_threads(count: int) -> AbstractContextManager[None]:
 
 
 def threads_can_be_set() -> bool:
-    """Whether `with_threads` does anything; elsewhere the runtime decides."""
+    """Whether `with_threads` has an effect; if not, the runtime decides."""
     return str(_core.version()["cpu_runtime"]) == "OpenMP"

@@ -1,4 +1,4 @@
-"""Whether a partition is slower than its ops apart."""
+"""Measure whether a partition is slower than its ops apart."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ Array = npt.NDArray[Any]
 
 _SLOWER = 1.2
 _NOTICEABLE = 3e-6  # seconds
-_QUIET = 0.8  # of the time, where nobody else wants the CPU
+_QUIET = 0.8  # the share of the time that a process computes if no other uses the CPU
 
 
 def _calls(
     subject: Subject, ops: Ops, arrays: Mapping[int, Array], policy: str
 ) -> Callable[[], None] | None:
-    """What runs it, in one partition or in one for each op; None where that can't be."""
+    """Make a function that runs a subject, in one partition or one for each op.
+
+    None if oneDNN can't run it so.
+    """
     engine = plain_engine()
     stream = _core.stream(engine)
     parts = [subject.ops] if policy == "fusion" else [(op,) for op in subject.ops]
@@ -82,7 +85,7 @@ def _calls(
 
 
 class _Times:
-    """Of one of the two ways: seconds of a call, each time it was measured; and CPU time."""
+    """The measured times of one function: seconds a call, wall time and CPU time of all calls."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -90,7 +93,7 @@ class _Times:
         self.calls = 0
 
     def add(self, call: Callable[[], None], repeat: int) -> float:
-        """Run it so often; the seconds that all took."""
+        """Run a function so often; return the seconds that all calls took."""
         start, before = time.perf_counter(), time.process_time()
         for _ in range(repeat):
             call()
@@ -109,12 +112,12 @@ class _Times:
 def _measured(
     fused: Callable[[], None], apart: Callable[[], None], seconds: float
 ) -> tuple[_Times, _Times]:
-    """Times of both, in turns: others want the CPU too."""
+    """Measure both in turn, as other processes may use the CPU too."""
     start = time.perf_counter()
     fused()
     apart()
     once = time.perf_counter() - start
-    # So that a tick of the clock does not matter.
+    # Enough calls that a tick of the clock does not matter.
     repeat = max(1, min(20, int(1e-4 / max(once, 1e-7))))
     one, many = _Times(), _Times()
     spent = 0.0
@@ -126,9 +129,9 @@ def _measured(
 
 
 def _is_slower(one: _Times, many: _Times) -> bool:
-    """Whether the first is, whatever else this machine does meanwhile."""
+    """Whether the first is slower by all measures, whatever else this machine does meanwhile."""
     pairs = [(one.median, many.median), (min(one.wall), min(many.wall))]
-    if one.cpu + many.cpu < _QUIET * (one.spent + many.spent):  # others had the CPU
+    if one.cpu + many.cpu < _QUIET * (one.spent + many.spent):  # other processes used the CPU
         pairs.append((one.cpu / one.calls, many.cpu / many.calls))
     return all(a > _SLOWER * b and a - b > _NOTICEABLE for a, b in pairs)
 
@@ -136,25 +139,24 @@ def _is_slower(one: _Times, many: _Times) -> bool:
 def slowness(
     subject: Subject, ops: Ops, arrays: Mapping[int, Array], seconds: float
 ) -> tuple[str, float | None]:
-    """Say how much slower it is than its ops apart, if it is.
+    """Measure how much slower a subject is than its ops apart.
 
     Parameters
     ----------
     subject : Subject
     ops : Ops
-        Of it.
+        The subject's ops.
     arrays : mapping of int to numpy.ndarray
-        For its inputs.
+        The arrays of its inputs.
     seconds : float
-        That measuring should take, but for one call of each and of what is too slow to be called
-        more often.
+        The time for measuring; slow calls, of which each must run a few times, may take longer.
 
     Returns
     -------
     slow : str
-        Empty if it is not slower.
+        A message; empty if it is not slower.
     ratio : float or None
-        Its time in that of its ops apart; None where those don't run.
+        Its time divided by that of its ops apart; None if one of the two does not run.
     """
     with with_threads(subject.threads):
         fused = _calls(subject, ops, arrays, "fusion")
@@ -163,7 +165,7 @@ def slowness(
             return "", None
         for warm in (fused, apart):
             warm()
-        for _ in range(2):  # what is slower has to be so twice
+        for _ in range(2):  # only a subject that is slower twice counts
             one, many = _measured(fused, apart, seconds)
             ratio = one.median / max(many.median, 1e-9)
             if not _is_slower(one, many):

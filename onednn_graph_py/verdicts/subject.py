@@ -33,14 +33,14 @@ class Tensor:
     shape : tuple of int
     dtype : str
     strides : tuple of int, optional
-        In elements, of an input that is not row-major.
+        The strides of an input that is not row-major, in elements.
     opaque : bool
-        The layout is oneDNN's own, so that nobody else can read or write it.
+        Whether the layout is oneDNN's own, so that nobody else can read or write it.
     constant : bool
     limits : (int, int), optional
-        The values of a constant of 8-bit or 4-bit integers lie between them.
+        The range of a constant of 8-bit or 4-bit integers, rounded up to powers of two.
     value : float, optional
-        Of a constant of one element that is no scale: an epsilon, a divisor.
+        The value of a constant of one element that is no scale: an epsilon, a divisor.
     """
 
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ class Tensor:
 
     @property
     def facts(self) -> tuple[Any, ...]:
-        """All of it, for a signature."""
+        """All fields, for a signature."""
         return (
             self.shape,
             self.dtype,
@@ -66,7 +66,7 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
 
@@ -78,9 +78,9 @@ class Operation:
     ----------
     kind : str
     attrs : tuple of (str, value)
-        By name, in the library's spelling.
+        The attributes by name, in the library's spelling.
     inputs, outputs : tuple of int
-        Tensors, by their number.
+        The numbers of its tensors.
     """
 
     kind: str
@@ -97,15 +97,15 @@ class Subject:
     ----------
     tensors : tuple of Tensor
     ops : tuple of Operation
-        Each after those whose results it reads.
+        The ops, each after those whose results it reads.
     inputs, outputs : tuple of int
-        Tensors in the order in which the partition is compiled for them.
+        The numbers of tensors, in the order in which the partition is compiled for them.
     free : tuple of bool
         For each output, whether oneDNN may choose its layout; row-major otherwise.
     fpmath_mode : str
     apply_to_int : bool
     threads : int
-        For which it is compiled.
+        The number for which it is compiled.
     engine_kind : str
     """
 
@@ -127,9 +127,9 @@ class Subject:
 
     @cached_property
     def signature(self) -> str:
-        """All that decides what oneDNN does, as JSON; equal for equal partitions of any graph.
+        """All facts that decide what oneDNN does, as JSON; the same for equal partitions.
 
-        The number of threads is not in it.
+        The number of threads is not among them.
         """
         order = _canonical_order(self)
         number: dict[int, int] = {}
@@ -137,7 +137,8 @@ class Subject:
             for tensor in (*self.ops[i].inputs, *self.ops[i].outputs):
                 number.setdefault(tensor, len(number))
         free = dict(zip(self.outputs, self.free, strict=True))
-        # Equal ones cancel each other out; which number they are makes no difference.
+        # Equal scales and zero points cancel each other out, whatever their values, so the
+        # signature says which are equal.
         scaled = [
             (name, value)
             for i in order
@@ -166,9 +167,9 @@ class Subject:
 
 
 def _told(op: Operation) -> list[Any]:
-    """Attributes as far as they decide what runs.
+    """The attributes of an op, as far as they decide what runs.
 
-    Of scales and zero points that is how many there are, and whether they change anything: their
+    For scales and zero points these are their number, and whether they change anything: their
     values differ from layer to layer of one model.
     """
     made: list[Any] = []
@@ -186,10 +187,10 @@ def _hashed(*of: Any) -> str:
 
 
 def _canonical_order(subject: Subject) -> list[int]:
-    """Ops in an order that depends on nothing but how they hang together.
+    """Sort ops in an order that depends only on how they are connected.
 
-    Each op is told from others by what leads to it, and by what it leads to. Where two are still
-    alike either may be the first.
+    Ops differ by the ops that lead to them, and by those that they lead to. Of two that are still
+    alike either may come first.
     """
     maker = {t: (i, port) for i, op in enumerate(subject.ops) for port, t in enumerate(op.outputs)}
     free = dict(zip(subject.outputs, subject.free, strict=True))
@@ -207,7 +208,7 @@ def _canonical_order(subject: Subject) -> list[int]:
         made = [(subject.tensors[t].facts, free.get(t)) for t in op.outputs]
         above[i] = _hashed(op.kind, _told(op), behind, made)
     key = dict(above)
-    for _ in range(2):  # the second time, tensors that inputs share tell ops apart too
+    for _ in range(2):  # the second round also compares ops that share inputs
         below: dict[int, str] = {}
         for i in reversed(range(len(subject.ops))):
             op = subject.ops[i]
@@ -223,11 +224,11 @@ def _canonical_order(subject: Subject) -> list[int]:
     return least_first(before, [key[i] for i in range(len(before))])
 
 
-# -- from what a planner has
+# -- a subject from a planner's nodes and tensors
 
 
 def _plain(value: Any) -> Any:
-    """An attribute that pickles, compares, and goes to JSON."""
+    """Convert an attribute to one that can be pickled, compared and written as JSON."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return tuple(_plain(v) for v in value)
     if isinstance(value, np.generic):
@@ -236,7 +237,7 @@ def _plain(value: Any) -> Any:
 
 
 def _power(limit: int) -> int:
-    """The next power of two, with the number's sign; weights of one net need not differ."""
+    """Round away from 0 to a power of two, so that a model's weights have few different limits."""
     return int(math.copysign(1 << max(abs(limit) - 1, 0).bit_length(), limit)) if limit else 0
 
 
@@ -258,7 +259,7 @@ def _constant_facts(value: Value, port: str) -> dict[str, Any]:
 
 
 def _in_order(nodes: Sequence[Node]) -> list[Node]:
-    """Nodes, each after those whose results it reads."""
+    """Sort nodes, each after those whose results it reads."""
     made_by = {v.id: n.id for n in nodes for v in n.outputs}
     by_id = {n.id: n for n in nodes}
     before = {n.id: [made_by[v.id] for v in n.inputs if v.id in made_by] for n in nodes}
@@ -276,20 +277,20 @@ def subject_of(
     threads: int = 0,
     engine_kind: str = "cpu",
 ) -> Subject:
-    """A partition as it would run.
+    """Make the subject of a partition as it would run.
 
     Parameters
     ----------
     nodes : sequence of Node
-        Its ops, in any order.
+        The partition's ops, in any order.
     shapes : mapping of int to tuple of int
-        Of all their values, by id.
+        The shapes of all their values, by id.
     inputs, outputs : sequence of logical_tensor
-        As `partition.compile` takes them.
+        The tensors that `partition.compile` is to take.
     fpmath_mode, apply_to_int, engine_kind
-        Of the builder.
+        The builder's.
     threads : int
-        For which it is compiled; `num_threads()` if 0.
+        The number for which it is compiled; `num_threads()` if 0.
 
     Returns
     -------

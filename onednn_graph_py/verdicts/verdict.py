@@ -17,7 +17,7 @@ class Limits:
     reference : float
         Seconds for the reference.
     speed : float
-        Seconds for measuring, at least one call of it and of its ops apart; 0 to measure nothing.
+        Seconds for measuring the partition against its ops apart; 0 to measure nothing.
     memory : float
         The share of the free memory that its tensors may take.
     """
@@ -31,17 +31,17 @@ class Outcome(str, Enum):
     """The outcome of judging a partition; its value is the word that is printed."""
 
     RIGHT = "right"
-    """Its results are those of the reference, and it is not slower than its ops apart."""
+    """The results agree with the reference, and the partition is not slower than its ops apart."""
     WRONG = "wrong"
     """A result is wrong, or differs from call to call."""
     CRASHED = "crashed"
-    """The process that ran it crashed."""
+    """The process that ran the partition crashed."""
     HUNG = "hung"
-    """It took longer than the time limit."""
+    """The partition took longer than the time limit."""
     SLOW = "slow"
-    """It is right, and slower than its ops apart."""
+    """The partition is right, and slower than its ops apart."""
     UNVERIFIED = "unverified"
-    """It could not be judged."""
+    """The partition could not be judged."""
 
     def __str__(self) -> str:
         return self.value
@@ -61,7 +61,7 @@ class Verdict:
     ratio : float, optional
         Its time divided by that of its ops apart; None if it was not measured.
     seconds : float
-        Time that judging took.
+        The time that judging took.
     passing : bool
         Whether the verdict may change another time, because there was no memory or no process. It
         is not kept then.

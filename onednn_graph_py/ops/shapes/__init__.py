@@ -1,7 +1,7 @@
-"""What shapes follow for an op's outputs, and which inputs don't fit together.
+"""Shape functions of the ops: they infer outputs' shapes and check that the inputs fit together.
 
-Each function takes a `Call`, raises `InvalidShapeError`, and returns the outputs' shapes as far as
-they follow from inputs and attributes.
+Each function takes a `Call`, raises `InvalidShapeError` where shapes don't fit, and returns the
+outputs' shapes as far as they follow from inputs and attributes.
 """
 
 from __future__ import annotations

@@ -20,7 +20,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights by their parts; of a transposed convolution `out` is per group, else `into` is."""
+    """The channels and spatial dims of weights.
+
+    `out` counts a group's channels for transposed convolutions, `into` for others.
+    """
 
     out: int
     into: int
@@ -67,7 +70,7 @@ def _same(given: int, expected: int, of: Operand, what: str) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The forward op's tensors: src -> dst by weights, and the window they make."""
+    """The tensors of the forward op, which makes dst of src by weights, and its window."""
 
     src: Data | None
     weights: _Weights | None
@@ -77,7 +80,7 @@ class _Parts:
 
 
 def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed: bool) -> _Parts:
-    """Check how channels, batches and ranks of the forward op go together."""
+    """Check that channels, batches and ranks of the forward op fit together."""
     known = [o for o in (src, weights, dst) if o.rank is not None]
     for other in known[1:]:
         rank = known[0].rank or 0
@@ -87,7 +90,7 @@ def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed
     out_channels = UNKNOWN
     if w is not None:
         out_channels = _times(w.out, groups) if transposed else w.out
-        # The channels that are not per group must be whole groups.
+        # The groups must divide the channels that are not counted per group.
         _divided(w.into if transposed else w.out, groups, weights)
     if s is not None:
         _divided(s.channels, groups, src)
@@ -113,7 +116,7 @@ def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed
 
 
 def _check_slide(call: Call, p: _Parts, transposed: bool) -> None:
-    """That the forward op, whose tensors are all given, makes dst of src."""
+    """Check that the forward op makes dst's spatial dims of src's, if both are known."""
     wide, narrow = (p.dst, p.src) if transposed else (p.src, p.dst)
     if p.window is None or p.window.auto_pad != "None":
         return
@@ -150,17 +153,17 @@ def _forward(call: Call, transposed: bool) -> list[Shape]:
 
 
 def convolution(call: Call) -> list[Shape]:
-    """(N, IC, sizes) by (OC, IC / groups, kernel) to (N, OC, windows)."""
+    """From (N, IC, sizes) and weights (OC, IC / groups, kernel) to (N, OC, windows)."""
     return _forward(call, transposed=False)
 
 
 def conv_transpose(call: Call) -> list[Shape]:
-    """(N, IC, windows) by (IC, OC / groups, kernel) to (N, OC, sizes)."""
+    """From (N, IC, windows) and weights (IC, OC / groups, kernel) to (N, OC, sizes)."""
     return _forward(call, transposed=True)
 
 
 def convolution_backward_data(call: Call) -> list[Shape]:
-    """The shape of src, which only the attribute dst_shape or the declared output tells."""
+    """The shape of src, which only the attribute dst_shape or the declared output gives."""
     made = given_shape(call, "dst_shape", call.output(0))
     p = _relate(call, made, call.input(1), call.input(0), transposed=False)
     _check_slide(call, p, transposed=False)
@@ -181,7 +184,7 @@ def convolution_backward_weights(call: Call) -> list[Shape]:
 
 
 def conv_transpose_backward_data(call: Call) -> list[Shape]:
-    """The shape of src: what a convolution makes of diff_dst."""
+    """The shape of src, which is that of a convolution of diff_dst."""
     made = call.output(0)
     p = _relate(call, made, call.input(1), call.input(0), transposed=True)
     if p.window is None:

@@ -32,7 +32,7 @@ def broadcast(a: Operand, b: Operand) -> Shape:
         if x >= 0 and y >= 0 and x != y and 1 not in (x, y):
             b.refuse(f"a shape that broadcasts with {a.name}, {shape_text(a.shape)}")
         if x < 0 or y < 0:
-            # An unknown dim beside one that is not 1 can only be equal to it, or 1.
+            # An unknown dim can only be 1 or equal to the other dim, if that is larger than 1.
             made.append(max(x, y) if max(x, y) > 1 else UNKNOWN)
         else:
             made.append(y if x == 1 else x)
@@ -40,7 +40,7 @@ def broadcast(a: Operand, b: Operand) -> Shape:
 
 
 def merged(a: Shape, b: Shape) -> Shape:
-    """What two descriptions of one shape tell together."""
+    """The shape that two descriptions of it give together; of unknown dims the known ones."""
     if a is None or b is None or len(a) != len(b):
         return b if a is None else a
     return tuple(y if x < 0 else x for x, y in zip(a, b, strict=True))
@@ -55,24 +55,24 @@ def _all_equal(call: Call) -> Shape:
 
 
 def same(call: Call) -> list[Shape]:
-    """All inputs and outputs describe the same elements."""
+    """All outputs have the shape that all inputs share."""
     return [_all_equal(call)] * len(call.schema.outputs)
 
 
 def first(call: Call) -> list[Shape]:
-    """All outputs are shaped like input 0."""
+    """All outputs have the shape of input 0."""
     return [call.input(0).shape] * len(call.schema.outputs)
 
 
 def binary(call: Call) -> list[Shape]:
-    """Two operands that broadcast, unless auto_broadcast is none."""
+    """The shape that both inputs broadcast to, or share if auto_broadcast is none."""
     if call.attr("auto_broadcast") == "none":
         return [_all_equal(call)]
     return [broadcast(call.input(0), call.input(1))]
 
 
 def select(call: Call) -> list[Shape]:
-    """Inputs 1 and 2 broadcast with each other, the condition to what they make."""
+    """The shape that inputs 1 and 2 broadcast to; the condition broadcasts to it too."""
     if call.attr("auto_broadcast") == "none":
         return [_all_equal(call)]
     both = broadcast(call.input(1), call.input(2))
@@ -85,7 +85,7 @@ def _channels(call: Call) -> int:
 
 
 def bias_add(call: Call) -> list[Shape]:
-    """One bias a channel."""
+    """The shape of input 0; the bias has one element a channel."""
     call.input(0).need_rank(2)
     call.input(1).need_rank(1, 1)
     call.input(1).need_count(_channels(call), "channels")
@@ -93,25 +93,25 @@ def bias_add(call: Call) -> list[Shape]:
 
 
 def bias_add_backward(call: Call) -> list[Shape]:
-    """One gradient a channel."""
+    """The shape of the bias's gradient: one element a channel."""
     call.input(0).need_rank(2)
     return [(_channels(call),)]
 
 
 def prelu(call: Call) -> list[Shape]:
-    """Shaped like input 0; the slope broadcasts to it, or has an entry a channel."""
+    """The shape of input 0."""
     return [call.input(0).shape]
 
 
 def prelu_backward(call: Call) -> list[Shape]:
-    """The gradients of the data and of the slope."""
+    """The shapes of the gradients of the data and the slope."""
     src, slope, diff_dst = (call.input(i) for i in range(3))
     diff_dst.need_shape(src.shape, "that of input 0")
     return [merged(src.shape, diff_dst.shape), slope.shape]
 
 
 def gen_index(call: Call) -> list[Shape]:
-    """Shaped like input 0, which has the axis."""
+    """The shape of input 0, which must have the axis."""
     src = call.input(0)
     src.need_rank(1)
     if src.rank and call.attr("axis") is not None:
@@ -120,5 +120,5 @@ def gen_index(call: Call) -> list[Shape]:
 
 
 def nothing(call: Call) -> list[Shape]:
-    """Nothing follows."""
+    """No shapes, for an op without outputs."""
     return []

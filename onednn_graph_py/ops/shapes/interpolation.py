@@ -12,7 +12,7 @@ __all__ = ["interpolate", "interpolate_backward"]
 
 
 def _resized(call: Call) -> Shape:
-    """What the forward op makes of input 0."""
+    """The shape that the forward op makes of input 0."""
     data = data_of(call, call.input(0))
     scales, sizes = call.attr("scales"), call.attr("sizes")
     if data is None:
@@ -32,7 +32,7 @@ def _resized(call: Call) -> Shape:
         if sizes:
             spatial[i] = sizes[i]
         elif scales and d >= 0:
-            # In single precision, as oneDNN does.
+            # oneDNN multiplies in single precision too.
             with np.errstate(over="ignore", invalid="ignore"):
                 scaled = np.float32(d) * np.float32(scales[i])
             if not 1 <= scaled < 1e9:
@@ -46,7 +46,7 @@ def _resized(call: Call) -> Shape:
 
 
 def interpolate(call: Call) -> list[Shape]:
-    """(N, C, sizes) to (N, C, other sizes)."""
+    """From (N, C, sizes) to (N, C, other sizes)."""
     return [_resized(call)]
 
 

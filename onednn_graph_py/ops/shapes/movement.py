@@ -11,7 +11,7 @@ _MOST = 1 << 60
 
 
 def reduce(call: Call) -> list[Shape]:
-    """The dims that are not reduced; with keep_dims the others are 1."""
+    """The dims that are not reduced; with keep_dims also the others, as 1."""
     src, axes = call.input(0), call.attr("axes")
     if src.shape is None or axes is None:
         return [None]
@@ -52,7 +52,7 @@ def reshape(call: Call) -> list[Shape]:
     for i, d in enumerate(made):
         if i in rests:
             continue
-        if d < 0:  # a copied dim that is unknown, and so is the rest
+        if d < 0:  # a copied dim is unknown, so the -1 stays unknown too
             return [tuple(made)]
         known *= d
         if known > _MOST:
@@ -86,7 +86,7 @@ def transpose(call: Call) -> list[Shape]:
 
 
 def concat(call: Call) -> list[Shape]:
-    """The dims of all inputs, which along the axis add up."""
+    """The dims that all inputs share; along the axis the sum of theirs."""
     known = next((o for o in call.inputs if o.shape is not None), None)
     if known is None or known.shape is None or call.attr("axis") is None:
         return [None]

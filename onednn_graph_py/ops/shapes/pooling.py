@@ -10,7 +10,7 @@ __all__ = ["avg_pool_backward", "max_pool_backward", "pool"]
 
 
 def _pooled(call: Call, src: Operand) -> Shape:
-    """What the forward op makes of a shape."""
+    """The shape that the forward op makes of another one."""
     listed = call.attr("kernel")
     data = data_of(call, src)
     if data is None:
@@ -18,7 +18,7 @@ def _pooled(call: Call, src: Operand) -> Shape:
             return None
         return Data(UNKNOWN, UNKNOWN, (UNKNOWN,) * len(listed)).shape(call)
     n = len(data.spatial)
-    if listed is None:  # oneDNN then says itself that it is missing
+    if listed is None:  # oneDNN reports the missing attribute itself
         return None
     window = window_of(call, entries(call, "kernel", n, 1))
     ceil = call.attr("rounding_type") == "ceil"
@@ -27,12 +27,12 @@ def _pooled(call: Call, src: Operand) -> Shape:
 
 
 def pool(call: Call) -> list[Shape]:
-    """(N, C, sizes) to (N, C, windows)."""
+    """From (N, C, sizes) to (N, C, windows)."""
     return [_pooled(call, call.input(0))]
 
 
 def avg_pool_backward(call: Call) -> list[Shape]:
-    """The shape of src, which only the attribute src_shape or the declared output tells."""
+    """The shape of src, which only the attribute src_shape or the declared output gives."""
     src = given_shape(call, "src_shape", call.output(0))
     why = f"what the forward op makes of {src.name}"
     call.input(0).need_shape(_pooled(call, src) if src.shape is not None else None, why)

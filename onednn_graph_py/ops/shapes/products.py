@@ -15,7 +15,7 @@ def _batch(of: Operand) -> Operand:
 
 
 def matmul(call: Call) -> list[Shape]:
-    """(batch, M, K) by (batch, K, N) to (batch, M, N); one dim alone is a vector, as in NumPy."""
+    """From (batch, M, K) and (batch, K, N) to (batch, M, N); 1-D inputs are vectors as in NumPy."""
     a, b = call.input(0), call.input(1)
     a.need_rank(1)
     b.need_rank(1)

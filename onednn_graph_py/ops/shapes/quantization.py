@@ -1,4 +1,4 @@
-"""Shapes of quantization: the data's, and how scales and zero points fit it."""
+"""Shapes of quantization: the data's, with checks that scales and zero points fit it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["dynamic_quantize", "quantize"]
 
 
 def _channels(call: Call, src: Operand) -> int:
-    """How many scales there must be; -1 where unknown."""
+    """The number of scales that there must be; -1 where unknown."""
     if call.attr("qtype") != "per_channel" or src.rank is None:
         return 1
     return src.dim(call.axis("axis", src.rank))
 
 
 def quantize(call: Call) -> list[Shape]:
-    """Scales and zero points are attributes."""
+    """The shape of input 0, for ops whose scales and zero points are attributes."""
     src = call.input(0)
     if src.rank is None:
         return [None]
@@ -25,7 +25,7 @@ def quantize(call: Call) -> list[Shape]:
         listed = call.attr(name)
         if listed is None or channels < 0:
             continue
-        # Of the weights of a grouped ConvTranspose a dim has the channels of one group.
+        # Weights of a grouped ConvTranspose have a dim for the channels of one group.
         grouped = call.attr("qtype") == "per_channel" and channels > 0 and len(listed) > 0
         if len(listed) != channels and not (grouped and len(listed) % channels == 0):
             call.refuse_shape(
@@ -61,7 +61,10 @@ def _check_groups(call: Call, src: Operand, parameters: Operand, may_be_one: boo
 
 
 def dynamic_quantize(call: Call) -> list[Shape]:
-    """Scales and zero points are inputs; one zero point may serve all channels or groups."""
+    """The shape of input 0, for ops whose scales and zero points are inputs.
+
+    One zero point may serve all channels or groups.
+    """
     src = call.input(0)
     if src.rank is None:
         return [None]

@@ -1,4 +1,4 @@
-"""Windows that slide over spatial dims: what convolution, pooling and their gradients share."""
+"""Windows that slide over spatial dims, for convolution, pooling and their gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Dims = tuple[int, ...]
 def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
     """An attribute's entry for each spatial dim.
 
-    Dumped graphs spell out oneDNN's default of a list: the same for every possible dim.
+    Dumped graphs spell out oneDNN's default of a list, with one entry for every possible dim.
     """
     listed = call.attr(name)
     if listed is None or listed == (otherwise,) * MAX_NDIMS:
@@ -29,7 +29,7 @@ def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
 
 
 def given_shape(call: Call, name: str, declared: Operand) -> Operand:
-    """An output whose shape an attribute may name."""
+    """The declared output, with the shape from an attribute if that is set."""
     listed = call.attr(name)
     if listed is None or listed == (0,) * MAX_NDIMS:
         return declared
@@ -41,21 +41,21 @@ def given_shape(call: Call, name: str, declared: Operand) -> Operand:
 
 @dataclass(frozen=True)
 class Data:
-    """A data tensor by its parts, whatever the format."""
+    """The dims of a data tensor by their meaning, for any data format."""
 
     batch: int
     channels: int
     spatial: Dims
 
     def shape(self, call: Call) -> Shape:
-        """Put together as data_format says."""
+        """The shape of the tensor in the order of data_format."""
         if call.channels_last:
             return (self.batch, *self.spatial, self.channels)
         return (self.batch, self.channels, *self.spatial)
 
 
 def data_of(call: Call, operand: Operand) -> Data | None:
-    """The parts of a data tensor; None where its rank is unknown."""
+    """The dims of a data tensor by their meaning; None where its rank is unknown."""
     operand.need_rank(3)
     shape = operand.shape
     if shape is None:
@@ -67,7 +67,7 @@ def data_of(call: Call, operand: Operand) -> Data | None:
 
 @dataclass(frozen=True)
 class Window:
-    """A window over spatial dims, -1 where its size is unknown."""
+    """A window over spatial dims; `kernel` is -1 where its size is unknown."""
 
     call: Call
     kernel: Dims
@@ -78,16 +78,16 @@ class Window:
     auto_pad: str
 
     def extent(self, i: int) -> int:
-        """The size with dilation."""
+        """The window's size along a dim, with dilation."""
         return self.dilations[i] * (self.kernel[i] - 1) + 1
 
     @property
     def same(self) -> bool:
-        """Whether paddings make the output size the input's over the stride."""
+        """Whether the paddings are such that the output size is the input size over the stride."""
         return self.auto_pad in ("SAME_UPPER", "SAME_LOWER")
 
     def slide(self, i: int, size: int, ceil: bool = False) -> int:
-        """How many windows there are along one dim: what convolution and pooling make of it."""
+        """The number of windows along a dim, the output size of convolution and pooling."""
         if size < 0 or (self.kernel[i] < 0 and not self.same):
             return UNKNOWN
         if self.same:
@@ -104,7 +104,7 @@ class Window:
         return (room + (self.strides[i] - 1 if ceil else 0)) // self.strides[i] + 1
 
     def unslide(self, i: int, size: int, output_padding: int) -> int:
-        """The reverse: what a transposed convolution makes of one dim."""
+        """The size that a transposed convolution makes of a dim, the reverse of `slide`."""
         if size < 0 or self.kernel[i] < 0:
             return UNKNOWN
         pads = 0

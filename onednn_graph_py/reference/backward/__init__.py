@@ -1,12 +1,12 @@
 """Gradients of the ops, for training.
 
-Inputs are what the forward op was given or returned, and the gradient of a loss with respect to
-what it returned (diff_dst); outputs are the gradients with respect to what it was given.
+Inputs are the forward op's inputs or results, and the gradient of a loss with respect to its result
+(diff_dst); outputs are the gradients with respect to the forward op's inputs.
 """
 
 from __future__ import annotations
 
-# Each of these registers what it computes.
+# Each of these modules registers the ops that it computes.
 from . import convolution as convolution
 from . import elementwise as elementwise
 from . import interpolation as interpolation

@@ -1,8 +1,8 @@
 """Gradients of convolution and transposed convolution.
 
 Convolution takes windows from src and makes an element of dst of each; the transposed one makes a
-window of dst of each element of src. So the gradient of one with respect to its data computes what
-the other does.
+window of dst of each element of src. So the gradient of either with respect to its data is the
+other op.
 
 In the sums' indices n is the batch, g the groups, o and i the channels of a group, a to c the
 windows' spatial dims, and x to z the elements of a window.

@@ -1,7 +1,7 @@
-"""Gradients of the ops on each element by itself: diff_dst times the derivative.
+"""Gradients of element-wise ops: diff_dst times the derivative.
 
-Where a function bends, the derivative is the one that oneDNN takes. With use_dst, input 0 is dst
-instead of src.
+Where a function has no derivative, this takes the value that oneDNN takes. With use_dst, input 0 is
+dst instead of src.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _abs(call: Call, x: Array) -> Array:
 
 @_derivative("ClampBackward")
 def _clamp(call: Call, v: Array) -> Array:
-    # The same for src and dst: both are at a limit, or inside.
+    # Src and dst give the same result: both are at a limit, or inside.
     return np.asarray((call.attr("min") < v) & (v < call.attr("max")))
 
 
@@ -58,7 +58,7 @@ def _gelu(call: Call, x: Array) -> Array:
 @_derivative("HardSigmoidBackward")
 def _hard_sigmoid(call: Call, x: Array) -> Array:
     alpha = call.attr("alpha")
-    # In float32, as oneDNN finds out on which side of 0 and 1 it is.
+    # oneDNN too decides in float32 whether the value is below 0 or above 1.
     y = (alpha * x + call.attr("beta")).astype(np.float32)
     return np.where((y > 0) & (y < 1), alpha, 0.0)
 

@@ -12,7 +12,7 @@ from ..windows import channels_first, channels_restored
 
 @reference("InterpolateBackward")
 def _interpolate(call: Call, src: Array, diff_dst: Array, sizes: Array | None = None) -> Array:
-    # Only src's shape counts: resizing is linear.
+    # Resizing is linear, so only src's shape matters.
     spatial = channels_first(call, src).shape[2:]
     dx = channels_first(call, diff_dst)
     for axis, size in enumerate(spatial, start=2):

@@ -1,4 +1,4 @@
-"""Gradients that are summed up for a parameter: the slope of PReLU, the bias."""
+"""Gradients of parameters, which are sums: the slope of PReLU, the bias."""
 
 from __future__ import annotations
 

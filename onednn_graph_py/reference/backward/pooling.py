@@ -30,8 +30,8 @@ def _max_pool(call: Call, src: Array, diff_dst: Array) -> Array:
     spatial = x.shape[2:]
     where = pooling_windows(call, spatial, dy.shape[2:])
     taken = where.over(x, -np.inf).reshape(*dy.shape, math.prod(where.kernel))
-    # oneDNN looks for what is above the lowest finite number, and else takes the first element,
-    # even where that is padding.
+    # oneDNN looks for an element above the lowest finite number. If there is none, it takes the
+    # first element, even if that is padding.
     lowest = float(float_info(call.input(0).dtype or "f32").min)
     first = np.where(taken > lowest, taken, -np.inf).argmax(-1, keepdims=True)
     gradients = np.zeros(taken.shape)
