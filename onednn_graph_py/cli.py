@@ -17,14 +17,16 @@ from .ops import OPS, overview
 from .ops.describe import signature, text
 from .ops.terms import linked_version
 from .probing import capabilities
-from .replay.command import add_run
+from .replay.command import add_replay
 from .selftest.command import add_selftest
-from .shrinking.command import add_reduce
+from .shrinking.command import add_shrink
 from .text.names import did_you_mean
 from .text.options import add_forms
 from .text.progress import show_progress
 
 __all__ = ["main"]
+
+_RENAMED = {"run": "replay", "reduce": "shrink"}
 
 
 def _ops(arguments: argparse.Namespace) -> int:
@@ -102,9 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     add_forms(gallery, **{form: f"print the results as {name}" for form, name in names.items()})
     gallery.add_argument("--no-time", action="store_true", help="do not time calls")
     gallery.set_defaults(run=_patterns)
-    add_run(commands)
+    add_replay(commands)
     add_compare(commands)
-    add_reduce(commands)
+    add_shrink(commands)
     add_capture(commands)
     add_export(commands)
     add_log(commands)
@@ -115,6 +117,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit status."""
+    words = list(sys.argv[1:] if words is None else words)
+    if words and words[0] in _RENAMED:
+        old, words[0] = words[0], _RENAMED[words[0]]
+        print(f"{old}: this command is now called {words[0]}", file=sys.stderr)
     arguments = _parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)

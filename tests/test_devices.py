@@ -510,12 +510,12 @@ def test_compiling_for_a_gpu_says_what_there_is_before_anything_else(rows, optio
 @without_gpu
 def test_a_file_for_a_gpu_is_partitioned_and_then_unsupported(tmp_path, capsys):
     for_gpu().save(tmp_path / "g.json")
-    assert cli.main(["run", str(tmp_path / "g.json"), "--json"]) == 0
+    assert cli.main(["replay", str(tmp_path / "g.json"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["verdict"] == "unsupported"
     assert (result["partitions"], result["supported"]) == (1, 1)
     assert "engine kind gpu: no device" in result["reason"]
-    assert cli.main(["run", str(tmp_path / "g.json"), "--partition-only"]) == 0
+    assert cli.main(["replay", str(tmp_path / "g.json"), "--partition-only"]) == 0
     assert "partitioned" in capsys.readouterr().out
 
 

@@ -146,7 +146,7 @@ def test_a_known_defect_is_run_bisected_and_reduced_as_it_is(tmp_path, capsys):
     assert f"first wrong op: op ({WRONG_OP})" in out
     assert "runs in parts" not in out
     small = str(tmp_path / "small.json")
-    assert cli.main(["reduce", path, "--while", "mismatch", "--tries", "40", "-o", small]) == 0
+    assert cli.main(["shrink", path, "--while", "mismatch", "--tries", "40", "-o", small]) == 0
     assert run(capsys, small, "--as-is", "--verify")[0] == 1
 
 
@@ -427,7 +427,7 @@ def test_a_bar_is_drawn_on_terminals_only(monkeypatch, capsys):
 
 
 def run(capsys, *words):
-    status = cli.main(["run", *words])
+    status = cli.main(["replay", *words])
     said = capsys.readouterr()
     return status, said.out, said.err
 

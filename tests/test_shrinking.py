@@ -396,7 +396,7 @@ def unsupported_file(tmp_path):
 
 def test_the_command_writes_the_smallest_graph(unsupported_file, tmp_path, capsys):
     out = tmp_path / "small.json"
-    words = ["reduce", str(unsupported_file), "--while", "unsupported", "-o", str(out)]
+    words = ["shrink", str(unsupported_file), "--while", "unsupported", "-o", str(out)]
     assert main(words) == 0
     assert kinds(serialization.parse(out)) == ["Pow"]
     said = capsys.readouterr()
@@ -407,7 +407,7 @@ def test_the_command_writes_the_smallest_graph(unsupported_file, tmp_path, capsy
 
 def test_the_command_prints_the_smallest_graph(unsupported_file):
     done = subprocess.run(
-        [sys.executable, "-m", "onednn_graph_py", "reduce", unsupported_file,
+        [sys.executable, "-m", "onednn_graph_py", "shrink", unsupported_file,
          "--while", "unsupported"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -415,15 +415,15 @@ def test_the_command_prints_the_smallest_graph(unsupported_file):
 
 
 def test_the_command_tells_what_a_graph_shows_instead(unsupported_file, capsys):
-    assert main(["reduce", str(unsupported_file), "--while", "refused"]) == 1
+    assert main(["shrink", str(unsupported_file), "--while", "refused"]) == 1
     assert "does not show refused: unsupported" in capsys.readouterr().err
 
 
 def test_the_command_tells_of_files_that_it_can_not_read_or_write(unsupported_file, capsys):
-    assert main(["reduce", "nowhere.json", "--while", "crash"]) == 2
+    assert main(["shrink", "nowhere.json", "--while", "crash"]) == 2
     assert "nowhere.json" in capsys.readouterr().err
     missing = str(unsupported_file.parent / "no" / "out.json")
-    words = ["reduce", str(unsupported_file), "--while", "unsupported", "-o", missing]
+    words = ["shrink", str(unsupported_file), "--while", "unsupported", "-o", missing]
     assert main(words) == 2
     assert missing in capsys.readouterr().err
 

@@ -1,7 +1,8 @@
 """Graphs from JSON files run again: whether oneDNN takes them, fuses them, computes them right.
 
 `cases_of` finds what to run, `replay` runs each in a process of its own, which a crash or a hang
-of oneDNN can't leave, and `run_case` runs one here. ``python -m onednn_graph_py run`` does it all.
+of oneDNN can't leave, and `run_case` runs one here. ``python -m onednn_graph_py replay`` does all
+of it.
 """
 
 from .bisect import Divergence, first_divergence

@@ -1,4 +1,4 @@
-"""``python -m onednn_graph_py run``."""
+"""``python -m onednn_graph_py replay``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .report import bar, exit_status, json_line, line, summary
 from .run_case import Options
 from .verdicts import Result
 
-__all__ = ["add_run"]
+__all__ = ["add_replay"]
 
 _DESCRIPTION = """\
 Read graphs that oneDNN dumped, partition, compile and run each in its own process, and print a line
@@ -24,47 +24,47 @@ failed, 1 if one did, 2 if files or options can't be read.
 """
 
 
-def add_run(commands: Any) -> None:
+def add_replay(commands: Any) -> None:
     """Add the command to those of a parser."""
-    run = commands.add_parser(
-        "run", help="run graphs from JSON files again", description=_DESCRIPTION
+    parser = commands.add_parser(
+        "replay", help="run graphs from JSON files again", description=_DESCRIPTION
     )
-    run.add_argument("place", nargs="*", help="a file, a folder, or a pattern such as '*.json'")
+    parser.add_argument("place", nargs="*", help="a file, a folder, or a pattern such as '*.json'")
     add_set(
-        run,
+        parser,
         "rewrite the graph as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, "
         "dt=bf16, dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
         "engine=cpu, expected-n-partitions=1; commas separate several values",
     )
-    run.add_argument(
+    parser.add_argument(
         "--batch",
         action="append",
         default=[],
         metavar="FILE",
         help="run the graphs that a batch file of benchdnn names",
     )
-    run.add_argument("--partition-only", action="store_true", help="only partition the graphs")
-    run.add_argument("--verify", action="store_true", help="compare with the NumPy reference")
-    run.add_argument(
+    parser.add_argument("--partition-only", action="store_true", help="only partition the graphs")
+    parser.add_argument("--verify", action="store_true", help="compare with the NumPy reference")
+    parser.add_argument(
         "--bisect", action="store_true", help="find the first wrong op; implies --verify"
     )
-    run.add_argument(
+    parser.add_argument(
         "--as-is",
         action="store_true",
         help="do not work around known oneDNN defects",
     )
-    run.add_argument("--bench", action="store_true", help="time calls")
-    run.add_argument("--threads", type=at_least(1), help="threads per call")
-    run.add_argument(
+    parser.add_argument("--bench", action="store_true", help="time calls")
+    parser.add_argument("--threads", type=at_least(1), help="threads per call")
+    parser.add_argument(
         "--jobs",
         type=at_least(1),
         default=1,
         help="number of graphs that run at a time (default: %(default)s)",
     )
-    add_seed(run)
-    add_timeout(run, 600.0, "per graph")
-    run.add_argument("--json", action="store_true", help="print JSON, one object per line")
-    run.set_defaults(run=_run)
+    add_seed(parser)
+    add_timeout(parser, 600.0, "per graph")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
+    parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
             show_progress(bar(len(results), len(cases), failed))
     except KeyboardInterrupt:
         show_progress("")
-        print(f"run: interrupted after {summary(results)}", file=sys.stderr)
+        print(f"replay: interrupted after {summary(results)}", file=sys.stderr)
         return 130
     if not arguments.json and len(results) > 1:
         print(summary(results))

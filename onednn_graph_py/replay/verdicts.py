@@ -10,7 +10,7 @@ __all__ = ["Result", "Verdict"]
 
 
 class Verdict(str, Enum):
-    """The verdict on a case; its value is the word that `run` prints."""
+    """The verdict on a case; its value is the word that ``replay`` prints."""
 
     PASSED = "passed"
     """All results are right."""

@@ -1,7 +1,7 @@
 """The smallest graph that still shows what is wrong with a large one.
 
 `shrink` makes it, `Shows` tells whether a graph shows a symptom, in a process that may crash, and
-``python -m onednn_graph_py reduce`` does both for a file.
+``python -m onednn_graph_py shrink`` does both for a file.
 """
 
 from .outcome import SYMPTOMS, Outcome

@@ -1,4 +1,4 @@
-"""``python -m onednn_graph_py reduce``."""
+"""``python -m onednn_graph_py shrink``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .outcome import SYMPTOMS
 from .shows import Shows
 from .shrink import Progress, elements_of, shrink
 
-__all__ = ["add_reduce"]
+__all__ = ["add_shrink"]
 
 _DESCRIPTION = """\
 Make a graph from a JSON file smaller while it still shows a symptom. mismatch: oneDNN's fused
@@ -26,31 +26,31 @@ oneDNN has no kernel for an op here. refused: oneDNN or this package rejects the
 """
 
 
-def add_reduce(commands: Any) -> None:
+def add_shrink(commands: Any) -> None:
     """Add the command to those of a parser."""
-    reduce = commands.add_parser(
-        "reduce", help="make a graph smaller while it shows a symptom", description=_DESCRIPTION
+    parser = commands.add_parser(
+        "shrink", help="make a graph smaller while it shows a symptom", description=_DESCRIPTION
     )
-    reduce.add_argument("file", help="a graph's JSON file")
-    reduce.add_argument(
+    parser.add_argument("file", help="a graph's JSON file")
+    parser.add_argument(
         "--while",
         dest="symptom",
         required=True,
         choices=SYMPTOMS,
         help="the symptom that the smaller graph must still show",
     )
-    reduce.add_argument(
+    parser.add_argument(
         "-o", dest="out", metavar="OUT", help="output file (default: standard output)"
     )
-    add_seed(reduce)
-    add_timeout(reduce, 60.0, "per try")
-    reduce.add_argument(
+    add_seed(parser)
+    add_timeout(parser, 60.0, "per try")
+    parser.add_argument(
         "--tries", type=int, default=2000, help="largest number of tries (default: %(default)s)"
     )
-    reduce.set_defaults(run=_reduce)
+    parser.set_defaults(run=_shrink)
 
 
-def _reduce(arguments: argparse.Namespace) -> int:
+def _shrink(arguments: argparse.Namespace) -> int:
     document = parse(arguments.file)
     tried = 0
 
@@ -63,13 +63,13 @@ def _reduce(arguments: argparse.Namespace) -> int:
         try:
             made = shrink(document, shows, tries=arguments.tries, progress=progress)
         except InvalidArgumentsError as e:
-            print(f"reduce: {arguments.file}: {e}", file=sys.stderr)
+            print(f"shrink: {arguments.file}: {e}", file=sys.stderr)
             return 1
         finally:
             show_progress("")
         outcome = shows.outcome(made)
     print(
-        f"reduce: {len(document.graph)} ops, {elements_of(document)} elements -> "
+        f"shrink: {len(document.graph)} ops, {elements_of(document)} elements -> "
         f"{counted(len(made.graph), 'op')} "
         f"({', '.join(op.kind for op in made.graph)}), "
         f"{elements_of(made)} elements, after {tried} tries\n{outcome}",
