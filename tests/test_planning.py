@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.planning import planner
 from onednn_graph_py.planning.pace import Pace
+from onednn_graph_py.planning.trial import Trial
 from onednn_graph_py.safety.wrong_results import Finding
 from onednn_graph_py.verdicts import Outcome, Verdict
 
@@ -194,6 +196,21 @@ def test_equal_partitions_are_measured_once(monkeypatch):
         b.output((x + y) * w)
         b.compile()
     assert len(count) == 1
+
+
+def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
+    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: pytest.fail("kept")))
+    switches = iter(range(10**6))
+    monkeypatch.setattr(
+        "onednn_graph_py.planning.pace.getrusage",
+        lambda _: SimpleNamespace(ru_nivcsw=next(switches)),
+    )
+    monkeypatch.setattr(Trial, "run", lambda _: 0.04)
+    b = og.GraphBuilder()
+    chain(b)
+    assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
 
 
 def test_large_products_are_not_measured(monkeypatch):

@@ -9,10 +9,10 @@ and ops that read strided tensors. No call of them takes longer than one of the 
 from __future__ import annotations
 
 import math
-import statistics
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy.typing as npt
@@ -34,10 +34,10 @@ Two measurements of one partition differ by about as much; no partition may be 1
 """
 
 # A measurement ends by the time that both sides took, in seconds: _SHORT if fused is not slow,
-# _SECONDS if it is slow and ran _MANY times, a fifth of that if it is _CLEARLY times as slow as
-# apart, _LONG otherwise. Each side runs _FEW times at least and _RUNS times at most.
-_SHORT, _RUNS, _SECONDS, _LONG = 1e-3, 60, 0.1, 0.5
-_FEW, _MANY, _CLEARLY = 3, 8, 4
+# _SECONDS if it is, and a fifth of that if it is _CLEARLY times as slow as apart. Each side runs
+# _FEW times undisturbed at least, and _RUNS times at most.
+_SHORT, _SECONDS, _CLEARLY = 1e-3, 0.1, 4
+_FEW, _RUNS = 3, 60
 # Seconds that a clock, a call and other processes may add to either side.
 _NOISE = 4e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
@@ -94,6 +94,14 @@ def may_be_slow(
     return flop <= (_FLOP_IN_DOUBT if any(map(_strided, inputs)) else _FLOP_OF_ANY)
 
 
+def _timed(trial: Trial) -> tuple[float, bool]:
+    """The seconds of a run, and whether another process had a CPU of ours meanwhile."""
+    before = getrusage(RUSAGE_SELF).ru_nivcsw
+    seconds = trial.run()
+    # What that adds to a long run hardly counts.
+    return seconds, seconds < _SECONDS / 2 and getrusage(RUSAGE_SELF).ru_nivcsw != before
+
+
 @dataclass(frozen=True)
 class Pace:
     """The times that a partition takes fused and its ops apart, in seconds a call."""
@@ -115,31 +123,35 @@ class Pace:
         fused: PlannedStep,
         apart: Sequence[PlannedStep],
         constants: Mapping[int, npt.NDArray[Any]],
-    ) -> Pace:
-        """Run both in turn until it is clear which is faster.
+    ) -> Pace | None:
+        """Run both in turn until it is clear which is faster; None if other processes disturb it.
 
-        On a busy machine any call may take much longer. So this compares the shortest fused call
-        with the median of those apart, of which a few may just have been lucky.
+        Threads wait for each other, so that a kernel takes thousands of times longer where another
+        process has one of the CPUs. Such runs do not count; of the others the shortest of each side
+        does.
         """
         trials = [Trial(engine, steps, constants) for steps in ([fused], apart)]
         spent = sum(trial.run() for trial in trials)  # the first run also sets up
         runs: list[list[float]] = [[], []]
-        for number in range(1, _RUNS + 1):
-            for seconds, trial in zip(runs, trials, strict=True):
-                seconds.append(trial.run())
-                spent += seconds[-1]
-            pace = cls(min(runs[0]), statistics.median(runs[1]))
-            if number < _FEW:
+        for _ in range(_RUNS):
+            for counted, trial in zip(runs, trials, strict=True):
+                seconds, disturbed = _timed(trial)
+                spent += seconds
+                if not disturbed:
+                    counted.append(seconds)
+            few = min(map(len, runs))
+            if few < _FEW:
+                if spent > (5 if few else 1) * _SECONDS:
+                    return None
                 continue
+            pace = cls(*map(min, runs))
             if pace.slow is None:
-                enough = spent > _SHORT
-            elif pace.fused > _CLEARLY * pace.apart:
-                enough = spent > _SECONDS / 5
+                limit = _SHORT
             else:
-                enough = spent > (_SECONDS if number >= _MANY else _LONG)
-            if enough:
-                break
-        return pace
+                limit = _SECONDS / 5 if pace.fused > _CLEARLY * pace.apart else _SECONDS
+            if spent > limit:
+                return pace
+        return pace if few >= _FEW else None
 
     @classmethod
     def known(cls, subject: Subject) -> Pace | None:

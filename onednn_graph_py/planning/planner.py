@@ -447,6 +447,8 @@ class Planner:
                     return None
                 constants = self._constant_arrays()
                 pace = Pace.measured(self.engine, fused, self._made.steps, constants)
+            if pace is None:
+                return None
             Pace.keep(subject, pace)
         return pace.slow
 
