@@ -1,0 +1,35 @@
+"""``python -m onednn_graph_py ops``."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import InvalidArgumentsError
+from ..text.names import did_you_mean
+from .describe import signature, text
+from .lookup import overview
+from .table import OPS
+from .terms import linked_version
+
+__all__ = ["add_ops"]
+
+
+def _ops(arguments: argparse.Namespace) -> int:
+    if not arguments.name:
+        print(overview(linked_version()))
+        return 0
+    known = {kind.lower(): kind for kind in OPS}
+    for i, name in enumerate(arguments.name):
+        kind = known.get(name.lower())
+        if kind is None:
+            hint = did_you_mean(name.lower(), known, known.__getitem__)
+            raise InvalidArgumentsError(f"oneDNN has no op {name!r}{hint}")
+        print(("\n" if i else "") + f"{kind}{signature(OPS[kind])}\n\n{text(OPS[kind])}")
+    return 0
+
+
+def add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser("ops", help="list all operations, or describe some")
+    parser.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")
+    parser.set_defaults(run=_ops)

@@ -1,0 +1,47 @@
+"""``python -m onednn_graph_py patterns``."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import InvalidArgumentsError
+from ..text.names import did_you_mean
+from ..text.options import add_forms
+from ..text.progress import show_progress
+from . import PATTERNS
+from .measure import measure
+from .report import FORMS
+
+__all__ = ["add_patterns"]
+
+
+def _patterns(arguments: argparse.Namespace) -> int:
+    chosen, status = [], 0
+    for name in arguments.name or PATTERNS:
+        found = [p for p in PATTERNS.values() if name.lower() in (p.id.lower(), p.name.lower())]
+        if not found:
+            known = [n for p in PATTERNS.values() for n in (p.id, p.name)]
+            hint = did_you_mean(name, known, str)
+            raise InvalidArgumentsError(f"there is no pattern {name!r}{hint}")
+        chosen += found
+    of = sum(len(p.cases) for p in chosen)
+    results = []
+    for pattern in chosen:
+        for case in pattern.cases:
+            results.append(measure(pattern, case, timed=not arguments.no_time))
+            status |= results[-1].failed
+            show_progress(f"measuring: {len(results)} of {of}" * (len(results) < of))
+    print(FORMS[arguments.form or "text"](results, PATTERNS))
+    return int(status)
+
+
+def add_patterns(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "patterns", help="build and run the documented fusion patterns, and report each result"
+    )
+    parser.add_argument("name", nargs="*", help="a pattern such as FP-08 or matmul (default: all)")
+    names = {"json": "JSON", "html": "HTML", "markdown": "Markdown"}
+    add_forms(parser, **{form: f"print the results as {name}" for form, name in names.items()})
+    parser.add_argument("--no-time", action="store_true", help="do not time calls")
+    parser.set_defaults(run=_patterns)
