@@ -248,8 +248,8 @@ def test_processes_are_started_in_two_rooms_only():
 
 READS_THE_CLOCK = {
     "comparing.timing", "examples.__main__", "examples._pipeline", "explaining.peaks",
-    "explaining.times", "patterns.measure", "planning.trial", "running.on_queue", "replay.run_case",
-    "selftest.questions", "verdicts.examine", "verdicts.speed",
+    "explaining.times", "machine.pace", "patterns.measure", "running.on_queue", "replay.run_case",
+    "selftest.questions", "verdicts.examine",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """From graphs to plans: constants computed once, slow fusions, other ways to write an op."""
 
 import pickle
+import time
 import warnings
 from types import SimpleNamespace
 
@@ -9,8 +10,8 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.planning import planner
-from onednn_graph_py.planning.pace import Pace
+from onednn_graph_py.machine.pace import Pace
+from onednn_graph_py.planning import pace, planner
 from onednn_graph_py.planning.trial import Trial
 from onednn_graph_py.safety.wrong_results import Finding
 from onednn_graph_py.verdicts import Outcome, Verdict
@@ -117,13 +118,13 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
     chain(b)
     asked = []
 
-    def measured(cls, engine, fused, apart, constants):
+    def measured(engine, fused, apart, constants):
         asked.append((len(fused.nodes), [len(s.nodes) for s in apart]))
         return Pace(5e-3, 1e-4)
 
-    monkeypatch.setattr(Pace, "measured", classmethod(measured))
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
-    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: None))
+    monkeypatch.setattr(pace, "measured", measured)
+    monkeypatch.setattr(pace, "known", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda *_: None)
     model = b.compile()  # a warning would fail
     assert asked == [(2, [1, 1])]
     assert [s.ops for s in model.steps()] == [("Add",), ("Multiply",)]
@@ -140,14 +141,14 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
 
 def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
-    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: None))
+    monkeypatch.setattr(pace, "known", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda *_: None)
 
-    def measured(cls, engine, fused, apart, constants):
+    def measured(engine, fused, apart, constants):
         kinds = {n.kind for n in fused.nodes}
         return Pace(1e-2 if {"Add", "Multiply"} <= kinds else 1e-4, 1e-4)
 
-    monkeypatch.setattr(Pace, "measured", classmethod(measured))
+    monkeypatch.setattr(pace, "measured", measured)
     b = og.GraphBuilder()
     x, y, z = (b.input((2, 3, 8)) for _ in range(3))
     b.output(((x + y) * z).relu())
@@ -174,22 +175,22 @@ def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
     b = og.GraphBuilder()
     chain(b)
     for fused in (1e-4, 1.2e-4, 1.26e-4):
-        monkeypatch.setattr(Pace, "known", classmethod(lambda *_, f=fused: Pace(f, 1.15e-4)))
+        monkeypatch.setattr(pace, "known", lambda *_, f=fused: Pace(f, 1.15e-4))
         assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: Pace(1.5e-4, 1.15e-4)))
+    monkeypatch.setattr(pace, "known", lambda *_: Pace(1.5e-4, 1.15e-4))
     assert len(b.compile().steps()) == 2
 
 
 def test_equal_partitions_are_measured_once(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
     count = []
-    original = Pace.measured.__func__
+    original = pace.measured
 
-    def measured(cls, *given):
+    def measured(*given):
         count.append(1)
-        return original(cls, *given)
+        return original(*given)
 
-    monkeypatch.setattr(Pace, "measured", classmethod(measured))
+    monkeypatch.setattr(pace, "measured", measured)
     for _ in range(3):
         b = og.GraphBuilder()
         x, y, w = b.input((3, 5, 24)), b.input((3, 5, 24)), b.input((24,))
@@ -200,21 +201,21 @@ def test_equal_partitions_are_measured_once(monkeypatch):
 
 def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
-    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: pytest.fail("kept")))
+    monkeypatch.setattr(pace, "known", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda *_: pytest.fail("kept"))
     switches = iter(range(10**6))
     monkeypatch.setattr(
-        "onednn_graph_py.planning.pace.getrusage",
+        "onednn_graph_py.machine.pace.getrusage",
         lambda _: SimpleNamespace(ru_nivcsw=next(switches)),
     )
-    monkeypatch.setattr(Trial, "run", lambda _: 0.04)
+    monkeypatch.setattr(Trial, "run", lambda _: time.sleep(0.04))
     b = og.GraphBuilder()
     chain(b)
     assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
 
 
 def test_large_products_are_not_measured(monkeypatch):
-    monkeypatch.setattr(Pace, "measured", classmethod(lambda *_: pytest.fail("measured")))
+    monkeypatch.setattr(pace, "measured", lambda *_: pytest.fail("measured"))
     b = og.GraphBuilder()
     b.output((b.input((256, 256)) @ noise(256, 256)).relu())
     assert len(b.compile().steps()) == 1
@@ -499,9 +500,9 @@ def test_constants_of_other_data_types_differ():
 
 def test_what_was_only_tried_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
-    monkeypatch.setattr(Pace, "known", classmethod(lambda *_: None))
-    monkeypatch.setattr(Pace, "keep", classmethod(lambda *_: None))
-    monkeypatch.setattr(Pace, "measured", classmethod(lambda *_: Pace(1e-4, 1e-4)))
+    monkeypatch.setattr(pace, "known", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda *_: None)
+    monkeypatch.setattr(pace, "measured", lambda *_: Pace(1e-4, 1e-4))
     b = og.GraphBuilder()
     c = b.constant(noise(3, 8)).exp()
     b.output(y=(c + 1.0) * b.input((3, 8)), z=c.tanh() * b.input((3, 8)))

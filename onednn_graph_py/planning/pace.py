@@ -1,4 +1,4 @@
-"""Measure whether a fused partition is slower than its ops apart, where that is in doubt.
+"""Which fused partitions are worth measuring, and the paces that this process measured.
 
 For some fusions oneDNN falls back to kernels that no one tuned, 50 to 1,200 times slower than the
 same ops one after the other. This package measures all small partitions; of larger ones those
@@ -11,35 +11,21 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy.typing as npt
 
 from .. import _core
 from ..building.value import Node, row_major
+from ..machine.pace import Pace
 from ..ops.lookup import row
 from ..ops.table import convolution, matmul
 from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
 
-__all__ = ["LIMIT", "Pace", "Paces", "may_be_slow", "paces", "remember"]
+__all__ = ["Paces", "keep", "known", "may_be_slow", "measured", "paces", "remember"]
 
-LIMIT = 1.1
-"""How many times longer than its ops apart a fused partition may take.
-
-Two measurements of one partition differ by about as much; no partition may be 1.2 times slower.
-"""
-
-# A measurement ends by the time that both sides took, in seconds: _SHORT if fused is not slow,
-# _SECONDS if it is, and a fifth of that if it is _CLEARLY times as slow as apart. Each side runs
-# _FEW times undisturbed at least, and _RUNS times at most.
-_SHORT, _SECONDS, _CLEARLY = 1e-3, 0.1, 4
-_FEW, _RUNS = 3, 60
-# Seconds that a clock, a call and other processes may add to either side.
-_NOISE = 4e-6
 # Elements that a kernel which no one tuned gets through in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
@@ -94,83 +80,34 @@ def may_be_slow(
     return flop <= (_FLOP_IN_DOUBT if any(map(_strided, inputs)) else _FLOP_OF_ANY)
 
 
-def _timed(trial: Trial) -> tuple[float, bool]:
-    """The seconds of a run, and whether another process had a CPU of ours meanwhile."""
-    before = getrusage(RUSAGE_SELF).ru_nivcsw
-    seconds = trial.run()
-    # What that adds to a long run hardly counts.
-    return seconds, seconds < _SECONDS / 2 and getrusage(RUSAGE_SELF).ru_nivcsw != before
-
-
-@dataclass(frozen=True)
-class Pace:
-    """The times that a partition takes fused and its ops apart, in seconds a call."""
-
-    fused: float
-    apart: float
-
-    @property
-    def slow(self) -> str | None:
-        """A message if the fused partition is too slow to be used, else None."""
-        if self.fused <= LIMIT * self.apart or self.fused - self.apart < _NOISE:
-            return None
-        return f"fused it takes {self.fused / self.apart:.3g} times as long as apart"
-
-    @classmethod
-    def measured(
-        cls,
-        engine: _core.engine,
-        fused: PlannedStep,
-        apart: Sequence[PlannedStep],
-        constants: Mapping[int, npt.NDArray[Any]],
-    ) -> Pace | None:
-        """Run both in turn until it is clear which is faster; None if other processes disturb it.
-
-        Threads wait for each other, so that a kernel takes thousands of times longer where another
-        process has one of the CPUs. Such runs do not count; of the others the shortest of each side
-        does.
-        """
-        trials = [Trial(engine, steps, constants) for steps in ([fused], apart)]
-        spent = sum(trial.run() for trial in trials)  # the first run also sets up
-        runs: list[list[float]] = [[], []]
-        for _ in range(_RUNS):
-            for counted, trial in zip(runs, trials, strict=True):
-                seconds, disturbed = _timed(trial)
-                spent += seconds
-                if not disturbed:
-                    counted.append(seconds)
-            few = min(map(len, runs))
-            if few < _FEW:
-                if spent > (5 if few else 1) * _SECONDS:
-                    return None
-                continue
-            pace = cls(*map(min, runs))
-            if pace.slow is None:
-                limit = _SHORT
-            else:
-                limit = _SECONDS / 5 if pace.fused > _CLEARLY * pace.apart else _SECONDS
-            if spent > limit:
-                return pace
-        return pace if few >= _FEW else None
-
-    @classmethod
-    def known(cls, subject: Subject) -> Pace | None:
-        """The pace of an equal partition that this process measured, or None."""
-        with _lock:
-            return _measured.get((subject.threads, subject.signature))
-
-    @classmethod
-    def keep(cls, subject: Subject, pace: Pace) -> None:
-        """Remember the pace of a partition for this process."""
-        with _lock:
-            _measured[subject.threads, subject.signature] = pace
-
-
 Paces = dict[tuple[int, str], Pace]
 """Each partition's pace, by the number of threads and the partition's signature."""
 
 _lock = threading.Lock()
 _measured: Paces = {}
+
+
+def measured(
+    engine: _core.engine,
+    fused: PlannedStep,
+    apart: Sequence[PlannedStep],
+    constants: Mapping[int, npt.NDArray[Any]],
+) -> Pace | None:
+    """Measure a step and the steps that compute the same, as `Pace.measured` does."""
+    one, other = (Trial(engine, steps, constants).run for steps in ([fused], apart))
+    return Pace.measured(one, other)
+
+
+def known(subject: Subject) -> Pace | None:
+    """The pace of an equal partition that this process measured, or None."""
+    with _lock:
+        return _measured.get((subject.threads, subject.signature))
+
+
+def keep(subject: Subject, pace: Pace) -> None:
+    """Remember the pace of a partition for this process."""
+    with _lock:
+        _measured[subject.threads, subject.signature] = pace
 
 
 def paces() -> Paces:

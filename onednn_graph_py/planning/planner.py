@@ -33,6 +33,7 @@ from ..safety.partitioning import partitioned_apart
 from ..safety.slow_fusions import slow_fusion
 from ..safety.wrong_results import wrong_result
 from ..verdicts import Judge, Outcome, Subject, subject_of
+from . import pace as paces
 from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
@@ -40,7 +41,6 @@ from .fallback import reference_function, view_of
 from .folding import FoldedConstants
 from .grouping import needed, one_dequantize_each, ordered
 from .options import CompileOptions
-from .pace import Pace, may_be_slow
 from .partition_ids import partition_of
 from .plan import Plan, PlannedStep, Slot
 from .trial import Trial
@@ -435,10 +435,10 @@ class Planner:
             return None
         if self.builder.engine_kind.name != "cpu":
             return None
-        if not may_be_slow(nodes, self.shapes, fused.inputs):
+        if not paces.may_be_slow(nodes, self.shapes, fused.inputs):
             return None
         subject = self._subject(nodes, fused.inputs, fused.outputs)
-        pace = Pace.known(subject)
+        pace = paces.known(subject)
         if pace is None:
             with self._trying() as tried:
                 tried.steps.clear()
@@ -446,10 +446,10 @@ class Planner:
                 if not self._add_all(parts, ""):
                     return None
                 constants = self._constant_arrays()
-                pace = Pace.measured(self.engine, fused, self._made.steps, constants)
+                pace = paces.measured(self.engine, fused, self._made.steps, constants)
             if pace is None:
                 return None
-            Pace.keep(subject, pace)
+            paces.keep(subject, pace)
         return pace.slow
 
     def slow(self) -> str | None:

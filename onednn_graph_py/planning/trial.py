@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,12 +61,10 @@ class Trial:
         arrays = [[t.numpy() for t in side] for side in (inputs, outputs)]
         return lambda: function(*arrays)
 
-    def run(self) -> float:
-        """Run all steps once; return the seconds that it took."""
-        begin = time.perf_counter()
+    def run(self) -> None:
+        """Run all steps once."""
         for call in self._calls:
             call()
-        return time.perf_counter() - begin
 
     def array(self, lt: _core.logical_tensor) -> Array:
         """Return a tensor's elements, as a view."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import OneDNNError
+from ..machine.pace import Pace
 from .running import GuardedMemory, Ops, plain_engine, with_threads
 from .subject import Subject
 
 __all__ = ["slowness"]
 
 Array = npt.NDArray[Any]
-
-_SLOWER = 1.2
-_NOTICEABLE = 3e-6  # seconds
-_QUIET = 0.8  # the share of the time that a process computes if no other uses the CPU
 
 
 def _calls(
@@ -84,58 +80,6 @@ def _calls(
     return call
 
 
-class _Times:
-    """The measured times of one function: seconds a call, wall time and CPU time of all calls."""
-
-    def __init__(self) -> None:
-        self.wall: list[float] = []
-        self.spent = self.cpu = 0.0
-        self.calls = 0
-
-    def add(self, call: Callable[[], None], repeat: int) -> float:
-        """Run a function so often; return the seconds that all calls took."""
-        start, before = time.perf_counter(), time.process_time()
-        for _ in range(repeat):
-            call()
-        spent = time.perf_counter() - start
-        self.cpu += time.process_time() - before
-        self.spent += spent
-        self.calls += repeat
-        self.wall.append(spent / repeat)
-        return spent
-
-    @property
-    def median(self) -> float:
-        return sorted(self.wall)[len(self.wall) // 2]
-
-
-def _measured(
-    fused: Callable[[], None], apart: Callable[[], None], seconds: float
-) -> tuple[_Times, _Times]:
-    """Measure both in turn, as other processes may use the CPU too."""
-    start = time.perf_counter()
-    fused()
-    apart()
-    once = time.perf_counter() - start
-    # Enough calls that a tick of the clock does not matter.
-    repeat = max(1, min(20, int(1e-4 / max(once, 1e-7))))
-    one, many = _Times(), _Times()
-    spent = 0.0
-    while len(one.wall) < 3 or (spent < seconds and len(one.wall) < 15):
-        spent += one.add(fused, repeat) + many.add(apart, repeat)
-        if spent > seconds and one.median > 4 * many.median:
-            break
-    return one, many
-
-
-def _is_slower(one: _Times, many: _Times) -> bool:
-    """Whether the first is slower by all measures, whatever else this machine does meanwhile."""
-    pairs = [(one.median, many.median), (min(one.wall), min(many.wall))]
-    if one.cpu + many.cpu < _QUIET * (one.spent + many.spent):  # other processes used the CPU
-        pairs.append((one.cpu / one.calls, many.cpu / many.calls))
-    return all(a > _SLOWER * b and a - b > _NOTICEABLE for a, b in pairs)
-
-
 def slowness(
     subject: Subject, ops: Ops, arrays: Mapping[int, Array], seconds: float
 ) -> tuple[str, float | None]:
@@ -163,15 +107,11 @@ def slowness(
         apart = _calls(subject, ops, arrays, "debug")
         if fused is None or apart is None:
             return "", None
-        for warm in (fused, apart):
-            warm()
-        for _ in range(2):  # only a subject that is slower twice counts
-            one, many = _measured(fused, apart, seconds)
-            ratio = one.median / max(many.median, 1e-9)
-            if not _is_slower(one, many):
-                return "", ratio
+        pace = Pace.measured(fused, apart, seconds)
+    if pace is None or pace.slow is None:
+        return "", None if pace is None else pace.ratio
     return (
-        f"{ratio:.1f} times as slow as its ops apart: {one.median * 1e6:.0f} against "
-        f"{many.median * 1e6:.0f} us",
-        ratio,
+        f"{pace.ratio:.1f} times as slow as its ops apart: {pace.fused * 1e6:.0f} against "
+        f"{pace.apart * 1e6:.0f} us",
+        pace.ratio,
     )
