@@ -183,12 +183,12 @@ def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
 
 def test_equal_partitions_are_measured_once(monkeypatch):
     monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(pace, "_measured", {})
     count = []
-    original = pace.measured
 
-    def measured(*given):
+    def measured(*_):
         count.append(1)
-        return original(*given)
+        return Pace(1e-4, 1e-4)
 
     monkeypatch.setattr(pace, "measured", measured)
     for _ in range(3):

