@@ -208,6 +208,7 @@ def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
         "onednn_graph_py.machine.pace.getrusage",
         lambda _: SimpleNamespace(ru_nivcsw=next(switches)),
     )
+    monkeypatch.setattr("onednn_graph_py.machine.pace.threads_spin", lambda: True)
     monkeypatch.setattr(Trial, "run", lambda _: time.sleep(0.04))
     b = og.GraphBuilder()
     chain(b)

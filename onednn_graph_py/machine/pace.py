@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from resource import RUSAGE_SELF, getrusage
 
+from .cpu_runtime import threads_spin
+
 __all__ = ["LIMIT", "Pace"]
 
 LIMIT = 1.1
@@ -32,7 +34,10 @@ def _timed(call: Callable[[], None]) -> tuple[float, bool]:
     start = time.perf_counter()
     call()
     seconds = time.perf_counter() - start
-    return seconds, seconds < _LONG and getrusage(RUSAGE_SELF).ru_nivcsw != before
+    # Threads that sleep take CPUs from each other, and are not held up by other processes.
+    if seconds >= _LONG or not threads_spin():
+        return seconds, False
+    return seconds, getrusage(RUSAGE_SELF).ru_nivcsw != before
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,9 @@ class Pace:
     ) -> Pace | None:
         """Run both in turn until it is clear which is faster; None if other processes disturb it.
 
-        Threads wait for each other, so that a kernel takes thousands of times longer where another
-        process has one of the CPUs. Such runs do not count; of the others the shortest of each side
-        does.
+        Where threads spin until all are done, a kernel takes thousands of times longer while
+        another process has one of the CPUs. Such runs do not count; of the others the shortest of
+        each side does.
         """
         calls = (fused, apart)
         spent = sum(_timed(call)[0] for call in calls)  # the first one also sets up
