@@ -43,7 +43,7 @@ class Change:
         Parameters
         ----------
         builder : GraphBuilder
-            That which `reasons` was given, or one built alike.
+            The one that `reasons` was given, or an equal one.
 
         Returns
         -------
@@ -52,7 +52,7 @@ class Change:
         Raises
         ------
         InvalidArgumentsError
-            It is another graph.
+            The change is for another graph.
         OneDNNError
             The change does not fit it.
         """
@@ -78,26 +78,26 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Around:
-    """A node and what is beside it.
+    """A node and its surroundings in the graph.
 
     Parameters
     ----------
     builder : GraphBuilder
     node : Node
     patterns : mapping of int to (Node, tuple of str)
-        What it could fuse with by the documents, by id, and in which patterns.
+        The ops that the documents let it fuse with, by id, and the titles of the patterns.
     readers : mapping of int to list of Node
-        By id of the value.
+        The ops that read each value, by the value's id.
     numbers : mapping of int to int
-        Of values, by id, as an `Edit` has them.
+        The numbers that an `Edit` uses for values, by id.
     positions : mapping of int to int
-        Of ops, by id.
+        The positions of ops among the builder's, by id.
     group : tuple of Node
-        The ops that the library has together with it.
+        The ops that the library puts into one partition with it, and itself.
     unsupported : frozenset of int
-        Ids of the ops that it has no kernel for.
+        Ids of the ops that the library has no kernel for.
     on_gpu : frozenset of int
-        Of these, those that it would have one for on a GPU.
+        Those of them that it has a kernel for on a GPU.
     """
 
     builder: GraphBuilder
@@ -112,7 +112,7 @@ class Around:
 
     @property
     def position(self) -> int:
-        """Of the op."""
+        """The op's position among the builder's."""
         return self.positions[self.node.id]
 
     @property
@@ -139,20 +139,20 @@ class Around:
         return tuple(found.values())
 
     def is_output(self, value: Value) -> bool:
-        """Whether a call returns it."""
+        """Whether a call returns the value."""
         return any(v.id == value.id for v in self.builder.outputs.values())
 
     def written(self, node: Node, writer: object, *more: tuple[Node, object]) -> Edit:
-        """An edit that writes some ops otherwise."""
+        """Make an edit that writes some ops in another way, each with its writer."""
         nodes = {self.positions[n.id]: w for n, w in ((node, writer), *more)}
         kinds = {self.positions[n.id]: n.kind for n, _ in ((node, writer), *more)}
         return Edit(nodes=nodes, kinds=kinds)  # type: ignore[arg-type]
 
     def checked(self, edit: Edit) -> Edit:
-        """The edit, which is for graphs with this op at this place only."""
+        """Bind the edit to graphs that have an op of this kind at this position."""
         kinds = {self.position: self.node.kind, **edit.kinds}
         return replace(edit, kinds=kinds)
 
 
 Family = Callable[[Around], Iterator[Candidate]]
-"""Candidates of one sort, the likeliest first."""
+"""A function that yields candidates of one sort, the likeliest first."""

@@ -18,9 +18,9 @@ from .rebuild import Copy
 
 __all__ = ["attributes", "explicit_pads", "scales_and_zero_points", "shapes_as_attributes"]
 
-# What may not be tried: another value says that there are other tensors, or changes only numbers.
+# Attributes that are not tried: another value needs other tensors, or changes only numbers.
 _LEFT = ("keep_stats", "use_affine", "qtype", "accumulation_mode")
-# Of two operands of equal shape nothing is broadcast.
+# If both operands have the same shape, oneDNN broadcasts nothing.
 _HARMLESS = ("auto_broadcast",)
 
 
@@ -40,7 +40,7 @@ def _set(around: Around, node: Node, attrs: dict[str, Any], *, exact: bool) -> C
 
 
 def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
-    """Other values of an attribute, and whether they mean the same."""
+    """Other values of an attribute, and whether the op computes the same with them."""
     name = attribute.name
     value = node.attr(name)
     if attribute.type == "bool":
@@ -60,7 +60,7 @@ def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
 
 
 def attributes(around: Around) -> Iterator[Candidate]:
-    """One attribute of an op concerned with another value, where the op's row allows that."""
+    """Candidates that give one attribute another value, where the op's row allows that."""
     for node in around.concerned:
         schema = row(node.kind).at(linked_version())
         for attribute in schema.attributes:
@@ -71,7 +71,7 @@ def attributes(around: Around) -> Iterator[Candidate]:
 
 
 def scales_and_zero_points(around: Around) -> Iterator[Candidate]:
-    """Quantization with one scale, without zero points, or the same throughout."""
+    """Candidates with one scale, without zero points, or with equal quantization in all ops."""
     nodes = around.quantizing
     for node in nodes:
         yield from _per_tensor(around, node)
@@ -106,7 +106,7 @@ def _without_shape(
 
 
 def shapes_as_attributes(around: Around) -> Iterator[Candidate]:
-    """A shape that an input tells, told by the attribute."""
+    """Candidates that pass a shape as an attribute instead of an input."""
     for node in around.concerned:
         schema = row(node.kind)
         port = schema.port("inputs", len(node.inputs) - 1) if node.inputs else None
@@ -121,7 +121,7 @@ def shapes_as_attributes(around: Around) -> Iterator[Candidate]:
 
 
 def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
-    """One scale for a tensor whose channels have theirs, which are the same or not."""
+    """Candidates that replace per-channel scales, equal or not, by one for the tensor."""
     scales: tuple[float, ...] = tuple(node.attrs.get("scales", ()))
     zps: tuple[int, ...] | None = node.attrs.get("zps")
     if node.kind not in with_attribute("zps") or node.attrs.get("qtype") != "per_channel":
@@ -134,7 +134,7 @@ def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
 
 
 def explicit_pads(around: Around) -> Iterator[Candidate]:
-    """The paddings that auto_pad finds, written down."""
+    """Candidates that replace auto_pad by the paddings that it finds."""
     for node in around.concerned:
         automatic = str(node.attr("auto_pad"))
         if automatic == "None" or "pads_begin" not in node.attrs:
@@ -147,7 +147,7 @@ def explicit_pads(around: Around) -> Iterator[Candidate]:
 
 
 def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Paddings before and behind, of a window op whose shapes are known."""
+    """Return a window op's paddings before and behind; None where a shape is not known."""
     strides = node.attrs["strides"]
     if automatic == "VALID":
         return (0,) * len(strides), (0,) * len(strides)
@@ -161,7 +161,7 @@ def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]]
     call = make_call(node.kind, specs[0], node.attrs, specs[1])
     transposed = node.kind.startswith("ConvTranspose")
     found = windows(call, data, kernel, made, transposed=transposed)
-    # What lies behind the data is whatever the last window covers of it.
+    # The padding behind the data is what the last window covers beyond it.
     end = tuple(
         max(0, (n - 1) * s + (k - 1) * d + 1 - b - size)
         for n, s, k, d, b, size in zip(
@@ -176,7 +176,7 @@ def _spatial(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _forward_tensors(node: Node) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """The larger and the smaller spatial size: what a window slides over, and how often."""
+    """Return the spatial sizes of the tensor under the windows, and of the one they make."""
     tensors = (*node.inputs, *node.outputs)
     places = {
         "Convolution": (0, -1),

@@ -16,17 +16,17 @@ from .rebuild import Edit
 __all__ = ["casts_left_out", "op_types", "parameter_types", "region_types"]
 
 _FLOATS = ("f32", "bf16", "f16")
-# Floating-point types are not what they are about.
+# A region of ops in one floating-point type ends at these, which convert or mark values.
 _BORDER = with_trait("converts") - {"TypeCast"} | with_trait("marks")
 
 
 def _possible(but: str) -> list[str]:
-    """Floating-point types that this CPU computes in."""
+    """The other floating-point types that this CPU computes in."""
     return [d for d in _FLOATS if d != but and lacks(d) is None]
 
 
 def _ports(node: Node) -> tuple[Sequence[int], Sequence[int]]:
-    """The inputs and outputs whose data type is that which the op computes in."""
+    """Return the indices of the inputs and outputs that have the op's floating-point type."""
     ports = _RETYPED.get(node.kind, (range(len(node.inputs)), range(len(node.outputs))))
     return tuple(
         [i for i in which if i < len(values) and values[i].dtype in _FLOATS]
@@ -43,7 +43,7 @@ def _computes_in(node: Node) -> str | None:
 
 
 def _retyped(around: Around, nodes: Sequence[Node], dtype: str) -> Edit:
-    """Ops compute in another type; what goes in and out is cast where others need the old one."""
+    """Let ops compute in another type; values that others need in the old one are cast."""
     inside = {n.id for n in nodes}
     dtypes: dict[int, str] = {}
     ports: dict[tuple[int, int], str] = {}
@@ -62,7 +62,7 @@ def _retyped(around: Around, nodes: Sequence[Node], dtype: str) -> Edit:
 
 
 def _region(around: Around) -> list[Node]:
-    """The ops that are connected with it by tensors of floating-point types, casts left aside."""
+    """The ops that floating-point tensors connect with the op, through TypeCasts too."""
     found: dict[int, Node] = {}
     waiting = [around.node]
     while waiting:
@@ -79,7 +79,7 @@ def _region(around: Around) -> list[Node]:
 
 
 def region_types(around: Around) -> Iterator[Candidate]:
-    """The op and all that is connected with it in another type."""
+    """Candidates that compute the op, and all ops connected with it, in another type."""
     have = _computes_in(around.node)
     if have is None:
         return
@@ -100,7 +100,7 @@ def region_types(around: Around) -> Iterator[Candidate]:
 
 
 def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str) -> Edit:
-    """TypeCasts between ops of the region make the region's type, so they are left out."""
+    """Let TypeCasts between ops of the region make the region's type, so that they drop out."""
     inside = {n.id for n in region}
     dtypes = dict(edit.dtypes)
     for node in _region(around):
@@ -117,13 +117,13 @@ def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str
 
 
 def op_types(around: Around) -> Iterator[Candidate]:
-    """The op alone in another type, with a TypeCast before and behind it."""
+    """Candidates that compute the op alone in another type, with TypeCasts around it."""
     have = _computes_in(around.node)
     if have is None:
         return
     for dtype in _possible(have):
         edit = _retyped(around, [around.node], dtype)
-        # What others read, and what the graph returns, stays as it was.
+        # Values that other ops read, and outputs of the graph, keep their types.
         yield Candidate(
             f"compute {called(around.node)} alone in {dtype}, with TypeCasts around it",
             around.checked(edit),
@@ -132,7 +132,7 @@ def op_types(around: Around) -> Iterator[Candidate]:
 
 
 def parameter_types(around: Around) -> Iterator[Candidate]:
-    """The inputs that are no data (scales, statistics, bias) in another type."""
+    """Candidates that give the parameters (scales, statistics, bias) another type."""
     for node in around.concerned:
         schema = row(node.kind).at(linked_version())
         ports = [schema.port("inputs", i) for i in range(len(node.inputs))]
@@ -171,7 +171,7 @@ def _with_parameters(
 
 
 def casts_left_out(around: Around) -> Iterator[Candidate]:
-    """What is read through a TypeCast in the type it has."""
+    """Candidates that compute an op in the type that its TypeCast reads, without the cast."""
     for node in around.concerned:
         for maker in (v.producer for v in node.inputs):
             if maker is None or maker.kind != "TypeCast":

@@ -1,4 +1,4 @@
-"""Changes of integer types, and of which floats the library may compute with instead."""
+"""Changes of integer types, 8-bit floats and the fpmath_mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OTHER = {"u8": "s8", "s8": "u8", "f8_e4m3": "s8", "f8_e5m2": "s8"}
 
 
 def integer_types(around: Around) -> Iterator[Candidate]:
-    """A quantized tensor is s8 instead of u8, or the other way round."""
+    """Candidates that make a quantized tensor s8 instead of u8, or the other way round."""
     dynamic = [n for n in around.concerned if n.kind.startswith("Dynamic")]
     for node in (*around.quantizing, *dynamic):
         value = node.outputs[0] if node.kind.endswith("Quantize") else node.inputs[0]
@@ -27,7 +27,7 @@ def integer_types(around: Around) -> Iterator[Candidate]:
 
 
 def eighth_floats(around: Around) -> Iterator[Candidate]:
-    """All 8-bit floats as s8."""
+    """A candidate that quantizes to s8 instead of 8-bit floats."""
     values = {
         v.id: v
         for n in around.quantizing
@@ -45,7 +45,7 @@ def eighth_floats(around: Around) -> Iterator[Candidate]:
 
 
 def math_modes(around: Around) -> Iterator[Candidate]:
-    """Graphs with compressed weights need a mode that covers integers."""
+    """Candidates for graphs with compressed weights, which need a mode that covers integers."""
     if not any(n.kind == "DynamicDequantize" for n in around.concerned):
         return
     builder = around.builder

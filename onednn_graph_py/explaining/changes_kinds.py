@@ -1,4 +1,4 @@
-"""The same written with other ops, in the cases where oneDNN has kernels only for these."""
+"""Changes that write an op with others, where oneDNN has kernels only for those."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OVER_LAST_DIMS = with_trait("normalizes") & with_attribute("begin_norm_axis")
 def _one_of(
     kinds: tuple[str, ...], copy: Copy, node: Node, inputs: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """A chain of ops of one input each."""
+    """Write a chain of ops of one input each."""
     value = inputs[0]
     for i, kind in enumerate(kinds):
         name = node.name if i == len(kinds) - 1 else ""
@@ -77,7 +77,7 @@ def _summed(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, .
 
 
 def _minus(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The second operand, negated, plus the first."""
+    """Write a difference as the second operand times -1, plus the first."""
     minus_one = copy.constant(-np.ones((1,) * max(1, len(inputs[1].shape or ()))), inputs[1].dtype)
     negative = copy.instead("Multiply", [inputs[1], minus_one])
     return (copy.instead("Add", [negative, inputs[0]], name=node.name or None),)
@@ -98,7 +98,7 @@ def _added_bias(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Valu
 
 
 def _as_shape(copy: Copy, value: Value, old: Value, shape: tuple[int, ...]) -> Value:
-    """A constant in another shape, anything else through a StaticReshape."""
+    """Give a constant another shape, or reshape any other value with a StaticReshape."""
     if value.data is not None and value.dtype not in ("s4", "u4"):
         return copy.constant(np.asarray(value.data).reshape(shape), value.dtype)
     made: Value = copy.add("StaticReshape", [value], {"shape": shape, "special_zero": False})
@@ -106,14 +106,14 @@ def _as_shape(copy: Copy, value: Value, old: Value, shape: tuple[int, ...]) -> V
 
 
 def _as_bias(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """A reshape instead of a reduction over dims of 1."""
+    """Write a reduction over dims of 1 as a reshape."""
     shape = node.outputs[0].shape
     attrs = {"shape": shape, "special_zero": False}
     return (copy.instead("StaticReshape", inputs[:1], attrs, name=node.name or None),)
 
 
 def _flattened(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """A layer normalization over several dims, as one over a single dim of as many elements."""
+    """Write a normalization over several dims as one over a single dim of as many elements."""
     shape = node.inputs[0].shape or ()
     flat = (*shape[:first], math.prod(shape[first:]))
     data = copy.add("StaticReshape", inputs[:1], {"shape": flat, "special_zero": False})
@@ -131,7 +131,7 @@ def _flattened(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) ->
 def _transposed(
     flags: dict[int, str], copy: Copy, node: Node, inputs: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """A product that transposes its operands itself."""
+    """Write a product that transposes its operands itself."""
     attrs = dict(node.attrs)
     given = list(inputs)
     for i, flag in flags.items():
@@ -151,7 +151,7 @@ def _swaps_last_two(node: Node | None) -> bool:
 
 
 def _of(node: Node) -> Iterator[tuple[str, Writer]]:
-    """What an op may be written as instead."""
+    """Other ways to write an op: for each a description and its writer."""
     shape = node.inputs[0].shape if node.inputs else None
     known = shape is not None and is_whole(shape)
     if node.kind == "Pow":
@@ -187,12 +187,12 @@ def _of(node: Node) -> Iterator[tuple[str, Writer]]:
 def _reduces_ones(node: Node) -> bool:
     shape: Any = node.inputs[0].shape
     axes = node.attrs.get("axes") or ()
-    absolute = node.kind.startswith("ReduceL")  # the norms, of one element its absolute value
+    absolute = node.kind.startswith("ReduceL")  # a norm of one element is its absolute value
     return not absolute and bool(axes) and all(shape[a] == 1 for a in axes)
 
 
 def other_kinds(around: Around) -> Iterator[Candidate]:
-    """An op concerned written with others that compute the same."""
+    """Candidates that write an op with others that compute the same."""
     for node in around.concerned:
         for what, writer in _of(node):
             yield Candidate(f"write {called(node)} as {what}", around.written(node, writer))

@@ -1,4 +1,4 @@
-"""Changes of where channels are: data_format and weights_format, shapes permuted with them."""
+"""Changes of data_format, weights_format and strides, with the shapes that follow from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rebuild import Copy, Edit, LeafWriter, Writer
 
 __all__ = ["data_formats", "plain_strides", "weights_formats"]
 
-# They are the same in either format: of their attributes at most an axis changes.
+# These ops work in either format: at most their axis attribute changes.
 _FOLLOWING = (
     with_trait("epilogue") | with_trait("keeps", "elementwise") | with_attribute("zps") | {"Concat"}
 )
@@ -24,7 +24,7 @@ Order = tuple[int, ...]
 
 
 def _orders(rank: int, data_format: str) -> tuple[Order, Order]:
-    """By which axes a tensor of this format becomes one of the other, and back."""
+    """Return the orders of axes that transpose this format to the other one, and back."""
     channels_first = (0, rank - 1, *range(1, rank - 1))
     channels_last = (0, *range(2, rank), 1)
     if data_format == "NXC":
@@ -54,7 +54,7 @@ def _transposed(copy: Copy, value: Value, order: Order) -> Value:
 
 
 def _leaf(order: Order, copy: Copy, value: Value) -> Value:
-    """An input or constant with its axes in another order, and as many as the order has."""
+    """Write an input or constant with its axes in another order; dims of 1 fill up its rank."""
     shape = (1,) * (len(order) - len(value.shape or ())) + (value.shape or ())
     if value.data is None:
         return copy.leaf(value, [shape[i] for i in order], strides=None)
@@ -64,7 +64,7 @@ def _leaf(order: Order, copy: Copy, value: Value) -> Value:
 def _relaid(
     turned: frozenset[int], order: Order, copy: Copy, node: Node, inputs: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """The op in the other format; what is not in it yet is transposed."""
+    """Write the op in the other format, and transpose inputs that are not in it yet."""
     rank = len(order)
     given = []
     for old, value in zip(node.inputs, inputs, strict=True):
@@ -89,11 +89,11 @@ def _turned_back(
     return copy.same(node, given)
 
 
-# -- what belongs to it
+# -- the ops of the region
 
 
 def _region(around: Around, start: Node, rank: int) -> dict[int, Node]:
-    """The ops that are connected by tensors of this rank and can be in either format."""
+    """The ops that tensors of this rank connect with `start` and that work in either format."""
     found: dict[int, Node] = {}
     waiting = [start]
     while waiting:
@@ -113,7 +113,7 @@ def _region(around: Around, start: Node, rank: int) -> dict[int, Node]:
 
 
 def _weights(node: Node) -> set[int]:
-    """Ids of tensors of the op that have a format of their own."""
+    """Return the ids of the op's weights, which have a format of their own."""
     if row(node.kind).attribute("weights_format") is None:
         return set()
     tensors = [*node.inputs, *node.outputs]
@@ -158,7 +158,7 @@ def _rank_is(around: Around, id: int, rank: int) -> bool:
 
 
 def data_formats(around: Around) -> Iterator[Candidate]:
-    """The ops around one in the other data_format, with their inputs, constants and outputs."""
+    """Candidates that set the other data_format for an op and all ops connected with it."""
     done: set[int] = set()
     for node in around.concerned:
         rank = _rank_of(node) if node.inputs and _has_format(node) else None
@@ -184,7 +184,7 @@ def _with_format(name: str, copy: Copy, node: Node, inputs: tuple[Value, ...]) -
 
 
 def weights_formats(around: Around) -> Iterator[Candidate]:
-    """Weights that the graph is given, in the other format."""
+    """Candidates that set the other weights_format, and permute an input or a constant for it."""
     for node in around.concerned:
         attribute = row(node.kind).attribute("weights_format")
         if attribute is None or len(node.inputs) < 2 or node.kind.endswith("Weights"):
@@ -219,7 +219,7 @@ def _row_major(copy: Copy, value: Value) -> Value:
 
 
 def plain_strides(around: Around) -> Iterator[Candidate]:
-    """Inputs in row-major order, all together or one."""
+    """Candidates that make strided inputs row-major, all of them or one."""
     strided = {
         around.numbers[v.id]: v for n in around.concerned for v in n.inputs if v.strides is not None
     }

@@ -12,7 +12,7 @@ from .rebuild import Copy
 
 __all__ = ["earlier", "left_out"]
 
-# Each works on an element by itself, wherever it lies. A PReLU is not in the documents' patterns.
+# Each of these works on every element by itself. PReLU is not in the documents' patterns.
 _EXCHANGED = (
     with_trait("epilogue")
     | (with_trait("channelwise") - {"PReLU"})
@@ -22,7 +22,7 @@ _EXCHANGED = (
 
 
 def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Write what came second where the first was, of its input."""
+    """Write the second op in the place of the first, on the first one's input."""
     made = {v.id for v in node.outputs}
     moved = copy.source.nodes[second]
     given = [inputs[0] if v.id in made else copy.values[v.id] for v in moved.inputs]
@@ -30,14 +30,14 @@ def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tu
 
 
 def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Write what came first, of what came second and is in its place now."""
+    """Write the first op in the place of the second, on the second one's result."""
     before = copy.source.nodes[first]
     moved = copy.values[before.outputs[0].id]
     return copy.same(before, [moved, *(copy.values[v.id] for v in before.inputs[1:])])
 
 
 def earlier(around: Around) -> Iterator[Candidate]:
-    """An op before the one whose result it reads, where both work on each element by itself."""
+    """Candidates that swap an op with the one before it, where both work element by element."""
     for node in (around.node, *around.neighbours):
         if node.kind not in _EXCHANGED:
             continue
@@ -47,7 +47,7 @@ def earlier(around: Around) -> Iterator[Candidate]:
                 continue
             if len(around.readers.get(value.id, ())) != 1:
                 continue
-            # What the second also reads must be there when the first is written.
+            # The second op's other inputs must exist when it is written in the place of the first.
             others = [v for v in node.inputs if v.id != value.id]
             if any(v.producer is not None for v in others):
                 continue
@@ -67,7 +67,7 @@ def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tup
 
 
 def left_out(around: Around) -> Iterator[Candidate]:
-    """The graph without an op beside it, to tell that it is what keeps others apart."""
+    """Candidates that leave out an op beside this one, to show that it prevents a fusion."""
     node = around.node
     beside = [v.producer for v in node.inputs]
     beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]

@@ -15,19 +15,19 @@ from .rebuild import Copy
 
 __all__ = ["missing_quantization"]
 
-# The scale of what is not known before it runs.
+# The scale of tensors whose elements are not known before a call.
 _SCALE = 0.05
 
 
 def _through(copy: Copy, value: Value, dtype: str, attrs: dict[str, Any]) -> Value:
-    """The value quantized and dequantized again."""
+    """Quantize the value and dequantize it again."""
     made: Value = copy.add("Quantize", [value], attrs, outputs=[(value.shape, dtype)])
     back: Value = copy.add("Dequantize", [made], attrs, outputs=[(value.shape, "f32")])
     return back
 
 
 def _scale(value: Value, largest: int) -> float:
-    """That of a constant is the one that its largest element needs."""
+    """Return the scale that a constant's largest element needs; a fixed one for other values."""
     if value.data is None or value.data.size == 0:
         return _SCALE
     return float(np.abs(value.data.astype(np.float64)).max() / largest) or 1.0
@@ -66,13 +66,13 @@ def _output_quantized(
 
 
 def _dequantized(value: Value) -> Node | None:
-    """The op that dequantized it."""
+    """Return the op that dequantized the value, or None."""
     maker = value.producer
     return maker if maker is not None and maker.kind in with_trait("dequantizes") else None
 
 
 def missing_quantization(around: Around) -> Iterator[Candidate]:
-    """A Quantize and a Dequantize where the documents' int8 patterns have them."""
+    """Candidates that add a Quantize and a Dequantize where the int8 patterns have them."""
     for node in around.concerned:
         if node.kind in with_attribute("zps") | {"TypeCast"} or not node.inputs:
             continue
@@ -96,7 +96,7 @@ def _operands(around: Around, node: Node, sources: list[Node | None]) -> Iterato
 
 
 def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
-    """Inputs that are not quantized, beside one that is: as that is."""
+    """A candidate that quantizes the other inputs as the one that is quantized."""
     like = next((n for n in sources if n is not None and n.kind == "Dequantize"), None)
     missing = tuple(i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32")
     if like is not None and missing and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
@@ -110,7 +110,7 @@ def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[
 
 
 def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
-    """Pooling, Concat and others are int8 only if their result is quantized too."""
+    """A candidate that quantizes the result, which pooling, Concat and others need for int8."""
     source = sources[0]
     if source is None or source.kind != "Dequantize" or node.outputs[0].dtype != "f32":
         return

@@ -1,4 +1,4 @@
-"""Changes of who reads a value: outputs in the middle, second readers, operands in other order."""
+"""Changes of a value's readers: outputs in the middle, second readers, the order of operands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["fewer_outputs", "own_producers", "swapped_operands"]
 
 
 def _between(around: Around) -> Iterator[tuple[Node, Value]]:
-    """Ops with a result of theirs that another op of those concerned reads."""
+    """The ops concerned, each with a result that another one of them reads."""
     inside = {n.id for n in around.concerned}
     for node in around.concerned:
         for value in node.outputs:
@@ -23,7 +23,7 @@ def _between(around: Around) -> Iterator[tuple[Node, Value]]:
 
 
 def fewer_outputs(around: Around) -> Iterator[Candidate]:
-    """Without an output in the middle."""
+    """Candidates that do not return a value which other ops read too."""
     for _, value in _between(around):
         if not around.is_output(value):
             continue
@@ -36,7 +36,7 @@ def fewer_outputs(around: Around) -> Iterator[Candidate]:
 
 
 def _again(producer: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Write the producer once more before its reader, which then reads that."""
+    """Write the producer once more, for one reader, and then the reader."""
     made = copy.source.nodes[producer]
     taken = [copy.values[v.id] for v in made.inputs]
     results = copy.same(made, taken, name=f"{made.name}_again" if made.name else "")
@@ -46,7 +46,7 @@ def _again(producer: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> 
 
 
 def own_producers(around: Around) -> Iterator[Candidate]:
-    """A reader has a producer of its own, which is computed twice."""
+    """Candidates that compute a producer twice, once for one reader alone."""
     inside = {n.id for n in around.concerned}
     for node, value in _between(around):
         every = around.readers.get(value.id, [])
@@ -71,7 +71,7 @@ def _reversed(node: Node) -> Node:
 
 
 def swapped_operands(around: Around) -> Iterator[Candidate]:
-    """The operands of a commutative op in the other order."""
+    """Candidates that swap the operands of a commutative op."""
     for node in around.concerned:
         if row(node.kind).commutative and len(node.inputs) == 2:
             yield Candidate(f"swap the operands of {called(node)}", around.written(node, _swapped))

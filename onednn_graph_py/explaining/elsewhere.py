@@ -32,7 +32,7 @@ def elsewhere(
     onednn : str or sequence of str
         Environments, as `onednn_graph_py.compare` takes them.
     reasons : sequence of Reason
-        What holds here.
+        The reasons in this process.
     timeout : float
         Seconds that each install may take.
 
@@ -46,7 +46,7 @@ def elsewhere(
     Raises
     ------
     InvalidArgumentsError
-        An environment lacks this package, or is none.
+        An environment lacks this package, or does not exist.
     """
     found = comparing.compare(
         specialised(builder, shapes), onednn=onednn, seconds=0, verify=False, timeout=timeout

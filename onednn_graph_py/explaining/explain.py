@@ -31,7 +31,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class _Subject:
-    """A graph, and what came of compiling it.
+    """A graph, and the results of compiling it.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         subject.notes.append("dims are unknown: give shapes to have it compiled and timed")
         return subject
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that steps are split is told with them
+        warnings.simplefilter("ignore", RuntimeWarning)  # the report shows with each step that it was split
         try:
             subject.model = builder.compile()
             subject.plan = subject.model._specialization(chosen).plan
@@ -108,7 +108,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
 
 
 def _weights(builder: GraphBuilder) -> set[str]:
-    """Inputs of the graph that an op reads as weights."""
+    """Return the names of the graph's inputs that an op reads as weights."""
     found = set()
     for node in builder.nodes:
         for i, value in enumerate(node.inputs):
@@ -123,7 +123,7 @@ def _weights(builder: GraphBuilder) -> set[str]:
 
 
 def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
-    """Note what makes steps slow: weights packed anew at each call, kernels without vectors."""
+    """Note causes of slow steps: weights packed at each call, reference implementations."""
     made = []
     weights = _weights(builder)
     for number, step in enumerate(steps, 1):
@@ -174,7 +174,7 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 
 def _unsupported(builder: GraphBuilder, steps: list[StepFacts]) -> list[StepFacts]:
-    """What NumPy stood in for has no kernel."""
+    """Mark the steps that NumPy stood in for as unsupported."""
     return [replace(s, by="unsupported") if s.by in ("reference", "view") else s for s in steps]
 
 
@@ -183,7 +183,7 @@ def _partitions(subject: _Subject) -> list[StepFacts]:
     given = {v.id: s for v, s in zip(builder.inputs, subject.shapes, strict=True)}
     try:
         shapes = infer_shapes(builder, given) if all(map(is_whole, subject.shapes)) else given
-    except OneDNNError:  # which the note on compiling tells
+    except OneDNNError:  # the note on compiling has the error
         shapes = given
     try:
         steps = steps_of_builder(builder, shapes)

@@ -14,10 +14,10 @@ from ..patterns import PATTERNS
 
 __all__ = ["fusable_in", "neighbours", "readers_of"]
 
-# What moves elements or changes their type: the documents' pairs are looked for beyond it.
+# Ops that move elements or change their type: the search for neighbours goes on beyond them.
 _THROUGH = with_trait("moves") | {"TypeCast"}
 
-# What holds for one op of a category holds for all.
+# A pattern for one op of a category is taken to hold for all of them.
 _CATEGORIES: dict[str, str] = {
     **dict.fromkeys(with_trait("epilogue"), "Unary"),
     **dict.fromkeys(with_trait("epilogue", "binary"), "Binary"),
@@ -31,7 +31,7 @@ def _category(kind: str) -> str:
 
 @functools.cache
 def _documented() -> dict[tuple[str, str], tuple[str, ...]]:
-    """The patterns in which an op of one category reads what one of another made, by title."""
+    """The titles of the patterns in which an op of one category reads a result of another."""
     made: dict[tuple[str, str], dict[str, None]] = {}
     linked = linked_version()
     for pattern in PATTERNS.values():
@@ -52,7 +52,7 @@ def _documented() -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def fusable_in(producer: str, consumer: str) -> tuple[str, ...]:
-    """The titles of the documented patterns in which one kind reads what the other made."""
+    """The titles of the documented patterns in which `consumer` reads what `producer` makes."""
     return _documented().get((_category(producer), _category(consumer)), ())
 
 
@@ -68,9 +68,9 @@ def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
 def neighbours(
     node: Node, readers: dict[int, list[Node]]
 ) -> dict[int, tuple[Node, tuple[str, ...]]]:
-    """The ops beside one that the documents let it fuse with, also beyond ops that only move.
+    """Find the ops that the documents let an op fuse with, also beyond ops that only move.
 
-    By id, each with the titles of the patterns.
+    Returns them by id, each with the titles of the patterns.
     """
     found: dict[int, tuple[Node, tuple[str, ...]]] = {}
     for maker in _makers(node):

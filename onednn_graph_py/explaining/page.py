@@ -1,6 +1,6 @@
 """An explanation as HTML, for notebooks and browsers.
 
-No colour is set but for greys that are seen on light and dark pages, so text is as the page has it.
+The page sets no colours but greys that are visible on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHARE = HEADER.index("share")
 
 
 def _row(number: int, step: StepFacts) -> list[str]:
-    """Its cells; the share of time is also the background of its own."""
+    """Return a step's cells; a bar in the background of one shows the share of time."""
     made = list(cells(number, step))
     if step.share is not None:
         end = f"{100 * step.share:.1f}%"

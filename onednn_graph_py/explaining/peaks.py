@@ -23,12 +23,12 @@ from ..machine.store import place, processor, save
 __all__ = ["PEAK_TYPES", "Machine", "machine"]
 
 PEAK_TYPES = ("f32", "bf16", "f16", "s8")
-"""Data types that products are computed in: of u8 by s8 for the last one."""
+"""Data types of the products that are measured; the last one multiplies u8 by s8."""
 
-# Seconds that one measurement goes on, and how often it calls at least.
+# The time of one measurement in seconds, and its least number of calls.
 _MEASURING = 0.15
 _CALLS = 5
-# A float of Add's tensors; three of them are moved. Larger caches make it larger.
+# The least bytes of each of the three tensors that Add moves; a larger cache needs more.
 _LEAST_BYTES = 32 << 20
 
 
@@ -63,7 +63,7 @@ class Machine:
 
 
 def _product(dtype: str, size: int) -> GraphBuilder:
-    """A square product with constant weights, which oneDNN may reorder beforehand."""
+    """Build a square product with constant weights, which oneDNN may reorder beforehand."""
     b = GraphBuilder()
     weights = (np.arange(size * size, dtype=np.int32) % 13 - 6).reshape(size, size)
     if dtype != "s8":
@@ -80,7 +80,7 @@ def _product(dtype: str, size: int) -> GraphBuilder:
 
 
 def _fastest(builder: GraphBuilder, threads: int) -> float:
-    """Seconds of the fastest call: whatever else runs here only adds to it."""
+    """Return the seconds of the fastest call, which other processes disturbed least."""
     model = builder.compile(threads=threads)
     call: Callable[[], Any] = model.bind(fill_inputs(builder))
     call()  # kernels are made, constants reordered
@@ -94,7 +94,7 @@ def _fastest(builder: GraphBuilder, threads: int) -> float:
 
 
 def _last_cache() -> int:
-    """Bytes of the largest cache that Linux tells of; 0 where it tells of none."""
+    """Return the bytes of the largest cache that Linux reports; 0 where it reports none."""
     sizes = [0]
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:

@@ -1,6 +1,6 @@
 """Partitioning of changed graphs: the library's groups of ops, and whether they run together.
 
-Nothing is executed but what planning measures, to know whether fused is slower than apart.
+Only planning executes partitions, to measure whether they are slower fused than apart.
 
 A `Probe` asks this of copies of one graph in which something is changed.
 """
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 LIMIT = 200
-"""How often the library is asked about one op, at most."""
+"""The largest number of changes that are tried for one op."""
 
-# A graph of more ops is asked about in part: as many around the one, in whole groups.
+# Of a graph with more ops, a part is tried: about as many around the op, in whole groups.
 _NEAR = 12
 
 
@@ -51,9 +51,9 @@ class Group:
     nodes : tuple of Node
     supported : bool
     trouble : str
-        Why they do not run together all the same: a known defect, or what compiling said.
+        The reason why they can't run together: a known defect, or the error when compiling.
     slow : str
-        Why they do not, though they could: together they are slower than apart.
+        The reason why they run apart though they could run together: fused they are slower.
     """
 
     nodes: tuple[Node, ...]
@@ -63,7 +63,7 @@ class Group:
     _compile: Callable[[], tuple[str, str]] | None = None
 
     def compiled(self) -> Group:
-        """Compiled where there is an engine, with what is said against it."""
+        """Compile the group where there is an engine; return it with its trouble or slowness."""
         if self.trouble or self._compile is None:
             return self
         trouble, slow = self._compile()
@@ -71,17 +71,17 @@ class Group:
 
     @property
     def runs(self) -> bool:
-        """Whether they run together."""
+        """Whether the ops can run together."""
         return self.supported and not self.trouble
 
 
 def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> GraphBuilder:
-    """The graph for these shapes of its inputs; as it is without.
+    """Return the graph with these shapes of its inputs; without shapes, the builder itself.
 
     Raises
     ------
     InvalidArgumentsError
-        They are not one for each input.
+        The number of shapes is not that of the inputs.
     OneDNNError
         They don't fit the graph.
     """
@@ -107,7 +107,7 @@ def can_compile(builder: GraphBuilder) -> bool:
 
 
 def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Planner | None:
-    """What plans a model of the graph; None where some shape is not known."""
+    """Make a planner for the graph; None where some shape is not known."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
     shapes = {v.id: v.shape for v in every if v.shape is not None and is_whole(v.shape)}
@@ -125,13 +125,13 @@ def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Plan
 def grouped(
     builder: GraphBuilder, *, compiled: bool = False, slow_fusions: SlowFusions = "avoid"
 ) -> list[Group]:
-    """The groups of a graph's ops; without what no output depends on.
+    """Group a graph's ops, without those that no output depends on.
 
     Parameters
     ----------
     builder : GraphBuilder
     compiled : bool
-        Whether each is compiled, to see that it runs.
+        Compile each group, to see that it runs.
     slow_fusions : str
         As a model is compiled with.
 
@@ -168,7 +168,7 @@ def grouped(
 def _compiling(
     planner: Planner, nodes: tuple[Node, ...], partition: _core.partition
 ) -> tuple[str, str]:
-    """What compiling says against it, and how slow it is, or nothing."""
+    """Compile a partition; return the error and the reason to split it, or empty strings."""
     for node in nodes:
         for value in node.inputs:
             # Row-major, whatever the step before it would make.
@@ -181,9 +181,9 @@ def _compiling(
 
 
 def near_defect(builder: GraphBuilder, group: Group) -> bool:
-    """Whether a defect would be known of these ops if there were no TypeCasts between them.
+    """Whether these ops would have a known defect if there were no TypeCasts between them.
 
-    Defects are known by the ops that are next to each other; a cast between may hide one.
+    The table of defects knows ops that are next to each other; a cast between may hide one.
     """
     source: dict[int, Value] = {}
     nodes = []
@@ -217,7 +217,7 @@ def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class Tried:
-    """A changed graph, and what the library makes of it.
+    """A changed graph, and the groups that the library makes of it.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class Tried:
     groups: list[Group]
 
     def with_op(self, position: int) -> list[Group]:
-        """The groups that have what stands for the op that was there."""
+        """The groups with an op that stands for the source's op at `position`."""
         stands = self.copy.stands
         return [g for g in self.groups if any(stands.get(n.id) == position for n in g.nodes)]
 
@@ -245,7 +245,7 @@ class Tried:
 
 
 class Probe:
-    """Asks about changes of one graph around one op.
+    """Tries changes of one graph around one op.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ class Probe:
         except KeyError:
             if only is None:
                 raise
-            # What is written otherwise may read what only the whole graph has.
+            # A writer may need a value that only the whole graph has.
             copy = rebuild(self.builder, edit)
         return Tried(copy, grouped(copy.builder, slow_fusions=self._slow_fusions))
 
@@ -321,7 +321,7 @@ class Probe:
 def _near(
     builder: GraphBuilder, positions: Collection[int], groups: Sequence[Group]
 ) -> Collection[int]:
-    """Positions of the ops around some, by whole groups: all of a small graph."""
+    """Return the positions of the ops around some, in whole groups; all ops of a small graph."""
     nodes = builder.nodes
     if len(nodes) <= _NEAR:
         return range(len(nodes))

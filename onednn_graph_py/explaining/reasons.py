@@ -131,8 +131,8 @@ def _status(
         return "unsupported"
     if group.trouble or group.slow:
         if alone:
-            return None  # what can't run alone is what is to be told
-        # Told once, for what the group is about: its first op that is no conversion.
+            return None  # the ops that can't run alone have reasons of their own
+        # A group has one reason: that of its first op that is no conversion.
         return "in parts" if node.id == _subject(group).id else None
     return "alone" if len(group.nodes) == 1 and near else None
 
@@ -173,7 +173,7 @@ def _why(around: Around, status: Status, group: Group) -> str:
 
 
 def _lacking(around: Around) -> Iterator[str]:
-    """Data types around an op that this CPU does not compute in."""
+    """Say which data types around an op this CPU does not compute in."""
     if around.builder.engine_kind.name == "cpu":
         nodes = (*around.concerned, *around.quantizing)
         dtypes = dict.fromkeys(v.dtype for n in nodes for v in (*n.inputs, *n.outputs))
@@ -181,7 +181,7 @@ def _lacking(around: Around) -> Iterator[str]:
 
 
 def _also_read(around: Around) -> Iterator[str]:
-    """What else reads the values between an op and its neighbours."""
+    """Say which other ops or outputs read the values between an op and its neighbours."""
     near = {n.id for n in around.neighbours}
     between = {v.id: v for v in around.node.outputs}
     between.update({v.id: v for v in around.node.inputs if v.producer and v.producer.id in near})
@@ -196,7 +196,7 @@ def _also_read(around: Around) -> Iterator[str]:
 
 
 def _plain(message: str) -> str:
-    """Without ids, which are other ones in the next process."""
+    """Remove ids from a message: they differ between processes."""
     return re.sub(r"\b(op|partition) \d+", r"\1", message)
 
 

@@ -40,10 +40,10 @@ def numbers_of(builder: GraphBuilder) -> dict[int, int]:
 
 
 Writer = Callable[["Copy", Node, tuple[Value, ...]], tuple[Value, ...]]
-"""Writes what takes an op's place: takes the copy, the op and its inputs there; returns results."""
+"""Writes ops in an op's place: takes the copy, the op and its new inputs; returns its results."""
 
 LeafWriter = Callable[["Copy", Value], Value]
-"""Writes what takes the place of an input or a constant."""
+"""Writes a value in the place of an input or a constant."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ class Edit:
     Parameters
     ----------
     nodes : mapping of int to Writer
-        By position among the builder's ops.
+        Writers of ops, by position among the builder's ops.
     leaves : mapping of int to LeafWriter
-        By number of the input or constant.
+        Writers of inputs and constants, by their numbers.
     dtypes : mapping of int to str
         Data types by number of the value.
     ports : mapping of (int, int) to str
         Data types that an op's inputs must have, by position of the op and number of the port;
-        what comes in another one is cast.
+        inputs of other types are cast.
     hidden : frozenset of int
         Numbers of values that are no output any more.
     kinds : mapping of int to str
-        What is at a position, by which a copy knows that an edit is not for its graph.
+        The kinds of ops at some positions, which show whether an edit is for this graph.
     fpmath_mode : str, optional
     apply_to_int : bool, optional
         Of the builder, instead of what it has.
@@ -81,7 +81,7 @@ class Edit:
 
 
 class Copy:
-    """A builder's graph as it is being written again.
+    """A copy of a builder's graph while it is being written.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Copy:
         self._positions = {n.id: i for i, n in enumerate(source.nodes)}
         self._at = -1
 
-    # -- what writers call
+    # -- for writers
 
     def add(
         self, kind: str, inputs: Sequence[Any], attrs: Mapping[str, Any] | None = None, **more: Any
@@ -112,7 +112,7 @@ class Copy:
         """Add an op in the place of the one that is being written; returns as `GraphBuilder.op`."""
         made = self.builder._add(kind, inputs, dict(attrs or {}), **more)
         contents = self.builder._contents
-        # It was made where the op was that it replaces.
+        # Its line is that of the op that it replaces.
         node = replace(contents.nodes[-1], where=self.source.nodes[self._at].where)
         for value in node.outputs:
             value._producer = weakref.ref(node)
@@ -170,14 +170,14 @@ class Copy:
         return made
 
     def constant(self, array: Any, dtype: str = "f32") -> Value:
-        """A new constant."""
+        """Add a new constant."""
         return self.builder.constant(array, dtype)
 
     def number(self, value: Value) -> int:
-        """A value of the source by its number, which is the same in every graph alike."""
+        """Return the number of the source's value, which is the same in all equal graphs."""
         return self._numbers[value.id]
 
-    # -- how it goes
+    # -- for `rebuild`
 
     def _cast(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
         made = []
@@ -194,7 +194,7 @@ class Copy:
         *,
         strides: Sequence[int] | Literal["same"] | None = "same",
     ) -> Value:
-        """An input or constant as it is, or in another shape; in the type that the edit says."""
+        """Add an input or constant as it was, or in another shape, in the edit's type."""
         number = self._numbers[value.id]
         dtype = self.edit.dtypes.get(number, value.dtype)
         contents = self.builder._contents
@@ -213,7 +213,7 @@ class Copy:
         return self.builder.constant(data, dtype, name=value.name)
 
     def write(self, position: int, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Write what takes an op's place."""
+        """Write one op, with the edit's writer if it has one."""
         self._at = position
         writer = self.edit.nodes.get(position)
         return self.same(node, inputs) if writer is None else writer(self, node, inputs)
@@ -226,7 +226,7 @@ def rebuild(
     only: Container[int] | None = None,
     shapes: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Copy:
-    """Write a graph again, with what an edit changes.
+    """Copy a graph with the changes of an edit.
 
     Parameters
     ----------
@@ -234,10 +234,10 @@ def rebuild(
         It stays as it is.
     edit : Edit, optional
     only : container of int, optional
-        Positions of the ops that are wanted; what others make becomes an input, and what they read
-        an output.
+        Positions of the ops that are wanted; results of other ops become inputs, and values that
+        those read become outputs.
     shapes : mapping of int to tuple of int, optional
-        Of inputs, by id, where the copy is to know them better.
+        Shapes that inputs have in the copy, by id.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def rebuild(
     Raises
     ------
     OneDNNError
-        The changed graph is not right.
+        The changed graph is invalid.
     """
     edit = edit or Edit()
     nodes = builder.nodes
@@ -263,7 +263,7 @@ def rebuild(
     made = {v.id for i in kept for v in nodes[i].outputs}
     known = shapes or {}
     for value in values_of(builder):
-        # A part has only the leaves that it reads, and what others make for it.
+        # A part has only the leaves that it reads, and results of other ops that it reads.
         if value.id in made or (only is not None and value.id not in read):
             continue
         write = edit.leaves.get(numbers[value.id])
@@ -281,7 +281,7 @@ def rebuild(
 
 
 def _drop_unread(copy: Copy, read: Container[int]) -> None:
-    """What was read, and is not any more, is no input."""
+    """Remove the inputs and constants that the changed graph no longer reads."""
     contents = copy.builder._contents
     still = {v.id for n in contents.nodes for v in n.inputs}
     still |= {v.id for v in contents.outputs.values()}

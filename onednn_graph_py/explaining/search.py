@@ -1,4 +1,4 @@
-"""The search for changes that help: what is tried, and what counts as help."""
+"""The search for changes that help."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["Search", "Status", "helpful", "tried_in_vain"]
 Status = Literal["unsupported", "alone", "in parts"]
 
 _MOST = 5
-"""Changes that are told for one op, at most."""
+"""The largest number of changes that are reported for one op."""
 
 _ALL = 5000
-"""How often the library is asked about one graph, at most."""
+"""The largest number of changes that are tried for one graph."""
 
 FAMILIES: dict[str, Family] = {
     "outputs in the middle": changes_readers.fewer_outputs,
@@ -56,11 +56,11 @@ FAMILIES: dict[str, Family] = {
     "data types of all that is connected": changes_dtype.region_types,
     "leaving out what is beside it": changes_order.left_out,
 }
-"""What is tried, by what messages call it."""
+"""The families of changes to try, by the names that messages use."""
 
 
 def tried_in_vain(around: Around, probe: Probe) -> str:
-    """Return the changes that were tried in vain."""
+    """Describe the changes that were tried in vain."""
     if not probe.asked:
         return "no change that is known could help"
     names = [name for name, family in FAMILIES.items() if next(family(around), None)]
@@ -75,15 +75,15 @@ def _candidates(around: Around) -> Iterator[Candidate]:
 
 @dataclass
 class Search:
-    """The results for the ops before, so that equal layers are not searched again.
+    """The results of a search, so that equal layers are not searched again.
 
     Parameters
     ----------
     left : int
-        How often the library may still be asked.
+        The number of changes that may still be tried.
     known : dict
-        For ops and neighbourhoods that look alike, which candidates helped, by number, and how
-        many were tried.
+        The numbers of the candidates that helped, and how many were tried; by the key that ops
+        in equal neighbourhoods share.
     """
 
     left: int = _ALL
@@ -91,7 +91,7 @@ class Search:
 
 
 def _looks(around: Around, status: Status) -> Any:
-    """What two ops have in common for which the same changes are likely to help."""
+    """Return a key that is equal for ops which the same changes are likely to help."""
 
     def spec(value: Value) -> Any:
         readers = len(around.readers.get(value.id, ()))
@@ -105,7 +105,7 @@ def _looks(around: Around, status: Status) -> Any:
 
 
 def helpful(around: Around, status: Status, probe: Probe, search: Search) -> list[Change]:
-    """The changes that help, what computes the same first."""
+    """Find the changes that help; those that compute the same come first."""
     if around.node.kind == "Wildcard":
         return []
     candidates = list(_candidates(around))
@@ -134,7 +134,7 @@ def _tried_out(
     *,
     everything: bool,
 ) -> dict[int, Change]:
-    """Those of some candidates that help, by number."""
+    """Try candidates, and return those that help, by number."""
     promising: list[tuple[int, Candidate, Tried]] = []
     for i, candidate in candidates.items():
         if search.left <= 0:
@@ -155,7 +155,7 @@ def _tried_out(
 
 
 def _helps(around: Around, status: Status, before: Tried, after: Tried) -> bool:
-    """Whether an op is better off, and none worse."""
+    """Whether a change helps the op, and leaves no more groups unsupported than before."""
     groups = after.with_op(around.position)
     if not groups or not all(g.runs for g in groups) or after.unsupported > before.unsupported:
         return False

@@ -24,11 +24,11 @@ Shapes = Mapping[int, tuple[int, ...]]
 
 _PACKED = ("s4", "u4")
 PASSED = with_trait("dequantizes") | with_trait("moves")
-"""What stands between a tensor and the product whose kernel reads it as it is."""
+"""Ops between a tensor and a product whose kernel reads that tensor as it is."""
 
 
 def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
-    """Of a tensor's elements; 4-bit integers are packed. None where a dim is not known.
+    """Return the bytes of a tensor's elements, packed if 4-bit; None where a dim is not known.
 
     Examples
     --------
@@ -48,7 +48,10 @@ def _op(node: Node) -> OpFacts:
 
 
 def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
-    """What the kernel multiplies: behind what converts integers to floats in the same step."""
+    """Return the data type that the kernel multiplies, None without products.
+
+    Where the same step converts integers to floats, the integers count.
+    """
     made = {v.id: n for n in nodes for v in n.outputs}
     types = set()
     for node in nodes:
@@ -62,7 +65,7 @@ def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | No
         return None
     if types <= {"s8", "u8"}:
         return "s8"
-    # Where one operand is compressed, the other one tells; and f32 may be computed with less.
+    # If one operand is compressed, the other one decides; f32 may be computed in a lower type.
     floats = types - {"s8", "u8", "s4", "u4", "f8_e5m2", "f8_e4m3"}
     found = min(floats, default="f32")  # bf16 and f16 before f32
     mode = builder.fpmath_mode.name
@@ -96,7 +99,7 @@ class _Described:
         return self.shapes.get(value.id, value.shape)
 
     def see(self, node: Node) -> None:
-        """Know a node's tensors, also those of a Dequantize that the compiler made."""
+        """Record a node's tensors, also those of a Dequantize that the compiler made."""
         for value in (*node.inputs, *node.outputs):
             self.values[value.id] = value
             self.names.setdefault(value.id, value.name)
@@ -124,7 +127,7 @@ class _Described:
         return TensorFacts(role, self.names.get(i, ""), tensor, size)
 
     def operations(self, nodes: Sequence[Node]) -> int | None:
-        """Of all ops together; None where a dim is not known."""
+        """Count the operations of all ops together; None where a dim is not known."""
         total = 0
         for node in nodes:
             if not node.outputs:
@@ -149,7 +152,10 @@ class _Described:
 
 
 def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[Value]]:
-    """What ops read from elsewhere, and what they make that `outside` reads or nobody does."""
+    """Return the values that ops read from elsewhere, and their results that leave them.
+
+    A result leaves if it is in `outside`, or if none of the ops reads it.
+    """
     made = {v.id for n in nodes for v in n.outputs}
     read = {v.id for n in nodes for v in n.inputs}
     inputs = list({v.id: v for n in nodes for v in n.inputs if v.id not in made}.values())
@@ -157,7 +163,7 @@ def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[V
     return inputs, outputs
 
 
-# -- what runs
+# -- steps of a plan
 
 
 def _scratch_bytes(step: PlannedStep) -> int | None:
@@ -165,7 +171,7 @@ def _scratch_bytes(step: PlannedStep) -> int | None:
         return 0
     try:
         return step.compiled.get_scratchpad_logical_tensor().get_mem_size()
-    except UnimplementedError:  # by an older oneDNN
+    except UnimplementedError:  # an older oneDNN does not report it
         return None
 
 
@@ -209,13 +215,13 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
 
 
 def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
-    """The partitions that oneDNN makes, as steps; nothing is compiled.
+    """Describe the partitions that oneDNN makes as steps, without compiling them.
 
     Parameters
     ----------
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
-        Of tensors by id, where more is known than the builder does.
+        Shapes of tensors by id, where they are known better than in the builder.
 
     Raises
     ------

@@ -16,12 +16,12 @@ from .peaks import Machine
 
 __all__ = ["NO_PRIMITIVE", "speed", "timed"]
 
-# How many calls are timed at least, unless they take longer than so many seconds.
+# The least number of timed calls, unless they take longer than so many seconds.
 _CALLS = 5
 _LONGEST = 10.0
 
 NO_PRIMITIVE = "oneDNN logs no primitive of it"
-"""Of a step that only gives its input other strides."""
+"""The reason why a step that only gives its input other strides has no kernels."""
 
 
 def timed(
@@ -80,7 +80,7 @@ def timed(
 
 
 def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
-    """A step's work with its speed, and the machine's.
+    """Add a step's speed and the machine's peaks to its work.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
-"""What `cells` returns."""
+"""The header of the table of steps; `cells` returns one row of it."""
 
 NUMBERS = range(4, len(HEADER) - 1)
 """The columns of numbers."""
@@ -40,7 +40,7 @@ _LONGEST_OPS = 60
 
 
 def rate_text(rate: float | None, peak: float | None) -> str:
-    """In units of 1e9 a second, with its part of the peak.
+    """Format a rate in units of 1e9 a second, with its share of the peak.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def rate_text(rate: float | None, peak: float | None) -> str:
 
 
 def _count_text(count: int) -> str:
-    """A number of operations.
+    """Format a number of operations.
 
     Examples
     --------
@@ -72,15 +72,15 @@ def _count_text(count: int) -> str:
 
 
 def heading(step: StepFacts) -> str:
-    """A step's ops, named."""
+    """A step's ops with their names."""
     return " + ".join(visible(str(op)) for op in step.ops)
 
 
 def _main_kernel(step: StepFacts) -> str:
     """The kernel that computes most of each call, and how many others there are.
 
-    Reorders come last, whatever they take: on a busy machine what is logged of them is mostly
-    waiting. Where no kernel is logged, the implementation of the whole partition.
+    Reorders come last, however long they take: on a busy machine their logged time is mostly
+    waiting. If no kernel is logged, it is the implementation of the whole partition.
     """
     each = [k for k in step.kernels if k.when == "each call"]
     if not each:
@@ -119,7 +119,7 @@ def tensor_line(given: TensorFacts) -> str:
 
 
 def kernel_line(kernel: Kernel) -> str:
-    """A kernel, and what it works on."""
+    """Describe a kernel in one line: its implementation, layouts, attributes, shapes and time."""
     times = f" x{kernel.count}" if kernel.count > 1 else ""
     told = [f"{kernel.kind} {kernel.implementation}{times}", " ".join(kernel.memory)]
     told += [" ".join(kernel.attributes)] if kernel.attributes else []
@@ -128,7 +128,7 @@ def kernel_line(kernel: Kernel) -> str:
 
 
 def step_lines(step: StepFacts) -> list[tuple[str, str]]:
-    """All else there is to know about a step: what it is about, and a line."""
+    """Return all further facts about a step as pairs of a label and a line."""
     made = [("in", tensor_line(t)) for t in step.inputs]
     made += [("out", tensor_line(t)) for t in step.outputs]
     if step.partition:
@@ -152,7 +152,7 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
 
 
 def _places(wheres: Sequence[str]) -> list[str]:
-    """Places, those of one file in a line: ``model.py:12, 14``."""
+    """Join the places of each file in one line: ``model.py:12, 14``."""
     files: dict[str, list[str]] = {}
     for where in dict.fromkeys(w for w in wheres if place_known(w)):
         # "model.py:12", or "g.json: graph[3] 'conv'" with a name that may have anything in it.
@@ -166,7 +166,7 @@ _PLACE = re.compile(r"(.*?: ?)(\d+|graph\[\d+\].*)", re.DOTALL)
 
 
 def place_known(where: str) -> bool:
-    """Whether a line that made an op is one that can be looked at; of a file's ops it is none."""
+    """Whether an op's place is known: not empty, and no name in angle brackets."""
     return bool(where) and not where.startswith("<")
 
 

@@ -1,7 +1,7 @@
 """The kernels that oneDNN runs in a model's steps.
 
-Another process (`worker`) runs the model with oneDNN's verbose log on: the setting is read once,
-and would slow down this one.
+Another process (`worker`) runs the model with oneDNN's verbose log on: oneDNN reads the setting
+only once, and the log would slow down this process.
 """
 
 from .find import Kernels, StepKernels, job_of, kernels_of

@@ -39,7 +39,7 @@ class StepKernels:
     kernels : tuple of Kernel
         First those that run at each call.
     scratch_bytes : int or None
-        Memory that it took and gave back in each call; None where that was not counted.
+        Memory that the step took and gave back in each call; None where it was not counted.
     """
 
     partition: LoggedPartition
@@ -56,7 +56,7 @@ class Kernels:
     of : mapping of tuple of str to StepKernels
         For each step that oneDNN runs, by its key, as `step_keys` has it.
     unknown : str
-        Why there is nothing; empty otherwise.
+        The reason why `of` is empty; empty otherwise.
     """
 
     of: Mapping[tuple[str, ...], StepKernels] = field(default_factory=dict)
@@ -64,9 +64,9 @@ class Kernels:
 
 
 def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
-    """A model as the other process is to run it.
+    """Describe a model for the process that runs it.
 
-    Ops are called by their number there: a name may hold whatever breaks a line of the log.
+    Ops are named by their numbers there, as a name may have characters that break a log line.
     """
     builder = model._builder._snapshot()
     nodes = builder._contents.nodes
@@ -87,7 +87,7 @@ def _environment() -> dict[str, str]:
 
 @dataclass
 class _Heard:
-    """The lines that came for one job."""
+    """The lines that the worker printed for one job."""
 
     steps: list[list[str]] | None = None
     counted: bool = False
@@ -98,7 +98,7 @@ class _Heard:
 
 
 def _heard(text: str) -> dict[int, _Heard]:
-    """The lines of each job, by its number."""
+    """Split the worker's output by jobs, by their numbers."""
     jobs: dict[int, _Heard] = {}
     now: _Heard | None = None
     for line in text.splitlines():
@@ -130,7 +130,7 @@ def _heard(text: str) -> dict[int, _Heard]:
 
 @dataclass
 class _Ran:
-    """A partition in one call, the primitives that it ran, and the memory it took meanwhile."""
+    """A partition in one call, the primitives that it ran, and the most memory that it took."""
 
     record: PartitionRecord
     primitives: list[PrimitiveRecord]
@@ -138,7 +138,7 @@ class _Ran:
 
 
 def _by_partition(lines: Sequence[str | int]) -> list[_Ran]:
-    """The partitions that ran in a call; what they did comes before them."""
+    """Return the partitions that ran in a call; the log has their primitives before them."""
     made: list[_Ran] = []
     waiting: list[PrimitiveRecord] = []
     taken = most = 0
@@ -164,7 +164,7 @@ def _memory_text(of: MemoryDescriptor) -> str:
 def _counted(
     primitives: Sequence[PrimitiveRecord],
 ) -> Iterator[tuple[LoggedPrimitive, int, float]]:
-    """Equal ones together, with how many there are and their seconds, in order."""
+    """Group equal primitives, in order; yields each with its count and its seconds."""
     counts = Counter(p.primitive for p in primitives)
     for primitive, count in counts.items():
         spent = sum(p.milliseconds for p in primitives if p.primitive == primitive)
@@ -187,7 +187,7 @@ def _kernel(
 
 
 def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
-    """What runs in one step: what later calls have, and what only the first one has."""
+    """Collect a step's kernels: first those of each call, then those of the first call alone."""
     counts: dict[LoggedPrimitive, int] = {}
     spent: dict[LoggedPrimitive, list[float]] = {}
     for ran in later:
@@ -195,7 +195,7 @@ def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
             counts[primitive] = count
             spent.setdefault(primitive, []).append(seconds)
     kernels = [
-        # Whatever else runs here only adds to a time.
+        # The least time is the one that other processes disturbed least.
         _kernel(p, "each call", count, min(spent[p]))
         for p, count in counts.items()
     ]
@@ -208,7 +208,7 @@ def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
 
 
 def _understood(heard: _Heard) -> Kernels:
-    """What a job's lines say."""
+    """Parse the lines that the worker printed for one job."""
     if heard.failed:
         return Kernels(unknown=heard.failed)
     if heard.steps is None or not heard.ended:
@@ -237,21 +237,21 @@ def kernels_of(
     ----------
     jobs : sequence of Job
     timeout : float
-        Seconds that a process may take; those that it did not come to get another one.
+        Time limit of a process in seconds; jobs that it did not begin get another process.
     progress : callable
         Called with the number of jobs done.
 
     Returns
     -------
     list of Kernels
-        Whatever goes wrong with one is told in it.
+        One for each job; an error is in its `unknown`.
     """
     made: list[Kernels | None] = [None] * len(jobs)
     left: list[tuple[int, bytes]] = []
     for number, job in enumerate(jobs):
         try:
             left.append((number, pickle.dumps(job)))
-        except Exception as e:  # whatever a caller's own classes raise
+        except Exception as e:  # pickling a caller's own classes may raise anything
             made[number] = Kernels(unknown=f"the model does not pickle: {e}")
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
     while left:
@@ -271,7 +271,7 @@ def kernels_of(
                 made[number] = Kernels(unknown=why or "the process that logs ended early")
             break
         if why and not (heard[begun[-1]].ended or heard[begun[-1]].failed):
-            made[begun[-1]] = Kernels(unknown=why)  # what it died of
+            made[begun[-1]] = Kernels(unknown=why)  # the reason why it died
         left = [(number, job) for number, job in left if number not in heard]
         progress(len(jobs) - len(left))
     return [k if k is not None else Kernels(unknown="it was not run") for k in made]

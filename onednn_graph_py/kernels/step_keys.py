@@ -1,4 +1,4 @@
-"""Names of a model's steps that other processes know too: `step_keys`."""
+"""Names of a model's steps that are the same in other processes: `step_keys`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["node_keys", "step_keys"]
 
 
 def node_keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
-    """Names of nodes, by id, that are the same in each plan of a builder, in each process.
+    """Name nodes, by id, so that the names are the same in each plan and in each process.
 
-    A plan has nodes that the builder has not: a Dequantize for each reader of a dequantized tensor,
-    and those of an op that is written in another way.
+    A plan has nodes that the builder does not have: a Dequantize for each reader of a dequantized
+    tensor, and those of an op that is written in another way.
     """
     position = {n.id: i for i, n in enumerate(builder.nodes)}
     reader = {v.id: (n, i) for n in nodes for i, v in enumerate(n.inputs)}
@@ -36,9 +36,9 @@ def node_keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
 
 
 def step_keys(builder: GraphBuilder, plan: Plan) -> list[list[str]]:
-    """For each step who computes it, and its ops by names that other processes know too.
+    """Return for each step its implementation and the names of its ops (`node_keys`).
 
-    Neither the order of steps nor that of the ops in one is the same in all of them.
+    The order of the steps, and of the ops in a step, may differ between processes.
     """
     keys = node_keys(builder, [n for s in plan.steps for n in s.nodes])
     return [[s.implementation, *sorted(keys[n.id] for n in s.nodes)] for s in plan.steps]

@@ -1,8 +1,8 @@
 """The process in which models run with oneDNN's verbose log on.
 
-oneDNN reads its settings once, so the log can't be turned on where the caller lives; and it writes
-to standard output, where the caller may have its own. Jobs come pickled on standard input; marker
-lines of JSON tell the log's parts apart.
+oneDNN reads its settings only once, so the log can't be turned on in the caller's process; and it
+writes to standard output, which the caller may need. Jobs come pickled on standard input; marker
+lines of JSON separate the parts of the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CALLS", "MARKER", "Job", "main"]
 MARKER = "onednn_graph_py kernels: "
 
 CALLS = 4
-"""At most so many calls of a model are logged."""
+"""The most calls of a model that are logged, after the first one."""
 _SECONDS = 3.0
 
 
@@ -44,11 +44,11 @@ class Job:
     ----------
     builder : GraphBuilder
     options : dict
-        Of `CompiledGraph`.
+        Options of `CompiledGraph`.
     shapes : tuple of shapes
         Of the inputs.
     paces : dict
-        What the caller's process measured, so that the same partitions are used.
+        The paces that the caller's process measured, so that planning makes the same partitions.
     """
 
     builder: GraphBuilder
@@ -63,19 +63,22 @@ def _tell(event: str, **facts: Any) -> None:
 
 
 def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
-    """In the place of NumPy, which may take minutes: kernels don't depend on the numbers."""
+    """Fill outputs with zeros in place of NumPy's steps, which may take minutes.
+
+    The choice of kernels does not depend on the numbers.
+    """
     for output in outputs:
         output[...] = np.zeros((), output.dtype)
 
 
 class _Counted:
-    """Memory that oneDNN takes for itself while a step runs, told as it comes and goes."""
+    """Allocates memory for oneDNN, and prints each allocation and release."""
 
     def __init__(self) -> None:
         self.taken: dict[int, npt.NDArray[np.uint8]] = {}
 
     def allocate(self, size: int, alignment: int) -> int:
-        """Return the address of so many bytes."""
+        """Allocate so many bytes, and return their address."""
         memory = np.empty(size + alignment, np.uint8)
         address = -(-memory.ctypes.data // alignment) * alignment
         self.taken[address] = memory[:size]
@@ -83,17 +86,17 @@ class _Counted:
         return address
 
     def free(self, address: int) -> None:
-        """Take them back."""
+        """Free the bytes at an address."""
         _tell("memory", bytes=-self.taken.pop(address).nbytes)
 
 
 def _count_memory() -> bool:
-    """Have models run on an engine whose memory is counted, where oneDNN has such engines."""
+    """Let models run on an engine that counts memory; return whether this oneDNN has one."""
     counted = _Counted()
     try:
         allocator = _core.allocator(counted.allocate, counted.free)
         set_engine("cpu", _core.make_engine_with_allocator("cpu", 0, allocator))
-    except OneDNNError:  # SYCL's memory is its own; but there oneDNN tells how much it needs
+    except OneDNNError:  # SYCL has memory of its own; that oneDNN reports how much it needs
         return False
     return True
 
@@ -120,7 +123,7 @@ def _run(job: Job, counted: bool) -> None:
 
 
 def main() -> None:
-    """Run each job of standard input, and tell what begins."""
+    """Run each job of standard input, and print a line before each."""
     constant_capacity, jobs = pickle.load(sys.stdin.buffer)
     if constant_capacity:
         _core.set_constant_tensor_cache_capacity("cpu", constant_capacity)

@@ -30,7 +30,7 @@ OUTCOMES = {
     "not run": "compiled, but executing it raised",
     "crashed": "the process died",
 }
-"""What can come of an attempt."""
+"""The outcomes of an attempt."""
 
 _MARKS = {
     "runs": "yes",
@@ -40,7 +40,7 @@ _MARKS = {
     "not run": "no run",
     "crashed": "CRASH",
 }
-# Under white text, which needs a contrast of 4.5 on each.
+# Backgrounds of white text, which needs a contrast of 4.5 on each.
 _COLOURS = {
     "runs": "#2e7d32",
     "unsupported": "#707070",
@@ -164,7 +164,7 @@ class Capabilities(Sequence[Capability]):
 
 
 def _probe(count: int, progress: Callable[[int, int], None]) -> list[tuple[str, str]]:
-    """Run the prober, and start it anew behind whatever it crashed on."""
+    """Run the prober; if an attempt crashes it, start it again with the next attempt."""
     outcomes: list[tuple[str, str]] = []
     while len(outcomes) < count:
         prober = Process(*calling(f"{__package__}.probe"), environment=quiet(), keep_errors=True)

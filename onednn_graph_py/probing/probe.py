@@ -1,6 +1,6 @@
 """Try ops one by one, in a process of its own.
 
-A kernel that crashes takes its process along; whoever started it then goes on with the next.
+A kernel that crashes ends the process; the caller then starts another one for the next op.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Attempt:
 
 
 def attempts() -> list[Attempt]:
-    """Everything to try, in a fixed order."""
+    """All attempts, in a fixed order."""
     version = linked_version()
     return [
         Attempt(kind, inputs, outputs)
@@ -89,7 +89,7 @@ def attempt(a: Attempt, engine: _core.engine, stream: _core.stream) -> tuple[str
 
 
 def main(descriptor: int) -> None:
-    """Try what a connection asks for, by its number in `attempts`."""
+    """Make the attempts that a connection asks for by their numbers in `attempts`."""
     engine = _core.engine("cpu", 0)
     stream = _core.stream(engine)
     tried = attempts()

@@ -15,12 +15,12 @@ __all__ = ["load", "path"]
 
 def path(attempts: Sequence[Attempt]) -> Path:
     """Return the file that stores the results of these attempts on this machine."""
-    # What the sample uses look like belongs to the package's version and the attempts themselves.
+    # The sample uses need no key of their own: the package's version determines them.
     return place("capabilities", [[a.kind, a.inputs, a.outputs] for a in attempts])
 
 
 def load(file: Path, count: int) -> list[tuple[str, str]] | None:
-    """Outcomes as they were saved; None where there are none, or not as many."""
+    """Return the saved outcomes; None if there are none, or not `count` of them."""
     try:
         kept: Any = json.loads(file.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Processes of this package, which may crash or hang where their caller may not."""
+"""Helper processes: they may crash or hang without harm to their caller."""
 
 from .ending import cause, ending, too_long
 from .environment import instructions, quiet

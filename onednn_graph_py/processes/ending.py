@@ -1,4 +1,4 @@
-"""How a process ended, in words."""
+"""Words for how a process ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["cause", "ending", "last_line", "too_long"]
 
 
 def cause(status: int) -> str:
-    """Name a signal or an exit status; a negative status is a signal's."""
+    """Name an exit status, or the signal that a negative status stands for."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -18,16 +18,16 @@ def cause(status: int) -> str:
 
 
 def ending(status: int, who: str = "the process") -> str:
-    """Describe how a process ended, by its exit status; negative is a signal."""
+    """Describe how a process ended, by its exit status, which is negative for a signal."""
     return f"{who} {'ended with' if status >= 0 else 'was ended by'} {cause(status)}"
 
 
 def too_long(seconds: float, who: str = "it") -> str:
-    """Describe that a process was given up."""
+    """Say that a process took longer than its time limit."""
     return f"{who} took longer than {seconds:g} s"
 
 
 def last_line(errors: str) -> str:
-    """The last line that a process wrote, behind a colon; empty if there is none."""
+    """Return the last line that a process wrote, after a colon; empty if there is none."""
     lines = errors.strip().splitlines()
     return f": {lines[-1].strip()}" if lines else ""

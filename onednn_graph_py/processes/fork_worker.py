@@ -1,8 +1,8 @@
-"""The process that makes calls.
+"""The process that makes calls for `Isolated`.
 
-Each call is made in a fork of it, which starts in no time and leaves nothing behind: no cache of
-oneDNN is warm, and what crashes or hangs ends alone. The process itself never calls oneDNN, whose
-threads a fork would not have.
+It makes each call in a fork, which starts fast and leaves nothing behind: oneDNN's caches are
+cold, and a crash or a hang ends only the fork. The process itself never calls oneDNN, as forks
+would lack oneDNN's threads.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["main"]
 
 def main(descriptor: int) -> None:
     """Take calls from a connection and answer them, until it ends."""
-    # CPython warns of any fork while there are threads; those here are NumPy's, idle ones.
+    # CPython warns of any fork while there are threads; here these are NumPy's, which are idle.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
     serve(descriptor, lambda request: _called(descriptor, *request))
 
 
 def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> Answer:
-    """Make a call in a fork, unless the connection of this number ends meanwhile."""
+    """Make a call in a fork, and end this process if the connection ends meanwhile."""
     sys.path[:] = path
     try:
         function, arguments = pickle.loads(packed)
@@ -45,7 +45,7 @@ def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> 
     if pid == 0:
         _child(writing, function, arguments)
     writing.close()
-    # Nothing is asked before the answer: the connection is ready once it is closed.
+    # The caller sends nothing before it has the answer, so the connection is ready only if closed.
     ready = wait([reading, descriptor], timeout)
     answer: Answer | None = None
     if ready == [reading]:
@@ -63,7 +63,7 @@ def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> 
 
 
 def _child(writing: Connection, function: Callable[..., Any], arguments: Any) -> None:
-    """Make the call, write what became of it, and end without any clean-up."""
+    """Make the call, send its result or error, and exit without any clean-up."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)

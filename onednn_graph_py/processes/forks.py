@@ -1,4 +1,4 @@
-"""Functions called where a crash or a hang does no harm."""
+"""Calls of functions in a helper process, where a crash or a hang does no harm."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .process import NoAnswer, Process, calling
 __all__ = ["Answer", "Isolated"]
 
 Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
-"""What became of a call: what it returned, the text of an error, an exit status (negative for a
-signal), None."""
+"""The outcome of a call, with the returned object, the text of an error, an exit status (negative
+for a signal) or None."""
 
 
 class Isolated:
-    """A process that makes calls, each in a fork of its own; it is started with the first one."""
+    """A process that makes each call in a fork of its own; the first call starts it."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -31,9 +31,9 @@ class Isolated:
         function : callable
             Of a module that can be imported.
         *arguments
-            That pickle.
+            Objects that pickle.
         timeout : float
-            Seconds after which it is ended.
+            Seconds after which the call is ended.
 
         Raises
         ------
@@ -60,7 +60,7 @@ class Isolated:
         except NoAnswer as e:
             answer = "ended", e.status
             self.close()
-        except BaseException:  # interrupted: the answer would be taken for the next call's
+        except BaseException:  # interrupted: the next call would take this one's answer for its own
             self.close()
             raise
         return answer

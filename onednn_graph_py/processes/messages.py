@@ -1,4 +1,4 @@
-"""What goes over a connection, and the end of it that answers."""
+"""The forms of messages between processes, and the loop that answers them: `serve`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["JSON", "PICKLE", "Form", "serve"]
 
 
 class Form(NamedTuple):
-    """How messages are written and read."""
+    """A form of messages: functions that write and read one."""
 
     write: Callable[[Any], bytes]
     read: Callable[[bytes], Any]
 
 
 PICKLE = Form(pickle.dumps, pickle.loads)
-"""Between processes that import the same package."""
+"""The form between processes that import the same package."""
 JSON = Form(lambda message: json.dumps(message).encode(), json.loads)
-"""Between processes that may import different versions of it."""
+"""The form between processes that may import different versions of the package."""
 
 
 def serve(
@@ -36,7 +36,7 @@ def serve(
     answer : callable
         Takes a request, and returns the answer.
     first : object
-        Is sent before any request, so that a request's time does not begin before that.
+        The message sent before any request, so that the time of a request begins after start-up.
     form : Form
     """
     connection = Connection(descriptor)
@@ -44,6 +44,6 @@ def serve(
         try:
             connection.send_bytes(form.write(first))
             request = form.read(connection.recv_bytes())
-        except (EOFError, OSError):  # who asked is gone, or wants no more
+        except (EOFError, OSError):  # the other process is gone, or closed the connection
             return
         first = answer(request)

@@ -18,13 +18,13 @@ from .messages import PICKLE, Form
 __all__ = ["STARTUP", "NoAnswer", "Process", "calling"]
 
 STARTUP = 120.0
-"""Seconds for Python to start and the package to be imported, on however busy a machine."""
+"""Time limit in seconds for Python to start and import the package, on a busy machine too."""
 
 _CALLING = (
     "import sys; sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
     "import_module(sys.argv[1]).main(*map(int, sys.argv[3:]))"
 )
-_KEPT = 2000  # bytes of what a process wrote last
+_KEPT = 2000  # the most bytes kept of a process's last output
 
 
 class NoAnswer(Exception):
@@ -36,7 +36,7 @@ class NoAnswer(Exception):
     status : int, optional
         Its exit status, negative for a signal; None if it takes too long.
     errors : str
-        What it wrote last to its standard error, if that is kept.
+        The end of its standard error, if `Process` keeps that.
     """
 
     def __init__(self, reason: str, status: int | None = None, errors: str = "") -> None:
@@ -45,23 +45,23 @@ class NoAnswer(Exception):
 
 
 def calling(module: str) -> tuple[str, ...]:
-    """Arguments with which Python calls a module's ``main``, found as it would be found here."""
+    """Arguments with which Python calls a module's ``main``, with this process's ``sys.path``."""
     return "-c", _CALLING, module, "\n".join(sys.path)
 
 
 class Process:
-    """Python, started with some arguments and the number of its end of a connection.
+    """A Python process, started with some arguments and the number of its end of a connection.
 
     Parameters
     ----------
     *arguments : str
         Such as those of `calling`.
     python : str, optional
-        Its executable; this one by default.
+        The executable; this process's by default.
     environment : mapping of str to str, optional
         The caller's otherwise.
     folder : path, optional
-        Where it runs; the caller's otherwise.
+        The folder in which it runs; the caller's otherwise.
     keep_errors : bool
         Keep what it writes to its standard error, which is the caller's otherwise.
     form : Form
@@ -105,15 +105,15 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self._process.pid
 
     def fileno(self) -> int:
-        """The number of the connection's other end, to wait for an answer by."""
+        """The descriptor of this end of the connection, for waiting for an answer."""
         return self._connection.fileno()
 
     def send(self, request: Any) -> None:
-        """Send a request; where the process is gone, waiting for the answer tells so."""
+        """Send a request; if the process is gone, `answer` raises."""
         message = self._form.write(request)
         with contextlib.suppress(OSError):
             self._connection.send_bytes(message)
@@ -155,11 +155,11 @@ class Process:
             self._errors.close()
 
     def leave(self) -> None:
-        """Want no more of it, and wait until it ends by itself."""
+        """Close the connection, and wait until the process ends by itself."""
         self._close()
         self._process.wait()
 
     def stop(self) -> None:
-        """End it."""
+        """Kill the process, and wait for its end."""
         self._process.kill()
         self.leave()

@@ -1,4 +1,4 @@
-"""Python run to its end, and what it prints."""
+"""Runs of Python to the end, with their output: `run`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def run(
     ----------
     *arguments : str
     timeout : float
-        Seconds after which it is ended.
+        Seconds after which the process is ended.
     environment : mapping of str to str
     given : bytes
-        Its standard input, of which it need not read everything.
+        The standard input, of which the process need not read everything.
     who : str
-        What a failure calls it.
+        The name of the process in a failure.
 
     Returns
     -------
     out : str
-        What it printed.
+        The standard output.
     failure : str
-        Why it did not end well; empty if it did.
+        The reason why it failed; empty if it did not.
     """
     try:
         done = subprocess.run(

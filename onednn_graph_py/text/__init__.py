@@ -1,1 +1,1 @@
-"""What people read and type: tables, HTML, numbers, progress, options that commands share."""
+"""Text for people: tables, HTML, numbers, progress, and options that commands share."""

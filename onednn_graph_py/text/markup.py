@@ -1,4 +1,4 @@
-"""HTML elements; text becomes HTML here and nowhere else."""
+"""HTML elements; only this module turns text into HTML."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Markup(str):
 
 
 def joined(parts: Iterable[str], by: str = "") -> Markup:
-    """Parts, escaped unless they are `Markup`, with HTML such as ``<br>`` between them."""
+    """Join parts, escaped unless they are `Markup`, with HTML such as ``<br>`` between them."""
     return Markup(by.join(p if isinstance(p, Markup) else escape(p) for p in parts))
 
 
 def element(name: str, *content: str, **attributes: str) -> Markup:
-    """An element with text and `Markup` in it; empty attributes are left out.
+    """Make an element of text and `Markup`; empty attributes are left out.
 
     Examples
     --------

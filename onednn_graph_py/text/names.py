@@ -1,4 +1,4 @@
-"""Lists of names, and hints at those that were meant."""
+"""Shortened lists of names, and hints at misspelt ones."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["did_you_mean", "shortened"]
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
-    """``, did you mean 'MatMul'?`` for the end of a message; empty where no name is near."""
+    """Return a hint such as ``, did you mean 'MatMul'?``; empty where no name is near."""
     near = get_close_matches(name, list(known), n=1)
     return f", did you mean {shown(near[0])}?" if near else ""
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:
-    """All names, or the first of them and how many more there are.
+    """Return all names, or the first of them and the number of the others.
 
     Examples
     --------

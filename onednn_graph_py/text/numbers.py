@@ -6,17 +6,17 @@ __all__ = ["bytes_text", "counted", "gib_text", "or_dash", "seconds_text"]
 
 
 def or_dash(value: float | None, form: str = "") -> str:
-    """A number as `format` has it; a dash for none."""
+    """Format a number; None becomes a dash."""
     return "-" if value is None else format(value, form)
 
 
 def counted(count: int, what: str) -> str:
-    """Such as ``1 op`` and ``3 ops``."""
+    """Return a count with its noun, such as ``1 op`` or ``3 ops``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def bytes_text(size: int) -> str:
-    """A size with its unit.
+    """Format a size with its unit.
 
     Examples
     --------
@@ -34,12 +34,12 @@ def bytes_text(size: int) -> str:
 
 
 def gib_text(size: float) -> str:
-    """A size that is compared with others, always in GiB."""
+    """Format a size in GiB, so that it compares with others."""
     return f"{size / 2**30:.1f} GiB"
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A time with its unit; nothing for none.
+    """Format a time with its unit; None becomes an empty string.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def seconds_text(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds == 0:
-        return "<1 µs"  # below what the clock of oneDNN's log tells
+        return "<1 µs"  # below the resolution of oneDNN's log
     for factor, unit in ((1.0, "s"), (1e3, "ms")):
         if seconds * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"

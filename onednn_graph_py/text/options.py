@@ -24,7 +24,7 @@ def _number(kind: Callable[[str], N], must: str, fits: Callable[[N], bool]) -> C
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """The type of an option that takes integers from some number on."""
+    """Make the type of an option that takes integers from `least` on."""
     return _number(int, f"at least {least}", lambda n: n >= least)
 
 
@@ -33,7 +33,7 @@ seconds = _number(float, "a time from 0 on", lambda n: isfinite(n) and n >= 0)
 
 
 def add_set(parser: ArgumentParser, help: str) -> None:
-    """Add ``--set OPTION``; what is given begins with dashes then, as benchdnn's options do."""
+    """Add ``--set OPTION``; parsed options begin with dashes, as benchdnn's do."""
 
     def dashed(option: str) -> str:
         return option if option.startswith("--") else f"--{option}"
@@ -51,13 +51,13 @@ def add_seed(parser: ArgumentParser) -> None:
 
 
 def add_timeout(parser: ArgumentParser, default: float, of: str) -> None:
-    """Add ``--timeout``, a time limit of something."""
+    """Add ``--timeout``; `of` names in the help text what it limits."""
     told = f"time limit {of}, in seconds (default: %(default)g)"
     parser.add_argument("--timeout", type=positive, default=default, help=told)
 
 
 def add_forms(parser: ArgumentParser, **helps: str) -> None:
-    """Add an option for each form of the output, of which one may be given: `form`."""
+    """Add an option for each form of the output; at most one may be given, and sets `form`."""
     group = parser.add_mutually_exclusive_group()
     for form, told in helps.items():
         group.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=told)

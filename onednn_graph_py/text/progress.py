@@ -1,4 +1,4 @@
-"""A line on a terminal that is written over."""
+"""A progress line that is written over on a terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["show_progress"]
 
 
 def show_progress(text: str) -> None:
-    """Show a line in place of the one before, where standard error is a terminal that can."""
+    """Replace the last progress line, if standard error is a terminal that supports it."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

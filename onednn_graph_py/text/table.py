@@ -13,7 +13,7 @@ __all__ = ["html_table", "in_markdown", "markdown_table", "text_table"]
 def text_table(
     rows: Iterable[Sequence[str]], *, right: Container[int] = (), indent: str = ""
 ) -> list[str]:
-    """Lines of aligned columns; those in `right` are of numbers.
+    """Return lines of aligned columns; those in `right` are aligned to the right, for numbers.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def html_table(
     cell: str = "",
     style: str = "",
 ) -> Markup:
-    """A ``table``, whose `head` may be empty; what is `Markup` in rows is a whole ``td``.
+    """Make a ``table``; `head` may be empty, and a cell that is `Markup` is a whole ``td``.
 
     The columns in `right` are of numbers; `cell` and `style` are CSS of each cell and of the table.
     """
@@ -61,12 +61,12 @@ def html_table(
 
 
 def in_markdown(text: str) -> str:
-    """Text on one line in which nothing begins emphasis or a column."""
+    """Put text on one line, and escape characters that begin emphasis or a column."""
     return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a table in Markdown."""
+    """Return the lines of a table in Markdown."""
     made = []
     for row in (head, *rows):
         cells = ("<br>".join(map(in_markdown, cell.split("\n"))) for cell in row)
