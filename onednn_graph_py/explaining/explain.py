@@ -86,7 +86,8 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         subject.notes.append("dims are unknown: give shapes to have it compiled and timed")
         return subject
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the report shows with each step that it was split
+        # The report shows with each step that it was split.
+        warnings.simplefilter("ignore", RuntimeWarning)
         try:
             subject.model = builder.compile()
             subject.plan = subject.model._specialization(chosen).plan

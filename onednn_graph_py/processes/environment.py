@@ -14,7 +14,7 @@ _OUTPUT = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VERBOSE)
 
 
 def quiet() -> dict[str, str]:
-    """This process's environment, without the variables that make oneDNN print or write files."""
+    """The environment here, without the variables that make oneDNN print or write files."""
     return {k: v for k, v in os.environ.items() if not _OUTPUT.match(k)}
 
 
