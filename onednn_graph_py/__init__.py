@@ -79,7 +79,7 @@ from .errors import (
     OutOfMemoryError,
     UnimplementedError,
 )
-from .linked import Version, version
+from .linked import version, version_t
 
 __version__: str = vars(_core)["__version__"]
 
@@ -226,7 +226,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "set_cpu_isa_hints",
     # what oneDNN tells
     "version",
-    "Version",
+    "version_t",
     "set_verbose",
     "profile",
     "Profile",

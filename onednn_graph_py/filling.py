@@ -101,7 +101,7 @@ def _readers(builder: GraphBuilder) -> Readers:
 
 def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]:
     for node, i in readers.get(value.id, ()):
-        if node.kind in HAND_ON:  # the next reader decides
+        if node.kind in HAND_ON:  # the op that reads its result decides
             for made in node.outputs:
                 yield from _final_readers(made, readers)
         else:

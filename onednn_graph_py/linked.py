@@ -6,10 +6,10 @@ from typing import Any
 
 from . import _core
 
-__all__ = ["Version", "version"]
+__all__ = ["linked_version", "version", "version_t"]
 
 
-class Version(dict[str, Any]):
+class version_t(dict[str, Any]):
     """The linked oneDNN: the fields of ``dnnl_version_t``, as attributes and as a mapping."""
 
     __slots__ = ()
@@ -55,12 +55,12 @@ class Version(dict[str, Any]):
         return f"{self.major}.{self.minor}.{self.patch}"
 
 
-def version() -> Version:
+def version() -> version_t:
     """Return the version of the linked oneDNN.
 
     Returns
     -------
-    Version
+    version_t
         ``major``, ``minor``, ``patch`` and ``hash`` of the library, its ``cpu_runtime`` and
         ``gpu_runtime``, and the release of the ``headers`` that this package was built with.
 
@@ -70,4 +70,10 @@ def version() -> Version:
     >>> og.version().major == og.version()["major"]
     True
     """
-    return Version(_core.version())
+    return version_t(_core.version())
+
+
+def linked_version() -> tuple[int, int]:
+    """The first two numbers of its release, by which it is compared."""
+    linked = version()
+    return linked.major, linked.minor

@@ -346,7 +346,7 @@ _dlpack_numbers: WeakKeyDictionary[engine, int] = WeakKeyDictionary()
 
 
 def _dlpack_number(of: engine) -> int:
-    """How DLPack numbers the device, or -1: it takes memory of default contexts only."""
+    """Return DLPack's number of the device; -1 for other contexts than the default one."""
     if of not in _dlpack_numbers:
         _dlpack_numbers[of] = _dpctl.dlpack_number(get_device(of), get_context(of))
     return _dlpack_numbers[of]

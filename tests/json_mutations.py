@@ -18,8 +18,8 @@ from typing import Any
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
+from onednn_graph_py.linked import linked_version
 from onednn_graph_py.ops.check import type_combinations
-from onednn_graph_py.ops.terms import linked_version
 
 UNKNOWN = -(2**63)
 MEMORY = 4 << 30

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
-from ..ops.terms import linked_version, shape_text
+from ..linked import linked_version
+from ..ops.terms import shape_text
 from .arguments import (
     FLOATS,
     INTEGERS,

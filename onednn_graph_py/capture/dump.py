@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import _core
 from ..errors import InvalidArgumentsError, OneDNNError, UnimplementedError
-from ..ops.terms import linked_version
+from ..linked import linked_version
 from .folder import DumpFolder
 from .libraries import libraries_of, loaded_here
 

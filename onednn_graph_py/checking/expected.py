@@ -1,4 +1,4 @@
-"""What a graph's tensors should be, and how far off each may be, by the NumPy reference."""
+"""The results that a graph should have by the NumPy reference, and the errors that are allowed."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _quantize(use: _Use) -> Size:
 
 
 def _rectified(use: _Use) -> Size:
-    """What is negative becomes small."""
+    """The size of a result that keeps large positive inputs and makes negative ones small."""
     mean, deviation = use.given[0]
     if mean > 2 * deviation:
         return use.given[0]

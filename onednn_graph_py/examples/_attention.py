@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
-from ..ops.terms import linked_version
+from ..linked import linked_version
 from ._bounded import Bounded, Comparison
 
 Array = npt.NDArray[Any]

@@ -5,7 +5,7 @@ oneDNN can partition a graph for a kind of engine without a device, but not comp
 
 from __future__ import annotations
 
-from .. import Version, engine, graph, version
+from .. import engine, graph, version, version_t
 from ..text.numbers import counted
 from ._pipeline import fused_ops
 from ._report import Skipped
@@ -22,7 +22,7 @@ def without_device(engine_kind: str) -> str | None:
     if engine.get_count(engine_kind):
         return None
     linked = version()
-    release = f"oneDNN {Version(linked).release}"
+    release = f"oneDNN {version_t(linked).release}"
     runtime = linked[f"{engine_kind}_runtime"]
     if str(runtime).lower() == "none":
         return f"{release} is built without a {engine_kind.upper()} runtime"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .. import graph
+from ..linked import linked_version
 from ..machine.cpu import lacks
-from ..ops.terms import linked_version
 from ._device import only_partitioned, without_device
 from ._report import Skipped
 

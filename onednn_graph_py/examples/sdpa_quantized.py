@@ -17,8 +17,8 @@ import numpy as np
 
 from .. import GraphBuilder, Value
 from ..dtypes import numpy_dtype
+from ..linked import linked_version
 from ..machine.cpu import largest_int8_weight
-from ..ops.terms import linked_version
 from ._arguments import check_arguments
 from ._attention import Array, Arrays, entry_of, padding_mask, root_scale, swapped
 from ._bounded import Bounded, Comparison

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import engine, graph, logical_tensor, op
-from ..ops.terms import linked_version
+from ..linked import linked_version
 from ._arguments import DATA_TYPES, check_arguments
 from ._attention import compare_attention, padding_mask, random_array, root_scale, scores_type
 from ._pipeline import Pipeline, fused_ops, median_milliseconds

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from ..building.value import Node, Value, is_whole
+from ..linked import linked_version
 from ..ops.check import make_call
 from ..ops.lookup import row, with_attribute
 from ..ops.row import Attribute
 from ..ops.tensor_spec import TensorSpec
-from ..ops.terms import linked_version
 from ..reference.windows import windows
 from .changes import Around, Candidate, called
 from .rebuild import Copy

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..building.value import Node, Value
+from ..linked import linked_version
 from ..machine.cpu import lacks
 from ..ops.lookup import row, with_trait
-from ..ops.terms import linked_version
 from ..serialization.rewrite import _RETYPED
 from .changes import Around, Candidate, called
 from .rebuild import Edit

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from ..errors import OneDNNError
+from ..linked import linked_version
 from ..ops.lookup import with_trait
-from ..ops.terms import linked_version
 from ..patterns import PATTERNS
 
 __all__ = ["fusable_in", "neighbours", "readers_of"]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import _core
 from ..building.builder import GraphBuilder
 from ..building.value import Node
 from ..errors import OneDNNError
@@ -223,7 +222,7 @@ def _why_unsupported(around: Around, group: Group) -> str:
 def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[int]:
     """Those of the ops for which a GPU has a kernel, if the library knows about GPUs."""
     on_cpu = builder.engine_kind.name == "cpu"
-    if not unsupported or not on_cpu or str(_core.version()["gpu_runtime"]).lower() == "none":
+    if not unsupported or not on_cpu or version().gpu_runtime.lower() == "none":
         return frozenset()
     try:
         groups = grouped(for_engine_kind(builder, "gpu"))

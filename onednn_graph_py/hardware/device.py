@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from ..linked import Version
+from ..linked import version_t
 from ..text.markup import element, joined
 from ..text.numbers import gib_text
 from ..text.table import html_table
@@ -143,7 +143,7 @@ class Devices(Sequence[Device]):
         return self._found[which]
 
     def _title(self) -> str:
-        v = Version(self.onednn)
+        v = version_t(self.onednn)
         return f"oneDNN {v.release}, runtimes: cpu {v.cpu_runtime}, gpu {v.gpu_runtime}"
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..linked import Version
+from ..linked import version_t
 from ..loading import opencl_drivers as drivers
 from .device import Missing
 from .look import Failure
@@ -77,7 +77,7 @@ def no_gpu(
         Those of Level Zero that can be loaded.
     """
     runtime = str(onednn["gpu_runtime"])
-    release = f"oneDNN {Version(onednn).release}"
+    release = f"oneDNN {version_t(onednn).release}"
     if runtime not in ("SYCL", "OpenCL"):
         return Missing("gpu", f"{release} was built without a GPU runtime", _SYCL_BUILD)
     failed = _of("gpu", failures)

@@ -1,4 +1,4 @@
-"""How the threads of the linked oneDNN's CPU runtime behave."""
+"""The threads of the linked oneDNN's CPU runtime."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from functools import cache
 
 from ..linked import version
 
-__all__ = ["threads_spin"]
+__all__ = ["threads_can_be_set", "threads_spin"]
 
 
 @cache
 def threads_spin() -> bool:
     """Whether threads wait for each other by spinning, as OpenMP's do; SYCL's sleep."""
     return version().cpu_runtime != "SYCL"
+
+
+def threads_can_be_set() -> bool:
+    """Whether a caller can say how many threads run; if not, the runtime decides."""
+    return version().cpu_runtime == "OpenMP"

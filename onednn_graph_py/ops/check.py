@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidGraphOpError
+from ..linked import linked_version
 from . import inference
 from .attributes import spelling
 from .call import Call
 from .lookup import row
 from .table import OPS
 from .tensor_spec import SpecLike, TensorSpec
-from .terms import Version, linked_version
+from .terms import Version
 
 __all__ = ["check", "library_spelling", "make_call", "type_combinations"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from ..errors import InvalidArgumentsError
+from ..linked import linked_version
 from ..text.names import did_you_mean
 from .describe import signature, text
 from .lookup import overview
 from .table import OPS
-from .terms import linked_version
 
 __all__ = ["add_ops"]
 

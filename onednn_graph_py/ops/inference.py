@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ..errors import InvalidGraphOpError, UnimplementedError
+from ..linked import linked_version
 from .attributes import normalize
 from .call import Call, Operand
 from .row import Port, Row
 from .tensor_spec import SpecLike, TensorSpec, spec_of
-from .terms import Version, label_of, linked_version
+from .terms import Version, label_of
 
 __all__ = ["infer_outputs", "make_call"]
 
@@ -141,7 +142,7 @@ def _inferred(call: Call, fixed: Mapping[str, Operand]) -> tuple[TensorSpec, ...
 
 
 def _output_count(call: Call) -> int:
-    """How many outputs an op has when nobody says."""
+    """The number of outputs of an op where the caller gives none."""
     counts = call.schema.counts("outputs")
     for promise in ("keep_stats", "use_affine"):
         if call.schema.attribute(promise) is not None:
@@ -159,7 +160,7 @@ def infer_outputs(
     id: int | None = None,
     version: Version | None = None,
 ) -> tuple[TensorSpec, ...]:
-    """What an op makes; raises where its use does not fit its row.
+    """Infer the outputs of an op, and raise where its use does not fit its row.
 
     Parameters, result and exceptions are those of `onednn_graph_py.ops.check`, which finds the row
     of a kind.

@@ -1,4 +1,4 @@
-"""What one row of the operation table says: `Row` and its parts.
+"""Rows of the table of ops: `Row` and its parts.
 
 A row describes the op as the oldest supported oneDNN (3.7) knows it; `Change` rows say what newer
 versions made of it, and `Row.at` gives the op as one version has it.
@@ -156,7 +156,7 @@ class Row:
         return next((a for a in self.attributes if a.name == name), None)
 
     def value_of(self, name: str, attrs: Mapping[str, Any]) -> Any:
-        """An attribute's value among those that are set, its default, or None without one."""
+        """Return an attribute's value: the one that is set, or the default, or None."""
         if name in attrs:
             return attrs[name]
         known = self.attribute(name)

@@ -1,4 +1,4 @@
-"""What is known of a tensor before it exists: its shape and data type."""
+"""Tensors that need not exist: a shape and a data type."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ __all__ = [
     "Shape",
     "Version",
     "label_of",
-    "linked_version",
     "shape_text",
 ]
 
@@ -49,11 +48,3 @@ def label_of(kind: str, name: str = "", id: int | None = None) -> str:
     """``op 3 'conv0' (Convolution)``, as all messages name an op."""
     text = "op" if id is None else f"op {id}"
     return f"{text} {name!r} ({kind})" if name else f"{text} ({kind})"
-
-
-def linked_version() -> Version:
-    """The version of the oneDNN that this package is linked against."""
-    from .. import _core
-
-    version = _core.version()
-    return version["major"], version["minor"]

@@ -57,4 +57,4 @@ TRAITS: Mapping[Trait, str] = MappingProxyType(
         "of no use.",
     }
 )
-"""What each word promises."""
+"""The promise of each word."""

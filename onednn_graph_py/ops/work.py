@@ -1,4 +1,4 @@
-"""How much an op computes, from shapes and attributes alone; rows of the table name these.
+"""Counts of the operations of an op, by shapes and attributes; rows of the table name these.
 
 What is counted is what the op's definition asks for, whatever a kernel does instead: the sums and
 products of a convolution over the whole window, also where it lies in the padding. A product and a

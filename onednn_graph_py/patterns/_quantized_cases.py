@@ -126,7 +126,7 @@ _PARTS_OF_LONG = {5: 3, 19: 6, 20: 6}
 
 
 def long_epilogue_deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
-    """What becomes of `long_epilogue`: a chain, its rest, the Quantize."""
+    """Return the known deviations of a long epilogue; empty for fewer than 5 post-ops."""
     length = len(arguments.get("epilogue", ()))
     if length < 5:
         return ()
@@ -139,13 +139,13 @@ def long_epilogue_deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, .
 
 
 def conversions_apart(arguments: Mapping[str, Any]) -> int:
-    """How many TypeCasts there are of the bias and the result of an op that computes in f32."""
+    """Count the TypeCasts of the bias and of the result, for an op that computes in f32."""
     bias, dst = arguments.get("bias"), arguments["dst"]
     return (bias not in (None, "f32")) + (dst in ("bf16", "f16"))
 
 
 def ops_apart(arguments: Mapping[str, Any]) -> int:
-    """How many ops there are without post-ops, of which the op itself computes in bf16 or f16."""
+    """Count the ops of a case without post-ops whose op computes in bf16 or f16."""
     bias, dst, compute = arguments.get("bias"), arguments["dst"], arguments["compute"]
     operands: int = 5 + (arguments["weights"] == "f32") + (bias not in (None, compute))
     return operands + (2 if dst in ("u8", "s8") else int(dst != compute))

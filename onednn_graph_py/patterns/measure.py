@@ -16,9 +16,10 @@ from ..building.builder import GraphBuilder, leaving_of, readers_of
 from ..building.value import Node
 from ..errors import KnownDefectError, OneDNNError
 from ..filling import fill_inputs
+from ..linked import linked_version, version
 from ..machine import current
 from ..machine.cpu import lacks
-from ..ops.terms import Version, linked_version
+from ..ops.terms import Version
 from ..planning import engine_of
 from ..running.model import CompiledGraph
 from ..safety.nodes import group_of
@@ -121,7 +122,7 @@ class _Partitioned:
 
 
 def _defect(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
-    """What oneDNN computes wrongly in a partition of these ops, or None."""
+    """Return the known defect of a partition of these ops, or None."""
     group = group_of(
         nodes,
         fpmath=builder.fpmath_mode.name,
@@ -171,8 +172,8 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
 
 
 def _for_gpu(builder: GraphBuilder) -> int | None:
-    """How many partitions the same graph has for a GPU; it takes none to tell."""
-    if str(_core.version()["gpu_runtime"]).lower() == "none":
+    """Count the partitions of the same graph for a GPU, which need not be present."""
+    if version().gpu_runtime.lower() == "none":
         return None
     other = builder._snapshot()
     other.engine_kind = _core.engine.kind.gpu

@@ -76,7 +76,7 @@ def without_transpose_a(builder: GraphBuilder, node: Node, shapes: Shapes) -> li
 
 
 def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Say the paddings that SAME_UPPER or SAME_LOWER of a transposed convolution stand for."""
+    """Write out the paddings of a transposed convolution with SAME_UPPER or SAME_LOWER."""
     automatic = str(node.attr("auto_pad"))
     if node.kind != "ConvTransposeBackwardWeights" or not automatic.startswith("SAME"):
         return None

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from .. import _core
 from ..building.value import Node, row_major
 from ..machine.pace import Pace
-from ..ops.lookup import row
-from ..ops.table import convolution, matmul
+from ..ops.lookup import row, with_trait
 from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
@@ -38,7 +37,7 @@ _HEADS, _SCORES = 32, 64 * 64
 # oneDNN's kernels for ConvTranspose may apply fused ops one element at a time.
 _HALF_TUNED = "ConvTranspose"
 # Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
-_TUNED = {r.kind for family in (convolution, matmul) for r in family.ROWS} - {_HALF_TUNED}
+_TUNED = with_trait("product") - {_HALF_TUNED}
 
 
 def _flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:

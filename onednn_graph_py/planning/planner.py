@@ -33,7 +33,7 @@ from ..safety.partitioning import partitioned_apart
 from ..safety.slow_fusions import slow_fusion
 from ..safety.wrong_results import wrong_result
 from ..verdicts import Judge, Outcome, Subject, subject_of
-from . import pace as paces
+from . import pace
 from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
@@ -435,22 +435,22 @@ class Planner:
             return None
         if self.builder.engine_kind.name != "cpu":
             return None
-        if not paces.may_be_slow(nodes, self.shapes, fused.inputs):
+        if not pace.may_be_slow(nodes, self.shapes, fused.inputs):
             return None
         subject = self._subject(nodes, fused.inputs, fused.outputs)
-        pace = paces.known(subject)
-        if pace is None:
+        found = pace.known(subject)
+        if found is None:
             with self._trying() as tried:
                 tried.steps.clear()
                 parts = [(n,) for n in nodes]
                 if not self._add_all(parts, ""):
                     return None
                 constants = self._constant_arrays()
-                pace = paces.measured(self.engine, fused, self._made.steps, constants)
-            if pace is None:
+                found = pace.measured(self.engine, fused, self._made.steps, constants)
+            if found is None:
                 return None
-            paces.keep(subject, pace)
-        return pace.slow
+            pace.keep(subject, found)
+        return found.slow
 
     def slow(self) -> str | None:
         """Say how slow the last step is, if it is to run in parts for that; else None."""

@@ -15,8 +15,9 @@ from onednn_graph_py.dtypes import numpy_dtype
 from onednn_graph_py.errors import OneDNNError
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.check import check, type_combinations
-from onednn_graph_py.ops.terms import linked_version
 from onednn_graph_py.processes import serve
+
+from ..linked import linked_version
 
 _PACKED = ("s4", "u4")
 

@@ -15,7 +15,7 @@ __all__ = ["load", "path"]
 
 def path(attempts: Sequence[Attempt]) -> Path:
     """Return the file that stores the results of these attempts on this machine."""
-    # The sample uses need no key of their own: the package's version determines them.
+    # The package's version and the attempts determine the sample uses, which need no key therefore.
     return place("capabilities", [[a.kind, a.inputs, a.outputs] for a in attempts])
 
 

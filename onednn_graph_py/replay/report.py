@@ -63,7 +63,7 @@ def exit_status(results: Sequence[Result]) -> int:
 
 
 def bar(done: int, total: int, failed: int) -> str:
-    """How much is done, drawn; nothing at the end."""
+    """Draw a progress bar; it is empty when all cases are done."""
     if done == total:
         return ""
     full = _BAR * done // total

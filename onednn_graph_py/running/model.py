@@ -185,8 +185,9 @@ class CompiledGraph(_core._model_base, ModelMethods):
     slow_fusions : str
         ``avoid`` runs a fused partition in parts where it is known, or measured while compiling, to
         take more than 1.1 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
-        Measured are small partitions, larger ones without products and convolutions, compressed
-        weights, and those that read tensors with strides of their own.
+        Small partitions are measured, larger ones without products and convolutions, compressed
+        weights, and those that read tensors with strides of their own. Where other processes
+        disturb all runs, the fused partition is used.
     fold_constants : bool
         Compute ops whose inputs are all constants once, when compiling. That takes the memory of
         the results: False keeps compressed weights small, and computes these ops at each call.

@@ -48,7 +48,7 @@ class Op(NamedTuple):
     """The table's row for the oneDNN in question; None if that has no such op."""
 
     def attr(self, name: str) -> Any:
-        """An attribute's value, its default where it is not set, or None without one."""
+        """Return an attribute's value: the one that is set, or the default, or None."""
         if self.schema is None:
             return self.attrs.get(name)
         return self.schema.value_of(name, self.attrs)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..ops.terms import Version, label_of, linked_version
+from ..linked import linked_version
+from ..ops.terms import Version, label_of
 from .calls import Op, Tensor, schema_of
 from .group import Group
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ..blocks import sdpa
 from ..building.builder import GraphBuilder
 from ..building.value import Value
-from ..ops.terms import linked_version
+from ..linked import linked_version
 from .draft import BINARY, Arrays, Dims, Draft
 
 __all__ = ["case"]

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
+from ..linked import linked_version
 from ..ops import OPS
-from ..ops.terms import linked_version
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["case"]

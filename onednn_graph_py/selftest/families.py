@@ -9,8 +9,8 @@ from functools import cache
 
 from ..building.builder import GraphBuilder
 from ..filling import fill_inputs
+from ..linked import linked_version
 from ..machine.cpu import lacks
-from ..ops.terms import linked_version
 from ..patterns import PATTERNS, Case, Pattern
 from . import attention, chains, convolutions, graphs, pools, products, single_ops
 from .draft import Arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..building.builder import GraphBuilder
-from ..ops.terms import linked_version
+from ..linked import linked_version
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["case"]

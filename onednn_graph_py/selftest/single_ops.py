@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..building.builder import GraphBuilder
+from ..linked import linked_version
 from ..machine.cpu import lacks
 from ..ops import OPS, check
 from ..ops.check import type_combinations
 from ..ops.row import Port
-from ..ops.terms import linked_version
 from .draft import Arrays, Dims, Draft
 
 __all__ = ["NEWEST", "Case", "case", "draw"]

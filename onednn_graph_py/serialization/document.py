@@ -25,7 +25,7 @@ BOOKKEEPING = ("partition_id", "backend")
 Ports = Literal["inputs", "outputs"]
 
 _NOT_SAID = (UNKNOWN_DIM,)
-"""What oneDNN writes for dims or strides of which any is unknown, whatever their number."""
+"""oneDNN writes this for dims or strides of which any is unknown, whatever their number."""
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class _Trial:
         *,
         run: bool,
     ) -> dict[int, Array]:
-        """What a partition makes, by tensor id; nothing unless it is run."""
+        """Compile a partition, and run it if asked; return its results by tensor id."""
         members = [self.ops[i] for i in partition.get_ops()]
         if all(op.kind == "End" for op in members):
             return {}
@@ -211,7 +211,7 @@ class _Trial:
 
 
 def _span(lt: _core.logical_tensor) -> int:
-    """How many elements lie between the first and the last, both included."""
+    """Count the elements of memory from a tensor's first element to its last."""
     dims = lt.get_dims()
     if 0 in dims:
         return 0

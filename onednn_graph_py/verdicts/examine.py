@@ -16,6 +16,7 @@ import numpy.typing as npt
 from .. import _core
 from ..checking.expected import Expected
 from ..errors import OneDNNError
+from ..machine.cpu_runtime import threads_can_be_set
 from ..machine.memory import free_bytes
 from ..reference.rounding import NUMPY_DTYPES
 from ..text.numbers import gib_text
@@ -29,7 +30,6 @@ from .running import (
     bits,
     engine_with_dirt,
     same,
-    threads_can_be_set,
     with_threads,
 )
 from .speed import slowness

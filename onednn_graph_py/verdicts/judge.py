@@ -18,7 +18,7 @@ _WORKER = f"{__package__}.worker"
 
 
 def _environment() -> dict[str, str]:
-    """Such that the helper finds the same instruction set."""
+    """Variables of the helper process, which is to use the same instruction set."""
     return {
         **quiet(),
         **instructions(),
@@ -100,10 +100,10 @@ class Judge:
                 except NoAnswer as e:
                     self.close()
                     if e.status is not None and not self._fresh:
-                        continue  # what died may have died of one before
+                        continue  # a partition before may have damaged the process
                     outcome = Outcome.HUNG if e.status is None else Outcome.CRASHED
                     if e.status == -signal.SIGKILL:
-                        outcome = Outcome.UNVERIFIED  # the system does that for lack of memory
+                        outcome = Outcome.UNVERIFIED  # Linux kills so where memory is short
                     seconds, passing = time.monotonic() - start, outcome == Outcome.UNVERIFIED
                     return Verdict(outcome, str(e), seconds=seconds, passing=passing)
                 self._fresh = False
@@ -114,7 +114,7 @@ class Judge:
         return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
 
     def _ready(self) -> Process | None:
-        """The helper; None if it can't be started, which is said once."""
+        """Return the helper; None if it can't be started, of which one warning tells."""
         if self._helper is not None or self._broken:
             return self._helper
         try:

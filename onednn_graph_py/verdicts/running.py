@@ -29,7 +29,6 @@ __all__ = [
     "engine_with_dirt",
     "plain_engine",
     "same",
-    "threads_can_be_set",
     "with_threads",
 ]
 
@@ -313,8 +312,3 @@ def same(one: Array, other: Array) -> bool:
 def with_threads(count: int) -> AbstractContextManager[None]:
     """A ``with`` block in which oneDNN compiles for, and runs on, so many threads."""
     return _core._compiling_with(count)
-
-
-def threads_can_be_set() -> bool:
-    """Whether `with_threads` has an effect; if not, the runtime decides."""
-    return str(_core.version()["cpu_runtime"]) == "OpenMP"

@@ -18,16 +18,16 @@ __all__ = ["main"]
 
 def main(descriptor: int) -> None:
     """Take partitions with limits from a connection, and answer with verdicts, until it ends."""
-    # Who asks ends this process; an interrupt is for them.
+    # The caller ends this process; an interrupt is for the caller.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve(descriptor, lambda request: _judged(*request))
 
 
 def _judged(subject: Subject, limits: Limits, timeout: float) -> Verdict:
-    # Should nobody be left to end it, it ends itself; Python need not have a say in that.
+    # If the caller is gone, the process ends itself, even where Python code can't run.
     faulthandler.dump_traceback_later(2 * timeout, exit=True)
-    # Constants of the one before are not needed any more.
+    # This drops the constants of the partition before.
     _core.set_constant_tensor_cache_capacity("cpu", DEFAULT_CAPACITY)
     try:
         return examine(subject, limits)
