@@ -64,7 +64,7 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description=_DESCRIPTION,
     )
     parser.add_argument("file", help="a graph's JSON file")
-    add_set(parser, "rewrite the graph first, as run does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
+    add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
     add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
     parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
     parser.add_argument(
