@@ -62,7 +62,8 @@ def add_compare(commands: Any) -> None:
         "of a virtual environment; 'here' is this one; repeat the option for more",
     )
     add_set(
-        parser, "rewrite the graph first, as replay does; each rewritten graph is compared by itself"
+        parser,
+        "rewrite the graph first, as replay does; each rewritten graph is compared by itself",
     )
     parser.add_argument(
         "--seconds",
