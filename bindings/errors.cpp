@@ -3,6 +3,7 @@
 #include <array>
 
 #include "enums.hpp"
+#include "python_hooks.hpp"
 
 namespace ogp {
 namespace {
@@ -53,7 +54,7 @@ void raise_needs_version(const std::string &member, const std::string &since) {
 }
 
 void init_errors(py::module_ &) {
-    const auto classes = py::module_::import("onednn_graph_py.errors");
+    const auto classes = exception_classes();
     const auto of = [&](const char *name) {
         return py::object(classes.attr(name)).release().ptr();
     };

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "attributes.hpp"
 #include "call.hpp"
 #include "diagnosis.hpp"
-#include "op_rules.hpp"
 #include "partition.hpp"
 #include "python_hooks.hpp"
 
@@ -15,7 +13,7 @@ namespace {
 
 using fpmath_arg = enum_arg<dnnl::fpmath_mode>;
 
-void check_new_op(const graph_record &record, const op &o) {
+void check_new_op(const graph_record &record, const op &o, bool validate) {
     const auto same = record.ops.find(o.id);
     if (same != record.ops.end())
         raise_invalid_graph_op(label(o) + ": the graph already has " + label(same->second)
@@ -31,24 +29,12 @@ void check_new_op(const graph_record &record, const op &o) {
         if (!own.insert(lt.id()).second)
             raise_invalid_graph_op(label(o) + ": logical tensor " + std::to_string(lt.id())
                     + " is given for two outputs");
-    check_attributes(o);
-    check_shapes(o);
-}
-
-// What the operation table says of an op, in its own words.
-void validate_op(const op &o) {
-    py::dict attrs;
-    for (const auto &[name, value] : o.attrs)
-        attrs[py::str(enum_name(name))] = attribute_to_python(value);
-    py::module_::import("onednn_graph_py.ops")
-            .attr("check")(enum_name(o.kind), py::cast(o.inputs), attrs, py::cast(o.outputs),
-                    py::arg("name") = o.name, py::arg("id") = o.id);
+    check_op(o, validate);
 }
 
 dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
     const auto add = [&] {
-        if (validate) validate_op(o);
-        check_new_op(*g.record, o);
+        check_new_op(*g.record, o, validate);
         dg::op copy = o.cpp();
         call_onednn(
                 [&] {

@@ -3,6 +3,7 @@
 #include "arguments.hpp"
 #include "attributes.hpp"
 #include "call.hpp"
+#include "python_hooks.hpp"
 
 namespace ogp {
 namespace {
@@ -30,13 +31,6 @@ op make_op(size_t id, dg::op::kind kind, const std::string &name) {
     return made;
 }
 
-// The documents spell some choices otherwise than the library does; the operation table knows.
-std::string library_spelling(const op &o, dg::op::attr name, const std::string &value) {
-    return py::module_::import("onednn_graph_py.ops.check")
-            .attr("library_spelling")(enum_name(o.kind), enum_name(name), value)
-            .cast<std::string>();
-}
-
 using lt_tuple = py::typing::Tuple<logical_tensor, py::ellipsis>;
 
 lt_tuple as_tuple(const std::vector<logical_tensor> &lts) {
@@ -55,8 +49,14 @@ void append(op &o, std::vector<logical_tensor> &ports, const std::vector<logical
     ports.insert(ports.end(), added.begin(), added.end());
 }
 
+bool is_quantization(dg::op::kind kind) {
+    using k = dg::op::kind;
+    return kind == k::Quantize || kind == k::Dequantize || kind == k::DynamicQuantize
+            || kind == k::DynamicDequantize;
+}
+
 // Documented negative axes of quantization give wrong results in oneDNN; the same axis counted from
-// the front is right. op_rules refuses one whose rank is unknown.
+// the front is right. `safety.limits` refuses one whose rank is unknown.
 attr_value counted_from_front(const op &o, dg::op::attr name, const attr_value &value) {
     const auto *axis = std::get_if<int64_t>(&value);
     if (name != dg::op::attr::axis || !axis || *axis >= 0 || !is_quantization(o.kind)
@@ -67,12 +67,6 @@ attr_value counted_from_front(const op &o, dg::op::attr name, const attr_value &
 }
 
 }  // namespace
-
-bool is_quantization(dg::op::kind kind) {
-    using k = dg::op::kind;
-    return kind == k::Quantize || kind == k::Dequantize || kind == k::DynamicQuantize
-            || kind == k::DynamicDequantize;
-}
 
 std::string label(const op &o) {
     std::string text = "op " + std::to_string(o.id);

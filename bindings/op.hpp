@@ -32,9 +32,6 @@ struct op {
     }
 };
 
-// Whether an op turns numbers into scaled integers, or back.
-bool is_quantization(dg::op::kind kind);
-
 // "op 3 'conv0' (Convolution)", for messages.
 std::string label(const op &o);
 std::string repr(const op &o);

@@ -7,7 +7,6 @@
 #include "call.hpp"
 #include "compiled_partition.hpp"
 #include "diagnosis.hpp"
-#include "op_rules.hpp"
 #include "python_hooks.hpp"
 
 namespace ogp {
@@ -119,10 +118,9 @@ void check_ops(const partition &p, const std::vector<logical_tensor> &inputs,
         const auto it = p.record->ops.find(id);
         if (it != p.record->ops.end()) ops.push_back(&it->second);
     }
-    tensors_by_id given;
-    for (const auto *list : {&outputs, &inputs})
-        for (const auto &lt : *list) given.insert_or_assign(lt.id(), lt);
-    check_known_defects(*p.record, ops, check_partition(ops, given), given);
+    std::vector<logical_tensor> given = outputs;
+    given.insert(given.end(), inputs.begin(), inputs.end());
+    check_partition(*p.record, ops, given);
 }
 
 logical_tensor query(const dg::compiled_partition &cp, const logical_tensor &given) {
@@ -232,8 +230,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
 }
 
 partition from_op(op &o, dnnl::engine::kind kind) {
-    check_attributes(o);
-    check_shapes(o);
+    check_op(o);
     auto record = std::make_shared<graph_record>();
     record->ops.emplace(o.id, o);
     partition made;

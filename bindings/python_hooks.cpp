@@ -1,9 +1,8 @@
 #include "python_hooks.hpp"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 
+#include "checked.hpp"
 #include "cpu_runtime.hpp"
 
 namespace ogp {
@@ -30,7 +29,11 @@ bool has_known_strides(const logical_tensor &lt) {
 
 py::tuple values_of(const logical_tensor &lt) {
     py::object shape = py::none(), strides = py::none();
-    if (lt.ndims() >= 0) shape = tuple_of(known_dims(lt).values);
+    if (lt.ndims() >= 0) {
+        dims known = lt.shape();
+        for (int64_t &d : known) d = std::max<int64_t>(d, -1);  // unknown, for the table of ops
+        shape = tuple_of(known);
+    }
     if (has_known_strides(lt)) strides = tuple_of(lt.strides());
     return py::make_tuple(
             lt.id(), enum_name(lt.dtype()), shape, enum_name(lt.layout()), strides, lt);
@@ -55,76 +58,36 @@ py::tuple values_of(const op &o) {
             o.id, enum_name(o.kind), label(o), values_of(o.inputs), values_of(o.outputs), attrs);
 }
 
-// -- what is cheap to tell of a partition
-
-bool is_row_major(const logical_tensor &lt) {
-    if (!has_known_strides(lt)) return true;
-    int64_t expected = 1;
-    for (int i = lt.ndims() - 1; i >= 0; --i) {
-        if (lt.data.layout.strides[i] != expected) return false;
-        expected *= lt.data.dims[i];
-    }
-    return true;
-}
-
-struct features {
-    std::set<dg::op::kind> kinds;
-    bool fused = false, strided = false, narrow = false;
-    int rank = 0;
-    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-    int threads = max_threads();
-
-    bool operator<(const features &other) const { return tied() < other.tied(); }
-
-    void add(const logical_tensor &lt) {
-        strided = strided || !is_row_major(lt);
-        narrow = narrow || lt.dtype() == data_type::bf16 || lt.dtype() == data_type::f16;
-    }
-
-private:
-    std::tuple<const std::set<dg::op::kind> &, bool, bool, bool, int, int, int> tied() const {
-        return {kinds, fused, strided, narrow, rank, isa, threads};
-    }
-};
-
-// The defects that may be met, or None. Python answers, once for each combination.
-py::object candidates_of(const features &f) {
-    static auto &answers = *new std::map<features, py::object>;  // the GIL guards it
-    const auto known = answers.find(f);
-    if (known != answers.end()) return known->second;
-    py::set kinds;
-    for (const auto kind : f.kinds) kinds.add(enum_name(kind));
-    py::object answer =
-            safety("candidates")(kinds, f.fused, f.strided, f.narrow, f.rank, f.threads);
-    answers.emplace(f, answer);
-    return answer;
-}
-
 }  // namespace
 
-void check_known_defects(const graph_record &record, const std::vector<const op *> &ops,
-        const shapes_by_id &shapes, const tensors_by_id &given) {
-    features f;
-    f.fused = ops.size() > 1;
-    f.narrow = record.fpmath != dnnl::fpmath_mode::strict;
-    for (const op *o : ops) {
-        f.kinds.insert(o->kind);
-        for (const auto *list : {&o->inputs, &o->outputs})
-            for (const auto &lt : *list) f.add(lt);
-    }
-    for (const auto &[id, lt] : given) f.add(lt);
-    for (const auto &[id, shape] : shapes)
-        f.rank = std::max(f.rank, shape.has_rank ? shape.rank() : DNNL_MAX_NDIMS);
-    const py::object candidates = candidates_of(f);
-    if (candidates.is_none()) return;
+std::string library_spelling(const op &o, dg::op::attr name, const std::string &value) {
+    return py::module_::import("onednn_graph_py.ops.check")
+            .attr("library_spelling")(enum_name(o.kind), enum_name(name), value)
+            .cast<std::string>();
+}
 
-    py::list read, tensors;
+void check_op(const op &o, bool validate) {
+    check_key key("op");
+    key.add(o);
+    key.add(int64_t{validate});
+    if (was_checked(key)) return;
+    safety("check_op")(values_of(o), o.name, validate);
+    remember_checked(key);
+}
+
+void check_partition(const graph_record &record, const std::vector<const op *> &ops,
+        const std::vector<logical_tensor> &given) {
+    check_key key("partition");
+    for (const op *o : ops) key.add(*o);
+    key.add(given);
+    for (const int64_t what :
+            {int64_t(record.fpmath), int64_t(dnnl_get_effective_cpu_isa()), int64_t(max_threads())})
+        key.add(what);
+    if (was_checked(key)) return;
+    py::list read;
     for (const op *o : ops) read.append(values_of(*o));
-    for (const auto &[id, lt] : given) tensors.append(values_of(lt));
-    py::dict known;
-    for (const auto &[id, shape] : shapes)
-        known[py::int_(id)] = shape.has_rank ? py::object(tuple_of(shape.values)) : py::none();
-    safety("check_partition")(read, known, tensors, enum_name(record.fpmath), candidates);
+    safety("check_partition")(read, values_of(given), enum_name(record.fpmath), max_threads());
+    remember_checked(key);
 }
 
 void check_partitioning(const graph_record &record) {
@@ -135,5 +98,11 @@ void check_partitioning(const graph_record &record) {
     for (const auto &[id, o] : record.ops) read.append(values_of(o));
     safety("check_partitioning")(read);
 }
+
+py::object tensor_of_usm(const logical_tensor &lt, const engine_ptr &e, py::handle data) {
+    return py::module_::import("onednn_graph_py.sycl_interop").attr("make_tensor")(lt, e, data);
+}
+
+py::module_ exception_classes() { return py::module_::import("onednn_graph_py.errors"); }
 
 }  // namespace ogp

@@ -4,6 +4,7 @@
 #include "call.hpp"
 #include "dtypes.hpp"
 #include "library.hpp"
+#include "python_hooks.hpp"
 
 namespace ogp {
 
@@ -31,10 +32,7 @@ void check_engine(const engine &e, const logical_tensor &lt) {
 memory_ptr memory_for(const logical_tensor &lt, const engine_ptr &e, py::handle data) {
     // Which memory a SYCL engine reaches, Python knows through dpctl.
     if (runs_on_sycl() && is_usm(data))
-        return py::module_::import("onednn_graph_py.sycl_interop")
-                .attr("make_tensor")(lt, e, data)
-                .cast<std::shared_ptr<tensor>>()
-                ->memory;
+        return tensor_of_usm(lt, e, data).cast<std::shared_ptr<tensor>>()->memory;
     check_engine(*e, lt);
     return memory_from_python(data, lt);
 }

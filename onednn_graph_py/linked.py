@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from . import _core
@@ -73,6 +74,7 @@ def version() -> version_t:
     return version_t(_core.version())
 
 
+@cache
 def linked_version() -> tuple[int, int]:
     """The first two numbers of its release, by which it is compared."""
     linked = version()

@@ -48,8 +48,8 @@ NO_GRAPH = {
     "pattern/f32/avgpool_3d_chain_fusion.json": "graph[0]: op 9 'POOL_0' (AvgPool): attribute pads",
     "pattern/int8/int8_maxpool_add_mul_fusion.json": "graph[4].inputs[1].shape: tensor 4257 is",
     # Strides by which different elements share memory; the builder lets oneDNN choose dst's.
-    "op/f32/matmul_2d_4d.json": "output 0 must have strides that keep its elements apart",
-    "pattern/f32/matmul_select.json": "input 0 must have strides that keep its elements apart",
+    "op/f32/matmul_2d_4d.json": "output 0 (dst) must have strides that keep its elements apart",
+    "pattern/f32/matmul_select.json": "input 0 (src) must have strides that keep its elements apart",
 }
 
 

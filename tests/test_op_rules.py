@@ -1,11 +1,13 @@
 """What is refused because oneDNN would crash on it, or read or write out of bounds."""
 
 import re
+from contextlib import suppress
 
 import pytest
 from fuzz import Case, Op, Tensor, run_case
 
 import onednn_graph_py as og
+from onednn_graph_py.ops import OPS
 
 LINKED = (og.version()["major"], og.version()["minor"])
 
@@ -26,11 +28,11 @@ POOL = {**WINDOW, "kernel": [2, 2], "data_format": "NCX"}
 REFUSED = {
     "an elementwise op whose output is smaller": (
         case("ReLU", [(4, 8)], [(4, 7)]),
-        "output 0 must have the shape 4x8",
+        "output 0.* must have the shape 4x8",
     ),
     "statistics of LayerNorm that are too short": (
         case("LayerNorm", [(4, 32)], [(4, 32), (3,), (4,)], {"use_affine": False}),
-        "output 1 must have the shape 4 ",
+        "output 1.* must have the shape 4 ",
     ),
     "use_affine False with a gamma": (
         case(
@@ -48,7 +50,7 @@ REFUSED = {
         case(
             "GroupNorm", [(2, 4)], [(2, 4)], {"groups": 2, "use_affine": False, "keep_stats": False}
         ),
-        "input 0 must have rank 3 to 5, got 2x4",
+        "input 0.* must have at least 3 dims, got 2x4",
     ),
     "GroupNorm whose groups don't divide": (
         case(
@@ -61,19 +63,19 @@ REFUSED = {
     ),
     "Select of rank 6": (
         case("Select", [Tensor(0, "boolean", (2,) * 6), (2,) * 6, (2,) * 6], [(2,) * 6]),
-        "rank 0 to 5",
+        "at most 5 dims",
     ),
     "BatchNorm of rank 6": (
         case(
             "BatchNormInference", [(2,) * 6, (2,), (2,), (2,), (2,)], [(2,) * 6], {"epsilon": 0.1}
         ),
-        "rank 2 to 5",
+        "at most 5 dims",
     ),
     "BatchNorm with too few means": (
         case(
             "BatchNormInference", [(2, 3, 4), (4,), (4,), (3,), (4,)], [(2, 3, 4)], {"epsilon": 0.1}
         ),
-        re.escape("input 3 must have 4 elements (channels)"),
+        r"input 3 \(mean\) must have 4 elements \(channels\)",
     ),
     "Convolution with stride 0": (
         case(
@@ -89,11 +91,11 @@ REFUSED = {
     ),
     "Convolution with a wrong output": (
         case("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3)], [(1, 3, 4, 3)], CONV),
-        "output 0 must have the shape 1x3x3x3",
+        "output 0.* must have the shape 1x3x3x3",
     ),
     "Convolution with wrong channels": (
         case("Convolution", [(1, 4, 5, 5), (3, 2, 3, 3)], [(1, 3, 3, 3)], CONV),
-        "4 input channels for each group, it has 2|2 input channels",
+        "input 0.* must have 2 channels, as the weights say, it has 4",
     ),
     "Convolution with a kernel larger than the image": (
         case("Convolution", [(1, 2, 2, 2), (3, 2, 3, 3)], [(1, 3, 1, 1)], CONV),
@@ -101,7 +103,7 @@ REFUSED = {
     ),
     "Convolution with a short bias": (
         case("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3), (2,)], [(1, 3, 3, 3)], CONV),
-        re.escape("input 2 must have 3 elements (output channels)"),
+        r"input 2 \(bias\) must have 3 elements \(output channels\)",
     ),
     "paddings that compile for minutes": (
         case(
@@ -112,27 +114,27 @@ REFUSED = {
         ),
         "attribute pads_begin",
     ),
-    "MaxPool of rank 1": (case("MaxPool", [(5,)], [None], POOL), "rank 3 to 5"),
+    "MaxPool of rank 1": (case("MaxPool", [(5,)], [None], POOL), "input 0.* must have rank 3"),
     "MaxPool with a wrong output": (
         case("MaxPool", [(1, 2, 5, 5)], [(1, 2, 5, 4)], POOL),
-        "output 0 must have the shape 1x2x4x4",
+        "output 0.* must have the shape 1x2x4x4",
     ),
     "MatMul with a rank-0 operand": (case("MatMul", [(), (3, 4)], [None]), "rank 1 to 12"),
     "MatMul whose columns and rows differ": (
         case("MatMul", [(2, 3), (4, 5)], [None]),
-        "input 1 must have dim 0 equal to 3",
+        "input 1.* must have dim 0 equal to 3",
     ),
     "MatMul with a wrong output": (
         case("MatMul", [(2, 3), (3, 5)], [(2, 6)]),
-        "output 0 must have the shape 2x5",
+        "output 0.* must have the shape 2x5",
     ),
     "a binary op whose shapes don't broadcast": (
         case("Add", [(2, 3), (4, 3)], [None]),
-        "input 1 must have a shape that broadcasts with input 0, 2x3",
+        "input 1.* must have a shape that broadcasts with input 0 .src_0., 2x3",
     ),
     "Concat with other dims": (
         case("Concat", [(2, 3), (4, 3)], [None], {"axis": 1}),
-        "input 1 must have dim 0 equal to 2",
+        "input 1.* must have dim 0 equal to 2",
     ),
     "StaticReshape to another count": (
         case("StaticReshape", [(2, 3)], [None], {"shape": [7], "special_zero": False}),
@@ -159,19 +161,19 @@ REFUSED = {
         case(
             "DynamicQuantize", [(2, 4), (2, 2)], [Tensor(9, "s8", (2, 4))], {"qtype": "per_group"}
         ),
-        "attribute qtype must be per_tensor, per_channel",
+        "attribute qtype must be per_tensor or per_channel, got 'per_group'",
     ),
     "an input with stride 0": (
         case("ReLU", [Tensor(0, "f32", (4, 8), (0, 1))], [(4, 8)]),
-        "input 0 must have strides that keep its elements apart",
+        "input 0.* must have strides that keep its elements apart",
     ),
     "an output with stride 0": (
         case("ReLU", [(4, 8)], [Tensor(1, "f32", (4, 8), (0, 1))]),
-        "output 0 must have strides that keep its elements apart",
+        "output 0.* must have strides that keep its elements apart",
     ),
     "an output whose rows overlap": (
         case("ReLU", [(4, 8)], [Tensor(1, "f32", (4, 8), (7, 1))]),
-        "output 0 must have strides that keep its elements apart",
+        "output 0.* must have strides that keep its elements apart",
     ),
     "an op that feeds itself": (
         case("ReLU", [Tensor(0, dims=(4,))], [Tensor(0, dims=(4,))], alone=True),
@@ -254,7 +256,7 @@ def test_a_wrong_shape_between_fused_ops_is_found_behind_unknown_ones():
     first = Op("MatMul", [Tensor(0, dims=(4, 8)), Tensor(7, dims=(8, 16))], [middle])
     second = Op("ReLU", [middle], [Tensor(2, dims=(4, 15))])
     outcome = run_case(Case(0, [first, second]))
-    assert "output 0 must have the shape 4x16" in outcome
+    assert "output 0 (dst) must have the shape 4x16" in outcome
     assert "(ReLU)" in outcome
 
 
@@ -312,3 +314,33 @@ def test_interpolation_of_one_column_is_refused(shape, data_format):
     assert "innermost spatial dim of 1" in run_case(case("Interpolate", [shape], [None], attrs))
     wider = tuple(2 if d == 1 and i else d for i, d in enumerate(shape))
     assert run_case(case("Interpolate", [wider], [None], attrs)) == "executed 1"
+
+
+def _slightly_wrong(kind: str):
+    """Uses of an op that lack an input or an attribute, or have another value of one."""
+    schema = OPS[kind].at(LINKED)
+    shapes, attrs = schema.sample
+    inputs = [Tensor(i, dims=s) for i, s in enumerate(shapes)]
+    outputs = [Tensor(9 + i, dims=None) for i in range(max(schema.counts("outputs"), default=0))]
+    others = {
+        "string": ["", "nonsense"],
+        "s64": [-13, -1, 0, 1 << 40],
+        "s64[]": [(), (0,), (-1,) * 13],
+    }
+    changed = [{**attrs, a.name: v} for a in schema.attributes for v in others.get(a.type, [])]
+    changed += [{n: v for n, v in attrs.items() if n != gone} for gone in attrs]
+    yield from ((inputs, outputs, c) for c in changed)
+    yield from ((inputs[:i], outputs, attrs) for i in range(len(inputs)))
+    yield [Tensor(i, dims=None) for i in range(len(inputs))], outputs, attrs
+
+
+@pytest.mark.parametrize("kind", [k for k, row in OPS.items() if row.since <= LINKED])
+def test_the_mirror_judges_any_use_that_nobody_validated(kind):
+    """Shape functions read what the table did not check first, so they must get along with it."""
+    for inputs, outputs, attrs in _slightly_wrong(kind):
+        made = og.op(0, kind, [t.logical() for t in inputs], [t.logical() for t in outputs])
+        with suppress(og.OneDNNError, ValueError):
+            for name, value in attrs.items():
+                made.set_attr(name, list(value) if isinstance(value, tuple) else value)
+        with suppress(og.OneDNNError):
+            og.graph("cpu").add_op(made, validate=False)

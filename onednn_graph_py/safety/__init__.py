@@ -1,96 +1,129 @@
-"""Checks for valid partitions and graphs on which oneDNN crashes or leaves its buffers.
+"""Checks that the mirror makes, with the GIL held, before it hands something to oneDNN.
 
-The mirror calls them, with the GIL held, before it hands a partition or graph to oneDNN. The rows
-of `out_of_bounds`, and `partitioning`, say under which conditions oneDNN fails. The mirror itself
-checks what every version of oneDNN takes for granted about an op.
+`limits` and `shapes` hold what every version of oneDNN takes for granted. The rows of
+`out_of_bounds`, and `partitioning`, say where a version crashes or leaves its buffers although all
+of that is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
-from ..errors import KnownDefectError
+from ..errors import InvalidGraphOpError, KnownDefectError
+from ..linked import linked_version
 from ..machine import Conditions, current
-from ..ops.terms import Shape
-from .calls import Tensor, op_of
+from ..ops.inference import infer_outputs
+from ..ops.lookup import row
+from ..ops.tensor_spec import TensorSpec
+from ..ops.terms import MAX_NDIMS, Shape
+from .calls import Op, Tensor, op_of
+from .facts import is_row_major
 from .group import Group
+from .limits import check_attributes, check_ranks, check_strides
 from .out_of_bounds import DEFECTS, Features, MemoryDefect, defect_of
 from .partitioning import CRASHING, partitioning_crash
+from .shapes import shapes_of
 
-__all__ = [
-    "Candidates",
-    "candidates",
-    "check_partition",
-    "check_partitioning",
-    "may_crash_search",
-]
+__all__ = ["check_op", "check_partition", "check_partitioning", "may_crash_search"]
 
 
-class Candidates(NamedTuple):
-    """Defects that a partition may meet, and where it is to run."""
-
-    defects: tuple[MemoryDefect, ...]
-    conditions: Conditions
-
-
-def candidates(
-    kinds: Set[str], fused: bool, strided: bool, narrow: bool, rank: int, threads: int
-) -> Candidates | None:
-    """Find the defects that ops with these features may meet in this process; see `Features`.
+def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
+    """Check one op for what makes oneDNN crash or leave its buffers, whatever the version.
 
     Parameters
     ----------
-    threads : int
-        The number that oneDNN compiles for; 0 where only this package knows it.
+    values : tuple
+        The values of an `Op` but the schema.
+    name : str
+        The op's name.
+    validate : bool
+        Check first, as `onednn_graph_py.ops.check` does, whether it fits its row of the table.
 
-    Returns
-    -------
-    Candidates or None
-        None if there are no such defects.
+    Raises
+    ------
+    InvalidGraphOpError
+        An attribute is beyond its limits, the op depends on its own output, or it does not fit its
+        row.
+    InvalidShapeError
+        Its shapes don't fit together, or elements of a tensor share memory.
+    TypeError
+        The op does not fit its row.
     """
-    features = Features(frozenset(kinds), fused, strided, narrow, rank)
-    conditions = current(threads or None)
-    found = tuple(d for d in DEFECTS if d.may_be_met(features) and d.is_in(conditions))
-    return Candidates(found, conditions) if found else None
+    op = op_of(values, linked_version())
+    if validate:
+        inputs, outputs = (
+            [TensorSpec(t.shape, t.dtype) for t in tensors] for tensors in (op.inputs, op.outputs)
+        )
+        infer_outputs(row(op.kind), inputs, op.attrs, outputs, name=name, id=op.id)
+    check_attributes(op)
+    check_strides(op, {})
+    if not validate:
+        shapes_of([op], {})
+        return
+    check_ranks(op, {t.id: t.shape for t in (*op.inputs, *op.outputs)})
+    read = {t.id for t in op.inputs}
+    if any(t.id in read for t in op.outputs):
+        raise InvalidGraphOpError(f"{op.label} depends on its own output")
+
+
+def _features(
+    ops: Sequence[Op], shapes: Mapping[int, Shape], given: Mapping[int, Tensor], fpmath: str
+) -> Features:
+    tensors = [t for op in ops for t in (*op.inputs, *op.outputs)]
+    tensors += given.values()
+    return Features(
+        frozenset(op.kind for op in ops),
+        len(ops) > 1,
+        not all(is_row_major(t) for t in tensors),
+        fpmath != "strict" or any(t.dtype in ("bf16", "f16") for t in tensors),
+        max((MAX_NDIMS if s is None else len(s) for s in shapes.values()), default=0),
+    )
+
+
+@cache
+def _candidates(features: Features, conditions: Conditions) -> tuple[MemoryDefect, ...]:
+    """The defects that a partition with these features may meet."""
+    return tuple(d for d in DEFECTS if d.may_be_met(features) and d.is_in(conditions))
 
 
 def check_partition(
     ops: Sequence[tuple[Any, ...]],
-    shapes: Mapping[int, Shape],
     given: Sequence[tuple[Any, ...]],
     fpmath: str = "strict",
-    among: Candidates | None = None,
+    threads: int = 0,
 ) -> None:
-    """Check the ops of one partition against the known defects.
+    """Check the ops of one partition, and what it is to be compiled for.
 
     Parameters
     ----------
     ops : sequence of tuple
-        The values of an `Op` but the schema, for each op of one partition: in any order, free of
-        cycles.
-    shapes : mapping of int to Shape
-        Each tensor's shape by id, as far as it can be inferred; -1 for an unknown dim.
+        The values of an `Op` but the schema, for each op of one partition, in any order.
     given : sequence of tuple
         The values of a `Tensor`, for each logical tensor that compile is given.
     fpmath : str
         The graph's floating-point mode.
-    among : Candidates, optional
-        All defects in this process by default.
+    threads : int
+        The number that oneDNN compiles for; 0 where only this package knows it.
 
     Raises
     ------
+    InvalidShapeError
+        The shapes don't fit together, or elements of a tensor share memory.
     KnownDefectError
         The partition is valid, but makes oneDNN crash or leave its buffers.
     """
-    defects, conditions = among or Candidates(DEFECTS, current())
-    group = Group(
-        [op_of(values, conditions.version) for values in ops],
-        shapes,
-        {values[0]: Tensor(*values) for values in given},
-        fpmath,
-    )
-    found = defect_of(group, conditions, defects)
+    conditions = current(threads or None)
+    made = [op_of(values, conditions.version) for values in ops]
+    tensors = {values[0]: Tensor(*values) for values in given}
+    for op in made:
+        check_strides(op, tensors)
+    shapes = shapes_of(made, tensors)
+    defects = _candidates(_features(made, shapes, tensors, fpmath), conditions)
+    if not defects:
+        return
+    found = defect_of(Group(made, shapes, tensors, fpmath), conditions, defects)
     if found is not None:
         raise KnownDefectError(found)
 

@@ -15,7 +15,7 @@ from ..ops.terms import AttributeValue, Shape, Version
 if TYPE_CHECKING:
     from .._core import logical_tensor
 
-__all__ = ["Op", "Tensor", "call_of", "op_of", "schema_of"]
+__all__ = ["Op", "Tensor", "call_of", "op_of", "operand_name", "schema_of"]
 
 
 class Tensor(NamedTuple):
@@ -74,24 +74,20 @@ def op_of(told: tuple[Any, ...], version: Version) -> Op:
     )
 
 
+def operand_name(op: Op, ports: Literal["inputs", "outputs"], i: int) -> str:
+    """An operand's name in messages, such as ``input 0 (src)``."""
+    port = op.schema.port(ports, i) if op.schema is not None else None
+    return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+
+
 def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
     """The call that shape functions read, with the tensors' shapes, given by id."""
-
-    def named(ports: Literal["inputs", "outputs"], i: int) -> str:
-        port = schema.port(ports, i)
-        return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
 
     def operands(ports: Literal["inputs", "outputs"]) -> tuple[Operand, ...]:
         tensors: tuple[Tensor, ...] = getattr(given, ports)
         return tuple(
-            Operand(given.label, named(ports, i), shapes[t.id], t.dtype)
+            Operand(given.label, operand_name(given, ports, i), shapes[t.id], t.dtype)
             for i, t in enumerate(tensors)
         )
 
-    return Call(
-        schema,
-        given.label,
-        operands("inputs"),
-        operands("outputs"),
-        given.attrs,
-    )
+    return Call(schema, given.label, operands("inputs"), operands("outputs"), given.attrs)

@@ -164,7 +164,7 @@ def _forward_convolution(chance: random.Random, transposed: bool) -> Case:
         d * (k - 1) + chance.randint(1, 6) for d, k in zip(attrs["dilations"], kernel, strict=True)
     )
     if transposed:
-        sizes = tuple(chance.randint(2, 5) for _ in range(spatial))
+        sizes = tuple(chance.randint(3, 5) for _ in range(spatial))
         weights_format = chance.choice(["XOI", "IOX"])
         # IOX: (IC, OC / groups, spatial), whatever the documents say.
         pair = (inputs, outputs // groups)

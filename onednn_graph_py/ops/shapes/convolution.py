@@ -36,11 +36,12 @@ def _weights_of(call: Call, operand: Operand) -> _Weights | None:
     if shape is None:
         return None
     order: str = call.attr("weights_format")
-    spatial = shape[:-2] if order[0] == "X" else shape[2:]
+    spatial_first = order.startswith("X")
+    spatial = shape[:-2] if spatial_first else shape[2:]
     if any(d == 0 for d in spatial):
         operand.refuse("spatial dims of at least 1")
-    first, second = shape[-2:] if order[0] == "X" else shape[:2]
-    out_first = order.index("O") < order.index("I")
+    first, second = shape[-2:] if spatial_first else shape[:2]
+    out_first = order.find("O") < order.find("I")  # oneDNN may be about to refuse another word
     return _Weights(*((first, second) if out_first else (second, first)), spatial)
 
 

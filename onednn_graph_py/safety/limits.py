@@ -1,0 +1,187 @@
+"""Limits of oneDNN on attributes, ranks and strides, in every version.
+
+oneDNN checks few of them itself, and may crash or leave its buffers beyond them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NoReturn
+
+from ..errors import InvalidGraphOpError, InvalidShapeError
+from ..ops.lookup import with_attribute, with_trait
+from ..ops.terms import MAX_NDIMS, Shape, shape_text
+from .calls import Op, Tensor, operand_name
+
+__all__ = ["check_attributes", "check_ranks", "check_strides"]
+
+_QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
+
+_MOST = 1 << 30  # kernels index with 32-bit integers that they derive from these
+_AXIS = (-MAX_NDIMS, MAX_NDIMS - 1)
+_PADDING = (0, 1 << 15)  # kernels are unrolled over paddings: larger ones compile for minutes
+_SIZE = (0, _MOST)
+_STEP = (1, _MOST)
+
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "axes": _AXIS,
+    "axis": _AXIS,
+    "begin_norm_axis": _AXIS,
+    "dilations": _STEP,
+    "dst_shape": _SIZE,
+    "group_shape": _STEP,
+    "groups": _STEP,
+    "kernel": _STEP,
+    "order": _AXIS,
+    "output_padding": _PADDING,
+    "pads_begin": _PADDING,
+    "pads_end": _PADDING,
+    "shape": (-1, 1 << 60),
+    "sizes": _SIZE,
+    "src_shape": _SIZE,
+    "strides": _STEP,
+    "weights_shape": _SIZE,
+}
+"""The least and the largest value of an attribute, or of each of its entries."""
+
+_FEWEST_DIMS = {
+    "GroupNorm": 3,  # oneDNN 3.7 to 3.13 crashes with two
+    "PReLU": 2,  # compiling it for one dim crashes
+    "PReLUBackward": 2,
+}
+"""The fewest dims of input 0, where shape functions allow fewer."""
+
+_MOST_DIMS = 5
+"""The most dims for which the kernels of `_UP_TO_FIVE_DIMS` have arrays."""
+
+_UP_TO_FIVE_DIMS = (
+    with_attribute("pads_begin")
+    | with_attribute("sizes")
+    | {
+        "BatchNormForwardTraining",
+        "BatchNormInference",
+        "BatchNormTrainingBackward",
+        "GroupNorm",
+        "Select",
+    }
+)
+
+
+def _refuse(op: Op, why: str) -> NoReturn:
+    raise InvalidGraphOpError(f"{op.label}: {why}")
+
+
+def _check_range(op: Op, name: str, low: int, high: int) -> None:
+    value = op.attrs[name]
+    listed = value if isinstance(value, tuple) else (value,)
+    if len(listed) > MAX_NDIMS:
+        _refuse(op, f"attribute {name} has {len(listed)} entries, oneDNN takes at most {MAX_NDIMS}")
+    if all(low <= v <= high for v in listed if isinstance(v, int)):
+        return
+    if isinstance(value, tuple):
+        span = f"{list(value)}, every entry must be"
+    else:
+        span = f"{value}, it must be"
+    _refuse(op, f"attribute {name} is {span} from {low} to {high}")
+
+
+def _operands(op: Op) -> Iterator[tuple[Literal["inputs", "outputs"], int, Tensor]]:
+    for i, tensor in enumerate(op.inputs):
+        yield "inputs", i, tensor
+    for i, tensor in enumerate(op.outputs):
+        yield "outputs", i, tensor
+
+
+def check_attributes(op: Op) -> None:
+    """Check the attributes that are set against their limits.
+
+    Raises
+    ------
+    InvalidGraphOpError
+        One is beyond them.
+    """
+    for name in op.attrs:
+        if name in _RANGES:
+            _check_range(op, name, *_RANGES[name])
+    if op.kind not in _QUANTIZATION:
+        return
+    # oneDNN takes other words for qtype, and then computes something.
+    qtype = op.attr("qtype")
+    attribute = op.schema.attribute("qtype") if op.schema is not None else None
+    if attribute is not None and qtype not in attribute.allowed:
+        _refuse(op, f"attribute qtype must be {' or '.join(attribute.allowed)}, got {qtype!r}")
+    if qtype == "per_group" and "group_shape" not in op.attrs:
+        _refuse(op, "qtype per_group needs the attribute group_shape")
+    axis = op.attrs.get("axis")
+    unknown = bool(op.inputs) and op.inputs[0].shape is None
+    if qtype != "per_tensor" and unknown and isinstance(axis, int) and axis < 0:
+        _refuse(
+            op,
+            f"attribute axis must not be negative where the rank of input 0 is unknown, got {axis}",
+        )
+
+
+def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
+    """Check the ranks of an op's tensors, whose shapes are given by id.
+
+    Raises
+    ------
+    InvalidShapeError
+        The op's kernels know no tensors of such a rank.
+    """
+    fewest = _FEWEST_DIMS.get(op.kind, 0)
+    limited = op.kind in _UP_TO_FIVE_DIMS
+    if not fewest and not limited:
+        return
+    for ports, i, t in _operands(op):
+        shape = shapes[t.id]
+        if shape is None:
+            continue
+        if limited and len(shape) > _MOST_DIMS:
+            expected = f"at most {_MOST_DIMS}"
+        elif ports == "inputs" and i == 0 and len(shape) < fewest:
+            expected = f"at least {fewest}"
+        else:
+            continue
+        raise InvalidShapeError(
+            f"{op.label}: {operand_name(op, ports, i)} must have {expected} dims, got "
+            f"{shape_text(shape)}"
+        )
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Whether elements share memory: oneDNN divides by a stride of 0, or concludes a wrong size."""
+    if tensor.strides is None or tensor.shape is None or 0 in tensor.shape:
+        return False
+    reach = 0  # the offset of the last element so far
+    for stride, d in sorted(zip(tensor.strides, tensor.shape, strict=True)):
+        if d == 1:
+            continue
+        if stride <= reach:
+            return True
+        reach += (d - 1) * stride
+    return False
+
+
+def check_strides(op: Op, given: Mapping[int, Tensor]) -> None:
+    """Check that no elements of a tensor share memory.
+
+    Parameters
+    ----------
+    op : Op
+    given : mapping of int to Tensor
+        Tensors that compile was given, by id, which replace those that the op declares.
+
+    Raises
+    ------
+    InvalidShapeError
+        Strides are such that some do.
+    """
+    for ports, i, declared in _operands(op):
+        tensor = given.get(declared.id, declared)
+        if _overlaps(tensor):
+            raise InvalidShapeError(
+                f"{op.label}: {operand_name(op, ports, i)} must have strides that keep its "
+                f"elements apart, got {tensor.mirror!r}; pass a copy, or a smaller array that the "
+                "op broadcasts"
+            )

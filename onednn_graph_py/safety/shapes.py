@@ -1,0 +1,73 @@
+"""Shapes of a partition's tensors, which oneDNN takes for granted to fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import InvalidGraphOpError
+from ..ops.shapes.elementwise import merged
+from ..ops.terms import Shape
+from .calls import Op, Tensor, call_of
+from .limits import check_ranks
+
+__all__ = ["shapes_of"]
+
+
+def _outputs_of(op: Op, shapes: Mapping[int, Shape]) -> list[Shape]:
+    """The shapes of an op's outputs, as far as they follow from what is known."""
+    if op.schema is None:
+        return [shapes[t.id] for t in op.outputs]
+    check_ranks(op, shapes)
+    call = call_of(op, op.schema, shapes)
+    inferred = op.schema.infer(call)
+    made = []
+    for i, declared in enumerate(call.outputs):
+        shape = inferred[i] if i < len(inferred) else None
+        declared.need_shape(shape, "as follows from its inputs and attributes")
+        made.append(merged(declared.shape, shape))
+    return made
+
+
+def _replaced(known: Shape, shape: Shape) -> Shape:
+    """The shape, and `known` where it is unknown."""
+    return known if shape is None else merged(shape, known)
+
+
+def shapes_of(ops: Sequence[Op], given: Mapping[int, Tensor]) -> dict[int, Shape]:
+    """Infer the shapes of a partition's tensors by id, and check that they fit together.
+
+    Parameters
+    ----------
+    ops : sequence of Op
+        In any order.
+    given : mapping of int to Tensor
+        Tensors that compile was given, by id.
+
+    Raises
+    ------
+    InvalidGraphOpError
+        An op depends on its own output.
+    InvalidShapeError
+        Shapes don't fit together, or kernels have no arrays for their ranks.
+    """
+    shapes: dict[int, Shape] = {}
+    for op in ops:
+        for t in (*op.inputs, *op.outputs):
+            shapes[t.id] = _replaced(shapes.get(t.id), t.shape)
+    for id, t in given.items():
+        shapes[id] = _replaced(shapes.get(id), t.shape)
+    waiting_for = {t.id for op in ops for t in op.outputs}
+    left = ops
+    while left:  # once, where each op follows those that it reads from
+        later = []
+        for op in left:
+            if any(t.id in waiting_for for t in op.inputs):
+                later.append(op)
+                continue
+            for t, shape in zip(op.outputs, _outputs_of(op, shapes), strict=True):
+                shapes[t.id] = shape
+                waiting_for.discard(t.id)
+        if len(later) == len(left):
+            raise InvalidGraphOpError(f"{later[0].label} depends on its own output")
+        left = later
+    return shapes
