@@ -239,7 +239,7 @@ void init_allocator(py::module_ &m) {
                     "oneDNN calls them from any thread. What they raise is reported through\n"
                     "``sys.unraisablehook`` and the system's memory is used instead.")
             .def("statistics", &allocator::statistics,
-                    "What was taken so far.\n\n"
+                    "Count the memory that was taken so far.\n\n"
                     "Returns\n-------\ndict\n"
                     "    ``bytes_in_use`` and ``peak_bytes`` in bytes, ``allocations`` and\n"
                     "    ``deallocations`` as counts.")

@@ -96,7 +96,7 @@ void init_cpu_runtime(py::module_ &m) {
                 chosen = static_cast<int>(count.value);
             },
             py::arg("count"),
-            "Has models that are compiled from now on, on any thread, use `count` threads. A model\n"
+            "Sets how many threads models use that are compiled from now on, on any thread. A model\n"
             "keeps the number that it was compiled for.\n\n"
             "Raises\n------\nInvalidArgumentsError\n    `count` is less than 1.\n"
             "UnimplementedError\n    The linked oneDNN does not run on OpenMP.");

@@ -186,7 +186,7 @@ void init_device_allocator(py::module_ &m) {
             "Where an engine takes device memory from; made by `sycl_interop.make_allocator` and\n"
             "`ocl_interop.make_allocator`. Mirrors ``dnnl::graph::allocator``.")
             .def("statistics", &device_allocator::statistics,
-                    "What was taken so far.\n\n"
+                    "Count the memory that was taken so far.\n\n"
                     "Returns\n-------\ndict or None\n"
                     "    ``bytes_in_use`` and ``peak_bytes`` in bytes, ``allocations`` and\n"
                     "    ``deallocations`` as counts; None where oneDNN's own functions are in use.")

@@ -85,7 +85,8 @@ E enum_from_name(const std::string &name) {
     std::vector<std::string> names;
     for (const auto &entry : table.entries) names.emplace_back(entry.name);
     const std::string near = nearest_name(name, names);
-    std::string message = "'" + name + "' is not a " + table.what;
+    const bool vowel = std::string("aeiou").find(table.what[0]) != std::string::npos;
+    std::string message = "'" + name + "' is not " + (vowel ? "an " : "a ") + table.what;
     if (!near.empty()) {
         message += "; did you mean '" + near + "'?";
     } else {

@@ -469,15 +469,15 @@ void init_execution(py::module_ &m) {
     compiled_class cls(m.attr("compiled_partition"));
     cls.def("execute", &execute, py::arg("stream"), py::arg("inputs"), py::arg("outputs"),
                py::arg("scratchpad") = py::none(), py::kw_only(), py::arg("wait") = true,
-               "Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere\n"
-               "``stream.wait()`` tells, and what reads an output through its tensor waits.\n\n"
+               "Runs, without the GIL. On a CPU with OpenMP the work is done on return; elsewhere\n"
+               "``stream.wait()`` waits for it, and so does reading an output through its tensor.\n\n"
                "Parameters\n----------\n"
                "stream : stream\n    Of the engine that was compiled for.\n"
                "inputs, outputs : list or tuple of tensor\n    In the order given to `compile`.\n"
                "scratchpad : tensor, optional\n    Working memory (oneDNN 3.13).\n"
                "wait : bool\n"
-               "    Be done on return where an output can be read without asking its tensor: its\n"
-               "    memory is an array of the caller's, or ``numpy()`` or DLPack gave out views.\n\n"
+               "    Wait before returning if an output can be read without its tensor: its memory\n"
+               "    is the caller's array, or ``numpy()`` or DLPack has given out views.\n\n"
                "Raises\n------\n"
                "InvalidArgumentsError\n"
                "    Count or ids differ, an output is read-only, or memory overlaps wrongly.\n"

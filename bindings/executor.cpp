@@ -653,10 +653,10 @@ void init_executor(py::module_ &m) {
                     "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
             .def_property_readonly(
                     "seconds", [](const executor &x) { return x.rate.seconds(x.ticks_taken); },
-                    "How long it ran, all calls together.")
+                    "The time of all calls together, in seconds.")
             .def_property_readonly(
                     "contexts", [](const executor &x) { return x.contexts.load(); },
-                    "How many calls ran at the same time at most; each has its own arena.")
+                    "The largest number of calls that ran at once; each has its own arena.")
             .def("__repr__", [](const executor &x) {
                 return "executor(" + x.name + ", " + std::to_string(x.steps.size()) + " steps)";
             });
@@ -666,7 +666,7 @@ void init_executor(py::module_ &m) {
     }),
             "How a `CompiledGraph` is called.")
             .def(py::init<>())
-            .def_readwrite("_run", &model_base::run, "What runs where all shapes are fixed.");
+            .def_readwrite("_run", &model_base::run, "The executor, where all shapes are fixed.");
 }
 
 }  // namespace ogp

@@ -197,10 +197,10 @@ void init_graph(py::module_ &m) {
                     "Raises\n------\n"
                     "InvalidGraphOpError\n"
                     "    The op breaks its schema, repeats an id or produces a tensor that has a producer.\n"
-                    "InvalidShapeError\n    Its shapes can't be right.\n"
+                    "InvalidShapeError\n    Its shapes don't fit together.\n"
                     "InvalidGraphError\n    The graph is finalized.")
             .def("finalize", &finalize,
-                    "Ends building, without the GIL; from now on the graph only partitions. A second call\n"
+                    "Ends building, without the GIL; the graph takes no more ops after it. A second call\n"
                     "does nothing.\n\n"
                     "Raises\n------\nInvalidGraphError\n"
                     "    Uses of one tensor differ, or there is a cycle.")

@@ -151,7 +151,8 @@ pickled state_of(const logical_tensor &lt) {
 }
 
 logical_tensor from_state(const pickled &state) {
-    if (state.size() != 7) throw py::value_error("logical_tensor: not a state of ours");
+    if (state.size() != 7)
+        throw py::value_error("logical_tensor: this is not a pickled logical_tensor");
     const auto id = state[0].cast<size_t>();
     const auto dtype = state[1].cast<data_type>();
     const auto ndims = state[2].cast<int>();
@@ -160,7 +161,7 @@ logical_tensor from_state(const pickled &state) {
     const auto strides = state[5].cast<dims>();
     const auto property = state[6].cast<property_type>();
     if (ndims > 0 && shape.size() != static_cast<size_t>(ndims))
-        throw py::value_error("logical_tensor: not a state of ours");
+        throw py::value_error("logical_tensor: this is not a pickled logical_tensor");
     if (ndims <= 0) return with_ndims(id, dtype, ndims, layout, property);
     const bool known =
             std::none_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
@@ -393,7 +394,7 @@ void init_logical_tensor(py::module_ &m) {
                         return self.cpp().is_equal(other.cpp());
                     },
                     py::arg("other"),
-                    "Whether oneDNN takes the two for the same: a strided and an opaque layout may be.")
+                    "Whether oneDNN treats both as equal; a strided and an opaque layout can be.")
             .def(
                     "__eq__",
                     [](const logical_tensor &self, const logical_tensor &other) {

@@ -90,7 +90,7 @@ py::array_t<double> recorder::seconds() const {
 
 void init_recorder(py::module_ &m) {
     py::class_<recorder, std::shared_ptr<recorder>>(
-            m, "_recorder", "What `profile` gathers: when the steps of models ran.")
+            m, "_recorder", "The times at which steps of models ran, for `profile`.")
             .def(py::init<size_t>(), py::arg("max_calls"))
             .def("start", &recorder::start, "Gathers from now on.")
             .def("stop", &recorder::stop, "Gathers no more.")

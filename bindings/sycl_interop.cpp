@@ -322,7 +322,7 @@ void init_sycl_interop(py::module_ &m) {
                     "Executes behind the events `deps` and writes `event`; `is_complete()` asks it.")
             .def_static(
                     "let_go", [](stream &s) { s.let_go_finished(); }, py::arg("stream").none(false),
-                    "Has a stream let go what finished executions used.")
+                    "Releases what finished executions of a stream used.")
             .def_static(
                     "kept", [](const stream &s) { return s.kept(); }, py::arg("stream"),
                     "How many blocks of memory and compiled partitions a stream keeps alive.");

@@ -44,7 +44,7 @@ NO_BUILDER = {
     ),
 }
 NO_GRAPH = {
-    "op/f32/biasadd_bwd.json": "graph[0]: 'BiasAddBackprop' is not a op kind",
+    "op/f32/biasadd_bwd.json": "graph[0]: 'BiasAddBackprop' is not an op kind",
     "pattern/f32/avgpool_3d_chain_fusion.json": "graph[0]: op 9 'POOL_0' (AvgPool): attribute pads",
     "pattern/int8/int8_maxpool_add_mul_fusion.json": "graph[4].inputs[1].shape: tensor 4257 is",
     # Strides by which different elements share memory; the builder lets oneDNN choose dst's.
