@@ -261,7 +261,7 @@ def ufunc():
     np.exp(x_of(b))
 
 
-provokes("is not a op kind; did you mean '...'?")(lambda: og.op(0, "Matmul"))
+provokes("is not an op kind; did you mean '...'?")(lambda: og.op(0, "Matmul"))
 provokes("the graph has no output; call output first")(lambda: og.GraphBuilder().compile())
 
 
