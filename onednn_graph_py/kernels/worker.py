@@ -96,7 +96,7 @@ def _count_memory() -> bool:
     try:
         allocator = _core.allocator(counted.allocate, counted.free)
         set_engine("cpu", _core.make_engine_with_allocator("cpu", 0, allocator))
-    except OneDNNError:  # SYCL has memory of its own; that oneDNN reports how much it needs
+    except OneDNNError:  # SYCL allocates memory itself
         return False
     return True
 
