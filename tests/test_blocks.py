@@ -916,7 +916,7 @@ WRONG = {
     ),
     "sdpa: scale of floats": (
         sdpa_of(key_scale=0.5),
-        og.InvalidArgumentsError, "sdpa: key_scale goes with a key of integers, got f32",
+        og.InvalidArgumentsError, "sdpa: key_scale needs a key of integers, got f32",
     ),
     "sdpa: compressed in strict mode": (
         sdpa_of([QKV[0], (QKV[1], "s8"), QKV[2]], key_scale=np.ones((2, 4, 10, 1), np.float32)),

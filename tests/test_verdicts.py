@@ -212,7 +212,7 @@ def test_a_partition_that_onednn_makes_two_of_is_unverified():
     b.output(x.softmax(axis=-1).matmul(b.constant(np.ones((8, 8), np.float32))).softmax(axis=0))
     verdict = examine(subject(b), Limits(speed=0))
     assert verdict.outcome == Outcome.UNVERIFIED
-    assert "by itself it is not one partition" in verdict.detail
+    assert "oneDNN does not make one partition of it alone" in verdict.detail
 
 
 def test_saturating_weights_are_judged_by_how_large_they_are(monkeypatch):
@@ -247,7 +247,7 @@ def test_a_slow_partition_is_told(monkeypatch):
     verdict = examine(replace(linear(), threads=1), Limits(speed=0.5))
     assert verdict.outcome == Outcome.SLOW
     assert verdict.ratio > 1.2
-    assert "times as slow as its ops apart" in verdict.detail
+    assert "times as slow as its separate ops" in verdict.detail
 
 
 @pytest.mark.skipif(
@@ -518,7 +518,7 @@ SPOILT = {
         changed(lambda f: f["told"]["verdict"].update(outcome="splendid")),
         "damaged",
     ),
-    "another build": (changed(another_build), "of another oneDNN, CPU or package"),
+    "another build": (changed(another_build), "for another oneDNN, CPU or package"),
     "another verdict": (changed(another_verdict), "not written here, or was changed"),
     "no seal": (changed(lambda f: f.update(seal="")), "not written here"),
 }
@@ -545,7 +545,7 @@ def test_a_file_under_another_ones_name_is_ignored(cache, signature, judged):
     other = unary("ReLU").signature
     file = kept_file(cache)
     file.rename(Kept(2)._file(other))
-    with pytest.warns(RuntimeWarning, match="about another partition"):
+    with pytest.warns(RuntimeWarning, match="for another partition"):
         assert Kept(2).find(other) is None
 
 

@@ -139,7 +139,7 @@ def program_of(
         shape = (shapes or {}).get(value.name, value.shape)
         if shape is None or not is_whole(shape):
             raise InvalidShapeError(
-                f"export: the shape of input {value.name!r} has unknown dims and must be given: "
+                f"export: the shape of input {value.name!r} must be given, as dims are unknown: "
                 f"{shape_text(value.shape)}"
             )
         known[value.id] = tuple(shape)

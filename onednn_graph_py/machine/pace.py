@@ -13,7 +13,7 @@ from .cpu_runtime import threads_spin
 __all__ = ["LIMIT", "Pace"]
 
 LIMIT = 1.1
-"""A fused partition may take at most so many times as long as its ops apart.
+"""A fused partition may take at most so many times as long as its separate ops.
 
 Two measurements of one partition differ by about as much; no partition may be 1.2 times slower.
 """
@@ -42,7 +42,7 @@ def _timed(call: Callable[[], None]) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class Pace:
-    """The times of a partition: fused, and its ops apart.
+    """The times of a partition: fused, and its separate ops.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Pace:
 
     @property
     def ratio(self) -> float:
-        """The time of the fused partition divided by that of its ops apart."""
+        """The time of the fused partition divided by that of its separate ops."""
         return self.fused / self.apart if self.apart else math.inf
 
     @property

@@ -49,7 +49,7 @@ class FoldedConstants:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def get(self, numbers: Sequence[int]) -> list[Array] | None:
-        """Return the arrays with these numbers; None if one of them is not there."""
+        """Return the arrays with these numbers; None if one of them is missing."""
         found = [a for a in map(self._arrays.get, numbers) if a is not None]
         return found if len(found) == len(numbers) else None
 

@@ -40,7 +40,7 @@ Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 """The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
 
 SLOW = 1.2
-"""A graph that takes more than so many times as long as its ops apart is slow."""
+"""A graph that takes more than so many times as long as its separate ops is slow."""
 
 _CALLS = 2  # calls of a model that are compared with the reference
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
@@ -60,7 +60,7 @@ class Answer:
     steps : tuple of str
         The steps that ran one after the other, by the kinds of their ops.
     ratio : float, optional
-        How many times as long as its ops apart the graph took, where that was measured.
+        How many times as long as its separate ops the graph took, where that was measured.
     seconds : float
     """
 
@@ -185,7 +185,7 @@ def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> lis
 def _ratio(
     builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, threads: int | None
 ) -> float | None:
-    """Divide a model's time by that of its ops apart; None where it is not worth timing."""
+    """Divide a model's time by that of its separate ops; None where it is not worth timing."""
     if all(" + " not in step for step in _steps(model, inputs)):
         return None
     if _fastest([model], inputs, 2)[0] > _CHEAP:

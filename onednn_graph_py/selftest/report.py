@@ -39,7 +39,7 @@ class Count:
     avoided : int
         Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
     slow : int
-        Cases that took more than `SLOW` times as long as their ops apart.
+        Cases that took more than `SLOW` times as long as their separate ops.
     seconds : float
         Time for all cases.
     """
@@ -66,7 +66,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Slow:
-    """A graph that takes longer than its ops apart.
+    """A graph that takes longer than its separate ops.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class Report:
     def _slowest(self) -> Iterable[str]:
         if not self.slow:
             return
-        yield "\nslower than their ops apart:"
+        yield "\nslower than their separate ops:"
         ordered = sorted(self.slow, key=lambda s: -s.ratio)
         yield from shortened(
             [f"{s.ratio:.1f} times: {s.family} {s.seed}: {', '.join(s.steps)}" for s in ordered],
