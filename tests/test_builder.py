@@ -924,7 +924,7 @@ WRONG_OPS = {
     "a misspelt op": (
         lambda b, x: b.op("Matmul", x, W), og.InvalidArgumentsError, "'Matmul', did you mean 'MatM",
     ),
-    "numbers only": (lambda b, x: b.add(1, 2), TypeError, "a number needs another operand that is a value"),
+    "numbers only": (lambda b, x: b.add(1, 2), TypeError, "a number needs another operand that is"),
     "a value of another builder": (
         lambda b, x: x + FOREIGN, og.InvalidArgumentsError,
         "<Value 'foreign' f32 2x3> belongs to another GraphBuilder",

@@ -13,7 +13,7 @@ from .cpu_runtime import threads_spin
 __all__ = ["LIMIT", "Pace"]
 
 LIMIT = 1.1
-"""A fused partition may take at most so many times as long as its separate ops.
+"""A fused partition may take at most this many times as long as its separate ops.
 
 Two measurements of one partition differ by about as much; no partition may be 1.2 times slower.
 """

@@ -18,7 +18,7 @@ from .draft import Arrays
 __all__ = ["FAMILIES", "Draw", "Family", "shapes_of"]
 
 Draw = Callable[[int], tuple[GraphBuilder, Arrays]]
-"""A function that draws a graph, and arrays for its inputs, by a seed."""
+"""A function that draws a graph, and arrays for its inputs, from a seed."""
 
 
 @dataclass(frozen=True)

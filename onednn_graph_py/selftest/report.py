@@ -73,7 +73,7 @@ class Slow:
     family : str
     seed : int
     ratio : float
-        How many times as long it takes.
+        The time of the graph divided by that of its separate ops.
     steps : tuple of str
     """
 
@@ -97,7 +97,7 @@ class Finding:
     steps : tuple of str
         The steps that ran one after the other, as far as they are known.
     graph : str
-        The smallest graph that shows it, as JSON; empty where the graph was not reduced.
+        The smallest graph that shows it, as JSON; empty if the graph was not reduced.
     told : str
         The ops of that graph, or the reason why there is none.
     """

@@ -1,7 +1,7 @@
 """Single ops: shapes and attributes that fit together, drawn for every kind.
 
-Dims are small, so that a reference in NumPy is quick. Ops that no CPU kernel takes (of ranks above
-5, say) are not drawn.
+Dims are small, so that the NumPy reference is fast. Ops that no CPU kernel supports (such as ranks
+above 5) are not drawn.
 """
 
 from __future__ import annotations
