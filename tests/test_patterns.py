@@ -190,7 +190,7 @@ def test_partitions_for_a_gpu_need_none():
 def test_names_must_be_free():
     case = Case("one", "f32")
     one = Pattern("X-1", "X", "operation", "None.", "graph/x", epilogue, (case,))
-    with pytest.raises(ValueError, match="two patterns are called X-1"):
+    with pytest.raises(ValueError, match="two patterns have the name X-1"):
         patterns([one], [one])
     twice = dataclasses.replace(one, cases=(case, case))
     with pytest.raises(ValueError, match=r"X-1: .*one"):

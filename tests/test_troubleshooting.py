@@ -291,7 +291,7 @@ def frozen():
 # -- compiling
 
 
-@provokes("oneDNN has no cpu kernel for this op by itself")
+@provokes("oneDNN has no cpu kernel for this op alone")
 def no_kernel():
     b = og.GraphBuilder()
     window = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "kernel": (3, 3)}

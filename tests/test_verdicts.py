@@ -173,7 +173,7 @@ def test_the_same_ops_apart_are_right():
     [
         ("Exp", "1 of 32 elements are wrong"),
         ("Square", "differs from call to call: 2 of 32 elements"),
-        ("Tanh", "it writes beside its output 0"),
+        ("Tanh", "it writes outside its output 0"),
     ],
 )
 def test_a_fault_in_what_it_makes_is_found(faulty, kind, said):
@@ -519,8 +519,11 @@ SPOILT = {
         "damaged",
     ),
     "another build": (changed(another_build), "for another oneDNN, CPU or package"),
-    "another verdict": (changed(another_verdict), "not written here, or was changed"),
-    "no seal": (changed(lambda f: f.update(seal="")), "not written here"),
+    "another verdict": (
+        changed(another_verdict),
+        "another machine or user wrote it, or it was changed",
+    ),
+    "no seal": (changed(lambda f: f.update(seal="")), "another machine or user wrote it"),
 }
 
 
@@ -553,7 +556,7 @@ def test_a_cache_from_elsewhere_is_not_trusted(cache, signature, judged, monkeyp
     from onednn_graph_py.verdicts import kept
 
     monkeypatch.setattr(kept, "_machine", lambda: b"another machine")
-    with pytest.warns(RuntimeWarning, match="not written here"):
+    with pytest.warns(RuntimeWarning, match="another machine or user wrote it"):
         assert Kept(2).find(signature) is None
 
 
@@ -561,7 +564,7 @@ def test_a_secret_that_others_can_read_does_not_count(cache, signature, judged):
     secret = cache / "verdicts" / "secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     secret.chmod(0o644)
-    with pytest.warns(RuntimeWarning, match="not written here"):
+    with pytest.warns(RuntimeWarning, match="another machine or user wrote it"):
         assert Kept(2).find(signature) is None
     Kept(2).keep(signature, Verdict(Outcome.RIGHT))
     assert secret.stat().st_mode & 0o777 == 0o600

@@ -380,7 +380,7 @@ def _scale_of(
     if given is None:
         if heads.size < 1:
             raise InvalidShapeError(
-                "sdpa: scale must be given where the head size is unknown, got query and key of "
+                "sdpa: scale must be given if the head size is unknown, got query and key of "
                 f"head size {heads.size}"
             )
         root = math.sqrt(heads.size)

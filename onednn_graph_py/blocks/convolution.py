@@ -66,7 +66,7 @@ def conv_bn_relu(
     Returns
     -------
     Value
-        Of the data type of `x`.
+        It has the data type of `x`.
 
     Raises
     ------

@@ -126,7 +126,7 @@ def _group_of(
             made.append(1)
         elif -1 in (d, s):
             raise InvalidShapeError(
-                f"{block}: group_shape must be given where dims are unknown, got x "
+                f"{block}: group_shape must be given if dims are unknown, got x "
                 f"{shape_text(shape)} and scales {shape_text(scales)}"
             )
         else:

@@ -177,7 +177,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     ) -> Value:
         """Reciprocal: 1 / x."""
     def relu(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """ReLU: x above 0, 0 below 0."""
+        """ReLU: x above 0, 0 elsewhere."""
     def relu_backward(
         self,
         src_or_dst: ValueLike,
@@ -998,7 +998,7 @@ class ValueMethods(OpMethods):
     def reciprocal(self, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Reciprocal: 1 / x."""
     def relu(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """ReLU: x above 0, 0 below 0."""
+        """ReLU: x above 0, 0 elsewhere."""
     def relu_backward(
         self,
         diff_dst: ValueLike,

@@ -1,6 +1,6 @@
 """Ranges of integers to fill a graph's quantized inputs with, as wide as possible.
 
-Defects show with numbers near a type's limits (a u8 above 127 read as s8), and hide where all
+Defects show with numbers near a type's limits (a u8 above 127 read as s8), and hide if all
 results saturate. So each input gets its type's whole range, which is made smaller only if a
 Quantize behind it would saturate nearly all elements, or a SoftMax choose one element of each row.
 """
@@ -114,7 +114,7 @@ def _behind(value: Value, ranges: Mapping[int, IntegerRange]) -> list[int]:
 
 
 def _made_smaller(ranges: dict[int, IntegerRange], behind: Sequence[int], by: float) -> bool:
-    """Make the weights' ranges smaller or, where they can't be, the others'."""
+    """Make the weights' ranges smaller or, if that is impossible, the others'."""
     for weights in (True, False):
         before = {i: ranges[i] for i in behind if ranges[i].weights is weights}
         # A product's inputs share the reduction.

@@ -63,7 +63,7 @@ def add_compare(commands: Any) -> None:
     )
     add_set(
         parser,
-        "rewrite the graph first, as replay does; each rewritten graph is compared by itself",
+        "rewrite the graph first, as replay does; each rewritten graph is compared separately",
     )
     parser.add_argument(
         "--seconds",

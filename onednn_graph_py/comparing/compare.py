@@ -240,7 +240,7 @@ def compare(
     rewrite : str or sequence of str, optional
         Changes to the graph, in benchdnn's options: ``in-shapes=0:8x64``, ``dt=bf16``.
     seconds : float
-        Time each run for so many seconds; 0 does not time them.
+        Time for which to time each run, in seconds; 0 does not time them.
     verify : bool
         Compare outputs with the NumPy reference, within the rounding errors of the math mode.
     kernels : bool

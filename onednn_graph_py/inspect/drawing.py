@@ -168,5 +168,5 @@ class Drawing:
     notes: tuple[str, ...] = ()
 
     def status_of(self, node: OpNode) -> Status | None:
-        """The implementation that computes a node; None where it is not known."""
+        """Return the implementation that computes a node; None if unknown."""
         return None if node.group is None else self.groups[node.group].status

@@ -73,7 +73,7 @@ def _sorted(drawing: Drawing) -> Drawing:
         for i in range(len(drawing.groups))
     }
     latest = -1
-    for i in order:  # groups can run in this order, whatever the numbers of their ops are
+    for i in order:  # groups run in this order, not in that of their ops
         latest = order[i] = max(order[i], latest)
 
     def key(node: OpNode) -> tuple[int, int, int]:
@@ -315,7 +315,7 @@ def by_scope(drawing: Drawing, depth: int) -> Drawing:
     drawing : Drawing
     depth : int
         1 for the outermost scopes, 2 for those inside them, and so on. An op that is in fewer
-        scopes is drawn in its innermost scope, or by itself if it is in none.
+        scopes is drawn in its innermost scope, or alone if it is in none.
     """
     parts: dict[object, list[OpNode]] = {}
     for node in drawing.nodes:

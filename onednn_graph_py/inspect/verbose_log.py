@@ -191,7 +191,7 @@ _REMARKS = ("check", "dispatch", "debug")  # "create:check" and so on
 
 
 def _record(number: int, text: str) -> Record:
-    """The record of what follows the marker."""
+    """Return the record of the text after the marker."""
     version, _, rest = text.partition(",")
     first, _, after = rest.partition(",")
     stamp = None

@@ -192,7 +192,7 @@ class PrimitiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition was compiled or ran; the primitives that it ran have records of their own.
+    """A partition was compiled or ran; the primitives that it ran have separate records.
 
     Parameters
     ----------

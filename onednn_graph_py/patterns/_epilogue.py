@@ -61,7 +61,7 @@ def epilogue(value: Value, ops: Sequence[str], *, axis: int = -1) -> Value:
     Parameters
     ----------
     value : Value
-        Of known shape.
+        A value of known shape.
     ops : sequence of str
         Kinds. A Binary kind may name its second operand after a colon: ``channel`` (the default),
         a constant for each index along `axis`; ``scalar``, a constant of one element; ``full``, a

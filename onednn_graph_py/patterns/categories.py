@@ -29,7 +29,7 @@ def _behind(b: GraphBuilder, producer: str | None, x: Value) -> Value:
 
 
 def unary_op(dtype: str = "f32", kind: str = "ReLU", behind: str | None = None) -> GraphBuilder:
-    """Build a Unary op, by itself or behind a MatMul."""
+    """Build a Unary op, alone or after a MatMul."""
     b = GraphBuilder()
     x = b.input(_SHAPE, dtype, name="src")
     y = _behind(b, behind, x)
@@ -42,7 +42,7 @@ def unary_op(dtype: str = "f32", kind: str = "ReLU", behind: str | None = None) 
 def binary_op(
     dtype: str = "f32", kind: str = "Add", behind: str | None = None, operand: str = "full"
 ) -> GraphBuilder:
-    """Build a Binary op, by itself or behind a MatMul, whose result is the first operand."""
+    """Build a Binary op, alone or after a MatMul, whose result is the first operand."""
     b = GraphBuilder()
     y = _behind(b, behind, b.input(_SHAPE, dtype, name="src_0"))
     if operand == "input":

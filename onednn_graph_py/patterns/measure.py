@@ -198,7 +198,7 @@ def _milliseconds(model: CompiledGraph, arrays: list[npt.NDArray[Any]]) -> float
 
 
 def _unfused(builder: GraphBuilder, arrays: list[npt.NDArray[Any]]) -> float | None:
-    """Return the time with one op in each partition; None if an op can't run by itself."""
+    """Return the time with one op in each partition; None if an op can't run alone."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)

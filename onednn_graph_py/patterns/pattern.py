@@ -24,7 +24,7 @@ class Deviation:
         Number of partitions that oneDNN makes of the case; None if a partition is not supported
         or does not compile.
     why : str
-        The reason, as far as it is known.
+        The reason, if it is known.
     since, until : Version
         The first version that deviates, and the first after it that does not.
     """
@@ -69,12 +69,12 @@ class Case:
     deviations: tuple[Deviation, ...] = ()
 
     def expected(self, linked: Version) -> int | None:
-        """The number of partitions that a version of oneDNN makes of it; None if it refuses."""
+        """Return the number of partitions that a version of oneDNN makes; None if it refuses."""
         deviation = self.deviation(linked)
         return self.partitions if deviation is None else deviation.partitions
 
     def deviation(self, linked: Version) -> Deviation | None:
-        """The deviation of a version of oneDNN from the documents, if there is one."""
+        """Return the deviation of a version of oneDNN from the documents, if there is one."""
         for one in self.deviations:
             if one.since <= linked < one.until:
                 return one

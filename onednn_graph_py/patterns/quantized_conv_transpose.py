@@ -131,7 +131,7 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         since=LONG_EPILOGUES,
     )
     if residual is not None and not quantized:
-        needed = "a quantized residual is fused only where a Quantize ends it"
+        needed = "a quantized residual is fused only if a Quantize ends the pattern"
         return (refused, Deviation(2, needed))
     if "Add:residual" in epilogue:
         return (refused,)
@@ -160,7 +160,7 @@ _SOURCE_PLAIN = {"src": "u8", "dst": "s8"}
 
 
 def _part(number: str, name: str, title: str, rule: str, forms: Iterable[Form | Case]) -> Pattern:
-    """Return a pattern of its own for one part of the documented rule."""
+    """Return a separate pattern for one part of the documented rule."""
 
     def build(**arguments: Any) -> GraphBuilder:
         return quantized_conv_transpose(**arguments)

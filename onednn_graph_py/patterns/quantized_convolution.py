@@ -88,10 +88,10 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
     if arguments.get("weights_zero_point"):
         return (Deviation(None, "weights with a zero point do not compile"),)
     if arguments.get("residual") and arguments["dst"] == "f32":
-        return (Deviation(2, "a quantized residual is fused only where a Quantize ends it"),)
+        return (Deviation(2, "a quantized residual is fused only if a Quantize ends the pattern"),)
     if compute == "bf16":
         if arguments["dst"] == "f32":
-            return (Deviation(2, "a TypeCast ends it only where a Quantize follows"),)
+            return (Deviation(2, "a final TypeCast is fused only if a Quantize follows"),)
         return ()
     apart = conversions_apart(arguments)
     if apart:

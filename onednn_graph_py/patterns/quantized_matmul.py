@@ -100,7 +100,7 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
             Deviation(ops_apart(arguments) - fused, why, since=LONG_EPILOGUES),
         )
     if arguments.get("residual") and arguments["dst"] == "f32":
-        return (Deviation(2, "a quantized residual is fused only where a Quantize ends it"),)
+        return (Deviation(2, "a quantized residual is fused only if a Quantize ends the pattern"),)
     if arguments.get("select") == "src_0":
         parts = 2 + (arguments["dst"] in ("u8", "s8"))
         return (Deviation(parts, "a result is fused only as Select's src_1", until=LONG_EPILOGUES),)

@@ -29,7 +29,7 @@ def needed(builder: GraphBuilder) -> list[Node]:
 def one_dequantize_each(
     builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
 ) -> list[Node]:
-    """Give every op that reads a dequantized tensor a Dequantize of its own.
+    """Give every op that reads a dequantized tensor its own Dequantize.
 
     oneDNN computes an op in integers only if no other op reads the result of its Dequantize.
     """

@@ -98,7 +98,7 @@ def measured(
 
 
 def known(subject: Subject) -> Pace | None:
-    """The pace of an equal partition that this process measured, or None."""
+    """Return the pace of an equal partition that this process measured, or None."""
     with _lock:
         return _measured.get((subject.threads, subject.signature))
 

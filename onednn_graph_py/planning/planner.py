@@ -633,7 +633,7 @@ def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
     if node.kind == "Wildcard":
         return UnimplementedError(f"{where}: a Wildcard stands for an op that oneDNN does not know")
     return UnimplementedError(
-        f"{where}: oneDNN has no {engine_kind} kernel for this op by itself; "
+        f"{where}: oneDNN has no {engine_kind} kernel for this op alone; "
         "compile(fallback='reference') computes it in NumPy"
     )
 

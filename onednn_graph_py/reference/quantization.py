@@ -24,7 +24,7 @@ def _spread(call: Call, values: Array, x: Array) -> Array:
         if x.shape[axis] != values.size:
             call.refuse(
                 f"{values.size} scales or zero points for {x.shape[axis]} channels (axis {axis} of "
-                f"{shape_text(x.shape)}) have no meaning by themselves"
+                f"{shape_text(x.shape)}) don't fit"
             )
         along[axis] = values.size
         return values.reshape(along)

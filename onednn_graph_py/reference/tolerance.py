@@ -269,7 +269,7 @@ def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> 
         squares += ((evaluate(call, changed)[output] - result) / step) ** 2
     terms: Array = np.sqrt(squares)
     if call.kind in _CENTRED and output == 0:
-        # Subtracting the mean causes an error relative to the element and the mean, even where the
+        # Subtracting the mean causes an error relative to the element and the mean, even if the
         # result hardly depends on them: two elements always give about 1 and -1.
         gamma = [
             a

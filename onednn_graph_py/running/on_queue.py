@@ -68,7 +68,7 @@ class _Call:
     outputs: list[_Output]
 
     def result(self) -> Any:
-        """The value that the call returns."""
+        """Return the value that the call returns."""
         made = tuple(o.result() for o in self.outputs)
         return made[0] if len(made) == 1 else made
 

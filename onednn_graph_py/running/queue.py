@@ -209,7 +209,7 @@ def bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def device_of(engine_kind: _core.engine.kind, queue: Queue | None) -> ModelQueue | None:
-    """Return a queue for a model if one is given or the device is a GPU, otherwise None."""
+    """Return a queue for a model if one is given or the device is a GPU, else None."""
     if queue is None and (engine_kind.name == "cpu" or not _core._sycl.available()):
         return None
     return ModelQueue(queue, engine_kind)

@@ -42,7 +42,7 @@ class Family:
 
 @cache
 def _gallery() -> tuple[tuple[Pattern, Case], ...]:
-    """The documented patterns' cases that this oneDNN and CPU can run, shuffled."""
+    """Return the documented patterns' cases that this oneDNN and CPU can run, shuffled."""
     found = [
         (pattern, case)
         for pattern in PATTERNS.values()

@@ -171,7 +171,7 @@ def several_as_they_are(
 
 
 def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> list[float]:
-    """The seconds of each model's fastest call, as other processes can only slow calls down."""
+    """Return the seconds of each model's fastest call, as other processes only slow calls down."""
     bound = [m.bind(list(inputs)) for m in models]
     best = [math.inf] * len(bound)
     for _ in range(calls):

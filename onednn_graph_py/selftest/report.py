@@ -95,7 +95,7 @@ class Finding:
     verdict : Verdict
     reason : str
     steps : tuple of str
-        The steps that ran one after the other, as far as they are known.
+        The steps that ran one after the other, if they are known.
     graph : str
         The smallest graph that shows it, as JSON; empty if the graph was not reduced.
     told : str

@@ -190,8 +190,8 @@ def search(
     ----------
     families : sequence of Family
     seconds : float
-        Time for the search. Cases in hand are still judged after it, and at least some of each
-        family.
+        Time for the search. Running cases are still judged after it, and every family gets at
+        least some cases.
     seed : int
         First seed of each family.
     jobs : int

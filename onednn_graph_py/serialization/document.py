@@ -106,7 +106,7 @@ class OpRecord:
 
 @dataclass(frozen=True)
 class Place:
-    """A place where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
+    """A place of a tensor's description in a document; it prints as ``graph[3].inputs[0]``."""
 
     op: int
     ports: Ports

@@ -19,13 +19,13 @@ __all__ = ["Rewriting", "parse_rewritings"]
 
 @dataclass(frozen=True)
 class Rewriting:
-    """One way to rewrite a graph.
+    """A way to rewrite a graph.
 
     Parameters
     ----------
     shapes : mapping of int to tuple of int
     tags : mapping of int to str
-        Of the inputs, by tensor id.
+        Layouts of the inputs, by tensor id.
     attrs : mapping of int to mapping of str to str
         By op id, as text, since only the graph determines their types.
     dtypes : str or mapping of int to str, optional
@@ -223,25 +223,25 @@ _ORDER = tuple(_OPTIONS)
 
 
 def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
-    """All combinations of what options say; each may list several values, with commas between.
+    """Return all combinations of the options' values; an option may list several, with commas.
 
     Parameters
     ----------
     words : iterable of str
         benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
         ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
-        ``--property=ID:PROPERTY+...`` of a tensor. Of an option that is given again the last
-        counts. An empty value between commas leaves the file as it is.
+        ``--property=ID:PROPERTY+...`` of a tensor. The last one counts if an option is repeated.
+        An empty value between commas leaves the file unchanged.
 
     Returns
     -------
     list of Rewriting
-        One that changes nothing, where there are no options.
+        A single one that changes nothing if there are no options.
 
     Raises
     ------
     InvalidArgumentsError
-        An option is not known, or its value is wrong.
+        An option is unknown, or its value is invalid.
 
     Examples
     --------

@@ -168,7 +168,7 @@ def _parsed(text: str) -> Any:
 
 
 def values_of(source: JSONSource) -> Any:
-    """The JSON values of a source.
+    """Return the JSON values of a source.
 
     Objects become `JSONObject`; numbers that fit into no 64-bit type become `LongNumber`.
 

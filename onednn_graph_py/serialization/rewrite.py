@@ -56,19 +56,19 @@ def rewrite(
     ----------
     document : GraphDocument
     shapes : mapping of int to sequence of int, optional
-        Of the graph's inputs, by tensor id.
+        New shapes of the graph's inputs, by tensor id.
     strides : mapping of int to sequence of int or str, optional
-        Of the graph's inputs, by tensor id: numbers of elements, or a tag such as ``acdb``. By
-        default an input whose shape changes keeps the order of its dims in memory.
+        New layouts of the graph's inputs, by tensor id: numbers of elements, or a tag such as
+        ``acdb``. By default an input whose shape changes keeps the order of its dims in memory.
     dtypes : str or mapping of int to str, optional
         One floating-point type for the whole graph (``f32``, ``bf16`` or ``f16``; tensors that
         must stay f32 do), or any types by tensor id.
     attrs : mapping of int to mapping of str to value, optional
-        By op id.
+        New values of attributes, by op id.
     kinds : mapping of int to str, optional
-        By op id: another kind with the same ports.
+        New kinds with the same ports, by op id.
     properties : mapping of int to str, optional
-        By tensor id, such as ``constant``.
+        New properties such as ``constant``, by tensor id.
     mb : int, optional
         The size of the batch: dim 0 of the inputs that have one.
     fpmath_mode : str, optional

@@ -145,7 +145,7 @@ def _secret(file: Path, *, make: bool) -> bytes | None:
 
 
 def _write_secret(file: Path, *, anew: bool) -> None:
-    """Write a new secret; keep one that another process made meanwhile, unless `anew`."""
+    """Write a new secret; keep one that another process has made, unless `anew`."""
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

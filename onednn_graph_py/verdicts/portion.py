@@ -59,7 +59,7 @@ class Portion:
         return array
 
     def compared(self, tensor: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """The slices of a computed tensor that may be compared."""
+        """Return the slices of a computed tensor that may be compared."""
         return tuple(slice(*self.right.get((tensor, a), (0, n))) for a, n in enumerate(shape))
 
 

@@ -75,7 +75,7 @@ class GuardedMemory:
         self.tensor = _core.tensor(lt, engine, self.own.ctypes.data)
 
     def elements(self) -> Array:
-        """The tensor's elements, as a view; a copy for 4-bit integers."""
+        """Return the tensor's elements, as a view; a copy for 4-bit integers."""
         if self.dtype in _PACKED:
             return unpack_int4(self.own, self.shape, self.dtype)
         target = np.dtype(NUMPY_DTYPES[self.dtype])
@@ -285,12 +285,12 @@ class Run:
         return [np.array(m.elements()) for m in self.outputs]
 
     def check_outputs(self) -> None:
-        """Raise `Ended` if the call wrote beside the outputs or the scratchpad."""
+        """Raise `Ended` if the call wrote outside the outputs or the scratchpad."""
         for port, memory in enumerate(self.outputs):
             if memory.touched:
-                raise Ended(Outcome.WRONG, f"it writes beside its output {port}")
+                raise Ended(Outcome.WRONG, f"it writes outside its output {port}")
         if self.scratchpad is not None and self.scratchpad.touched:
-            raise Ended(Outcome.WRONG, "it writes beside its scratchpad")
+            raise Ended(Outcome.WRONG, "it writes outside its scratchpad")
 
     def check_inputs(self) -> None:
         """Raise `Ended` if a call wrote to the inputs."""

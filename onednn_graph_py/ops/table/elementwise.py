@@ -154,7 +154,7 @@ ROWS = (
         notes=("On a CPU it runs only fused with a Multiply.",),
         traits=("elementwise",),
     ),
-    _forward("ReLU", "x above 0, 0 below 0.", traits=_RECTIFIER),
+    _forward("ReLU", "x above 0, 0 elsewhere.", traits=_RECTIFIER),
     _backward("ReLU", first="src/dst"),
     _forward("Round", "The nearest integer; ties go to the even one."),
     _forward("Sigmoid", "1 / (1 + exp(-x)).", traits=_SIGMOID),
