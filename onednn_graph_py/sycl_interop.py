@@ -85,8 +85,7 @@ def make_allocator(
         ``malloc(size, alignment, device, context) -> int``: address of `size` bytes of USM memory
         of this device and context (dpctl objects), aligned to `alignment` bytes (0: any).
     free : callable, optional
-        ``free(address, device, context, event)``: frees the memory once `event` is complete (None:
-        immediately).
+        ``free(address, device, context, event)``: frees it after `event`; immediately if None.
 
     Returns
     -------
@@ -407,8 +406,7 @@ def execute(
 ) -> Event:
     """Submit a compiled partition. Mirrors ``dnnl::graph::sycl_interop::execute``.
 
-    C++'s function never waits. This one waits if a caller could read an output too early, unless
-    `wait` is False.
+    C++'s function never waits. With `wait`, this one waits if reads could come too early.
 
     Parameters
     ----------

@@ -45,8 +45,7 @@ class GraphBuilder(BuilderMethods):
     """Builds a graph op by op; `compile` makes it callable.
 
     Every op of oneDNN Graph is a method in snake_case, with inputs by position or name and
-    attributes by name, as ``help(og.ops.Convolution)`` shows. Each call infers and checks shapes
-    and data types.
+    attributes by name, as ``help(og.ops.Convolution)`` shows. It checks shapes and data types.
 
     Parameters
     ----------
@@ -144,8 +143,7 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         shape : sequence of int
-            The dims, -1 for one that is known only at a call; the model then compiles for each
-            new size.
+            The dims, -1 for one that only a call determines; a model compiles for each new size.
         dtype : str
             oneDNN's name of the data type, such as ``bf16``.
         name : str, optional

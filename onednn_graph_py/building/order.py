@@ -12,9 +12,7 @@ __all__ = ["least_first", "run_order"]
 
 
 def run_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Return indices in an order in which each comes after those in its entry of `before`.
-
-    Apart from that, they keep their order.
+    """Return indices in order, but each after those in its entry of `before`.
 
     Raises
     ------

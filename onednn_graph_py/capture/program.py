@@ -87,8 +87,7 @@ def capture(
     folder : path
         Output folder; it is made if it does not exist.
     parts : bool
-        Also keep the partial graphs of this package's models, which `onednn_graph_py.dump` leaves
-        out by default.
+        Also keep the partial graphs of this package's models, which are left out by default.
 
     Raises
     ------

@@ -232,8 +232,7 @@ def compare(
     threads : int or sequence of int, optional
         Threads per call.
     fpmath : str or sequence of str, optional
-        Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` applies the mode to
-        integers too.
+        Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` includes integers.
     onednn : str or sequence of str, optional
         Environments with this package and a oneDNN: ``here``, a Python executable, or a virtual
         environment's folder.
@@ -261,8 +260,7 @@ def compare(
     Raises
     ------
     InvalidArgumentsError
-        A setting has an invalid value; an environment lacks this package, or has an incompatible
-        version.
+        A setting has an invalid value; an environment lacks this package, or a suitable version.
     GraphFormatError
         The JSON is not a graph.
     OneDNNError

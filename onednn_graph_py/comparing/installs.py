@@ -54,8 +54,7 @@ class Install:
         Parameters
         ----------
         isa : str, optional
-            The highest instruction set that oneDNN may use; by default that of the environment
-            variable.
+            The highest instruction set that oneDNN may use; by default the environment's.
 
         Raises
         ------

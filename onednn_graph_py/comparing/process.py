@@ -49,12 +49,7 @@ class WorkerProcess(Process):
         )
 
     def answer(self, timeout: float | None = STARTUP) -> dict[str, Any]:
-        """Return the worker's next answer; the first is its `worker.hello`.
-
-        Parameters
-        ----------
-        timeout : float or None
-            Time limit in seconds; None for no limit.
+        """Return the worker's next answer, which is first `worker.hello`; the limit is in seconds.
 
         Raises
         ------

@@ -23,8 +23,7 @@ class Device:
     kind : str
         ``cpu`` or ``gpu``, or the runtime's word if oneDNN has no engines for the device.
     index : int, optional
-        The index for ``engine(kind, index)``; None if only `sycl_interop` or `ocl_interop` reach
-        the device.
+        The index for ``engine(kind, index)``; None if only `sycl_interop` or `ocl_interop` has it.
     runtime : str
         oneDNN's name of the runtime: ``OpenMP``, ``SYCL``, ``OpenCL``, ...
     name : str

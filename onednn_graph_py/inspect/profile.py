@@ -80,8 +80,7 @@ class Profile:
     Parameters
     ----------
     max_calls : int
-        Number of calls to keep; a call takes 32 bytes and 8 for each step. `dropped` counts calls
-        beyond that.
+        Number of calls to keep, each with 32 bytes and 8 for each step. `dropped` counts others.
 
     Raises
     ------

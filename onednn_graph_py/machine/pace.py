@@ -72,8 +72,7 @@ class Pace:
         """Run both in turn until it is clear which is faster; None if other processes disturb it.
 
         Where threads spin until all are done, a kernel takes thousands of times longer while
-        another process has one of the CPUs. Such runs do not count; of the others the shortest of
-        each side does.
+        another process has one of the CPUs. We use the shortest undisturbed run of each side.
         """
         calls = (fused, apart)
         spent = sum(_timed(call)[0] for call in calls)  # the first one also sets up

@@ -90,8 +90,7 @@ def attention(
     """Build MatMul + [Multiply | Divide]? + [Add | Select]? + SoftMax + MatMul and a tail.
 
     `between` is the data type of the scores. With `int8`, query, key and value are dequantized (to
-    bf16 with a TypeCast), the probabilities are quantized and dequantized, and the result is
-    quantized.
+    bf16 with a TypeCast), probabilities quantized and dequantized, and the result quantized.
     """
     b = GraphBuilder()
 

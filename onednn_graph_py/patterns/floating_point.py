@@ -140,8 +140,7 @@ def matmul(
 ) -> GraphBuilder:
     """Build MatMul + BiasAdd? + [Unary | Binary]{0-n} + Select? + TypeCast?.
 
-    `select` is the index of Select's input that the result becomes, from 0. With `dst`, MatMul's
-    result is f32.
+    `select` is the index of Select's input for the result, from 0. With `dst`, MatMul makes f32.
     """
     b = GraphBuilder()
     shape = (24, 32) if transpose_b else (32, 24)

@@ -65,15 +65,13 @@ class Result:
     fused : tuple of tuple of str
         The kinds of ops in each partition.
     gpu_partitions : int or None
-        Number of partitions of the same graph for a GPU; None if the library has no GPU support,
-        or refuses one.
+        Number of partitions for a GPU; None if the library has no GPU support, or refuses one.
     max_error : float or None
         The largest difference from the reference.
     share : float or None
         The largest error, as a fraction of its tolerance.
     fused_ms, unfused_ms : float or None
-        The time of the fastest call, in milliseconds: as compiled by default, and with one op in
-        each partition.
+        Milliseconds of the fastest call: as compiled by default, and with one op per partition.
     verdict : str
         A key of `VERDICTS`.
     note : str

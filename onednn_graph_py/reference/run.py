@@ -120,8 +120,7 @@ def run(
     kind : str
         The op's kind, such as ``Convolution``.
     inputs : sequence of array_like
-        Inputs in the order of the op's ports; bf16, 8-bit floats and 4-bit integers as ml_dtypes'
-        types.
+        Inputs in the ports' order; bf16, 8-bit floats and 4-bit integers as ml_dtypes' types.
     attrs : mapping of str to value, optional
         Attributes, spelled as in the documents or the library.
     outputs : sequence of (shape, dtype), optional

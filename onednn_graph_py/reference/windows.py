@@ -93,8 +93,7 @@ class Windows:
         Returns
         -------
         numpy.ndarray
-            (batch, channels, windows, elements of a window); the last two are a dim for each
-            spatial dim.
+            (batch, channels, windows, elements of a window), the last two for each spatial dim.
         """
         rank = len(self.count)
         spatial = x.shape[2:]
@@ -190,8 +189,7 @@ def windows(
 def _same_padding(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> int:
     """Return the padding before the data that gives size / stride windows, rounded up.
 
-    For a transposed convolution the size is 0, as its output is stride times its input, without a
-    remainder.
+    For a transposed convolution the size is 0, as its output is exactly stride times its input.
     """
     total = max((kernel - 1) * dilation + 1 - (size % stride or stride), 0)
     return (total + lower) // 2

@@ -164,8 +164,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
     array or arrays `out` if they are given, and returns an array for each output. Before it writes
     anything, it raises `InvalidArgumentsError` (inputs are missing, unknown or too many; `out` is
     read-only or overlaps), `InvalidShapeError` or `InvalidDataTypeError` (an array is not as
-    declared) or ``TypeError`` (an argument is not an array); it raises `ExecutionError` if oneDNN
-    fails.
+    declared) or ``TypeError`` (it is not an array). It raises `ExecutionError` if oneDNN fails.
 
     Parameters
     ----------

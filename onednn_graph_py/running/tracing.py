@@ -276,8 +276,7 @@ def jit(
     function : callable
         As in `trace`.
     maxsize : int
-        Number of sets of shapes and data types that stay compiled; the least recently used set is
-        dropped first.
+        Number of sets of shapes and data types that stay compiled, the most recently used ones.
     engine_kind, fpmath_mode, apply_to_int
         As in `GraphBuilder`.
     **options

@@ -29,8 +29,7 @@ class Family:
     ----------
     name : str
     draw : callable
-        A function of a module, as other processes call it; the same seed gives the same graph and
-        arrays.
+        A module's function, as other processes call it; a seed always gives the same graph.
     count : callable, optional
         Returns the number of different graphs; without it each seed gives another one.
     """

@@ -41,8 +41,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     """Return the document of a builder's graph.
 
     Ops and tensors that `to_builder` made get back their ids, names, properties and layouts, so
-    that a document survives the round trip unchanged; added ones get new ids. Values of constants
-    are left out.
+    that a document survives the round trip; added ones get new ids. Constants lose their values.
 
     Parameters
     ----------
@@ -55,8 +54,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     Raises
     ------
     InvalidGraphError
-        The graph has no ops, an input that no op reads, or an output that no op makes: a file
-        can't represent these.
+        The graph has no ops, or has an input that no op reads or an output that no op makes.
     """
     if not builder.nodes:
         raise InvalidGraphError("a graph without ops can't be written as JSON")

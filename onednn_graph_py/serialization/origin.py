@@ -13,8 +13,7 @@ __all__ = ["Origin"]
 class Origin:
     """The document that a builder was made from, with the builder's ids of its parts.
 
-    The document keeps what a builder has no place for: ids, properties, layouts, spellings and
-    ops of kind End.
+    The document keeps data that a builder lacks: ids, properties, layouts, spellings, End ops.
 
     Parameters
     ----------

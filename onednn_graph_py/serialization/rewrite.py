@@ -76,8 +76,7 @@ def rewrite(
     engine_kind : str, optional
     infer_all : bool
         Infer all shapes, as benchdnn always does: keep only the inputs' shapes, and the order of
-        all tensors' dims in memory, without gaps. By default only tensors that depend on a change
-        are inferred.
+        all tensors' dims in memory, without gaps. By default infer only what depends on a change.
 
     Returns
     -------

@@ -18,8 +18,7 @@ def tag_of(strides: Sequence[int], ndims: int) -> str:
     Parameters
     ----------
     strides : sequence of int
-        In elements. The order is row-major if a stride is unknown or 0, or if their number is not
-        `ndims`.
+        In elements. The order is row-major if one is unknown or 0, or if there are not `ndims`.
     ndims : int
 
     Examples

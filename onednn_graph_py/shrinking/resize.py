@@ -49,8 +49,7 @@ def resized(
     dims : mapping of int to tuple of int, optional
         New shapes of the same rank, by the ids of inputs.
     original : GraphDocument, optional
-        `document` before its attributes changed. An op that is invalid in it may be invalid in the
-        result.
+        `document` before its attributes changed. Ops that are invalid in it may stay invalid.
 
     Returns
     -------

@@ -119,8 +119,7 @@ def shrink(
     Raises
     ------
     InvalidArgumentsError
-        The graph does not show the symptom, the symptom is unknown, or `tries` or `timeout` is not
-        positive.
+        The symptom is unknown, the graph does not show it, or `tries` or `timeout` is not positive.
 
     Examples
     --------

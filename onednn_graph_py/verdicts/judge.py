@@ -40,8 +40,7 @@ class Judge:
         Time limit of the reference for one partition, in seconds. If it would take longer than a
         small part of that, the judge compares only some of the results.
     speed : float
-        Seconds for comparing a partition's time with that of its separate ops; 0 to measure
-        nothing.
+        Seconds for measuring a partition and its separate ops; 0 to measure nothing.
     timeout : float
         Time limit of a partition in seconds, after which it counts as hanging.
     """

@@ -30,8 +30,7 @@ class Kept:
     """The verdicts of this oneDNN on this CPU, for a number of threads.
 
     Each verdict has its own file that is replaced as a whole, so that any number of processes may
-    read and write. The file names its partition, and is sealed with a secret of the user and
-    machine.
+    read and write. It names its partition, and is sealed with a secret of the user and machine.
 
     Parameters
     ----------

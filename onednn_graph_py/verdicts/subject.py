@@ -186,8 +186,7 @@ def _hashed(*of: Any) -> str:
 def _canonical_order(subject: Subject) -> list[int]:
     """Sort ops in an order that depends only on their connections.
 
-    Ops are distinguished by the ops before and after them; the order of ops that are alike in both
-    does not matter.
+    The ops before and after an op distinguish it from others; ops alike in both have any order.
     """
     maker = {t: (i, port) for i, op in enumerate(subject.ops) for port, t in enumerate(op.outputs)}
     free = dict(zip(subject.outputs, subject.free, strict=True))

@@ -1,7 +1,6 @@
 """Gradients of element-wise ops: diff_dst times the derivative.
 
-Where a function has no derivative, the value is oneDNN's. With use_dst, input 0 is dst instead of
-src.
+Where a function has no derivative, the value is oneDNN's. With use_dst, input 0 is dst, not src.
 """
 
 from __future__ import annotations

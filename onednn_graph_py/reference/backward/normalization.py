@@ -1,7 +1,6 @@
 """Gradients of normalization and softmax.
 
-Mean and variance are inputs, which are not checked; the gradient assumes that they are those of
-src.
+Mean and variance are inputs; the gradient assumes without a check that they are those of src.
 """
 
 from __future__ import annotations
