@@ -86,6 +86,11 @@ def compare(
     inputs : sequence of numpy.ndarray, optional
         The op's inputs. With them each element has its own tolerance; without them all have the
         largest one's tolerance.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ.
     """
     dtype = call.output(output).dtype or "f32"
     given = np.asarray(expected)

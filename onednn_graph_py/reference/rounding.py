@@ -101,6 +101,11 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     numpy.ndarray
         An array with NumPy's dtype for it, or ml_dtypes' if NumPy has none.
 
+    Raises
+    ------
+    InvalidArgumentsError
+        oneDNN has no such data type.
+
     Examples
     --------
     >>> round_to([2.5, 3.5, 300.0], "u8")

@@ -86,6 +86,11 @@ def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
     -------
     list of numpy.ndarray
         The outputs in their shapes, as float64, int64 or bool.
+
+    Raises
+    ------
+    UnimplementedError
+        The op has no reference.
     """
     stored = replace(call, attrs=_stored(call))
     with np.errstate(all="ignore"):  # infinities and NaN are valid, as in oneDNN
