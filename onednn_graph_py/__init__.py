@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from .running.tracing import jit, trace
     from .serialization import load
 
-# The same for those who run this: imported when first used, by module. Modules are, too.
+# The names that are imported when first used, by module; modules are, too.
 _LATE = {
     "building.builder": ("GraphBuilder",),
     "building.value": ("Value",),
@@ -224,7 +224,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "set_max_cpu_isa",
     "get_cpu_isa_hints",
     "set_cpu_isa_hints",
-    # what oneDNN tells
+    # oneDNN's version and log
     "version",
     "version_t",
     "set_verbose",

@@ -8,7 +8,7 @@ from .cli import main
 try:
     status = main()
     sys.stdout.flush()
-except BrokenPipeError:  # who reads has read enough: ``... | head``
+except BrokenPipeError:  # the reader stopped reading, such as ``... | head``
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     status = 1
 sys.exit(status)

@@ -1,6 +1,6 @@
-"""Access to dpctl: its objects from and to addresses, and memory as SYCL describes it.
+"""Access to dpctl: convert its objects from and to addresses, and describe memory of SYCL.
 
-dpctl is optional, and only imported when something of it is needed.
+dpctl is optional, and imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CAPSULE_NAMES = {"SyclContext": b"SyclContextRef", "SyclQueue": b"SyclQueueRef"
 # Values of dpctl's DPCTLSyclUSMType; 0 is unknown.
 _USM_TYPES = {1: "device", 2: "shared", 3: "host"}
 
-# The dpctl that was found to share its runtime with oneDNN, and what said so.
+# The dpctl that is known to share its SYCL runtime with oneDNN.
 _loaded: tuple[Any, Any] | None = None
 
 # DLPack's type of SYCL devices, which it calls oneAPI.
@@ -55,7 +55,7 @@ def load(what: str) -> Any:
     Raises
     ------
     UnimplementedError
-        The linked oneDNN has no SYCL, or another SYCL runtime than dpctl.
+        The linked oneDNN has no SYCL, or uses another SYCL runtime than dpctl.
     ModuleNotFoundError
         dpctl is not installed.
     """
@@ -88,12 +88,12 @@ def _import(what: str) -> Any:
 
 
 def address_of(value: object, kind: str, what: str) -> int:
-    """Address of the C++ object behind a dpctl object of class `kind`, or behind an integer.
+    """Return the address of the C++ object of a dpctl object of class `kind`, or an int itself.
 
     Raises
     ------
     TypeError
-        Something else.
+        The value is of another type.
     """
     dpctl = sys.modules.get("dpctl")
     if dpctl is not None and isinstance(value, getattr(dpctl, kind)):
@@ -102,7 +102,7 @@ def address_of(value: object, kind: str, what: str) -> int:
         return address
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not 0 <= value < 2**63:
-            raise InvalidArgumentsError(f"{what}: {value} is no address")
+            raise InvalidArgumentsError(f"{what}: {value} is not an address")
         return int(value)
     raise TypeError(
         f"{what}: expected a dpctl.{kind} or the address of a sycl::{kind[4:].lower()}, "
@@ -122,17 +122,17 @@ def object_at(address: int, kind: str, what: str) -> Any:
 
 
 def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
-    """Describe to NumPy what has ``__sycl_usm_array_interface__``; nothing is read.
+    """Describe an object with ``__sycl_usm_array_interface__`` to NumPy, without reading it.
 
     Returns
     -------
     numpy.ndarray or memoryview
-        Keeps the memory alive. A view of bytes stands for raw memory.
+        It keeps the memory alive. A memoryview stands for raw memory.
 
     Raises
     ------
     TypeError
-        There is no such interface, or it is malformed.
+        The interface is missing or malformed.
     """
     interface = getattr(source, "__sycl_usm_array_interface__", None)
     if not isinstance(interface, dict):
@@ -148,7 +148,7 @@ def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
 
 
 def require_usm(address: object, context: int, what: str) -> str:
-    """Return the kind of unified shared memory that an address is to a context.
+    """Return the kind of unified shared memory at an address, in a context.
 
     Parameters
     ----------
@@ -164,37 +164,37 @@ def require_usm(address: object, context: int, what: str) -> str:
     Raises
     ------
     InvalidArgumentsError
-        It is none.
+        The address is not unified shared memory of the context.
     """
     if not isinstance(address, (int, np.integer)) or isinstance(address, bool):
-        raise TypeError(f"{what} is no int but {type(address).__name__}")
+        raise TypeError(f"{what}: expected an int, got {type(address).__name__}")
     query = _pointer_type_query(_interface_library(load(what)))
     found = query(int(address), context) if 0 < address < 2**63 else 0
     if found not in _USM_TYPES:
         raise InvalidArgumentsError(
-            f"{what} is no unified shared memory of the engine's context: {address}"
+            f"{what} is not unified shared memory of the engine's context: {address}"
         )
     return _USM_TYPES[found]
 
 
 def is_on_sycl_device(source: object) -> bool:
-    """Whether a DLPack producer says that its memory is on a SYCL device."""
+    """Return whether an object is a DLPack producer with memory on a SYCL device."""
     device = getattr(source, "__dlpack_device__", None)
     return device is not None and int(device()[0]) == _DLPACK_SYCL
 
 
 def root_of(device: Any) -> Any:
-    """The device (dpctl) that a device is a part of, or itself."""
+    """Return the root device (dpctl) of a sub-device, or the device itself."""
     return device.get_unpartitioned_parent_device()
 
 
 def dlpack_number(device: Any, context: Any) -> int:
-    """The number that DLPack has for a device (dpctl), whose default context it takes for granted.
+    """Return DLPack's number of a device (dpctl), which implies the device's default context.
 
     Returns
     -------
     int
-        -1 for a part of a device, or in another context.
+        -1 for a sub-device, or in another context.
     """
     dpctl = load("dlpack_number")
     if device.parent_device is not None or dpctl.SyclQueue(device).sycl_context != context:
@@ -203,21 +203,21 @@ def dlpack_number(device: Any, context: Any) -> int:
 
 
 def memory_at(address: int, nbytes: int, queue: Any) -> Any:
-    """A memory object of dpctl over USM memory, which somebody else keeps alive."""
+    """Return a dpctl memory object over USM memory, which the caller keeps alive."""
     return importlib.import_module("dpctl.memory").as_usm_memory(UsmBytes(address, nbytes, queue))
 
 
 class UsmBytes:
-    """Bytes of USM memory, described as SYCL's arrays are.
+    """Bytes of USM memory, with the interface of SYCL's arrays.
 
     Parameters
     ----------
     address : int
     nbytes : int
     queue : dpctl.SyclQueue
-        Of the memory's context.
+        A queue of the memory's context.
     owner : object, optional
-        Kept alive.
+        An object to keep alive.
     """
 
     def __init__(self, address: int, nbytes: int, queue: Any, owner: object = None) -> None:
@@ -235,7 +235,7 @@ class UsmBytes:
 
 @functools.cache
 def _pointer_type_query(library: str) -> Any:
-    # dpctl's Python function for it ends the process over addresses that are none.
+    # dpctl's Python function for this ends the process if the address is not USM memory.
     query = ctypes.CDLL(library).DPCTLUSM_GetPointerType
     query.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return query
@@ -250,7 +250,7 @@ class _ArrayInterface:
 
     def __init__(self, owner: object, usm: dict[str, Any]) -> None:
         self.owner = owner
-        # dpctl's own memory objects say read-only of all memory, and are not.
+        # dpctl's memory objects claim that all memory is read-only, but it is not.
         always_writable = type(owner).__module__.startswith("dpctl.memory")
         item = np.dtype(usm["typestr"]).itemsize
         address, read_only = usm["data"]
@@ -259,7 +259,7 @@ class _ArrayInterface:
             "version": 3,
             "typestr": usm["typestr"],
             "shape": tuple(usm["shape"]),
-            # SYCL's count elements, NumPy's bytes.
+            # SYCL's strides count elements, NumPy's bytes.
             "strides": None if strides is None else tuple(item * stride for stride in strides),
             "data": (address + item * usm.get("offset", 0), read_only and not always_writable),
         }

@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line asks; return the exit status."""
+    """Run the command of a command line; return the exit status."""
     words = list(sys.argv[1:] if words is None else words)
     if words and words[0] in _RENAMED:
         old, words[0] = words[0], _RENAMED[words[0]]
@@ -56,9 +56,9 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)
-    except BrokenPipeError:  # __main__ knows what to do
+    except BrokenPipeError:  # __main__ handles it
         raise
-    except (OneDNNError, OSError) as e:  # of a file or an option
+    except (OneDNNError, OSError) as e:  # errors about a file or an option
         print(f"{arguments.command}: {e}", file=sys.stderr)
         return 2
     return status

@@ -44,7 +44,7 @@ def pack_int4(
     Returns
     -------
     numpy.ndarray
-        Flat uint8 of half as many bytes, rounded up; an odd last half is 0.
+        Flat uint8 array of half as many bytes, rounded up; an unused last half byte is 0.
 
     Raises
     ------
@@ -58,8 +58,8 @@ def pack_int4(
     """
     name, (low, high) = _range(data_type)
     given = np.asarray(values).reshape(-1)
-    # ml_dtypes' int4 is no np.integer, yet converts exactly.
-    with np.errstate(invalid="ignore"):  # NaN and infinity are refused in the next line
+    # ml_dtypes' int4 is not an np.integer, but converts exactly.
+    with np.errstate(invalid="ignore"):  # the next line refuses NaN and infinity
         wide = given.astype(np.int64)
     if given.dtype.kind not in "iub" and not np.array_equal(wide.astype(given.dtype), given):
         raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {given.dtype}")
@@ -81,7 +81,7 @@ def unpack_int4(
     Parameters
     ----------
     packed : numpy.ndarray of uint8
-        As `pack_int4` makes it.
+        An array that `pack_int4` made.
     shape : sequence of int
         Shape of the result.
     data_type : logical_tensor.data_type or str
@@ -90,14 +90,14 @@ def unpack_int4(
     Returns
     -------
     numpy.ndarray
-        int8, of `shape`.
+        An int8 array of this shape.
 
     Raises
     ------
     InvalidArgumentsError
         `packed` is not uint8.
     InvalidShapeError
-        `packed` does not have the number of bytes that `shape` takes.
+        `packed` does not have as many bytes as `shape` needs.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def unpack_int4(
     flat = packed.reshape(-1)
     if flat.size != (count + 1) // 2:
         raise InvalidShapeError(
-            f"unpack_int4: shape {tuple(shape)} takes {(count + 1) // 2} bytes, got {flat.size}"
+            f"unpack_int4: shape {tuple(shape)} needs {(count + 1) // 2} bytes, got {flat.size}"
         )
     halves = np.stack([flat & 0xF, flat >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
     if low < 0:

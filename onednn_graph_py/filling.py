@@ -1,9 +1,9 @@
-"""Arrays for a graph's inputs that make its results mean something.
+"""Arrays for a graph's inputs that give meaningful results.
 
-Random numbers everywhere would not do: a variance must be positive, scales are small, a mask of
-attention scores is 0 or far below, and a backward op's input that is the forward op's result must
-be a possible one. The rules depend on the reading op's name of the port. Quantized integers have
-the whole range of their type as far as results do not saturate
+Random numbers are not enough: a variance must be positive, scales are small, a mask of attention
+scores is 0 or a large negative number, and a backward op's input that is the forward op's result
+must be a possible one. The rules depend on the port's name in the op that reads the input.
+Quantized integers have their type's whole range, unless results would saturate
 (`onednn_graph_py.checking.integer_ranges`).
 
 The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014), so that an
@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 Readers = Mapping[int, list[tuple[Node, int]]]
 
 _MASKED = -1e4
-"""The mask's value that hides a score from SoftMax, large enough for f16 to hold."""
+"""The mask's value that hides a score from SoftMax, within the range of f16."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Fill:
     Parameters
     ----------
     kind : str
-        ``uniform`` between two numbers; ``whole`` numbers from the one to the other;
-        ``power of two`` of such whole numbers; ``mostly true`` (three of four, and the first of
-        each row); ``mask`` of attention scores, 0 or -1e4: causal to the bottom right, and for one
-        query the last quarter of the keys; each further head or batch hides one key more.
+        ``uniform`` between two numbers; ``whole`` numbers between them; ``power of two`` of such
+        whole numbers; ``mostly true`` (three of four, and the first of each row); ``mask`` of
+        attention scores, 0 or -1e4: causal to the bottom right, or for a single query the last
+        quarter of the keys; each further head or batch hides one more key.
     low, high : float
     """
 
@@ -84,11 +84,11 @@ _RULES: Mapping[tuple[str, str], Fill] = {
     ("LogSoftmaxBackward", "dst"): Fill("uniform", -4.0, -0.5),
     ("Sqrt", "src"): Fill("uniform", 0.125, 2.0),
 }
-_POSITION = Fill("whole", 0, 0)  # s32 and s64 inputs are positions and the like
+_POSITION = Fill("whole", 0, 0)  # s32 and s64 inputs are positions or similar
 _QUANTIZED = ("s8", "u8", "s4", "u4")
 
 
-# -- which numbers
+# -- choosing numbers
 
 
 def _readers(builder: GraphBuilder) -> Readers:
@@ -109,7 +109,7 @@ def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]
 
 
 def _masks_scores(node: Node, i: int, readers: Readers) -> bool:
-    """Whether an op adds its input `i` to attention scores."""
+    """Return whether an op adds its input `i` to attention scores."""
     other = node.inputs[1 - i].producer if node.kind == "Add" else None
     behind = {n.kind for n, _ in _final_readers(node.outputs[0], readers)}
     return other is not None and ("SoftMax" in behind or "Select" in behind)
@@ -208,7 +208,7 @@ def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
     return Fill("whole", float(elements.min()), float(elements.max()))
 
 
-# -- the numbers
+# -- making arrays
 
 
 def _random(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
@@ -230,7 +230,7 @@ def _mask(shape: tuple[int, ...]) -> Array:
     if len(shape) < 2:
         return made
     rows, columns = shape[-2:]
-    # Heads get different masks, so that a kernel which reads one for all of them is wrong.
+    # Heads get different masks, to show kernels that read the same mask for all heads.
     fewer = np.arange(math.prod(shape[:-2])) % max(columns // 2, 1)
     fewer = fewer.reshape(*shape[:-2], 1, 1)
     if rows == 1:
@@ -249,8 +249,8 @@ def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number:
     fill : Fill
     shape : tuple of int
     dtype : str
-        oneDNN's name; bf16, 8-bit floats and 4-bit integers as ml_dtypes has them, the latter one
-        to an element.
+        oneDNN's name; bf16, 8-bit floats and 4-bit integers become ml_dtypes' types, the latter
+        with a byte for each element.
     seed, number : int
         The same seed and number give the same array; each tensor of a graph has a number.
     """
@@ -290,7 +290,7 @@ def fill_inputs(
     Returns
     -------
     list of numpy.ndarray
-        Arrays of the inputs' data types; 4-bit integers as ml_dtypes has them, one to an element.
+        Arrays of the inputs' data types; 4-bit integers as ml_dtypes' types, a byte each.
 
     Raises
     ------
@@ -302,7 +302,8 @@ def fill_inputs(
         shape = (shapes or {}).get(value.name, value.shape)
         if shape is None or not is_whole(shape):
             raise InvalidShapeError(
-                f"input {value.name!r}: its shape must be given, it is {shape_text(value.shape)}"
+                f"input {value.name!r}: its shape must be given, as dims are unknown: "
+                f"{shape_text(value.shape)}"
             )
         known[value.id] = tuple(shape)
     fills = fills_of(builder, known)

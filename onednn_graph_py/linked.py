@@ -76,6 +76,6 @@ def version() -> version_t:
 
 @cache
 def linked_version() -> tuple[int, int]:
-    """The first two numbers of its release, by which it is compared."""
+    """Return the first two numbers of the release, for comparisons."""
     linked = version()
     return linked.major, linked.minor

@@ -13,12 +13,12 @@ __all__ = ["METHODS", "Attached"]
 
 
 class Attached:
-    """A function whose first parameter is the object; it is imported when it is first used.
+    """A function whose first parameter is the object; it is imported when first used.
 
     Parameters
     ----------
     module : str
-        Of the package, as in ``from .module import name``.
+        The module in this package, as in ``from .module import name``.
     name : str
     """
 

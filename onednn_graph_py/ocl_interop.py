@@ -1,9 +1,9 @@
 """OpenCL queues, memory and events: the mirror of ``dnnl::ocl_interop`` and its graph counterpart.
 
 oneDNN pages: OpenCL extensions of the Graph API, and OpenCL Interoperability. Devices, contexts,
-queues and events are pyopencl's, or their handles as integers. All of it needs a oneDNN whose GPU
-runtime is OpenCL; every function raises `UnimplementedError` where the linked one's is another.
-Events that come back need pyopencl: ``pip install 'onednn-graph-py[ocl]'``.
+queues and events are pyopencl's, or their handles as integers. The module needs a oneDNN whose GPU
+runtime is OpenCL; without it every function raises `UnimplementedError`. Functions that return
+events need pyopencl: ``pip install 'onednn-graph-py[ocl]'``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "missing",
 ]
 
-# pyopencl has no type annotations that are of use here; an integer is a handle.
+# pyopencl has no useful type annotations; an integer is a handle.
 Device: TypeAlias = Any
 Context: TypeAlias = Any
 Queue: TypeAlias = Any
@@ -64,14 +64,14 @@ def make_allocator(
         ``malloc(size, alignment, device, context) -> int``: address of `size` bytes of unified
         shared memory; `device` and `context` are handles.
     free : callable
-        ``free(address, device, context, event)``: gives it back once the event of that handle (0:
-        none) is complete.
+        ``free(address, device, context, event)``: frees the memory once the event (its handle, 0
+        for none) is complete.
 
     Notes
     -----
-    oneDNN calls them from any thread. An exception of theirs is reported through
-    ``sys.unraisablehook``, and `malloc` is called once more: oneDNN does not check the pointer
-    before it writes, so a second failure ends the process.
+    oneDNN calls them from any thread. ``sys.unraisablehook`` reports their exceptions. After one,
+    `malloc` is called once more: oneDNN does not check the pointer before it writes, so a second
+    failure ends the process.
     """
     _ocl.require("make_allocator")
     return _ocl.make_allocator(malloc, free, (malloc, free))
@@ -88,9 +88,9 @@ def make_engine(device: Device, context: Context) -> engine:
     Raises
     ------
     InvalidArgumentsError
-        oneDNN can't use the device, or it is not of the context.
+        oneDNN can't use the device, or the context does not have it.
     TypeError
-        Other objects.
+        An argument is of another type.
     """
     what = "make_engine"
     _ocl.require(what)
@@ -111,14 +111,14 @@ def make_engine_with_allocator(
     device : pyopencl.Device or int
     context : pyopencl.Context or int
     alloc : allocator
-        Of `make_allocator`.
+        An allocator of `make_allocator`.
 
     Raises
     ------
     InvalidArgumentsError
-        oneDNN can't use the device, or it is not of the context.
+        oneDNN can't use the device, or the context does not have it.
     TypeError
-        Other objects.
+        An argument is of another type.
     """
     what = "make_engine_with_allocator"
     _ocl.require(what)
@@ -139,14 +139,14 @@ def make_stream(engine: engine, queue: Queue) -> stream:
     ----------
     engine : engine
     queue : pyopencl.CommandQueue or int
-        Of the engine's device and context.
+        A queue of the engine's device and context.
 
     Raises
     ------
     InvalidArgumentsError
-        The queue is of another device or context.
+        The queue has another device or context.
     TypeError
-        Other objects.
+        An argument is of another type.
     """
     _ocl.require("make_stream")
     return _ocl.make_stream(engine, _handle(queue, "CommandQueue", "make_stream"))
@@ -173,17 +173,17 @@ def make_tensor(lt: logical_tensor, engine: engine, address: int, owner: object 
     Parameters
     ----------
     lt : logical_tensor
-        Of known dims; strided or opaque.
+        It has known dims and is strided or opaque.
     engine : engine
-        Whose context the memory belongs to. Nobody can check that, or its size.
+        An engine of the memory's context. Neither this nor the memory's size can be checked.
     address : int
     owner : object, optional
-        Kept alive by the tensor.
+        An object that the tensor keeps alive.
 
     Returns
     -------
     tensor
-        What would read it on the host raises `InvalidArgumentsError`.
+        Reading it on the host raises `InvalidArgumentsError`.
     """
     what = f"make_tensor of {lt!r}"
     _ocl.require(what)
@@ -205,25 +205,25 @@ def execute(
     ----------
     compiled_partition : compiled_partition
     stream : stream
-        Of the engine that was compiled for.
+        A stream of the engine that it was compiled for.
     inputs, outputs : list or tuple of tensor
         In the order given to ``compile``. Their memory stays alive until the event is complete.
     deps : list or tuple of pyopencl.Event or int
-        What has to be complete before it starts.
+        Events that must be complete before it starts.
     scratchpad : tensor, optional
         Working memory (oneDNN 3.13).
 
     Returns
     -------
     pyopencl.Event
-        Complete when the outputs are written. None where oneDNN had nothing to submit.
+        It is complete when the outputs are written. None if oneDNN had nothing to submit.
 
     Raises
     ------
     OneDNNError
-        The same as for ``compiled_partition.execute``.
+        As in ``compiled_partition.execute``.
     TypeError
-        Something else than an event among `deps`.
+        `deps` has something other than events.
     """
     _ocl.require("execute")
     if not isinstance(deps, (list, tuple)):
@@ -248,7 +248,7 @@ def execute(
     )
     if not handle:
         return None
-    # The event is ours: oneDNN has retained it for us.
+    # We own the event: oneDNN has retained it for us.
     done.append(pyopencl.Event.from_int_ptr(handle, retain=False))
     return done[0]
 
@@ -268,5 +268,5 @@ def _integer(value: object, what: str) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{what}: expected an address as an int, got {type(value).__name__}")
     if not 0 <= value < 2**63:
-        raise InvalidArgumentsError(f"{what}: {value} is no address")
+        raise InvalidArgumentsError(f"{what}: {value} is not an address")
     return int(value)

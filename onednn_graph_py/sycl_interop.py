@@ -1,8 +1,8 @@
 """SYCL queues, memory and events: the mirror of ``dnnl::sycl_interop`` and its graph counterpart.
 
 oneDNN pages: SYCL extensions of the Graph API, and DPC++ Interoperability. Devices, contexts,
-queues and events are dpctl's, or addresses of the C++ objects; memory is whatever has
-``__sycl_usm_array_interface__`` (dpctl, dpnp). All of it needs a oneDNN that runs on SYCL, as the
+queues and events are dpctl's, or addresses of the C++ objects; memory is any object with
+``__sycl_usm_array_interface__`` (dpctl, dpnp). The module needs a oneDNN that runs on SYCL, as the
 ``onednn`` wheel does, and dpctl: ``pip install 'onednn-graph-py[sycl]'``.
 
     queue = dpctl.SyclQueue("cpu", property="in_order")
@@ -12,8 +12,8 @@ queues and events are dpctl's, or addresses of the C++ objects; memory is whatev
     event = sycl_interop.execute(compiled, strm, [x, w], [y], deps=[copied])
     event.wait()
 
-Every function raises `UnimplementedError` where the linked oneDNN has no SYCL, and
-``ModuleNotFoundError`` where dpctl is needed and missing.
+Every function raises `UnimplementedError` if the linked oneDNN has no SYCL, and
+``ModuleNotFoundError`` if it needs dpctl, which is missing.
 """
 
 from __future__ import annotations
@@ -83,21 +83,20 @@ def make_allocator(
     ----------
     malloc : callable, optional
         ``malloc(size, alignment, device, context) -> int``: address of `size` bytes of USM memory
-        of that device and context (dpctl objects), aligned to `alignment` bytes (0: any).
+        of this device and context (dpctl objects), aligned to `alignment` bytes (0: any).
     free : callable, optional
-        ``free(address, device, context, event)``: gives it back once `event` (None: at once) is
-        complete.
+        ``free(address, device, context, event)``: frees it after `event`; immediately if None.
 
     Returns
     -------
     allocator
-        For `make_engine_with_allocator`. Without callables it is oneDNN's own: shared memory.
+        For `make_engine_with_allocator`. Without callables it is oneDNN's own, of shared memory.
 
     Notes
     -----
-    oneDNN calls them from any thread. Their exceptions, and addresses that are not USM memory, are
-    reported through ``sys.unraisablehook``, and shared memory of dpctl is used instead: oneDNN
-    does not check the pointer before it writes.
+    oneDNN calls them from any thread. ``sys.unraisablehook`` reports their exceptions, and
+    addresses that are not USM memory; the allocator then uses dpctl's shared memory instead, as
+    oneDNN does not check the pointer before it writes.
     """
     if malloc is None or free is None:
         return _sycl.make_allocator(malloc, free, (None, None))
@@ -140,7 +139,7 @@ def make_allocator(
 
 
 def make_usm_allocator(usm_type: str = "shared") -> _device_allocator:
-    """Make an allocator that takes dpctl's memory, of the device that oneDNN asks for.
+    """Make an allocator of dpctl's memory, on the device that oneDNN requests.
 
     Parameters
     ----------
@@ -149,7 +148,7 @@ def make_usm_allocator(usm_type: str = "shared") -> _device_allocator:
     Raises
     ------
     ValueError
-        Another `usm_type`.
+        `usm_type` is another word.
     """
     _dpctl.load("make_usm_allocator")
     memory = _UsmMemory(usm_type)
@@ -157,7 +156,7 @@ def make_usm_allocator(usm_type: str = "shared") -> _device_allocator:
 
 
 class _UsmMemory:
-    """Blocks of dpctl's memory by their addresses."""
+    """Blocks of dpctl's memory, by address."""
 
     def __init__(self, usm_type: str) -> None:
         kinds = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
@@ -189,14 +188,14 @@ def make_engine(device: Device | Queue, context: Context | None = None) -> engin
     device : dpctl.SyclDevice, dpctl.SyclQueue or int
         A queue stands for its device and context.
     context : dpctl.SyclContext or int, optional
-        Left out only with a queue.
+        Only a queue makes it optional.
 
     Raises
     ------
     InvalidArgumentsError
-        oneDNN can't use the device, or it is not of the context.
+        oneDNN can't use the device, or the context does not have it.
     TypeError
-        Other objects.
+        An argument is of another type.
     """
     return _make_engine(device, context, None, "make_engine")
 
@@ -213,14 +212,14 @@ def make_engine_with_allocator(
     device, context
         As in `make_engine`; `context` is None with a queue.
     alloc : allocator
-        Of `make_allocator` or `make_usm_allocator`.
+        An allocator of `make_allocator` or `make_usm_allocator`.
 
     Raises
     ------
     InvalidArgumentsError
-        oneDNN can't use the device, or it is not of the context.
+        oneDNN can't use the device, or the context does not have it.
     TypeError
-        Other objects.
+        An argument is of another type.
     """
     _sycl.require("make_engine_with_allocator")
     if not isinstance(alloc, _device_allocator):
@@ -251,19 +250,19 @@ def make_stream(engine: engine, queue: Queue) -> stream:
     ----------
     engine : engine
     queue : dpctl.SyclQueue or int
-        Of the engine's device and context, in order or not.
+        A queue of the engine's device and context; it need not be in order.
 
     Raises
     ------
     InvalidArgumentsError
-        The queue is of another device or context.
+        The queue has another device or context.
     TypeError
-        Other objects.
+        An argument is of another type.
     """
     _sycl.require("make_stream")
     made = _sycl.make_stream(engine, _dpctl.address_of(queue, "SyclQueue", "make_stream"))
     if missing() is None:
-        # oneDNN 3.13.2 takes a queue of any context, though memory belongs to one.
+        # oneDNN 3.13.2 accepts a queue of any context, although memory belongs to one context.
         given = get_queue(made)
         ours = (get_device(engine), get_context(engine))
         if (given.sycl_device, given.sycl_context) != ours:
@@ -294,28 +293,28 @@ def make_tensor(lt: logical_tensor, engine: engine, data: object) -> tensor:
     Parameters
     ----------
     lt : logical_tensor
-        Of known dims; strided or opaque.
+        It has known dims and is strided or opaque.
     engine : engine
-        Whose context the memory belongs to.
+        An engine of the memory's context.
     data : object with ``__sycl_usm_array_interface__``, or DLPack producer on a SYCL device
         A dpnp array of the same dtype, shape and strides, or a dpctl memory object of at least as
-        many bytes as `lt` takes.
+        many bytes as `lt` needs.
 
     Returns
     -------
     tensor
-        Of device memory only its address can be had: what would read it on the host raises
-        `InvalidArgumentsError`; `copy_to_host` copies it. To DLPack the tensor is on a SYCL device
-        (type 14, oneAPI) where its context is the device's default one.
+        If it is in device memory, only its address is available: reading it on the host raises
+        `InvalidArgumentsError`, and `copy_to_host` copies it. DLPack sees it on a SYCL device
+        (type 14, oneAPI) if its context is the device's default one.
 
     Raises
     ------
     TypeError
-        Memory that SYCL does not describe, such as a NumPy array.
+        `data` is not described by SYCL, such as a NumPy array.
     InvalidArgumentsError
-        Memory that is not of the engine's context, device memory of another device, or misaligned.
+        The memory belongs to another context, is device memory of another device, or is misaligned.
     InvalidShapeError, InvalidDataTypeError
-        Other elements than those of `lt`.
+        The elements differ from those of `lt`.
     """
     what = f"make_tensor of {lt!r}"
     _sycl.require(what)
@@ -362,14 +361,14 @@ def usm_type(tensor: tensor) -> str | None:
     Returns
     -------
     str or None
-        ``shared`` (host and device move it between them), ``host``, ``device`` (only the device
-        reads it); None for memory that SYCL does not know, such as a NumPy array's.
+        ``shared`` (moves between host and device), ``host``, ``device`` (only the device reads
+        it); None for memory that SYCL does not know, such as a NumPy array's.
     """
     return _sycl.usm_kind(tensor) or None
 
 
 def copy_to_host(tensor: tensor) -> npt.NDArray[Any]:
-    """Copy a tensor of any memory into a new NumPy array, after all writes to it are done.
+    """Copy a tensor in any memory into a new NumPy array, after waiting for all writes to it.
 
     Parameters
     ----------
@@ -378,7 +377,7 @@ def copy_to_host(tensor: tensor) -> npt.NDArray[Any]:
     Returns
     -------
     numpy.ndarray
-        As ``tensor.numpy()``.
+        The array, with data type and shape as of ``tensor.numpy()``.
     """
     if _sycl.usm_kind(tensor) != "device":
         return np.array(tensor.numpy())
@@ -407,36 +406,35 @@ def execute(
 ) -> Event:
     """Submit a compiled partition. Mirrors ``dnnl::graph::sycl_interop::execute``.
 
-    In C++ it never waits. Here it waits where a caller could read an output too early, unless
-    `wait` is False.
+    C++'s function never waits. With `wait`, this one waits if reads could come too early.
 
     Parameters
     ----------
     compiled_partition : compiled_partition
     stream : stream
-        Of the engine that was compiled for.
+        A stream of the engine that it was compiled for.
     inputs, outputs : list or tuple of tensor
         In the order given to ``compile``. Their memory stays alive until the event is complete.
     deps : list or tuple of dpctl.SyclEvent or int
-        What has to be complete before it starts.
+        Events that must be complete before it starts.
     scratchpad : tensor, optional
         Working memory (oneDNN 3.13).
     wait : bool
-        Wait for the end where callers can read an output without its tensor: its memory comes from
-        the caller (USM memory, a NumPy array), or ``numpy()`` or DLPack gave out views. With False,
-        the caller must wait for the event before it reads such memory otherwise than by the tensor.
+        Wait for the end if callers can read an output without its tensor: if the memory comes from
+        the caller (USM memory, a NumPy array), or ``numpy()`` or DLPack made views. If False, the
+        caller must wait for the event before reading such memory other than by the tensor.
 
     Returns
     -------
     dpctl.SyclEvent
-        Complete when the outputs are written. ``tensor.numpy()`` of an output waits by itself.
+        It is complete when the outputs are written. ``tensor.numpy()`` of an output waits for it.
 
     Raises
     ------
     OneDNNError
-        The same as for ``compiled_partition.execute``.
+        As in ``compiled_partition.execute``.
     TypeError
-        Something else than an event among `deps`.
+        `deps` has something other than events.
     """
     _sycl.require("execute")
     if not isinstance(deps, (list, tuple)):

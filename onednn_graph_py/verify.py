@@ -12,33 +12,33 @@ from .running.model import CompiledGraph
 
 __all__ = ["OutputCheck", "Verification", "compare_values", "reference_values", "verify"]
 
-# What outputs hold before the second call, byte by byte: in floating point it is NaN.
+# The byte that fills outputs before the second call; floats made of it are NaN.
 _LEFT_THERE = 0xFF
 
 
 def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> Verification:
     """Call a model twice, and compare its outputs with the reference in NumPy.
 
-    The second call writes over memory that holds other numbers, which must not matter. A model with
-    a queue is called once.
+    The second call writes over other numbers, which must not change the results. A model with a
+    queue is called only once.
 
     Parameters
     ----------
     model : CompiledGraph
     *inputs, **named : arrays
-        As a call takes them; without any, `fill_inputs` makes them.
+        The arguments of the call; without any, `fill_inputs` makes them.
     seed : int
         Seed for `fill_inputs`, and for the random perturbations that estimate rounding errors.
 
     Returns
     -------
     Verification
-        True if all outputs are right; printed, it says how far off they are.
+        It is true if all outputs are right, and prints the errors.
 
     Raises
     ------
     OneDNNError, TypeError
-        The same as for a call.
+        As in a call.
     """
     builder = model._builder
     if inputs or named:

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take every fusion for as fast as its ops apart: on a busy machine times decide otherwise."""
+    """Take every fusion for as fast as its separate ops: on a busy machine times vary."""
     from onednn_graph_py.machine.pace import Pace
     from onednn_graph_py.planning import pace
 

@@ -903,7 +903,7 @@ WRONG = {
     ),
     "sdpa: unknown head size": (
         sdpa_of([(2, 4, 6, -1), (2, 4, 10, -1), (2, 4, 10, -1)]),
-        og.InvalidShapeError, "sdpa: scale must be given where the head size is unknown",
+        og.InvalidShapeError, "sdpa: scale must be given if the head size is unknown",
     ),
     "sdpa: mask shape": (
         sdpa_of(mask=np.zeros((6, 9), np.float32)),
@@ -916,7 +916,7 @@ WRONG = {
     ),
     "sdpa: scale of floats": (
         sdpa_of(key_scale=0.5),
-        og.InvalidArgumentsError, "sdpa: key_scale goes with a key of integers, got f32",
+        og.InvalidArgumentsError, "sdpa: key_scale needs a key of integers, got f32",
     ),
     "sdpa: compressed in strict mode": (
         sdpa_of([QKV[0], (QKV[1], "s8"), QKV[2]], key_scale=np.ones((2, 4, 10, 1), np.float32)),
@@ -1039,7 +1039,7 @@ WRONG = {
     ),
     "dequantize: unknown groups": (
         lambda: blocks.dequantize(*of_shapes(((-1, 8), "s8"), ((2, 8), "f32"))),
-        og.InvalidShapeError, "dequantize: group_shape must be given where dims are unknown",
+        og.InvalidShapeError, "dequantize: group_shape must be given if dims are unknown",
     ),
     "dequantize: dims of scales": (
         lambda: blocks.dequantize(*of_shapes(((2, 4, 8), "s8"), ((4, 8), "f32"))),

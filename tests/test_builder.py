@@ -351,7 +351,7 @@ def test_a_value_has_no_truth_value_and_is_no_array():
     with pytest.raises(TypeError, match="boolean 2x3> has no truth value"):
         _ = x if 0 <= x <= 1 else -x
     for use in (np.asarray, np.array, lambda v: np.asarray(v, np.float32)):
-        with pytest.raises(TypeError, match="'x' f32 2x3> is no array"):
+        with pytest.raises(TypeError, match="'x' f32 2x3> is not an array"):
             use(x)
 
 
@@ -924,7 +924,7 @@ WRONG_OPS = {
     "a misspelt op": (
         lambda b, x: b.op("Matmul", x, W), og.InvalidArgumentsError, "'Matmul', did you mean 'MatM",
     ),
-    "numbers only": (lambda b, x: b.add(1, 2), TypeError, "a number needs a value beside it"),
+    "numbers only": (lambda b, x: b.add(1, 2), TypeError, "a number needs another operand that is"),
     "a value of another builder": (
         lambda b, x: x + FOREIGN, og.InvalidArgumentsError,
         "<Value 'foreign' f32 2x3> belongs to another GraphBuilder",

@@ -321,7 +321,7 @@ def test_wrong_arguments_are_refused(tmp_path):
     for what in (3, "graph", [1]):
         with pytest.raises(TypeError, match="expected a GraphBuilder, CompiledGraph, graph"):
             og.diagram(what)
-    with pytest.raises(TypeError, match="need the graph"):
+    with pytest.raises(TypeError, match="need their graph"):
         og.diagram(partitions)
     b = residual()
     with pytest.raises(og.InvalidArgumentsError, match="not in the graph"):

@@ -332,7 +332,7 @@ def test_steps_tell_what_is_fused():
     model = b.compile()
     assert model.steps() == (og.Step(("MatMul", "ReLU"), ("fc", "act"), "oneDNN"),)
     og.assert_fused(model, 1)
-    with pytest.raises(AssertionError, match="in 2 oneDNN partitions, it runs in 1 steps"):
+    with pytest.raises(AssertionError, match="in 2 oneDNN partitions, but has 1 steps"):
         og.assert_fused(model, 2)
 
 

@@ -122,8 +122,8 @@ WRONG_VALUES = [
     # fields
     ("graph.0.inputs.0", {"id": 0}, 'graph[0].inputs[0]: the field "dtype" is missing'),
     ("graph.0.attrs.x", {}, 'graph[0].attrs.x: the field "type" is missing'),
-    ("graph.0.strides", [], 'graph[0]: there is no field "strides"'),
-    ("input_port", [], ('graph file: there is no field "input_port", did you mean "input_ports"?')),
+    ("graph.0.strides", [], 'graph[0]: unknown field "strides"'),
+    ("input_port", [], ('graph file: unknown field "input_port", did you mean "input_ports"?')),
     # numbers
     (
         "graph.0.id",
@@ -203,13 +203,13 @@ WRONG_VALUES = [
     (
         "graph.1.inputs.0.id",
         5,
-        ("graph[1]: ops form a cycle, each reads what the next one makes: graph[1] -> graph[1]"),
+        ("graph[1]: ops form a cycle; each reads the next one's result: graph[1] -> graph[1]"),
     ),
     (
         "graph.0.inputs.0.id",
         5,
         (
-            "graph[0]: ops form a cycle, each reads what the next one makes: graph[0] -> "
+            "graph[0]: ops form a cycle; each reads the next one's result: graph[0] -> "
             "graph[1] -> graph[0]"
         ),
     ),
@@ -239,7 +239,7 @@ def test_numbers_that_no_type_holds():
 
 def test_a_field_that_is_there_twice():
     text = json.dumps(CHAIN).replace('"kind": "ReLU"', '"kind": "ReLU", "kind": "Abs"')
-    assert refused(text) == 'graph[1]: the field "kind" is there twice'
+    assert refused(text) == 'graph[1]: the field "kind" appears twice'
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_paths_that_are_no_files(tmp_path):
     assert refused(tmp_path) == f"{tmp_path}: expected a file, got a folder"
     assert refused(tmp_path / "pipe") == f"{tmp_path / 'pipe'}: expected a file, got a pipe"
     assert refused("/dev/zero") == "/dev/zero: expected a file, got a device"
-    assert refused("a\0b") == "a\0b: 'a\\x00b': a path has no NUL"
+    assert refused("a\0b") == "a\0b: 'a\\x00b': a path can't contain NUL"
     with pytest.raises(FileNotFoundError):
         serialization.parse(tmp_path / "absent.json")
 
@@ -348,16 +348,16 @@ NOT_BUILT = [
         "graph.0.inputs.0",
         UNSAID,
         (
-            f"graph[0].inputs[0]: shape: not known, not even the number of dims: [{UNKNOWN}] is "
-            "what oneDNN writes for every shape that is not wholly known"
+            "graph[0].inputs[0]: shape: even the number of dims is unknown; oneDNN writes "
+            f"[{UNKNOWN}] for every shape that is not completely known"
         ),
     ),
     (
         "graph.0.inputs.1.layout_type",
         "opaque",
         (
-            "graph[0].inputs[1]: layout_type: an opaque layout means something only in the process "
-            "that made it"
+            "graph[0].inputs[1]: layout_type: an opaque layout is valid only in the process that "
+            "made it"
         ),
     ),
     (

@@ -62,5 +62,5 @@ def test_handles_are_taken_from_objects_of_the_right_class_and_integers():
         with pytest.raises(TypeError, match=r"execute: expected a pyopencl.Event or its handle"):
             ocl_interop._handle(wrong, "Event", "execute")
     for number in (-1, 2**63):
-        with pytest.raises(og.InvalidArgumentsError, match="is no address"):
+        with pytest.raises(og.InvalidArgumentsError, match="is not an address"):
             ocl_interop._handle(number, "Event", "execute")

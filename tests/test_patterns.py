@@ -190,7 +190,7 @@ def test_partitions_for_a_gpu_need_none():
 def test_names_must_be_free():
     case = Case("one", "f32")
     one = Pattern("X-1", "X", "operation", "None.", "graph/x", epilogue, (case,))
-    with pytest.raises(ValueError, match="two patterns are called X-1"):
+    with pytest.raises(ValueError, match="two patterns have the name X-1"):
         patterns([one], [one])
     twice = dataclasses.replace(one, cases=(case, case))
     with pytest.raises(ValueError, match=r"X-1: .*one"):
@@ -261,7 +261,7 @@ def test_text_has_a_row_for_each_case_and_a_footer():
     assert "deviates: it fuses 4" in shown
     assert "3 cases ran: 1 fused, 1 deviates, 1 wrong" in shown
     assert "1 more, lacks hardware: no f16" in shown
-    assert "bf16: 0.12 (FP-08 bf16, long); at most 50% of what is allowed" in shown
+    assert "bf16: 0.12 (FP-08 bf16, long); at most 50% of its tolerance" in shown
     assert lines[-1] == "wrong: FP-08 matmul, f32, bad: 1 of 2"
 
 

@@ -197,8 +197,8 @@ def test_no_more_calls_are_kept_than_allowed():
         for _ in range(5):
             model(ONES)
     assert (p.calls, p.dropped) == (3, 2)
-    assert "2 later calls are not in it" in str(p)
-    assert "2 later calls are not in it" in p._repr_html_()
+    assert "2 later calls are not recorded" in str(p)
+    assert "2 later calls are not recorded" in p._repr_html_()
 
 
 @pytest.mark.parametrize("max_calls", [0, -1, True])

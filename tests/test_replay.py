@@ -135,7 +135,7 @@ def test_what_oneDNN_computes_wrongly_is_found_and_bisected(tmp_path, monkeypatc
     assert "elements are wrong" in result.reason
     assert result.diverges.startswith(f"first wrong op: op ({WRONG_OP})")
     assert " + " in result.diverges
-    assert "with every op by itself it is right" in result.diverges
+    assert "without fusion it is right" in result.diverges
 
 
 def test_a_known_defect_is_run_bisected_and_reduced_as_it_is(tmp_path, capsys):

@@ -98,7 +98,7 @@ def test_shapes_that_do_not_fit_name_op_and_place(conv):
         ({"kinds": {77: "GELU"}}, "kinds: there is no op 77"),
         ({"attrs": {1: {"alpha": 1.0}}}, r"graph\[1\] \(op 1\): ReLU has no attribute 'alpha'"),
         ({"kinds": {1: "MatMul"}}, r"graph\[1\]: ReLU can't become MatMul"),
-        ({"dtypes": "s8"}, "dtypes: a whole graph can be f32, bf16, f16, got 's8'"),
+        ({"dtypes": "s8"}, "dtypes: expected one of f32, bf16, f16 for the whole graph, got 's8'"),
         ({"mb": -1}, "mb must be at least 0"),
     ],
 )
@@ -353,7 +353,7 @@ def test_text_becomes_what_the_attribute_is(conv):
         ("--in-shapes=0", "--in-shapes: expected ID:VALUE, got '0'"),
         ("--in-shapes=0:2*", "expected SHAPE, TAG or SHAPE"),
         ("--in-shapes=0:2xx3", "tensor 0: expected an integer from 0 on, got ''"),
-        ("--in-shapes=0:2+0:3", "0 is there twice"),
+        ("--in-shapes=0:2+0:3", "0 appears twice"),
         ("--op-attrs=0:alpha", "op 0: expected NAME:VALUE"),
         ("--attr-fpmath=bf16:yes", "expected MODE"),
         ("--engine=tpu", "expected cpu or gpu"),

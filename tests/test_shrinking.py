@@ -249,7 +249,7 @@ def test_progress_tells_the_smallest_so_far():
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"predicate": lambda d: False}, "does not show what is looked for"),
+        ({"predicate": lambda d: False}, "does not show the symptom"),
         ({"predicate": "mismatch"}, "does not show mismatch: passed"),
         ({"predicate": "wrong"}, "mismatch, crash, hang, unsupported, refused; got 'wrong'"),
         ({"predicate": "crash", "timeout": 0}, "timeout must be positive, got 0"),

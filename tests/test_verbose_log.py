@@ -251,8 +251,8 @@ def test_lines_that_run_into_each_other_are_told_apart():
             f"onednn_verbose,v1,graph,exec,{PARTITION.replace('100016', '1' * 5000)},b,1",
             "expected the partition's id",
         ),
-        ("onednn_verbose,v1,primitive,compile,x,1", "nothing is known of 'primitive' with"),
-        ("onednn_verbose,v1,ndims_ker_max = 3,x,y", "nothing is known of"),
+        ("onednn_verbose,v1,primitive,compile,x,1", "unknown kind of line: 'primitive' with"),
+        ("onednn_verbose,v1,ndims_ker_max = 3,x,y", "unknown kind of line"),
     ],
 )
 def test_what_is_malformed_is_reported_with_the_reason(text, reason):

@@ -173,7 +173,7 @@ def test_the_same_ops_apart_are_right():
     [
         ("Exp", "1 of 32 elements are wrong"),
         ("Square", "differs from call to call: 2 of 32 elements"),
-        ("Tanh", "it writes beside its output 0"),
+        ("Tanh", "it writes outside its output 0"),
     ],
 )
 def test_a_fault_in_what_it_makes_is_found(faulty, kind, said):
@@ -212,7 +212,7 @@ def test_a_partition_that_onednn_makes_two_of_is_unverified():
     b.output(x.softmax(axis=-1).matmul(b.constant(np.ones((8, 8), np.float32))).softmax(axis=0))
     verdict = examine(subject(b), Limits(speed=0))
     assert verdict.outcome == Outcome.UNVERIFIED
-    assert "by itself it is not one partition" in verdict.detail
+    assert "oneDNN does not make one partition of it alone" in verdict.detail
 
 
 def test_saturating_weights_are_judged_by_how_large_they_are(monkeypatch):
@@ -247,7 +247,7 @@ def test_a_slow_partition_is_told(monkeypatch):
     verdict = examine(replace(linear(), threads=1), Limits(speed=0.5))
     assert verdict.outcome == Outcome.SLOW
     assert verdict.ratio > 1.2
-    assert "times as slow as its ops apart" in verdict.detail
+    assert "times as slow as its separate ops" in verdict.detail
 
 
 @pytest.mark.skipif(
@@ -518,9 +518,12 @@ SPOILT = {
         changed(lambda f: f["told"]["verdict"].update(outcome="splendid")),
         "damaged",
     ),
-    "another build": (changed(another_build), "of another oneDNN, CPU or package"),
-    "another verdict": (changed(another_verdict), "not written here, or was changed"),
-    "no seal": (changed(lambda f: f.update(seal="")), "not written here"),
+    "another build": (changed(another_build), "for another oneDNN, CPU or package"),
+    "another verdict": (
+        changed(another_verdict),
+        "another machine or user wrote it, or it was changed",
+    ),
+    "no seal": (changed(lambda f: f.update(seal="")), "another machine or user wrote it"),
 }
 
 
@@ -545,7 +548,7 @@ def test_a_file_under_another_ones_name_is_ignored(cache, signature, judged):
     other = unary("ReLU").signature
     file = kept_file(cache)
     file.rename(Kept(2)._file(other))
-    with pytest.warns(RuntimeWarning, match="about another partition"):
+    with pytest.warns(RuntimeWarning, match="for another partition"):
         assert Kept(2).find(other) is None
 
 
@@ -553,7 +556,7 @@ def test_a_cache_from_elsewhere_is_not_trusted(cache, signature, judged, monkeyp
     from onednn_graph_py.verdicts import kept
 
     monkeypatch.setattr(kept, "_machine", lambda: b"another machine")
-    with pytest.warns(RuntimeWarning, match="not written here"):
+    with pytest.warns(RuntimeWarning, match="another machine or user wrote it"):
         assert Kept(2).find(signature) is None
 
 
@@ -561,7 +564,7 @@ def test_a_secret_that_others_can_read_does_not_count(cache, signature, judged):
     secret = cache / "verdicts" / "secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     secret.chmod(0o644)
-    with pytest.warns(RuntimeWarning, match="not written here"):
+    with pytest.warns(RuntimeWarning, match="another machine or user wrote it"):
         assert Kept(2).find(signature) is None
     Kept(2).keep(signature, Verdict(Outcome.RIGHT))
     assert secret.stat().st_mode & 0o777 == 0o600

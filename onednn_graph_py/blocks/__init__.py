@@ -3,10 +3,9 @@
 Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization. A block
 adds ops to the builder of its first argument and returns their result; it computes nothing itself.
 
-Wherever a block takes an array, it becomes a constant of the data type that the block needs. That
-a partition is fused says nothing about its kernels: some are refused when it is compiled, and the
-docstrings tell which. What they say of versions was measured on a CPU with 3.7.2 (OpenMP) and
-3.13.2 (SYCL).
+Arrays become constants of the data type that the block needs. oneDNN may fuse a partition but have
+no kernel for it; the docstrings say which forms don't compile. Their statements about versions were
+measured on a CPU with 3.7.2 (OpenMP) and 3.13.2 (SYCL).
 """
 
 from .attention import sdpa

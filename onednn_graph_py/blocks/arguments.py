@@ -18,7 +18,7 @@ INTEGERS = ("s8", "u8", "s4", "u4")
 
 
 def need_value(block: str, argument: str, given: Any) -> Value:
-    """Refuse what is no Value."""
+    """Return the argument; raise TypeError unless it is a Value."""
     if not isinstance(given, Value):
         raise TypeError(f"{block}: {argument} must be a Value, got {type(given).__name__}")
     return given
@@ -27,7 +27,7 @@ def need_value(block: str, argument: str, given: Any) -> Value:
 def operand(
     block: str, argument: str, b: GraphBuilder, given: Any, dtype: str | None = None
 ) -> Value:
-    """A value of the builder; an array or a number as a constant of the data type."""
+    """Return a value of the builder; turn an array or a number into a constant."""
     if isinstance(given, Value):
         if given.builder is not b:
             raise InvalidArgumentsError(
@@ -50,7 +50,7 @@ def operand(
 
 
 def need_type(block: str, argument: str, value: Value, allowed: Sequence[str]) -> None:
-    """Refuse other data types."""
+    """Raise InvalidDataTypeError unless the value has an allowed data type."""
     if value.dtype not in allowed:
         raise InvalidDataTypeError(
             f"{block}: {argument} must be {' or '.join(allowed)}, got {value.dtype}"
@@ -58,7 +58,7 @@ def need_type(block: str, argument: str, value: Value, allowed: Sequence[str]) -
 
 
 def need_rank(block: str, argument: str, value: Value, *ranks: int) -> tuple[int, ...]:
-    """The shape, if it has one of these numbers of dims."""
+    """Return the shape; raise InvalidShapeError unless it has one of these numbers of dims."""
     if value.shape is None or (ranks and len(value.shape) not in ranks):
         wanted = " or ".join(str(r) for r in ranks) or "a known number of"
         raise InvalidShapeError(
@@ -70,7 +70,7 @@ def need_rank(block: str, argument: str, value: Value, *ranks: int) -> tuple[int
 def need_shape(
     block: str, argument: str, shape: Sequence[int], expected: Sequence[int], meaning: str
 ) -> None:
-    """Each dim is as expected; -1 on either side passes."""
+    """Raise InvalidShapeError unless each dim is as expected; -1 on either side passes."""
     fits = len(shape) == len(expected) and all(
         -1 in (s, e) or s == e for s, e in zip(shape, expected, strict=True)
     )
@@ -82,7 +82,7 @@ def need_shape(
 
 
 def need_choice(block: str, argument: str, given: Any, allowed: Sequence[Any]) -> None:
-    """Refuse what is none of a few."""
+    """Raise InvalidArgumentsError unless the argument is one of a few."""
     if not any(given is a or (type(given) is type(a) and given == a) for a in allowed):
         raise InvalidArgumentsError(
             f"{block}: {argument} must be one of {', '.join(repr(a) for a in allowed)}, got "
@@ -91,14 +91,14 @@ def need_choice(block: str, argument: str, given: Any, allowed: Sequence[Any]) -
 
 
 def is_decompressed(value: Value) -> bool:
-    """Whether a DynamicDequantize made it."""
+    """Return whether a DynamicDequantize made the value."""
     return value.producer is not None and value.producer.kind == "DynamicDequantize"
 
 
 def need_integer_math(block: str, what: str, b: GraphBuilder, dtype: str) -> None:
-    """Weights of integers need a math mode that applies to integers.
+    """Raise InvalidArgumentsError unless the math mode applies to integers, as weights need.
 
-    Without, 3.7.2 computes wrong results for int4 and neither version compiles the others.
+    Without it 3.7.2 computes wrong results for int4, and neither version compiles other types.
     """
     mode = b.fpmath_mode.name
     wide_enough = dtype == "f32" or mode in (dtype, "any")

@@ -41,11 +41,11 @@ class _Heads:
     Parameters
     ----------
     batch, heads, kv_heads, queries, keys, size : int
-        -1 where unknown; of the heads only for 5 dims.
+        -1 if unknown; numbers of heads may be unknown only in inputs of 5 dims.
     regroup : bool
-        Whether query heads that share a key are to become a dim of their own.
+        Whether to make a separate dim of the query heads that share a key head.
     rank : int
-        Of the query as given.
+        The rank of the given query.
     """
 
     batch: int
@@ -100,7 +100,7 @@ def _heads_of(query: Value, key: Value, value: Value) -> _Heads:
 def _floating(
     argument: str, given: Value, dtype: str, scale: Any, zero_point: Any, name: str | None
 ) -> Value:
-    """Key or value in the query's data type."""
+    """Return key or value in the query's data type, dequantized if it is compressed."""
     b = given.builder
     if given.dtype in INTEGERS:
         if scale is None:
@@ -113,13 +113,13 @@ def _floating(
     for what, of in (("scale", scale), ("zero_point", zero_point)):
         if of is not None:
             raise InvalidArgumentsError(
-                f"sdpa: {argument}_{what} goes with a {argument} of integers, got {given.dtype}"
+                f"sdpa: {argument}_{what} needs a {argument} of integers, got {given.dtype}"
             )
     return given
 
 
 def _is_generated(heads: _Heads, causal: str, causal_as: str | None, b: GraphBuilder) -> bool:
-    """Whether oneDNN is to make the causal mask from indices; else it is a constant."""
+    """Return whether ops make the causal mask from indices; else it is a constant."""
     known = -1 not in (heads.queries, heads.keys)
     can = not heads.regroup and (causal == "top_left" or linked_version() >= (3, 9))
     if causal_as == "indices" and not can:
@@ -144,7 +144,7 @@ def _is_generated(heads: _Heads, causal: str, causal_as: str | None, b: GraphBui
 
 
 def _causal_table(heads: _Heads, causal: str) -> Array:
-    """Make the mask to add to scores: -inf for keys that come after the query."""
+    """Make the mask to add to scores: -inf for keys after the query."""
     offset = heads.keys - heads.queries if causal == "bottom_right" else 0
     hidden = np.arange(heads.queries)[:, None] + offset < np.arange(heads.keys)
     table = np.where(hidden, np.float32(-np.inf), np.float32(0))
@@ -152,12 +152,12 @@ def _causal_table(heads: _Heads, causal: str) -> Array:
 
 
 def _causal_generated(scores: Value, heads: _Heads, causal: str, name: str | None) -> Value:
-    """Scores, -inf for keys that come after the query."""
+    """Return the scores, with -inf for keys after the query."""
     b, rank = scores.builder, heads.rank
     row = op(b, "GenIndex", scores, axis=rank - 2, name=part(name, "query index"))
     column = op(b, "GenIndex", scores, axis=rank - 1, name=part(name, "key index"))
     if causal == "bottom_right":
-        # Two ops rather than one with the difference: that is what oneDNN fuses.
+        # oneDNN fuses two ops, but not one with the difference of the numbers.
         row = op(b, "Add", row, b.constant([heads.keys], "s32"), name=part(name, "plus keys"))
         row = op(
             b, "Subtract", row, b.constant([heads.queries], "s32"), name=part(name, "less queries")
@@ -168,7 +168,7 @@ def _causal_generated(scores: Value, heads: _Heads, causal: str, name: str | Non
 
 
 def _checked_mask(given: Any, heads: _Heads, b: GraphBuilder) -> Value | Array | None:
-    """The mask as a value or an additive array, of a shape that broadcasts."""
+    """Check the mask's type and shape; return a value or an array to add."""
     if given is None:
         return None
     mask: Value | Array
@@ -208,14 +208,14 @@ def _mask_with_table(mask: Value | Array | None, table: Array, name: str | None)
 def _addend(
     mask: Value | Array, heads: _Heads, between: str, b: GraphBuilder, name: str | None
 ) -> Value:
-    """The mask as the scores have it."""
+    """Return the mask as a value with the scores' rank and data type."""
     shape = tuple(mask.shape or ())
     whole = (1,) * (heads.rank - len(shape)) + shape
     if not isinstance(mask, Value):
         value = b.constant(np.reshape(mask, whole), between)
     elif len(shape) < 4 and (heads.regroup or (len(shape) == 3 and heads.rank == 4)):
-        # What has one mask a head must have 4 dims, and so must what is regrouped below: 3.7.2
-        # computes wrong results for fewer.
+        # A mask for each head must have 4 dims, and so must a mask that is regrouped below: 3.7.2
+        # computes wrong results with fewer.
         value = reshape(mask, whole, part(name, "mask of 4 dims"))
     else:
         value = mask
@@ -241,60 +241,59 @@ def sdpa(
     value_zero_point: Any = None,
     name: str | None = None,
 ) -> Value:
-    """Scaled dot-product attention: softmax(query @ key.T * scale + mask) @ value.
+    """Add scaled dot-product attention: softmax(query @ key.T * scale + mask) @ value.
 
     It becomes one partition, also with fewer key heads than query heads (GQA, MQA), a mask, a
-    causal mask and compressed keys and values. Two forms are one partition more: a `mask` that is a
-    value of 3 dims, or of fewer with fewer key heads; and a `mask` that is a value, together with a
-    causal mask that is a constant.
+    causal mask or compressed keys and values. Two forms need another partition: a `mask` that is a
+    value of 3 dims, or of fewer dims with fewer key heads than query heads; and a `mask` that is a
+    value, together with a causal mask that is a constant.
 
     Parameters
     ----------
     query : Value
-        (batch, heads, queries, head size) of f32, bf16 or f16. Of 5 dims, heads are grouped
-        already: (batch, key heads, heads per key head, queries, head size), which 3.7.2 takes 1.5
-        to 3 times as long for.
+        (batch, heads, queries, head size) of f32, bf16 or f16; or with grouped heads (batch, key
+        heads, heads per key head, queries, head size), which takes 3.7.2 1.5 to 3 times as long.
     key, value : Value
         (batch, key heads, keys, head size); the number of heads of `query` is a multiple of theirs.
-        For a query of 5 dims (batch, key heads, 1, keys, head size). Of the query's data type, or
-        compressed: u8, s8, u4 or s4.
+        For a query of 5 dims (batch, key heads, 1, keys, head size). They have the query's data
+        type, or are compressed: u8, s8, u4 or s4.
     scale : float or Value, optional
-        Of one element; 1 / sqrt(head size), or sqrt(head size) to divide by.
+        One element; by default 1 / sqrt(head size), or sqrt(head size) to divide by.
     scale_by : "multiply" or "divide"
-        What `scale` does.
+        Whether scores are multiplied or divided by `scale`.
     mask : Value or array, optional
-        Is added to the scores, to whose shape (batch, heads, queries, keys) it broadcasts. An array
-        of bool says which keys are seen.
+        It is added to the scores, to whose shape (batch, heads, queries, keys) it broadcasts. In an
+        array of bool, True marks the keys that a query sees.
     causal : bool, "top_left" or "bottom_right"
-        A query sees no key after itself; the first query is beside the first key (True,
-        ``top_left``), or the last beside the last, which needs known numbers of both.
+        Hide the keys after a query. ``top_left`` (or True) aligns the first query with the first
+        key, ``bottom_right`` the last with the last, which needs known numbers of both.
     causal_as : "constant" or "indices", optional
-        What makes the causal mask: a constant of (queries, keys), or ops within the partition, for
-        which a CPU takes 10 to 30 times as long. By default the latter only where numbers of
-        queries and keys are unknown, and on a GPU. With fewer key heads they need inputs of 5 dims,
-        for ``bottom_right`` oneDNN 3.9.
+        The causal mask is a constant of (queries, keys), or ops within the partition make it from
+        indices, which takes a CPU 10 to 30 times as long. The latter is the default only if
+        numbers of queries or keys are unknown, and on a GPU. It needs inputs of 5 dims if there are
+        fewer key heads than query heads, and oneDNN 3.9 for ``bottom_right``.
     key_scale, value_scale : Value or array, optional
-        Of compressed keys and values: of the query's data type and of the shape of key (value),
+        The scales of compressed keys and values, in the query's data type: the shape of key (value)
         with each dim divided by the size of a group along it.
     key_zero_point, value_zero_point : Value or array, optional
-        As the scales. Arrays become s32, which all kernels take.
+        The zero points, of the scales' shape. Arrays become s32, which all kernels support.
     name : str, optional
         Name of the result, and prefix of the other ops' names.
 
     Returns
     -------
     Value
-        Of the query's shape and data type.
+        It has the query's shape and data type.
 
     Raises
     ------
     TypeError
         An argument is neither a value nor an array.
     InvalidArgumentsError
-        An unknown choice, a scale or zero point without compressed data or the reverse, a builder
-        whose math mode does not fit compressed data.
+        A choice is unknown; a scale or zero point is given without compressed data, or is missing;
+        the builder's math mode does not support compressed data.
     InvalidShapeError
-        Shapes don't fit together, or a dim that must be known is not.
+        Shapes don't fit together, or a dim that must be known is unknown.
     InvalidDataTypeError
         Data types don't fit together.
     UnimplementedError
@@ -305,12 +304,12 @@ def sdpa(
     oneDNN documents it as "Scaled Dot-Product Attention (SDPA)", "Grouped Query Attention (GQA)"
     and "SDPA with Compressed Key and Value".
 
-    Scores are kept in f32 from 3.8 on, before that in the query's data type: 3.7 takes no other. A
-    query that may see no key gives NaN; 0 from 3.8 on if it is for ``causal="bottom_right"``.
+    Scores are f32 from 3.8 on; 3.7 needs the query's data type. A query that sees no key gives NaN;
+    from 3.8 on it gives 0 if ``causal="bottom_right"`` is the reason.
 
     Compressed data needs ``GraphBuilder(fpmath_mode=..., apply_to_int=True)`` with the query's data
-    type as mode, ``strict`` for f32. 3.7.2 compiles only groups of a multiple of 32 elements, along
-    the head size. With fewer key heads the inputs must have 5 dims.
+    type as mode, or ``strict`` for f32. 3.7.2 compiles only groups of a multiple of 32 elements,
+    along the head size. With fewer key heads than query heads the inputs must have 5 dims.
     """
     query = need_value("sdpa", "query", query)
     b = query.builder
@@ -381,7 +380,7 @@ def _scale_of(
     if given is None:
         if heads.size < 1:
             raise InvalidShapeError(
-                "sdpa: scale must be given where the head size is unknown, got query and key of "
+                "sdpa: scale must be given if the head size is unknown, got query and key of "
                 f"head size {heads.size}"
             )
         root = math.sqrt(heads.size)

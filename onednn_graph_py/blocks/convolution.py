@@ -34,28 +34,28 @@ def conv_bn_relu(
     relu: bool = True,
     name: str | None = None,
 ) -> Value:
-    """A convolution, batch norm by given statistics, and ReLU: one partition.
+    """Add a convolution, batch norm with given statistics, and ReLU: one partition.
 
     Parameters
     ----------
     x : Value
         (batch, channels, spatial dims), or with the channels last; f32, bf16 or f16.
     weights : Value or array
-        (outputs, channels / groups, window), or reversed (window, channels / groups, outputs); of
+        (outputs, channels / groups, window), or reversed (window, channels / groups, outputs), of
         the data type of `x`.
     bias : Value or array, optional
         (outputs,), of the data type of `x`.
     gamma, beta, mean, variance : Value or array
-        (outputs,) each: normalized channels times `gamma` plus `beta`. Arrays become f32. Values
-        are f32, or bf16 beside a bf16 `x`.
+        (outputs,) each; the result is normalized channels times `gamma` plus `beta`. Arrays become
+        f32. Values are f32, or bf16 if `x` is bf16.
     epsilon : float
-        Is added to the variance.
+        It is added to the variance.
     strides, dilations : sequence of int, optional
         Per spatial dim; 1 by default.
     pads_begin, pads_end : sequence of int, optional
         Per spatial dim; 0 by default.
     groups : int
-        Parts that channels are split into.
+        Number of groups of channels.
     data_format, weights_format : str
         As in oneDNN's Convolution.
     relu : bool
@@ -66,14 +66,14 @@ def conv_bn_relu(
     Returns
     -------
     Value
-        Of the data type of `x`.
+        It has the data type of `x`.
 
     Raises
     ------
     TypeError
         An argument is neither a value nor an array.
     InvalidArgumentsError
-        An attribute has another value than it may.
+        An attribute has an invalid value.
     InvalidShapeError
         Shapes don't fit together.
     InvalidDataTypeError

@@ -20,10 +20,10 @@ def linear(
     activation: str | None = None,
     name: str | None = None,
 ) -> Value:
-    """A fully connected layer: activation(x @ weights + bias), one partition.
+    """Add a fully connected layer, one partition: activation(x @ weights + bias).
 
-    Weights that `dequantize` made are a partition of their own, except static ones of 8 bits
-    beside an `x` that was dequantized too.
+    The dequantization of weights is a partition of its own, except for 8-bit weights with scales as
+    attributes if `x` is dequantized too.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def linear(
     TypeError
         An argument is neither a value nor an array.
     InvalidArgumentsError
-        There is no such activation.
+        The activation is unknown.
     InvalidShapeError
         Shapes don't fit together.
     InvalidDataTypeError

@@ -30,7 +30,7 @@ __all__ = ["gated_mlp"]
 
 
 def _halves(argument: str, given: Any, axis: int) -> tuple[Any, Any]:
-    """An array of gate and up in one, taken apart."""
+    """Split an array that holds gate and up into the two."""
     if isinstance(given, Value):
         raise InvalidArgumentsError(
             f"gated_mlp: {argument} must be an array to hold both gate and up, got {given!r}; for "
@@ -52,7 +52,7 @@ def _mlp_weights(
 ) -> Value:  # fmt: skip
     if scales is None:
         if zero_points is not None:
-            raise InvalidArgumentsError(f"gated_mlp: zero_points of {argument} go with scales")
+            raise InvalidArgumentsError(f"gated_mlp: zero_points of {argument} need scales")
         w = operand("gated_mlp", argument, b, given, dtype)
         need_type("gated_mlp", argument, w, (dtype,))
     else:
@@ -78,26 +78,26 @@ def gated_mlp(
     zero_points: Sequence[Any] | None = None,
     name: str | None = None,
 ) -> Value:
-    """A gated MLP: (activation(x @ gate) * (x @ up)) @ down, one partition.
+    """Add a gated MLP, one partition: (activation(x @ gate) * (x @ up)) @ down.
 
     Parameters
     ----------
     x : Value
         (..., inputs) of f32, bf16 or f16.
     gate_weights, up_weights : Value or array
-        (inputs, hidden), of the data type of `x` or, with `scales`, u8, s8, u4 or s4. Without
-        `up_weights` (None), `gate_weights` is an array of both, (inputs, 2 * hidden), gate first;
-        oneDNN gets two constants, as it has no op that takes a tensor apart.
+        (inputs, hidden), of the data type of `x` or, with `scales`, u8, s8, u4 or s4. If
+        `up_weights` is None, `gate_weights` is an array of both, (inputs, 2 * hidden), gate first;
+        oneDNN gets two constants, as it has no op that splits a tensor.
     down_weights : Value or array
         (hidden, outputs), of the same data type.
     activation : str, optional
-        As in `linear`; None for none.
+        As in `linear`; None for no activation.
     transpose_b : bool
         Whether the last two dims of all weights are swapped.
     scales, zero_points : sequence of 3 Values or arrays, optional
-        Of compressed gate, up and down weights, as in `dequantize`: of the shape of the weights
-        with each dim divided by the size of a group along it. None for that of up where gate holds
-        both.
+        Those of compressed gate, up and down weights, as in `dequantize`: the shape of the weights
+        with each dim divided by the size of a group along it. The second one is None if
+        `gate_weights` holds both.
     name : str, optional
         Name of the result, and prefix of the other ops' names.
 
@@ -111,8 +111,8 @@ def gated_mlp(
     TypeError
         An argument is neither a value nor an array.
     InvalidArgumentsError
-        There is no such activation, a value holds gate and up together, or the builder's math mode
-        does not fit compressed weights.
+        The activation is unknown, a value holds gate and up together, or the builder's math mode
+        does not support compressed weights.
     InvalidShapeError
         Shapes don't fit together.
     InvalidDataTypeError
@@ -123,7 +123,7 @@ def gated_mlp(
     oneDNN documents it as "Gated Multi-Layer Perceptron (Gated-MLP)".
 
     Compressed weights need ``GraphBuilder(fpmath_mode=..., apply_to_int=True)`` with the data type
-    of `x` as mode, ``strict`` for f32. 3.7.2 compiles only groups of a multiple of 32 elements.
+    of `x` as mode, or ``strict`` for f32. 3.7.2 compiles only groups of a multiple of 32 elements.
     """
     x = need_value("gated_mlp", "x", x)
     b = x.builder

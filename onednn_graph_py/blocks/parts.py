@@ -39,12 +39,12 @@ def part(name: str | None, part: str) -> str | None:
 
 
 def reshape(x: Value, shape: Sequence[int], name: str | None) -> Value:
-    """Give it another shape."""
+    """Add a StaticReshape."""
     return op(x.builder, "StaticReshape", x, shape=tuple(shape), special_zero=False, name=name)
 
 
 def activated(x: Value, activation: str | None, name: str | None) -> Value:
-    """The activation of `x`, whose op is called `name`."""
+    """Return the activation of `x`, made by an op named `name`."""
     b = x.builder
     if activation is None:
         return x

@@ -1,4 +1,4 @@
-"""Quantization and back, per tensor, channel and group."""
+"""Quantize and dequantize, per tensor, channel and group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 
 
 def _is_list(given: Any) -> bool:
-    """Whether it is known now rather than when the graph runs."""
+    """Return whether the argument is numbers or an array, known before the graph runs."""
     return not isinstance(given, Value)
 
 
@@ -52,7 +52,7 @@ def _static_attrs(
 
 
 def _axis_of(block: str, x: Value, axis: int | None, count: int) -> int:
-    """The axis, of which each element has a scale."""
+    """Return the axis along which each element has a scale."""
     shape = need_rank(block, "x", x)
     if axis is None:
         raise InvalidArgumentsError(f"{block}: axis must be given with {count} scales")
@@ -65,7 +65,7 @@ def _axis_of(block: str, x: Value, axis: int | None, count: int) -> int:
             f"{block}: scales must be one for each of {shape[axis]} along axis {axis} of x, "
             f"{shape_text(shape)}, got {count}"
         )
-    # oneDNN takes a negative axis and computes wrong results.
+    # oneDNN accepts a negative axis, but computes wrong results.
     return axis % len(shape)
 
 
@@ -73,7 +73,7 @@ def _dynamic(
     block: str, x: Value, scales: Value, zero_points: Any, axis: int | None,
     group_shape: Sequence[int] | None,
 ) -> tuple[list[Value], dict[str, Any]]:  # fmt: skip
-    """Inputs besides `x`, and attributes, of a dynamic op."""
+    """Return a dynamic op's inputs other than `x`, and its attributes."""
     shape, given = need_rank(block, "x", x), need_rank(block, "scales", scales)
     attrs: dict[str, Any] = {}
     if group_shape is not None or (len(given) == len(shape) >= 2):
@@ -111,7 +111,7 @@ def _dynamic(
 def _group_of(
     block: str, shape: tuple[int, ...], scales: tuple[int, ...], group: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """The size of a group along each dim."""
+    """Return the size of a group along each dim."""
     if len(scales) != len(shape) or (group is not None and len(group) != len(shape)):
         raise InvalidShapeError(
             f"{block}: with groups, scales and group_shape must have as many dims as x, "
@@ -122,11 +122,11 @@ def _group_of(
     for i, (d, s) in enumerate(zip(shape, scales, strict=True)):
         if group is not None:
             made.append(int(group[i]))
-        elif d == s:  # also where both are unknown: taken for one scale an element
+        elif d == s:  # also if both are unknown: we assume a scale for each element
             made.append(1)
         elif -1 in (d, s):
             raise InvalidShapeError(
-                f"{block}: group_shape must be given where dims are unknown, got x "
+                f"{block}: group_shape must be given if dims are unknown, got x "
                 f"{shape_text(shape)} and scales {shape_text(scales)}"
             )
         else:
@@ -151,35 +151,36 @@ def quantize(
 ) -> Value:
     """Quantize to 8 bits: round(x / scale) + zero point, saturated.
 
-    Numbers and arrays make a Quantize, whose scales are attributes and which oneDNN fuses with the
-    op before it; values a DynamicQuantize, whose scales are inputs, a partition of its own.
+    Scales that are numbers or arrays make a Quantize, with scales as attributes, which oneDNN fuses
+    with the op before it. Scales that are values make a DynamicQuantize, with scales as inputs,
+    which is a partition of its own.
 
     Parameters
     ----------
     x : Value
-        f32; bf16 and f16 are cast to it first.
+        f32; bf16 and f16 are cast to f32 first.
     dtype : str
-        ``u8`` or ``s8``; for numbers and arrays also ``f8_e5m2`` and ``f8_e4m3``.
+        ``u8`` or ``s8``; with numbers or arrays as scales also ``f8_e5m2`` and ``f8_e4m3``.
     scales : float, array or Value
-        One for all, or one for each element along `axis`. Values are f32.
+        One scale, or one for each element along `axis`. Values are f32.
     zero_points : int, array or Value, optional
         One, or as many as scales. Not for f8.
     axis : int, optional
-        Which dim has its own scales.
+        The dim whose elements have their own scales.
     name : str, optional
         Name of the op.
 
     Returns
     -------
     Value
-        Of the shape of `x`.
+        It has the shape of `x`.
 
     Raises
     ------
     TypeError
         An argument is neither a value nor an array.
     InvalidArgumentsError
-        A scale is not positive; `axis` is missing or no dim of `x`.
+        A scale is not positive; `axis` is missing or not a dim of `x`.
     InvalidShapeError
         The numbers of scales or zero points don't fit.
     InvalidDataTypeError
@@ -187,8 +188,8 @@ def quantize(
 
     Notes
     -----
-    oneDNN documents the ops as Quantize and DynamicQuantize. On a CPU zero points other than 0 per
-    channel do not compile, nor f8 on most.
+    oneDNN documents the ops as Quantize and DynamicQuantize. On a CPU, zero points per channel
+    other than 0 do not compile; most CPUs don't support f8.
     """
     x = need_value("quantize", "x", x)
     b = x.builder
@@ -207,7 +208,7 @@ def quantize(
         inputs, attrs = _dynamic("quantize", x, factors, zero_points, axis, None)
         if attrs["qtype"] == "per_group":
             raise InvalidShapeError(
-                "quantize: scales must have 1 dim, oneDNN quantizes no groups, got "
+                "quantize: scales must have 1 dim, as oneDNN can't quantize groups, got "
                 f"{shape_text(factors.shape)}"
             )
     if x.dtype != "f32":
@@ -229,39 +230,39 @@ def dequantize(
 ) -> Value:
     """Undo quantization: (x - zero point) * scale.
 
-    Numbers and arrays make a Dequantize, whose scales are attributes and which oneDNN fuses with
-    the ops behind it. Values, groups and int4 make a DynamicDequantize, whose scales are inputs;
-    it is fused into `sdpa` and `gated_mlp`, else a partition of its own.
+    Scales that are numbers or arrays make a Dequantize, with scales as attributes, which oneDNN
+    fuses with the ops after it. Values, groups and int4 make a DynamicDequantize, with scales as
+    inputs, which oneDNN fuses only into `sdpa` and `gated_mlp`.
 
     Parameters
     ----------
     x : Value
-        u8, s8, u4, s4; for numbers and arrays also f8_e5m2 and f8_e4m3.
+        u8, s8, u4 or s4; with numbers or arrays as scales also f8_e5m2 and f8_e4m3.
     scales : float, array or Value
-        One for all, one for each element along `axis`, or of as many dims as `x` for groups.
+        One scale, one for each element along `axis`, or for groups as many dims as `x`.
     zero_points : int, array or Value, optional
-        One, or of the shape of scales. Not for f8. Arrays become s32 where they are inputs.
+        One, or the shape of scales. Not for f8. Arrays that are inputs become s32.
     axis : int, optional
-        Which dim has its own scales.
+        The dim whose elements have their own scales.
     group_shape : sequence of int, optional
-        The size of a group along each dim; follows from the shapes where they are known.
+        The size of a group along each dim; by default inferred from the shapes.
     dtype : str, optional
-        The result's: that of scales that are a value, else ``f32`` by default. Behind a Dequantize,
-        which makes f32, a TypeCast makes another.
+        The result's data type: by default that of scales that are a value, else ``f32``. If it is
+        another than the f32 that Dequantize makes, a TypeCast follows.
     name : str, optional
         Name of the result.
 
     Returns
     -------
     Value
-        Of the shape of `x`.
+        It has the shape of `x`.
 
     Raises
     ------
     TypeError
         An argument is neither a value nor an array.
     InvalidArgumentsError
-        A scale is not positive; `axis` is missing or no dim of `x`.
+        A scale is not positive; `axis` is missing or not a dim of `x`.
     InvalidShapeError
         The shapes of scales, zero points and groups don't fit.
     InvalidDataTypeError
@@ -269,9 +270,9 @@ def dequantize(
 
     Notes
     -----
-    oneDNN documents the ops as Dequantize and DynamicDequantize. On a CPU zero points other than 0
-    per channel do not compile, nor int4 with one scale for all (give one per group); 3.13.2 takes
-    no int4 whose last dim is odd.
+    oneDNN documents the ops as Dequantize and DynamicDequantize. On a CPU, zero points per channel
+    other than 0 do not compile, nor does int4 with a single scale (give one per group); 3.13.2
+    does not support int4 whose last dim is odd.
     """
     x = need_value("dequantize", "x", x)
     b = x.builder

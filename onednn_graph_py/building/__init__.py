@@ -1,1 +1,1 @@
-"""Graphs as they are written: the builder, its values, and the methods of both for each op."""
+"""Building graphs: the builder, its values, and the methods of both for each op."""

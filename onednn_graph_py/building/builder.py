@@ -45,8 +45,7 @@ class GraphBuilder(BuilderMethods):
     """Builds a graph op by op; `compile` makes it callable.
 
     Every op of oneDNN Graph is a method in snake_case, with inputs by position or name and
-    attributes by name, as ``help(og.ops.Convolution)`` has them. Shapes and data types are
-    inferred and checked at each call.
+    attributes by name, as ``help(og.ops.Convolution)`` shows. It checks shapes and data types.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class GraphBuilder(BuilderMethods):
     fpmath_mode : str or fpmath_mode
         The smaller types that oneDNN may use to compute f32 ops.
     apply_to_int : bool
-        Whether oneDNN may compute integers with these types too; compressed weights need that.
+        Whether oneDNN may use these types for integers too, as compressed weights need.
 
     Examples
     --------
@@ -77,7 +76,7 @@ class GraphBuilder(BuilderMethods):
         self.apply_to_int = bool(apply_to_int)
         self._contents = _Contents()
         self._scopes: list[str] = []
-        # `serialization` keeps here other data from the file of a loaded graph.
+        # For `serialization`, which keeps other data of a loaded graph's file here.
         self._origin: Any = None
 
     def __repr__(self) -> str:
@@ -144,8 +143,7 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         shape : sequence of int
-            The dims, -1 for one that is known only at a call; the model then compiles for each
-            new size.
+            The dims, -1 for one that only a call determines; a model compiles for each new size.
         dtype : str
             oneDNN's name of the data type, such as ``bf16``.
         name : str, optional
@@ -200,7 +198,7 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         array : array_like
-            The elements; bf16, 8-bit floats and 4-bit integers as ml_dtypes has them.
+            The elements; bf16, 8-bit floats and 4-bit integers as ml_dtypes' types.
         dtype : str, optional
             The data type to convert to, rounding to nearest even.
         name : str, optional
@@ -212,7 +210,7 @@ class GraphBuilder(BuilderMethods):
         Raises
         ------
         InvalidArgumentsError
-            oneDNN has no data type for the array's, and `dtype` is not given.
+            oneDNN does not have the array's data type, and `dtype` is not given.
         InvalidDataTypeError
             `dtype` can't hold the values.
         """
@@ -267,7 +265,7 @@ class GraphBuilder(BuilderMethods):
             return self._own(given, "it")
         if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
             if like is None:
-                raise TypeError("a number needs a value beside it; use constant")
+                raise TypeError("a number needs another operand that is a value; use constant")
             # oneDNN would give the result of a scalar and a tensor of one element the rank 1.
             return self.constant(np.full(() if like.shape == () else (1,), given), like.dtype)
         return self.constant(given)
@@ -290,11 +288,11 @@ class GraphBuilder(BuilderMethods):
             The name of the kind, such as ``Convolution``.
         *inputs : Value, array or number
         outputs : sequence of (shape, dtype), optional
-            Shapes and data types of the outputs; only needed where they don't follow from the
-            inputs, or for optional outputs. None for a shape or type that follows.
+            Shapes and data types of the outputs; only needed if the inputs don't determine them,
+            or for optional outputs. None for a shape or type that is inferred.
         name : str, optional
         **attrs
-            Attributes, in the documents' spelling or the library's.
+            Attributes, spelled as in the documents or the library.
 
         Returns
         -------
@@ -304,7 +302,7 @@ class GraphBuilder(BuilderMethods):
         Raises
         ------
         OneDNNError
-            The same as for `onednn_graph_py.ops.check`.
+            As in `onednn_graph_py.ops.check`.
         """
         return self._add(kind, inputs, attrs, outputs=outputs, name=name)
 
@@ -333,8 +331,8 @@ class GraphBuilder(BuilderMethods):
             for i, spec in enumerate(made):
                 if spec.dtype is None:
                     raise InvalidDataTypeError(
-                        f"{label_of(kind, full)}: the data type of output {i} does not follow from "
-                        "the inputs; give dtype"
+                        f"{label_of(kind, full)}: the data type of output {i} can't be inferred "
+                        "from the inputs; give dtype"
                     )
         except Exception:
             del self._contents.constants[constants:]  # made of the op's arrays and numbers
@@ -446,7 +444,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _check_name(name: object) -> None:
-    """Raise unless oneDNN and files can have a name."""
+    """Raise unless oneDNN and files support a name."""
     if not isinstance(name, str):
         raise TypeError(f"a name must be a str, got {type(name).__name__}")
     try:
@@ -502,7 +500,7 @@ def graph_of(
     ----------
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
-        Shapes of values by id, where they are known better than in the builder.
+        Shapes of values by id, which replace those of the builder.
     nodes : sequence of Node, optional
         The ops of the graph; all of the builder by default.
     readers : Readers, optional

@@ -1,4 +1,4 @@
-"""Arrays that become constants: converted, and copied to memory of their own."""
+"""Convert and copy arrays that become constants."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[An
 
 
 def owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Make a read-only copy in row-major order, 64-byte aligned; two 4-bit integers a byte."""
+    """Make a read-only, row-major, 64-byte aligned copy; two 4-bit integers are a byte."""
     return aligned_copy(pack_int4(values, dtype) if dtype in _PACKED else values)
 
 
 def unpacked(stored: Any, shape: Any, dtype: str) -> npt.NDArray[Any]:
-    """Return a constant's elements; 4-bit integers as ml_dtypes has them, one to an element."""
+    """Return a constant's elements; 4-bit integers as ml_dtypes' types, one per element."""
     array: npt.NDArray[Any] = np.asarray(stored)
     return round_to(unpack_int4(array, shape, dtype), dtype) if dtype in _PACKED else array
 
 
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Make a read-only copy in memory of its own, far from other constants."""
+    """Make a read-only copy in separate memory, far from other constants."""
     memory = _core._constant_memory(stored.nbytes)
     copy = memory.view(stored.dtype).reshape(stored.shape)
     copy[...] = stored

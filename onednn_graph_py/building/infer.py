@@ -39,8 +39,8 @@ def infer_shapes(
         for value, spec in zip(node.outputs, made, strict=True):
             if spec.shape is None or not is_whole(spec.shape):
                 raise InvalidShapeError(
-                    f"{node.label} made at {node.where}: the shape of its output does not follow "
-                    f"from the inputs, only {spec}"
+                    f"{node.label} made at {node.where}: the shape of its output can't be "
+                    f"inferred from the inputs, only {spec}"
                 )
             shapes[value.id] = spec.shape
     return shapes

@@ -1,4 +1,4 @@
-"""The methods that builders and values share: one for each op of the table, in snake_case.
+"""The methods of builders and values: one for each op of the table, in snake_case.
 
 `op_methods.pyi` types them; ``./dev stubs`` writes it from the table.
 """
@@ -21,7 +21,7 @@ from .room_methods import GraphMethods
 
 __all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
 
-# Words that oneDNN writes with capitals inside.
+# Words that contain capital letters in oneDNN's names.
 _WORDS = (("ReLU", "Relu"), ("GELU", "Gelu"), ("MatMul", "Matmul"), ("SoftMax", "Softmax"))
 _MORE_WORDS = (("SoftPlus", "Softplus"), ("RMSNorm", "RmsNorm"), ("PRelu", "Prelu"))
 
@@ -49,9 +49,9 @@ _PARAMETERS = """
 Further parameters
 ------------------
 dtype : str, optional
-    The output's data type, where inputs leave it open.
+    The output's data type, if the inputs don't determine it.
 name : str, optional
-    Names the op in messages and explanations.
+    The op's name in messages and explanations.
 """
 
 

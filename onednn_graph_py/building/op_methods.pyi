@@ -62,7 +62,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     def elu(
         self, src: ValueLike, *, alpha: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """Elu: x above 0, alpha * (exp(x) - 1) below."""
+        """Elu: x above 0, alpha * (exp(x) - 1) below 0."""
     def elu_backward(
         self,
         src_or_dst: ValueLike,
@@ -132,7 +132,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     def leaky_relu(
         self, src: ValueLike, *, alpha: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """LeakyReLU: x above 0, alpha * x below."""
+        """LeakyReLU: x above 0, alpha * x below 0."""
     def log(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Log: The natural logarithm."""
     def mish(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
@@ -160,7 +160,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """PReLU: x above 0, slope * x below, with a learnt slope."""
+        """PReLU: x above 0, slope * x below 0, with a learned slope."""
     def prelu_backward(
         self,
         src: ValueLike,
@@ -177,7 +177,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     ) -> Value:
         """Reciprocal: 1 / x."""
     def relu(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """ReLU: x above 0, 0 below."""
+        """ReLU: x above 0, 0 elsewhere."""
     def relu_backward(
         self,
         src_or_dst: ValueLike,
@@ -189,7 +189,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     ) -> Value:
         """ReLUBackward: The gradient of ReLU with respect to its input."""
     def round(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """Round: The nearest integer, the even one of two that are equally near."""
+        """Round: The nearest integer; ties go to the even one."""
     def sigmoid(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
@@ -252,7 +252,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     def gen_index(
         self, src: ValueLike, *, axis: int, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """GenIndex: At each position, its index along one axis."""
+        """GenIndex: The index of each position along an axis."""
     def dropout(
         self,
         src: ValueLike,
@@ -263,7 +263,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Dropout: Zeroes elements at random and scales the others so that the mean stays."""
+        """Dropout: Sets random elements to 0, and scales the others to keep the mean."""
     def add(
         self,
         src_0: ValueLike,
@@ -303,7 +303,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Maximum: The larger of both."""
+        """Maximum: The larger of both inputs, element by element."""
     def minimum(
         self,
         src_0: ValueLike,
@@ -313,7 +313,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Minimum: The smaller of both."""
+        """Minimum: The smaller of both inputs, element by element."""
     def multiply(
         self,
         src_0: ValueLike,
@@ -333,7 +333,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """SquaredDifference: The square of the difference."""
+        """SquaredDifference: The square of the difference of both inputs."""
     def subtract(
         self,
         src_0: ValueLike,
@@ -343,7 +343,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Subtract: Input 0 less input 1."""
+        """Subtract: Input 0 minus input 1."""
     def select(
         self,
         cond: ValueLike,
@@ -354,7 +354,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Select: Elements of input 1 where the condition holds, of input 2 elsewhere."""
+        """Select: Elements of input 1 where the condition is true, of input 2 elsewhere."""
     def bias_add(
         self,
         src: ValueLike,
@@ -364,7 +364,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """BiasAdd: Adds to each channel its bias."""
+        """BiasAdd: Adds its bias to each channel."""
     def bias_add_backward(
         self,
         diff_dst: ValueLike,
@@ -373,7 +373,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """BiasAddBackward: The gradient of BiasAdd with respect to the bias: the sum over all but the channels."""
+        """BiasAddBackward: The gradient of BiasAdd with respect to the bias: the sum over all other axes."""
     def matmul(
         self,
         src: ValueLike,
@@ -606,7 +606,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """BatchNormInference: Normalizes each channel by given statistics, then scales and shifts it."""
+        """BatchNormInference: Normalizes each channel with given statistics, then scales and shifts it."""
     def batch_norm_forward_training(
         self,
         src: ValueLike,
@@ -621,7 +621,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """BatchNormForwardTraining: Normalizes each channel by its own statistics in the batch, and updates running ones."""
+        """BatchNormForwardTraining: Normalizes each channel with its statistics in the batch, and updates running statistics."""
     def batch_norm_training_backward(
         self,
         src: ValueLike,
@@ -820,7 +820,7 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """StaticReshape: The same elements in row-major order, in another shape."""
+        """StaticReshape: Gives a tensor another shape; elements keep their row-major order."""
     def static_transpose(
         self,
         src: ValueLike,
@@ -829,11 +829,11 @@ class BuilderMethods(OpMethods, GraphMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """StaticTranspose: The axes in another order."""
+        """StaticTranspose: Permutes the axes."""
     def type_cast(
         self, src: ValueLike, *, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """TypeCast: The same values in another data type, rounded to nearest even."""
+        """TypeCast: Converts to another data type, rounding to nearest even."""
     def quantize(
         self,
         src: ValueLike,
@@ -886,7 +886,7 @@ class BuilderMethods(OpMethods, GraphMethods):
     def wildcard(self, *src: ValueLike, dtype: str | None = None, name: str | None = None) -> Any:
         """Wildcard: Stands for an op that oneDNN does not know; it is a partition that is not supported."""
     def end(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> None:
-        """End: Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""
+        """End: Marks a tensor as used outside the graph, so that its partition outputs it."""
 
 class ValueMethods(OpMethods):
     def __init__(self, builder: BuilderMethods) -> None: ...
@@ -915,7 +915,7 @@ class ValueMethods(OpMethods):
     ) -> Value:
         """ClampBackward: The gradient of Clamp with respect to its input."""
     def elu(self, *, alpha: float, dtype: str | None = None, name: str | None = None) -> Value:
-        """Elu: x above 0, alpha * (exp(x) - 1) below."""
+        """Elu: x above 0, alpha * (exp(x) - 1) below 0."""
     def elu_backward(
         self,
         diff_dst: ValueLike,
@@ -964,7 +964,7 @@ class ValueMethods(OpMethods):
     def leaky_relu(
         self, *, alpha: float, dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """LeakyReLU: x above 0, alpha * x below."""
+        """LeakyReLU: x above 0, alpha * x below 0."""
     def log(self, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Log: The natural logarithm."""
     def mish(self, *, dtype: str | None = None, name: str | None = None) -> Value:
@@ -984,7 +984,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """PReLU: x above 0, slope * x below, with a learnt slope."""
+        """PReLU: x above 0, slope * x below 0, with a learned slope."""
     def prelu_backward(
         self,
         slope: ValueLike,
@@ -998,7 +998,7 @@ class ValueMethods(OpMethods):
     def reciprocal(self, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Reciprocal: 1 / x."""
     def relu(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """ReLU: x above 0, 0 below."""
+        """ReLU: x above 0, 0 elsewhere."""
     def relu_backward(
         self,
         diff_dst: ValueLike,
@@ -1009,7 +1009,7 @@ class ValueMethods(OpMethods):
     ) -> Value:
         """ReLUBackward: The gradient of ReLU with respect to its input."""
     def round(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """Round: The nearest integer, the even one of two that are equally near."""
+        """Round: The nearest integer; ties go to the even one."""
     def sigmoid(self, *, dtype: str | None = None, name: str | None = None) -> Value:
         """Sigmoid: 1 / (1 + exp(-x))."""
     def sigmoid_backward(
@@ -1059,7 +1059,7 @@ class ValueMethods(OpMethods):
     ) -> Value:
         """TanhBackward: The gradient of Tanh with respect to its input."""
     def gen_index(self, *, axis: int, dtype: str | None = None, name: str | None = None) -> Value:
-        """GenIndex: At each position, its index along one axis."""
+        """GenIndex: The index of each position along an axis."""
     def dropout(
         self,
         seed: ValueLike,
@@ -1069,7 +1069,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Any:
-        """Dropout: Zeroes elements at random and scales the others so that the mean stays."""
+        """Dropout: Sets random elements to 0, and scales the others to keep the mean."""
     def add(
         self,
         src_1: ValueLike,
@@ -1105,7 +1105,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Maximum: The larger of both."""
+        """Maximum: The larger of both inputs, element by element."""
     def minimum(
         self,
         src_1: ValueLike,
@@ -1114,7 +1114,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Minimum: The smaller of both."""
+        """Minimum: The smaller of both inputs, element by element."""
     def multiply(
         self,
         src_1: ValueLike,
@@ -1132,7 +1132,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """SquaredDifference: The square of the difference."""
+        """SquaredDifference: The square of the difference of both inputs."""
     def subtract(
         self,
         src_1: ValueLike,
@@ -1141,7 +1141,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Subtract: Input 0 less input 1."""
+        """Subtract: Input 0 minus input 1."""
     def select(
         self,
         src_0: ValueLike,
@@ -1151,7 +1151,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """Select: Elements of input 1 where the condition holds, of input 2 elsewhere."""
+        """Select: Elements of input 1 where the condition is true, of input 2 elsewhere."""
     def bias_add(
         self,
         bias: ValueLike,
@@ -1160,7 +1160,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """BiasAdd: Adds to each channel its bias."""
+        """BiasAdd: Adds its bias to each channel."""
     def bias_add_backward(
         self,
         *,
@@ -1168,7 +1168,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """BiasAddBackward: The gradient of BiasAdd with respect to the bias: the sum over all but the channels."""
+        """BiasAddBackward: The gradient of BiasAdd with respect to the bias: the sum over all other axes."""
     def matmul(
         self,
         weights: ValueLike,
@@ -1387,7 +1387,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """BatchNormInference: Normalizes each channel by given statistics, then scales and shifts it."""
+        """BatchNormInference: Normalizes each channel with given statistics, then scales and shifts it."""
     def batch_norm_forward_training(
         self,
         mean: ValueLike,
@@ -1401,7 +1401,7 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> tuple[Value, Value, Value, Value, Value]:
-        """BatchNormForwardTraining: Normalizes each channel by its own statistics in the batch, and updates running ones."""
+        """BatchNormForwardTraining: Normalizes each channel with its statistics in the batch, and updates running statistics."""
     def batch_norm_training_backward(
         self,
         diff_dst: ValueLike,
@@ -1572,13 +1572,13 @@ class ValueMethods(OpMethods):
         dtype: str | None = None,
         name: str | None = None,
     ) -> Value:
-        """StaticReshape: The same elements in row-major order, in another shape."""
+        """StaticReshape: Gives a tensor another shape; elements keep their row-major order."""
     def static_transpose(
         self, *, order: Sequence[int], dtype: str | None = None, name: str | None = None
     ) -> Value:
-        """StaticTranspose: The axes in another order."""
+        """StaticTranspose: Permutes the axes."""
     def type_cast(self, *, dtype: str | None = None, name: str | None = None) -> Value:
-        """TypeCast: The same values in another data type, rounded to nearest even."""
+        """TypeCast: Converts to another data type, rounding to nearest even."""
     def quantize(
         self,
         *,
@@ -1627,4 +1627,4 @@ class ValueMethods(OpMethods):
     def wildcard(self, *src: ValueLike, dtype: str | None = None, name: str | None = None) -> Any:
         """Wildcard: Stands for an op that oneDNN does not know; it is a partition that is not supported."""
     def end(self, *, dtype: str | None = None, name: str | None = None) -> None:
-        """End: Marks a tensor as used outside of the graph, so that no partition keeps it to itself."""
+        """End: Marks a tensor as used outside the graph, so that its partition outputs it."""

@@ -12,11 +12,12 @@ __all__ = ["least_first", "run_order"]
 
 
 def run_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Indices into `before`, each after those that it holds for it, otherwise in order.
+    """Return indices in order, but each after those in its entry of `before`.
 
     Raises
     ------
     graphlib.CycleError
+        The entries form a cycle.
     """
     TopologicalSorter(dict(enumerate(before))).prepare()
     placed: dict[int, None] = {}
@@ -31,7 +32,7 @@ def run_order(before: Sequence[Collection[int]]) -> list[int]:
 
 
 def least_first(before: Sequence[Collection[int]], keys: Sequence[Any]) -> list[int]:
-    """As `run_order`, but always the one with the least key next; without what is in circles."""
+    """Return `run_order` with ties broken by the smallest key, and without indices in cycles."""
     sorter = TopologicalSorter(dict(enumerate(before)))
     with suppress(CycleError):
         sorter.prepare()

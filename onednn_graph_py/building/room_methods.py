@@ -1,4 +1,4 @@
-"""Methods of graphs and models whose functions are in higher rooms; `methods.py` attaches them.
+"""Classes for methods of graphs and models that higher rooms define and `methods.py` attaches.
 
 `room_methods.pyi` types them; ``./dev stubs`` writes it from the functions.
 """

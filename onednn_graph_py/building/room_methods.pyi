@@ -33,7 +33,7 @@ class GraphMethods:
         queue: Any = None,
         copy: bool | None = None,
     ) -> CompiledGraph:
-        """A graph that can be called with arrays; made by `GraphBuilder.compile`."""
+        """A graph that can be called with arrays; `GraphBuilder.compile` makes it."""
     def diagram(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -56,7 +56,7 @@ class GraphMethods:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `to_json` of a graph into a file."""
     def to_benchdnn(self, path: str | os.PathLike[str]) -> str:
-        """Save a graph as JSON, and return the line with which benchdnn replays it."""
+        """Save a graph as JSON, and return the command line that makes benchdnn replay it."""
     def to_cpp(self, *, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None) -> str:
         """Write a graph as a complete C++17 program."""
     def to_json(self) -> str:

@@ -24,8 +24,8 @@ from .op_methods import BuilderMethods, ValueMethods
 
 __all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
 
-# oneDNN shares compiled partitions and cached constants between all graphs of the process whose
-# ids are equal. So ids of all builders differ, also from those of callers who count from 0.
+# oneDNN shares compiled partitions and cached constants between graphs with equal ids. So the ids
+# of all builders in the process differ, also from those of callers who count from 0.
 FIRST_ID = 1 << 32
 _unique_ids = itertools.count(FIRST_ID)
 
@@ -38,7 +38,7 @@ def new_id() -> int:
 
 
 def caller() -> str:
-    """Return the caller's line outside of this package, as ``model.py:12``.
+    """Return the caller's line outside this package, such as ``model.py:12``.
 
     In a notebook this is ``In[3]:12``, with the cell's number, as in IPython's tracebacks.
     """
@@ -60,7 +60,7 @@ def _cell_of(get_ipython: Any, file: str) -> str:
 
 
 def is_whole(shape: Sequence[int]) -> bool:
-    """Whether all dims are known."""
+    """Return whether all dims are known."""
     return all(d >= 0 for d in shape)
 
 
@@ -100,7 +100,7 @@ class Node:
         return label_of(self.kind, self.name)
 
     def attr(self, name: str) -> Any:
-        """An attribute's value, its default where it is not set, or None without one."""
+        """Return an attribute's value, or its default, or None without a default."""
         return row(self.kind).value_of(name, self.attrs)
 
 
@@ -114,7 +114,7 @@ class Value(ValueMethods):
     Attributes
     ----------
     shape : tuple of int or None
-        The dims, -1 for one that is not known yet; None where even the rank is unknown.
+        The dims, -1 for an unknown one; None if even the rank is unknown.
     dtype : str
     name : str
     strides : tuple of int or None
@@ -125,7 +125,7 @@ class Value(ValueMethods):
 
     __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides")
 
-    # NumPy leaves ``array + value`` to this class.
+    # Makes NumPy leave ``array + value`` to this class.
     __array_ufunc__ = None
 
     def __init__(
@@ -259,7 +259,7 @@ class Value(ValueMethods):
         raise TypeError(f"{self!r} has no truth value: it has no elements before the graph runs")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
-        raise TypeError(f"{self!r} is no array: it has no elements before the graph runs")
+        raise TypeError(f"{self!r} is not an array: it has no elements before the graph runs")
 
 
 ValueLike = Any

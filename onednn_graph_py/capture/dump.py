@@ -17,7 +17,7 @@ from .libraries import libraries_of, loaded_here
 __all__ = ["dump"]
 
 _MODES = ("graph", "subgraph")
-# oneDNN takes the first name where both are set.
+# oneDNN uses the first name if both are set.
 _VARIABLES = ("ONEDNN_GRAPH_DUMP", "DNNL_GRAPH_DUMP")
 _HAS_FUNCTION = (3, 11)
 

@@ -141,7 +141,7 @@ class DumpFolder:
 
 
 def _in_order(file: Path) -> tuple[int, str]:
-    """The key that sorts files by the graph's number, which counts up."""
+    """Return the key that sorts files by the graph's number, which counts up."""
     return int(file.name.split("-")[1].removesuffix(".json")), file.name
 
 
@@ -172,7 +172,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _is_finished(file: Path) -> bool:
-    """Whether a file ends with the graph's last brace, the only one at the start of a line."""
+    """Return whether a file ends with the last brace, the only one at the start of a line."""
     try:
         with open(file, "rb") as opened:
             opened.seek(0, os.SEEK_END)

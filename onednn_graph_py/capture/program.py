@@ -36,7 +36,7 @@ class Captured:
     unreadable : tuple of str
         Errors of the files that are not graphs, because the program ended while oneDNN wrote them.
     libraries : tuple of Library, optional
-        The loaded files that contain a oneDNN; None where the dynamic linker does not list them.
+        The loaded files that contain a oneDNN; None if the dynamic linker does not list them.
     """
 
     status: int
@@ -51,7 +51,7 @@ class Captured:
 
     @property
     def why_none(self) -> str:
-        """The reason why there is no graph, as far as it is known; empty if there is one."""
+        """The known reason why there is no graph; empty if there is one."""
         if self.files:
             return ""
         nothing = (
@@ -87,8 +87,7 @@ def capture(
     folder : path
         Output folder; it is made if it does not exist.
     parts : bool
-        Also keep the partial graphs of this package's models, which `onednn_graph_py.dump` leaves
-        out by default.
+        Also keep the partial graphs of this package's models, which are left out by default.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Whether results are right: what they may be, by data type and by what ops do to errors."""
+"""Checking of results: the reference values, and the errors that rounding may cause."""

@@ -1,4 +1,4 @@
-"""The results that a graph should have by the NumPy reference, and the errors that are allowed."""
+"""The results that a graph should have by the NumPy reference, and their tolerances."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = [
 Array = npt.NDArray[Any]
 Values = dict[int, Array]
 
-# Samples of stochastic arithmetic, and how much further than the furthest of them a right result
-# may be: four samples of a uniform disturbance reach about half of what the largest would.
+# The number of samples of stochastic arithmetic, and the factor by which a right result may be
+# further off than the worst of them: four uniform samples show about half of the largest error.
 _SAMPLES = 4
 _BEYOND_SAMPLES = 4
 
@@ -45,7 +45,7 @@ class OutputCheck:
     name : str
     dtype : str
     wrong, count : int
-        Number of elements that exceed their tolerance, and number of all elements.
+        The number of elements that exceed their tolerance, and of all elements.
     max_error : float
         The largest difference.
     largest : float
@@ -123,21 +123,21 @@ def reference_values(
     inputs: Sequence[Array],
     after: Callable[[Node, int, Array, Array], Array] | None = None,
 ) -> Values:
-    """All tensors of a graph by their value's id, computed op by op in NumPy.
+    """Compute all tensors of a graph op by op in NumPy.
 
     Parameters
     ----------
     builder : GraphBuilder
     inputs : sequence of numpy.ndarray
-        In the order of a call.
+        The graph's inputs, in the order of a call.
     after : callable, optional
-        Takes a node, the number of an output, its exact values and how far each may be off, and
-        returns what is rounded and handed on in their place.
+        Called with a node, the index of an output, its exact values and the largest error of
+        each; returns the values to use in their place.
 
     Returns
     -------
     dict of int to numpy.ndarray
-        Rounded to the values' data types.
+        By the value's id, rounded to the values' data types.
     """
     known: Values = {v.id: a for v, a in zip(builder.inputs, inputs, strict=True)}
     known.update({v.id: unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
@@ -159,7 +159,7 @@ def reference_values(
 
 
 def _epsilon(dtype: str) -> float:
-    """Half a unit in the last place, as a share."""
+    """Return the largest relative error of rounding to a data type; 0 for integers."""
     return 0.0 if is_integer(dtype) or dtype == "boolean" else float(float_info(dtype).eps) / 2
 
 
@@ -168,9 +168,9 @@ def _margins(
 ) -> dict[int, float]:
     """Estimate the tolerance of each float tensor.
 
-    Stochastic arithmetic (Vignes 1993): every op's result is disturbed by as much as its sums and
-    its rounding may lose (`onednn_graph_py.reference.slack`), and what comes of that at every
-    tensor is measured.
+    This is stochastic arithmetic (Vignes 1993): we disturb every op's result at random by up to
+    the error of its sums and its rounding (`onednn_graph_py.reference.slack`), and measure how much
+    that changes each tensor.
     """
     random = np.random.default_rng(seed)
     worst = dict.fromkeys(exact, 0.0)
@@ -178,7 +178,7 @@ def _margins(
     def disturb(node: Node, i: int, result: Array, off: Array) -> Array:
         if result.dtype.kind != "f" or node.kind in with_trait("quantizes"):
             return result
-        # What is stored in bf16 may also be kept in f32 inside of a partition, and the other way.
+        # Inside a partition oneDNN may keep a bf16 tensor in f32, or an f32 one in bf16.
         off = off + _epsilon(node.outputs[i].dtype) * np.abs(result)
         off = np.where(np.isfinite(result), off, 0.0)
         return np.asarray(result + off * random.uniform(-1, 1, result.shape))
@@ -194,7 +194,7 @@ def _margins(
 
 
 def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -> Array:
-    """Steps by which a quantized element may be off: none but near the middle of two."""
+    """Return the steps by which quantized elements may be off: 0 unless near a rounding tie."""
     source = node.inputs[0].id
     made = exact[node.outputs[0].id].astype(np.float64)
     off = _BEYOND_SAMPLES * margins[source]
@@ -211,7 +211,7 @@ def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -
 
 
 def _differences(got: Array, want: Array) -> Array:
-    """Of each element; none between equal infinities or NaNs, NaN where only one is NaN."""
+    """Return elements' differences: 0 for equal infinities or two NaNs, NaN for one NaN."""
     with np.errstate(all="ignore"):
         off = np.where(got == want, 0.0, np.abs(got - want))
         return np.where(np.isnan(got) & np.isnan(want), 0.0, off)
@@ -222,12 +222,12 @@ def _largest(differences: Array) -> float:
 
 
 def largest_difference(one: Array, other: Array) -> float:
-    """The largest difference of two arrays' elements; infinite where only one is NaN.
+    """Return the largest difference of elements of two arrays; infinite if only one is NaN.
 
     Parameters
     ----------
     one, other : numpy.ndarray
-        Of equal shapes.
+        They have the same shape.
     """
     return _largest(_differences(one.astype(np.float64), other.astype(np.float64)))
 
@@ -268,13 +268,14 @@ class Expected:
     seed : int
         Seed for the random perturbations that estimate rounding errors.
     samples : int
-        How many there are; one tells enough of tensors with a thousand elements.
+        The number of perturbed runs; one is enough for tensors of a thousand elements.
 
     Notes
     -----
-    An element may be off by four times what the furthest of these runs was, in which every op's
-    result was disturbed at random by what rounding may do to it, in the graph's floating-point math
-    mode; a quantized one only where that brings it to the next step.
+    In each perturbed run, every op's result is disturbed at random by as much as rounding can
+    change it in the graph's floating-point math mode. A tensor's tolerance is four times the
+    largest difference that these runs show in it. A quantized element may be off only if this
+    tolerance of its input reaches the next step.
     """
 
     def __init__(
@@ -294,16 +295,16 @@ class Expected:
         names: Mapping[int, str] | None = None,
         parts: Mapping[int, tuple[slice, ...]] | None = None,
     ) -> Verification:
-        """Compare tensors with these.
+        """Compare tensors with the expected ones.
 
         Parameters
         ----------
         actual : mapping of int to numpy.ndarray
             By the value's id.
         names : mapping of int to str, optional
-            What to call them.
+            The outputs' names in the result.
         parts : mapping of int to tuple of slice, optional
-            Where only a part of a tensor is to be compared.
+            The part of a tensor to compare; by default all of it.
 
         Returns
         -------
@@ -345,7 +346,7 @@ def compare_values(
     actual : mapping of int to numpy.ndarray
         By the value's id.
     names : mapping of int to str, optional
-        What to call them.
+        The outputs' names in the result.
     seed : int
         Seed for the random perturbations that estimate rounding errors.
 

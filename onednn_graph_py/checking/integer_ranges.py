@@ -1,8 +1,8 @@
-"""The integers to fill a graph's quantized inputs with: as many of their type as fit.
+"""Ranges of integers to fill a graph's quantized inputs with, as wide as possible.
 
-Defects show with numbers that a type barely holds (a u8 above 127 read as s8), and hide where every
-result saturates. So each input has the whole range, made smaller only where a Quantize behind it
-would saturate nearly everywhere, or a SoftMax choose one element of each row.
+Defects show with numbers near a type's limits (a u8 above 127 read as s8), and hide if all
+results saturate. So each input gets its type's whole range, which is made smaller only if a
+Quantize behind it would saturate nearly all elements, or a SoftMax choose one element of each row.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .magnitudes import Shapes, Size, excess, quantization_parameters, sizes
 
 __all__ = ["HAND_ON", "IntegerRange", "fitted", "range_of"]
 
-HAND_ON = with_trait("keeps") | {"End"}  # which has nothing behind it
-"""Ops that hand on what they are given."""
+HAND_ON = with_trait("keeps") | {"End"}
+"""Ops that change no numbers; no op comes after End."""
 
-# What comes out of them is as large whatever they are given.
+# The size of their results does not depend on the size of their inputs.
 _LEVELLED = with_trait("normalizes") | with_trait("quantizes") | with_trait("squashes")
-# CPUs without VNNI add two products of u8 and s8 in 16 bits: 2 * 255 * 63 fits.
+# CPUs without VNNI add two products of u8 and s8 in 16 bits, into which 2 * 255 * 63 fits.
 _LARGEST_S8_WEIGHT = 63
 _FEWEST_WEIGHTS, _FEWEST = 16, 32
 _TOLERATED = 1.1
@@ -31,16 +31,17 @@ _TOLERATED = 1.1
 
 @dataclass(frozen=True)
 class IntegerRange:
-    """Integers from `low` to `high`, or a share of them around `centre`.
+    """The integers from `low` to `high`, or a share of them around `centre`.
 
     Parameters
     ----------
     low, high : int
     centre : float
-        What stands for 0.
+        The integer that represents 0.
     weights : bool
-        Of s8 weights, which are made smaller before others are.
+        Whether they fill s8 weights, whose ranges are made smaller first.
     share : float
+        From 0 to 1.
     """
 
     low: int
@@ -51,7 +52,7 @@ class IntegerRange:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the largest number."""
+        """The smallest and the largest number."""
         centre = min(max(self.centre, self.low), self.high)
         return (
             round(centre - self.share * (centre - self.low)),
@@ -60,24 +61,24 @@ class IntegerRange:
 
     @property
     def size(self) -> Size:
-        """Of numbers that are drawn from it evenly."""
+        """The size of numbers drawn from the range uniformly."""
         low, high = self.bounds
         return Size((low + high) / 2, (high - low + 1) / math.sqrt(12))
 
     def smaller(self, by: float) -> IntegerRange:
-        """Fewer numbers, but not too few to tell anything; the same where there are too few."""
+        """Return a smaller range, but never one of too few numbers to show errors."""
         fewest = (_FEWEST_WEIGHTS if self.weights else _FEWEST) / (self.high - self.low)
         return replace(self, share=min(self.share, max(self.share / by, fewest)))
 
 
 def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) -> IntegerRange:
-    """All numbers of an 8-bit or 4-bit integer input.
+    """Return the whole range of an 8-bit or 4-bit integer input; s8 weights get half of theirs.
 
     Parameters
     ----------
     value : Value
-    readers : mapping of int to nodes
-        Who reads a tensor, at which port, by the value's id.
+    readers : mapping of int to sequence of (Node, int)
+        The nodes that read a tensor and the index of their input, by the value's id.
     """
     low, high = integer_limits(value.dtype)
     centre, weights = 0.0, False
@@ -97,7 +98,7 @@ def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) ->
 
 
 def _behind(value: Value, ranges: Mapping[int, IntegerRange]) -> list[int]:
-    """The inputs that decide how large a tensor is, by id."""
+    """Return the ids of the inputs that decide how large a tensor is."""
     found, seen, left = [], set(), [value]
     while left:
         current = left.pop()
@@ -113,10 +114,10 @@ def _behind(value: Value, ranges: Mapping[int, IntegerRange]) -> list[int]:
 
 
 def _made_smaller(ranges: dict[int, IntegerRange], behind: Sequence[int], by: float) -> bool:
-    """Make the weights' ranges smaller or, where they can't be, the others'."""
+    """Make the weights' ranges smaller or, if that is impossible, the others'."""
     for weights in (True, False):
         before = {i: ranges[i] for i in behind if ranges[i].weights is weights}
-        # Where several meet in a product each has its part in it.
+        # A product's inputs share the reduction.
         after = {i: r.smaller(by if weights else math.sqrt(by)) for i, r in before.items()}
         if after != before:
             ranges.update(after)
@@ -130,18 +131,18 @@ def fitted(
     known: Mapping[int, Size],
     shapes: Shapes,
 ) -> dict[int, IntegerRange]:
-    """Make ranges smaller until results mean something.
+    """Make ranges smaller until no op's input is too large (`magnitudes.excess`).
 
     Parameters
     ----------
     nodes : sequence of Node
-        In order.
+        In an order of execution.
     ranges : mapping of int to IntegerRange
-        Of integer inputs, by the value's id.
+        The ranges of integer inputs, by the value's id.
     known : mapping of int to Size
-        Of the other inputs and the constants.
+        The sizes of the other inputs and of constants, by the value's id.
     shapes : mapping of int to shape
-        Of all tensors, with all dims known.
+        The shapes of all tensors, with all dims known, by the value's id.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Estimates of a graph's tensors: means and deviations, from those of its inputs.
+"""Estimates of the means and deviations of a graph's tensors, from those of its inputs.
 
-Good to a factor of two or so, which is what it takes to choose numbers that neither vanish nor
-saturate. Elements count as independent of each other and as normally distributed.
+They are right within a factor of about two, which is enough to choose inputs whose results neither
+vanish nor saturate. We assume that elements are independent and normally distributed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Size", "excess", "quantization_parameters", "size_of", "sizes"]
 
 _LARGEST = 1e30
 _SAMPLE = 1 << 16
-# What holds scores back in attention is no measure of the others.
+# Larger elements mask scores in attention, and say nothing about the size of the others.
 _HOLDS_BACK = 1e3
-# Beyond these, in deviations from the mean, SoftMax and its like are 0 or 1 and tell nothing.
+# With larger deviations, results of SoftMax and similar ops are all 0 or 1, so they show no errors.
 _STEEP_LIMIT = 4.0
 _F16_LIMIT = 2.0**13
 
@@ -48,12 +48,12 @@ class Size(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """A magnitude that few elements exceed by much."""
+        """The magnitude that few elements exceed by much."""
         return abs(self.mean) + self.deviation
 
 
 def size_of(array: npt.NDArray[Any]) -> Size:
-    """The size of known elements, but for those that hold attention scores back."""
+    """Return the size of known elements, without those that mask attention scores."""
     every = max(array.size // _SAMPLE, 1)  # large ones would take long
     known = array.reshape(-1)[::every].astype(np.float64)
     known = known[np.abs(known) < _HOLDS_BACK]
@@ -61,7 +61,7 @@ def size_of(array: npt.NDArray[Any]) -> Size:
 
 
 def quantization_parameters(node: Node) -> tuple[float, float]:
-    """The root of the mean square of the scales, and the mean zero point, of attributes."""
+    """Return the root mean square of a node's scales, and the mean of its zero points."""
     scales, zps = node.attrs["scales"], node.attrs.get("zps") or (0,)
     return math.sqrt(sum(s * s for s in scales) / len(scales)), sum(zps) / len(zps)
 
@@ -80,7 +80,7 @@ class _Use(NamedTuple):
 
 
 def _product(use: _Use) -> Size:
-    """A sum of products, and the bias."""
+    """Return the size of a sum of products, with the bias."""
     one, other = use.given[:2]
     work = row(use.node.kind).flop(use.inputs, [use.output], use.node.attrs)
     terms = max(work // (2 * max(math.prod(use.output), 1)), 1)
@@ -132,7 +132,7 @@ def _quantize(use: _Use) -> Size:
 
 
 def _rectified(use: _Use) -> Size:
-    """The size of a result that keeps large positive inputs and makes negative ones small."""
+    """Return the size after an op that keeps positive inputs and makes negative ones small."""
     mean, deviation = use.given[0]
     if mean > 2 * deviation:
         return use.given[0]
@@ -156,7 +156,7 @@ def _root(use: _Use) -> Size:
 
 
 def _probabilities(use: _Use) -> Size:
-    """About one of a row is chosen, or all a little."""
+    """Return the size of probabilities: one element of a row is near 1, or all are small."""
     axis = use.node.attr("axis")
     count = use.output[axis] if use.output else 1
     return Size(1 / max(count, 1), 1 / max(count, 1))
@@ -194,7 +194,7 @@ def _reduced(use: _Use) -> Size:
 
 
 def _selected(use: _Use) -> Size:
-    """Of the two, one may be what holds scores back."""
+    """Return the size of a Select's result; one of its two inputs may only mask scores."""
     return max(use.given[1:3], key=lambda s: s.reach if s.reach < _HOLDS_BACK else 0.0)
 
 
@@ -240,16 +240,16 @@ _RULES: Mapping[str, Callable[[_Use], Size]] = {
 
 
 def sizes(nodes: Sequence[Node], known: Mapping[int, Size], shapes: Shapes) -> dict[int, Size]:
-    """The size of every tensor, by its value's id.
+    """Return the size of every tensor, by its value's id.
 
     Parameters
     ----------
     nodes : sequence of Node
-        In order.
+        In an order of execution.
     known : mapping of int to Size
-        Of what no op makes.
+        The sizes of the tensors that no op makes, by the value's id.
     shapes : mapping of int to shape
-        Of all tensors, with all dims known.
+        The shapes of all tensors, with all dims known, by the value's id.
 
     Returns
     -------
@@ -271,15 +271,15 @@ def sizes(nodes: Sequence[Node], known: Mapping[int, Size], shapes: Shapes) -> d
 
 
 def excess(node: Node, size: Size) -> float:
-    """Return how many times too large the op's first input is; at most 1 where it suits.
+    """Return how many times too large the op's first input is; at most 1 if it suits.
 
-    About a third of what is quantized may saturate.
+    We accept that about a third of the quantized elements saturate.
 
     Parameters
     ----------
     node : Node
     size : Size
-        Of its first input.
+        The size of its first input.
     """
     found = 0.0
     if node.kind == "Quantize":
@@ -287,7 +287,7 @@ def excess(node: Node, size: Size) -> float:
         low, high = integer_limits(node.outputs[0].dtype)
         above, below = size.mean + size.deviation, size.deviation - size.mean
         found = above / max((high - point) * scale, 1e-30)
-        if point > low:  # what is below an unsigned type's zero is cut off as by a ReLU
+        if point > low:  # an unsigned type cuts off negative numbers
             found = max(found, below / ((point - low) * scale))
     elif node.kind in with_trait("steep"):
         found = size.deviation / _STEEP_LIMIT

@@ -1,7 +1,7 @@
 """One graph under several settings and oneDNN installs, side by side: `compare`.
 
-Each run has a process of its own (`worker`), because oneDNN reads some settings once, and because
-another oneDNN is another Python environment's. ``python -m onednn_graph_py compare`` does it all.
+Each run has its own process (`worker`), because oneDNN reads some settings only once, and because
+another oneDNN is in another Python environment. ``python -m onednn_graph_py compare`` calls it.
 """
 
 from .compare import compare

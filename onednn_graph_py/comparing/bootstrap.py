@@ -1,7 +1,7 @@
-"""Run as a file, by any Python: finds the package there, and hands over to its worker.
+"""A script that any Python can run: it finds the package there, and starts its worker.
 
-``python bootstrap.py FD``, with the number of a connection. Nothing of the package may be imported
-at the top: it may not be there, or be an older one.
+Run it as ``python bootstrap.py FD``, with the file descriptor of a connection. It must not import
+the package at the top, since the package may be missing or older.
 """
 
 import importlib
@@ -14,12 +14,12 @@ __all__ = ["MISSING", "TOO_OLD"]
 MISSING = 81
 """Exit status: the package is not installed."""
 TOO_OLD = 82
-"""Exit status: it is, and can't compare."""
+"""Exit status: the package is installed, but too old to compare."""
 
 
 def _start() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
-    # Python puts the folder of this file first, whose modules are not for all to import.
+    # Python puts the folder of this file first, whose modules must not hide others.
     sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
     if importlib.util.find_spec("onednn_graph_py") is None:
         sys.exit(MISSING)

@@ -1,4 +1,4 @@
-"""One run of a comparison: its setting, its process, and what came of it."""
+"""One run of a comparison: its setting, its process and its results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column:
     label : str
     files : GraphFiles
     number : int
-        Of the run.
+        The run's number.
     """
 
     def __init__(self, setting: Setting, label: str, files: GraphFiles, number: int) -> None:
@@ -41,14 +41,14 @@ class Column:
 
     @property
     def graph(self) -> dict[str, Any]:
-        """The data by which a worker reads the graph."""
+        """The arguments that make a worker load the graph."""
         return {
             "graph": str(self.files.graph(self.setting.fpmath)),
             "constants": self.files.constants,
         }
 
     def ended(self, end: Ended) -> None:
-        """There is nothing more to do for it."""
+        """Record why the run ended early, and end its process."""
         self.run.verdict, self.run.reason = end.verdict, end.reason
         self.stop()
 
@@ -63,7 +63,7 @@ class Column:
         run, asked = self.run, self.setting.isa
         known = self.setting.install.facts["isas"]
         if asked not in (None, DEFAULT_ISA) and asked not in known:
-            # It would go on without any limit, and say nothing.
+            # oneDNN would silently use no limit.
             self.ended(Ended(Verdict.REFUSED, f"oneDNN {run.onednn} knows no ISA {asked!r}"))
             return
         try:
@@ -93,13 +93,13 @@ class Column:
             run.verdict, run.reason = Verdict.SPLIT, made["split"]
 
     def check_isa(self, known: dict[str, str]) -> None:
-        """Note where oneDNN does not use the requested instruction set."""
+        """Add a note if oneDNN does not use the requested instruction set."""
         asked, used = self.setting.isa, self.run.isa
         if asked is None or asked == DEFAULT_ISA or known.get(asked) == used:
             return
         has = self.setting.install.facts["isa"]
         why = (
-            f"this CPU, or oneDNN {self.run.onednn} on it, has no more than {used}"
+            f"the highest that oneDNN {self.run.onednn} can use on this CPU is {used}"
             if used == has
             else f"oneDNN {self.run.onednn} uses {used}"
         )

@@ -63,20 +63,20 @@ def add_compare(commands: Any) -> None:
     )
     add_set(
         parser,
-        "rewrite the graph first, as replay does; each rewritten graph is compared by itself",
+        "rewrite the graph first, as replay does; each rewritten graph is compared separately",
     )
     parser.add_argument(
         "--seconds",
         type=seconds,
         default=1.0,
-        help="time each run for so many seconds (default: %(default)g)",
+        help="time for which to time each run, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--no-verify", action="store_true", help="do not compare with the NumPy reference"
     )
     parser.add_argument("--kernels", action="store_true", help="show the kernels that run")
     add_seed(parser)
-    add_timeout(parser, 600.0, "for each answer of a process")
+    add_timeout(parser, 600.0, "for each request to a process")
     add_forms(
         parser,
         json="print JSON, one object per line",

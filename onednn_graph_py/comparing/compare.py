@@ -1,4 +1,4 @@
-"""One graph run under several settings, each in a process of its own: `compare`."""
+"""Run one graph under several settings, each in its own process: `compare`."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def compare_document(
     document : GraphDocument
     settings : Settings
     name : str
-        What to call the graph.
+        The graph's name in the result.
     values : mapping of int to numpy.ndarray, optional
-        Of constants, by tensor id.
+        Values of constants, by tensor id.
     seconds, verify, kernels, seed, timeout, progress
-        As `compare` explains.
+        As in `compare`.
     """
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
@@ -89,12 +89,12 @@ def compare_document(
 
 
 def _check_inputs(columns: Sequence[Column]) -> None:
-    """Stop what was given other numbers: another version of the package may fill otherwise."""
+    """Stop runs with other inputs, as other versions of the package may fill them differently."""
     first = next((c for c in columns if c.inputs), None)
     for column in columns:
         if first is not None and column.inputs not in ("", first.inputs):
             reason = (
-                f"onednn_graph_py {column.run.package} there fills inputs with other numbers than "
+                f"onednn_graph_py {column.run.package} fills inputs with other numbers than "
                 f"{first.run.package}"
             )
             column.inputs = ""
@@ -104,7 +104,7 @@ def _check_inputs(columns: Sequence[Column]) -> None:
 def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: Progress) -> None:
     for number in range(ROUNDS):
         progress(f"timing, round {number + 1} of {ROUNDS}")
-        # There and back, so that none always follows the same one.
+        # Rounds alternate in direction, so that no run always follows the same other run.
         for column in columns if number % 2 == 0 else reversed(columns):
             if column.process is None:
                 continue
@@ -124,13 +124,13 @@ def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: P
 
 
 def _name_kernels(columns: Sequence[Column], timeout: float, progress: Progress) -> None:
-    """Ask each process for its kernels' names; it starts another one, which writes a log."""
+    """Ask each process for its kernels' names, for which it starts another process with a log."""
     for column in columns:
         if column.process is None:
             continue
         progress(f"naming kernels: {column.run.label}")
         try:
-            # It ends its own process before it would be ended itself.
+            # The worker must end its own process before it is ended itself.
             found = column.process.ask("kernels", timeout, seconds=0.9 * timeout)
         except Ended as e:
             if e.verdict is Verdict.REFUSED:  # by a package that can't do this yet
@@ -144,7 +144,7 @@ def _name_kernels(columns: Sequence[Column], timeout: float, progress: Progress)
 
 
 def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: float) -> None:
-    """Compare outputs with the first run's and with the reference, in one of the processes."""
+    """Compare outputs with the first run's and the reference, in one of the processes."""
     ran = [c for c in columns if c.run.verdict in (Verdict.RAN, Verdict.SPLIT)]
     if not ran:
         return
@@ -216,11 +216,11 @@ def compare(
     timeout: float = 600.0,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Run one graph under all combinations of settings, each in a process of its own.
+    """Run one graph under all combinations of settings, each in its own process.
 
-    All runs are given the same inputs, which `fill_inputs` makes. Their processes live side by
-    side, but only one works at a time: after all have compiled, they are timed in rounds, so that
-    what slows down the machine for a while slows down all of them.
+    All runs get the same inputs, which `fill_inputs` makes. Their processes exist side by side,
+    but only one works at a time: after all have compiled, they are timed in rounds, so that a
+    temporary slowdown of the machine affects all of them.
 
     Parameters
     ----------
@@ -228,52 +228,50 @@ def compare(
         A graph, or its JSON; constants of a GraphBuilder have their values.
     isa : str or sequence of str, optional
         Highest instruction sets, as `cpu_isa` names them, such as ``["avx2", "avx512_core"]``;
-        ``default`` for no limit. A str may have several, with commas between.
+        ``default`` for no limit. A str may list several, separated by commas.
     threads : int or sequence of int, optional
         Threads per call.
     fpmath : str or sequence of str, optional
-        Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` for one that holds
-        for integers too.
+        Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` includes integers.
     onednn : str or sequence of str, optional
         Environments with this package and a oneDNN: ``here``, a Python executable, or a virtual
         environment's folder.
     rewrite : str or sequence of str, optional
         Changes to the graph, in benchdnn's options: ``in-shapes=0:8x64``, ``dt=bf16``.
     seconds : float
-        Time each run for so many seconds; 0 does not time them.
+        Time for which to time each run, in seconds; 0 does not time them.
     verify : bool
-        Compare outputs with the reference in NumPy, within what rounding may do in the math mode.
+        Compare outputs with the NumPy reference, within the rounding errors of the math mode.
     kernels : bool
         Name the kernels that oneDNN runs, as `explain` does.
     seed : int
         Seed for generated inputs.
     timeout : float
-        Time limit of a process for compiling, for a round, or for the reference, in seconds.
+        Time limit of a process for compiling, for a round or for the reference, in seconds.
     progress : callable, optional
         Called with a text about each stage of the work.
 
     Returns
     -------
     Comparison
-        A table as text, and in a notebook; `Comparison.runs` for numbers. Crashes and refusals are
-        verdicts of runs.
+        It prints as a table, in notebooks too; `Comparison.runs` has the numbers. Crashes and
+        refusals are verdicts of runs, not exceptions.
 
     Raises
     ------
     InvalidArgumentsError
-        A setting has no such value; an environment lacks this package, or has one that does not
-        fit.
+        A setting has an invalid value; an environment lacks this package, or a suitable version.
     GraphFormatError
-        The JSON is no graph.
+        The JSON is not a graph.
     OneDNNError
-        The graph can't be rewritten so, or written as JSON.
+        The graph can't be rewritten, or can't be written as JSON.
     OSError
         The file can't be read.
 
     Notes
     -----
-    What is not given has one value: the graph's own math mode, the present environment, and a fresh
-    process's instruction set and number of threads.
+    By default runs use the graph's own math mode, the present environment, and the instruction set
+    and number of threads of a new process.
 
     Examples
     --------

@@ -9,23 +9,23 @@ __all__ = ["Comparison"]
 
 
 class Comparison(Runs):
-    """One graph under several settings; printed, a table with a column for each.
+    """One graph under several settings; it prints as a table with a column for each.
 
     Parameters
     ----------
     graph : str
-        The file, and how it was rewritten.
+        The file's name, and the options that rewrote it.
     runs : tuple of Run
         In the order of the settings.
     processor : str
         The CPU.
     seconds : float
-        The time for which each run was timed.
+        The time for which each run was timed, in seconds.
     rounds : int
         Number of rounds in which the runs took turns.
     load : float
-        The machine's load average over the minute before, by the number of CPUs: 1 if others kept
-        all busy.
+        The machine's load average in the minute before, divided by the number of CPUs: 1 if other
+        programs kept all CPUs busy.
     """
 
     def to_markdown(self) -> str:

@@ -1,4 +1,4 @@
-"""A graph as files that other processes can read: its JSON, and its constants' values."""
+"""Write a graph as files for other processes: its JSON, and the values of its constants."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Array = npt.NDArray[Any]
 
 
 def constant_values(builder: GraphBuilder, document: GraphDocument) -> dict[int, Array]:
-    """The constants that ops read, by their ids in a document of the builder.
+    """Return the constants that ops read, by their ids in a document of the builder.
 
     Parameters
     ----------
     builder : GraphBuilder
     document : GraphDocument
-        As `from_builder` made it, or rewritten from that.
+        A document that `from_builder` made, possibly rewritten.
 
     Raises
     ------
     InvalidArgumentsError
-        It was rewritten such that a constant would have another shape or data type.
+        The rewritten document gives a constant another shape or data type.
     """
     read = {v.id for n in builder.nodes for v in n.inputs}
     constants = [v for v in builder.constants if v.id in read]
@@ -61,7 +61,7 @@ def constant_values(builder: GraphBuilder, document: GraphDocument) -> dict[int,
 
 
 def save_constants(values: Mapping[int, Array], path: Path) -> None:
-    """Write constants' bytes; not all of their types are known to NumPy's files."""
+    """Write constants as bytes, since NumPy's files don't support all their types."""
     raw: dict[str, Any] = {
         str(id): np.ascontiguousarray(a).reshape(-1).view(np.uint8) for id, a in values.items()
     }
@@ -69,14 +69,14 @@ def save_constants(values: Mapping[int, Array], path: Path) -> None:
 
 
 def bind_constants(builder: GraphBuilder, path: str) -> None:
-    """Make constants of the inputs that a file has values for.
+    """Turn inputs into constants if a file has values for them.
 
     Parameters
     ----------
     builder : GraphBuilder
-        Made by `to_builder`.
+        A graph that `to_builder` made.
     path : str
-        Written by `save_constants`.
+        A file that `save_constants` wrote.
     """
     contents = builder._contents
     with np.load(path) as file:
@@ -93,14 +93,14 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
 
 
 class GraphFiles:
-    """A graph in a folder, once for each math mode.
+    """The files of a graph in a folder, one for each math mode.
 
     Parameters
     ----------
     folder : Path
     document : GraphDocument
     values : mapping of int to numpy.ndarray
-        Of constants, by tensor id.
+        Values of constants, by tensor id.
     modes : sequence of MathMode or None
         None for the graph's own.
     """
@@ -129,5 +129,5 @@ class GraphFiles:
             save(changed, self._graphs[mode])
 
     def graph(self, mode: MathMode | None) -> Path:
-        """The file of a math mode."""
+        """Return the file of a math mode."""
         return self._graphs[mode]

@@ -19,24 +19,24 @@ from .worker import PROTOCOL, hello
 __all__ = ["HERE", "Install", "find_install"]
 
 HERE = "here"
-"""Names the environment of the caller."""
+"""The name of the caller's environment."""
 
-# The older spelling has the same meaning.
+# The older name is a synonym.
 _MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 
 @dataclass(frozen=True)
 class Install:
-    """A Python with this package.
+    """A Python environment with this package.
 
     Parameters
     ----------
     where : str
-        As it was given.
+        Its name, as the user gave it.
     python : str
-        Its executable.
+        Its Python executable.
     facts : dict
-        What a worker there says of itself.
+        The facts that `worker.hello` returns there.
     """
 
     where: str
@@ -45,7 +45,7 @@ class Install:
 
     @property
     def onednn(self) -> str:
-        """Version and runtime of its oneDNN."""
+        """The version and the runtime of its oneDNN."""
         return f"{self.facts['onednn']} {self.facts['runtime']}"
 
     def start(self, isa: str | None = None) -> WorkerProcess:
@@ -54,7 +54,7 @@ class Install:
         Parameters
         ----------
         isa : str, optional
-            oneDNN is to use no instruction set above this one; as the environment says otherwise.
+            The highest instruction set that oneDNN may use; by default the environment's.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class Install:
             The executable can't be run.
         """
         environment = quiet()
-        if self.where == HERE:  # it is to import what the caller does
+        if self.where == HERE:  # the worker must import the same modules as the caller
             environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
         else:
             for name in ("PYTHONPATH", "PYTHONHOME"):  # of the caller's Python
@@ -93,7 +93,7 @@ def _executable(where: str) -> str:
 
 
 def find_install(where: str) -> Install:
-    """Find a Python, and see that it has a package which can compare.
+    """Find a Python environment, and check that its package can compare.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def find_install(where: str) -> Install:
     Raises
     ------
     InvalidArgumentsError
-        There is no such Python, or no such package in it.
+        The Python does not exist, or has no package that can compare.
     """
     if where == HERE:
         return Install(HERE, sys.executable, hello())

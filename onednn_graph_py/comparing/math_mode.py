@@ -1,4 +1,4 @@
-"""A floating-point math mode that graphs are compared in."""
+"""A floating-point math mode of a comparison: `MathMode`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MathMode:
     ----------
     mode : str
     apply_to_int : bool or None
-        None for what the graph has.
+        None to keep the graph's own flag.
     """
 
     mode: str

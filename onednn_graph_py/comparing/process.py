@@ -1,4 +1,4 @@
-"""A worker of any install, asked one thing at a time."""
+"""A worker process of any install: `WorkerProcess`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ __all__ = ["WorkerProcess"]
 
 
 class WorkerProcess(Process):
-    """Starts a worker.
+    """A worker process, which answers one request at a time.
 
     Parameters
     ----------
     python : str
-        An executable.
+        The Python executable.
     script : str
-        A Python file, which is given the number of a connection.
+        The Python file to run, with the file descriptor of a connection as its argument.
     environment : mapping of str to str
+        The worker's environment variables.
 
     Attributes
     ----------
     status : int or None
-        Its exit status, once an answer did not come because it had ended.
+        Its exit status, set when an answer was missing because the process had ended.
 
     Raises
     ------
@@ -48,12 +49,12 @@ class WorkerProcess(Process):
         )
 
     def answer(self, timeout: float | None = STARTUP) -> dict[str, Any]:
-        """The worker's next answer; the first has its facts about itself.
+        """Return the worker's next answer, which is first `worker.hello`; the limit is in seconds.
 
         Raises
         ------
         Ended
-            It ended, took too long, or says that there is nothing more to do for the graph.
+            The worker ended, took too long, or can't continue with the graph.
         """
         try:
             answer: dict[str, Any] = super().answer(timeout)
@@ -67,6 +68,6 @@ class WorkerProcess(Process):
         return answer
 
     def ask(self, request: str, timeout: float | None = STARTUP, **what: Any) -> dict[str, Any]:
-        """Have it do something: a name in the worker's list, with values for JSON."""
+        """Send a request by the worker's name for it, with JSON arguments; return the answer."""
         self.send({"do": request, **what})
         return self.answer(timeout)

@@ -27,9 +27,9 @@ class Run:
     isa : str
         The highest instruction set that oneDNN used.
     threads : int or None
-        Threads per call; None too where oneDNN's runtime decides.
+        Threads per call; None also if oneDNN's runtime decides.
     fpmath : str or None
-        The graph's floating-point math mode, with ``:true`` where that holds for integers.
+        The graph's floating-point math mode, with ``:true`` if it applies to integers.
     verdict : Verdict
     reason : str
         The reason for the verdict.
@@ -44,12 +44,12 @@ class Run:
     same_steps_as : int or None
         The number of the first run, from 1, before this one that ran the same steps.
     error, share : float or None
-        The largest difference to the reference, and the largest as a fraction of its tolerance.
+        The largest difference to the reference, and the largest fraction of a tolerance.
     difference : float or None
         The largest difference to the first run's outputs.
     milliseconds, spread, fastest : float or None
-        The median of one call's times, with all rounds counting as much; how far the third
-        quartile is from the first; and the shortest.
+        The median of the calls' times, with equal weight for all rounds; the difference between
+        the first and the third quartile; and the shortest time.
     ratio : float or None
         Its time divided by the first run's: the median of the rounds' ratios.
     calls : int
@@ -103,7 +103,7 @@ class Runs:
 
     @property
     def ok(self) -> bool:
-        """Whether no run is wrong, refused, crashed or too slow."""
+        """Whether no run failed: none is wrong, refused, crashed or too slow."""
         return not any(run.verdict.failed for run in self.runs)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The settings to vary, and all their combinations."""
+"""The settings that a comparison varies, and all their combinations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .math_mode import MathMode
 __all__ = ["Setting", "Settings", "settings_of"]
 
 DEFAULT_ISA = "default"
-"""oneDNN's word for no limit."""
+"""oneDNN's name for no limit."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination; None for what is not varied."""
+    """One combination of settings; None for settings that are not varied."""
 
     install: Install
     isa: str | None
@@ -30,7 +30,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All combinations.
+    """The values of each setting, for all combinations.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class Settings:
     fpmath: tuple[MathMode | None, ...]
 
     def all(self) -> list[Setting]:
-        """In order; what is given last changes fastest."""
+        """Return all combinations, in order; the last setting changes fastest."""
         product = itertools.product(self.installs, self.isa, self.threads, self.fpmath)
         return [Setting(*each) for each in product]
 
     def label(self, setting: Setting) -> str:
-        """A name for the combination, made of the settings that differ."""
+        """Return a name for the combination, made of the settings that differ."""
         parts = []
         if len(self.installs) > 1:
             same = [i for i in self.installs if i.onednn == setting.install.onednn]
@@ -108,7 +108,7 @@ def settings_of(
     fpmath: str | Sequence[str] = (),
     onednn: str | Sequence[str] = (),
 ) -> Settings:
-    """Check what is to be varied.
+    """Check the settings to vary, and return them.
 
     Parameters
     ----------
@@ -116,15 +116,15 @@ def settings_of(
         Names of `onednn_graph_py.cpu_isa`, or ``default`` for no limit.
     threads : int or sequence of int
     fpmath : str or sequence of str
-        Names of `onednn_graph_py.fpmath_mode`, with ``:true`` or ``:false`` behind them for what
-        integers do.
+        Names of `onednn_graph_py.fpmath_mode`; a suffix ``:true`` or ``:false`` says whether the
+        mode applies to integers.
     onednn : str or sequence of str
-        As `find_install` takes them.
+        Environments, as in `find_install`.
 
     Raises
     ------
     InvalidArgumentsError
-        One of them is not right.
+        A value is invalid.
     """
     counts = _threads([threads] if isinstance(threads, int) else threads)
     modes = [_math_mode(text) for text in _listed(fpmath)]

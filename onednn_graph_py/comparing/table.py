@@ -1,4 +1,4 @@
-"""A comparison as a table: text, Markdown, HTML."""
+"""Show a comparison as a table: text, Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .run import Run, Runs
 __all__ = ["as_html", "as_markdown", "as_text"]
 
 _OTHER = "* "
-"""Begins those lines of cells that are not in the first column."""
+"""The mark before a cell's lines that column 1 does not have."""
 
-_WIDEST = 34  # characters of a column of text
+_WIDEST = 34  # the widest column of text, in characters
 _SHOWN_LINES = 13
 _SHOWN_OPS = 9
-_BUSY = 0.5  # load average a CPU above which times mean little
+_BUSY = 0.5  # the load average per CPU above which times are unreliable
 
 _COLOURS = {Verdict.PASSED: "#2e7d32", Verdict.SPLIT: "#8d6e00"}
 _WRONG = "#c62828"
@@ -53,7 +53,7 @@ def _lines(texts: Sequence[str], other: Sequence[bool]) -> str:
 
 
 def _threads(run: Run, first: Run) -> str:
-    if run.partitions is None:  # it did not come so far
+    if run.partitions is None:  # the run ended before this stage
         return "-"
     return f"{run.runtime}'s own" if run.threads is None else str(run.threads)
 
@@ -123,7 +123,7 @@ def _footer(comparison: Runs) -> list[str]:
 
 
 def _rows(comparison: Runs) -> list[tuple[str, ...]]:
-    """Rows that there is something for: the name, and a cell for each run."""
+    """Return the rows that are not empty: the name, and a cell for each run."""
     first, named = comparison.runs[0], any(run.kernels for run in comparison.runs)
     return [
         (name, *(cell(run, first) for run in comparison.runs))
@@ -143,7 +143,7 @@ def _wrapped(cell: str) -> str:
 
 
 def as_text(comparison: Runs) -> str:
-    """For a terminal: as many columns side by side as there is room for."""
+    """Return the table for a terminal, with as many columns side by side as fit."""
     rows = [("", *_columns(comparison)), *_rows(comparison)]
     names, *columns = zip(*((row[0], *map(_wrapped, row[1:])) for row in rows), strict=True)
     room = max(shutil.get_terminal_size((110, 24)).columns, 60) - max(map(len, names))
@@ -163,7 +163,7 @@ def as_text(comparison: Runs) -> str:
 
 
 def as_markdown(comparison: Runs) -> str:
-    """For a page."""
+    """Return the table as Markdown."""
     graph, *machine = map(in_markdown, _heading(comparison))
     lines = [f"## {graph}", "", *machine, ""]
     lines += markdown_table(("", *_columns(comparison)), _rows(comparison))
@@ -179,7 +179,7 @@ def _html_cell(name: str, cell: str, run: Run) -> Markup:
 
 
 def as_html(comparison: Runs) -> str:
-    """For a notebook or a browser."""
+    """Return the table as HTML."""
     rows = []
     for name, *cells in _rows(comparison):
         made = map(_html_cell, itertools.repeat(name), cells, comparison.runs)

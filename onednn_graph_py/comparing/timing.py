@@ -1,4 +1,4 @@
-"""Times of calls: taken in a worker, summed up where they are compared."""
+"""Time calls in a worker, and summarize the times."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["Times", "summed_up", "time_calls"]
 
 # The other workers' threads spin for a while after their last call, and caches are cold.
 _WARM_UP = 0.05
-# Short calls are timed several at a time, so that there are no more samples than these.
+# Short calls are timed several at a time, to limit the number of samples.
 _SAMPLES = 200
-_PARTS = np.linspace(0.5, 99.5, 100)  # percentiles that stand for a round
+_PARTS = np.linspace(0.5, 99.5, 100)  # the number of percentiles that represent a round
 
 
 def time_calls(call: Callable[[], Any], seconds: float) -> list[float]:
-    """Time calls for a while, after some that do not count.
+    """Time calls, after a warm-up.
 
     Parameters
     ----------
     call : callable
     seconds : float
-        At least one call is made, however long it takes.
+        How long to time calls; at least one call is timed.
 
     Returns
     -------
     list of float
-        Seconds of a call; of short calls each is the mean of several.
+        The time of each call in seconds; for short calls, means of several.
     """
     began, count, passed = time.perf_counter(), 0, 0.0
     while count == 0 or passed < min(_WARM_UP, seconds):
@@ -55,14 +55,14 @@ class Times:
     Parameters
     ----------
     milliseconds : float
-        The median; all rounds count as much.
+        The median; all rounds have equal weight.
     spread : float
-        From the first to the third quartile, in milliseconds.
+        The difference between the first and the third quartile, in milliseconds.
     fastest : float
-        The shortest, in milliseconds.
+        The shortest time, in milliseconds.
     ratio : float or None
-        To the first run: the median of the rounds' ratios. What slows the machine down for a while
-        slows all runs of a round.
+        The time divided by the first run's: the median of the rounds' ratios, since a temporary
+        slowdown of the machine affects all runs of a round.
     """
 
     milliseconds: float
@@ -72,10 +72,10 @@ class Times:
 
 
 def summed_up(rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]]) -> Times | None:
-    """Sum up the times of all rounds, in seconds; None where there are none."""
+    """Summarize the times of all rounds, given in seconds; None if there are none."""
     if not rounds:
         return None
-    # A round in which the machine was slow has fewer samples, and counts as much.
+    # A round in which the machine was slow has fewer samples, but equal weight.
     even = np.concatenate([np.percentile(r, _PARTS) for r in rounds]) * 1e3
     low, middle, high = (float(t) for t in np.percentile(even, (25, 50, 75)))
     ratios = [np.median(a) / np.median(b) for a, b in zip(rounds, first, strict=False)]

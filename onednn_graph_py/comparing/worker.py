@@ -33,7 +33,7 @@ from .timing import time_calls
 __all__ = ["PROTOCOL", "hello", "serve"]
 
 PROTOCOL = 1
-"""Changes when another version of the package would misunderstand requests or answers."""
+"""Change it if other versions of the package would misunderstand requests or answers."""
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ def _digest(arrays: Sequence[Array]) -> str:
 
 
 def _runtime_decides() -> bool:
-    """Whether the number of threads can't be set."""
+    """Return whether the runtime decides the number of threads, so that it can't be set."""
     try:
         set_num_threads(num_threads())
     except UnimplementedError:
@@ -78,12 +78,12 @@ def _runtime_decides() -> bool:
 
 
 def _stored(array: Array) -> Array:
-    """As a type that NumPy's files have: the smaller floats fit float32."""
+    """Return an array in a type that NumPy's files support: small floats become float32."""
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
 class _Worker:
-    """The graph that it has in hand."""
+    """Answers requests, and keeps the graph that was loaded last."""
 
     def __init__(self) -> None:
         self._model: CompiledGraph | None = None
@@ -119,12 +119,12 @@ class _Worker:
         }
 
     def time(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time calls of what was loaded, in seconds."""
+        """Time calls of the loaded graph, in seconds."""
         assert self._call is not None
         return {"times": time_calls(self._call, request["seconds"])}
 
     def kernels(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Name the kernels of each step that oneDNN runs at each call, from its log."""
+        """Name the kernels that each step of oneDNN runs at each call, from oneDNN's log."""
         model = self._model
         assert model is not None
         shapes = tuple(v.shape or () for v in model.inputs)
@@ -137,7 +137,7 @@ class _Worker:
         return {"kernels": made, "unknown": found.unknown}
 
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Compute how far the outputs of each run are from those of the first."""
+        """Compute the largest difference of each run's outputs to the first run's."""
         first = [np.load(p, mmap_mode="r") for p in request["first"]]
         made = []
         for paths in request["runs"]:
@@ -165,7 +165,7 @@ class _Worker:
 
 
 def serve(descriptor: int) -> None:
-    """Say hello on a connection, then take requests and answer them until it ends."""
+    """Send `hello` on a connection, then answer requests until it ends."""
     worker = _Worker()
     commands = {
         "load": worker.load,
@@ -178,7 +178,7 @@ def serve(descriptor: int) -> None:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         command = commands.get(request["do"])
         if command is None:
-            reason = f"onednn_graph_py {__version__} there knows no request {request['do']!r}"
+            reason = f"onednn_graph_py {__version__} does not know the request {request['do']!r}"
             return {"verdict": Verdict.REFUSED.value, "reason": reason}
         try:
             return command(request)

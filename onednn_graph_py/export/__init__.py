@@ -1,8 +1,8 @@
 """Graphs as programs, for bug reports and to continue in C++.
 
 `to_python` and `to_cpp` write complete programs that fill the inputs with the same numbers, run the
-graph and print the same lines; `benchdnn_command` gives the command with which oneDNN's own driver
-replays a file.
+graph and print the same lines; `benchdnn_command` returns the command that makes oneDNN's own
+driver replay a file.
 """
 
 from .benchdnn import benchdnn_command, to_benchdnn

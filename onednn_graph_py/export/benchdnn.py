@@ -17,14 +17,14 @@ def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[s
     Parameters
     ----------
     path : path
-        As `GraphBuilder.save` or oneDNN itself wrote it.
+        A file that `GraphBuilder.save` or oneDNN wrote.
     mode : str
-        benchdnn's: ``C`` for correctness, ``P`` for performance, ``R`` just to run.
+        benchdnn's mode: ``C`` for correctness, ``P`` for performance, ``R`` just to run.
 
     Returns
     -------
     list of str
-        Arguments; ``shlex.join`` makes one line of them.
+        The command's words; ``shlex.join`` makes one line of them.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[s
 
 
 def to_benchdnn(builder: GraphBuilder, path: str | os.PathLike[str]) -> str:
-    """Save a graph as JSON, and return the line with which benchdnn replays it.
+    """Save a graph as JSON, and return the command line that makes benchdnn replay it.
 
     Raises
     ------

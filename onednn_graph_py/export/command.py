@@ -41,7 +41,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser("export", help="write a graph's JSON as a program")
     parser.add_argument("file", help="a graph's JSON file")
     parser.add_argument(

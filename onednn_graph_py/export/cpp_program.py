@@ -101,7 +101,7 @@ def _op(o: ExportedOp) -> str:
 
 def _text(program: Program) -> str:
     used = {t.dtype for t in program.tensors}
-    # A type that an older header lacks is only named by programs that use it.
+    # Only programs that use a type name it, since older headers lack some types.
     names = (t if t in used or t != "s64" else "undef" for t in (*_TYPES, "boolean"))
     types = ", ".join(f"logical_tensor::data_type::{name}" for name in names)
     flags = "true" if program.apply_to_int else "false"
@@ -169,9 +169,9 @@ def to_cpp(
 ) -> str:
     """Write a graph as a complete C++17 program.
 
-    It needs nothing but ``oneapi/dnnl/dnnl_graph.hpp`` and the library; its first lines say how to
-    build it. Inputs are filled as `fill_inputs` does; constants of up to 64 KiB are written out,
-    larger ones filled too.
+    It needs only ``oneapi/dnnl/dnnl_graph.hpp`` and the library; its first lines say how to build
+    it. It fills inputs as `fill_inputs` does. Constants of up to 64 KiB are written out; larger
+    ones are filled like inputs.
 
     Parameters
     ----------

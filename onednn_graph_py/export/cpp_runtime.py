@@ -1,4 +1,4 @@
-"""The part of an exported C++ program that is the same for all: data, and running partitions."""
+"""The part that all exported C++ programs share: storing data, and running partitions."""
 
 __all__ = ["RUNTIME"]
 

@@ -1,4 +1,4 @@
-"""The parts of an exported program in any language: tensors, ops, and fills of inputs."""
+"""The contents of an exported program in any language: tensors, ops and fills of inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..ops.terms import AttributeType, AttributeValue, shape_text
 __all__ = ["EMBEDDED_BYTES", "ExportedOp", "ExportedTensor", "Program", "program_of"]
 
 EMBEDDED_BYTES = 1 << 16
-"""Constants up to this size are written into the program; larger ones are filled as inputs are."""
+"""Larger constants, in bytes, are not written into the program but filled like inputs."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class ExportedTensor:
     number : int
         Its id.
     name : str
-        What the program calls it.
+        The name of its variable.
     dtype : str
     shape : tuple of int
     strides : tuple of int or None
-        Where they are not row-major.
+        In elements; None if they are row-major.
     constant : bool
     fill : Fill or None
-        Of an input.
+        The numbers to fill an input with; None for tensors that ops make and for kept constants.
     data : numpy.ndarray or None
-        A constant's values, where they are small enough; 4-bit integers packed.
+        A constant's values, if they are small enough; 4-bit integers are packed.
     comment : str
     """
 
@@ -59,7 +59,7 @@ class ExportedTensor:
 
 @dataclass(frozen=True)
 class ExportedOp:
-    """An op of the program, with numbers of tensors."""
+    """An op of the program; inputs and outputs are numbers of tensors."""
 
     number: int
     kind: str
@@ -71,7 +71,7 @@ class ExportedOp:
 
 @dataclass(frozen=True)
 class Program:
-    """A graph that fills its inputs, runs and prints its outputs.
+    """A program that fills a graph's inputs, runs it and prints its outputs.
 
     `outputs` are pairs of the name to print and a tensor's number.
     """
@@ -91,7 +91,7 @@ class Program:
 
 
 def _name(number: int, wanted: str) -> str:
-    """A name that no keyword is and that no other tensor has."""
+    """Return a name that is not a keyword and that no other tensor has."""
     words = re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_")[:40]
     return f"t{number}_{words}" if words else f"t{number}"
 
@@ -109,13 +109,13 @@ def program_of(
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Program:
-    """Make the program of a graph.
+    """Return the program of a graph.
 
     Parameters
     ----------
     builder : GraphBuilder
     seed : int
-        Of what its inputs are filled with, as `fill_inputs` has it.
+        Seed for generated inputs, as in `fill_inputs`.
     shapes : mapping of str to tuple of int, optional
         Shapes of inputs with unknown dims, by name.
 
@@ -139,7 +139,7 @@ def program_of(
         shape = (shapes or {}).get(value.name, value.shape)
         if shape is None or not is_whole(shape):
             raise InvalidShapeError(
-                f"export: the shape of input {value.name!r} must be given, it is "
+                f"export: the shape of input {value.name!r} must be given, as dims are unknown: "
                 f"{shape_text(value.shape)}"
             )
         known[value.id] = tuple(shape)
@@ -182,7 +182,7 @@ def program_of(
         )
     ended = {n.inputs[0].id for n in builder.nodes if n.kind == "End"}
     read = {v.id for n in builder.nodes if n.kind != "End" for v in n.inputs}
-    # A partition keeps what only its own ops read to itself; End says that others read it too.
+    # A partition outputs no tensor that only its own ops read; End makes it output the tensor.
     for i in dict.fromkeys(v.id for _, v in outputs if v.id in read and v.id not in ended):
         ops.append(ExportedOp(len(ops), "End", "end", (), (numbers[i],), ()))
     return Program(

@@ -55,7 +55,7 @@ while waiting:
 
 
 def _values(t: ExportedTensor, seed: int) -> str:
-    """An expression for the array of a tensor that no op makes."""
+    """Return an expression for the array of a tensor that no op makes."""
     if t.data is not None:
         if t.dtype in ("s4", "u4"):
             return f"np.array({t.data.ravel().tolist()}, np.uint8)"
@@ -242,8 +242,8 @@ def to_python(
 ) -> str:
     """Write a graph as a complete Python program.
 
-    It prints the same lines as the program of `to_cpp`. Inputs are filled as `fill_inputs` does;
-    constants of up to 64 KiB are written out, larger ones filled too.
+    It fills inputs and prints lines as the program of `to_cpp` does. Constants of up to 64 KiB are
+    written out; larger ones are filled like inputs.
 
     Parameters
     ----------

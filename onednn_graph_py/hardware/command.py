@@ -17,7 +17,7 @@ def _devices(arguments: argparse.Namespace) -> int:
 
 
 def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser("devices", help="list devices, and explain what is missing")
     parser.add_argument("--json", action="store_true", help="print JSON, with memory in bytes")
     parser.set_defaults(run=_devices)

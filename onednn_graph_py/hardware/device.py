@@ -1,4 +1,4 @@
-"""A device, what is missing, and all of it as text, HTML and a dictionary."""
+"""Devices and missing ones, as text, HTML and dictionaries."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Device:
     Parameters
     ----------
     kind : str
-        ``cpu`` or ``gpu``; the runtime's word for devices that oneDNN has no engines for.
+        ``cpu`` or ``gpu``, or the runtime's word if oneDNN has no engines for the device.
     index : int, optional
-        For ``engine(kind, index)``. None where only `sycl_interop` or `ocl_interop` reach it.
+        The index for ``engine(kind, index)``; None if only `sycl_interop` or `ocl_interop` has it.
     runtime : str
-        oneDNN's name of it: ``OpenMP``, ``SYCL``, ``OpenCL``, ...
+        oneDNN's name of the runtime: ``OpenMP``, ``SYCL``, ``OpenCL``, ...
     name : str
     backend : str
         The backend of SYCL: ``opencl``, ``level_zero``; empty for other runtimes.
     vendor, driver : str
-        The vendor, and the driver's version; both empty where they are not known.
+        The vendor, and the driver's version; empty if unknown.
     memory_bytes : int, optional
-        Memory of the device; for a CPU that of the machine, or the part that its driver offers.
+        The device's memory; for a CPU the machine's memory, or the part that its driver offers.
     data_types : tuple of str
-        Those of oneDNN Graph that it computes in or, as weights, reads. Of a GPU only those that
-        its driver reports: only ``compile`` shows whether bf16 and 8-bit floats work.
+        oneDNN's data types in which it computes, or that it reads as weights. For a GPU only those
+        that its driver reports: only ``compile`` shows whether bf16 and 8-bit floats work.
     aspects : tuple of str
-        Abilities in the runtime's words, such as ``fp64``.
+        Its abilities, as the runtime names them, such as ``fp64``.
     engine : bool
         Whether oneDNN makes an engine of it in this process.
     reason : str
@@ -59,7 +59,7 @@ class Device:
 
     @property
     def label(self) -> str:
-        """Kind and index as ``engine`` takes them, such as ``gpu 0``."""
+        """Kind and index, as for ``engine``, such as ``gpu 0``."""
         return self.kind if self.index is None else f"{self.kind} {self.index}"
 
     @property
@@ -92,7 +92,7 @@ class Missing:
         ``cpu``, ``gpu``, or a package.
     reason : str
     remedy : str
-        The way to get it.
+        What to do to get it.
     """
 
     what: str
@@ -113,7 +113,7 @@ class Devices(Sequence[Device]):
     found : sequence of Device
     missing : sequence of Missing
     onednn : mapping
-        As `onednn_graph_py.version`.
+        The result of `onednn_graph_py.version`.
     notes : sequence of str
         Remarks on the search, such as drivers that crashed.
     """
@@ -155,7 +155,7 @@ class Devices(Sequence[Device]):
         return f"<Devices: {labels}; {len(self.missing)} missing>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in lists, dictionaries, strings and numbers, as JSON takes them."""
+        """Return everything as a dict for `json.dumps`."""
         return {
             "onednn": dict(self.onednn),
             "devices": [

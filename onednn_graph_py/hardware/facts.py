@@ -1,4 +1,4 @@
-"""The facts about one device, from dpctl, from pyopencl, or from the CPU that Python runs on."""
+"""Facts about a device, from dpctl, from pyopencl, or about the CPU that Python runs on."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .device import Device
 
 __all__ = ["cpu_data_types", "from_dpctl", "from_pyopencl", "host"]
 
-# oneDNN's documents promise these on every GPU, and no driver has to be asked.
+# oneDNN's documents promise these on every GPU, whatever its driver reports.
 _EVERY_GPU = ("f32", "s32", "s8", "u8")
 
 
 def cpu_data_types() -> tuple[str, ...]:
-    """Those that oneDNN uses on this CPU, whichever runtime its kernels run on."""
+    """Return the data types that oneDNN uses on this CPU, with any runtime."""
     every = _core.logical_tensor.data_type.__members__
     return tuple(name for name in every if name != "undef" and lacks(name) is None)
 
 
 def host(runtime: str) -> Device:
-    """The CPU that Python runs on, for a runtime that has no devices of its own."""
+    """Return the CPU that Python runs on, for a runtime that lists no devices."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -32,7 +32,7 @@ def host(runtime: str) -> Device:
 
 
 def from_dpctl(device: Any, index: int | None) -> Device:
-    """A ``dpctl.SyclDevice``, described."""
+    """Describe a ``dpctl.SyclDevice``."""
     kind = device.device_type.name
     prefix = "has_aspect_"
     aspects = tuple(
@@ -55,7 +55,7 @@ def from_dpctl(device: Any, index: int | None) -> Device:
 
 
 def from_pyopencl(device: Any, index: int | None) -> Device:
-    """A ``pyopencl.Device`` of a GPU, described."""
+    """Describe a ``pyopencl.Device`` of a GPU."""
     extensions = device.extensions.split()
     aspects = {"fp16": "cl_khr_fp16", "fp64": "cl_khr_fp64"}
     return Device(

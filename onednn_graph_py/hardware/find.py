@@ -1,4 +1,4 @@
-"""All devices of the linked oneDNN, and the error where one is needed and none is there."""
+"""List all devices of the linked oneDNN, and raise if a needed one is missing."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from .system import gpu_nodes
 
 __all__ = ["devices", "require"]
 
-# Runtimes that have devices of their own; the others' only one is the CPU that Python runs on.
+# Runtimes that list devices; the others have only the CPU that Python runs on.
 _WITH_DEVICES = ("SYCL", "OpenCL")
 
 
 def devices() -> Devices:
     """List the devices that oneDNN can run on here, and the reasons why others are missing.
 
-    The linked oneDNN says which runtimes it has. A helper process looks for devices of SYCL and
-    OpenCL, once for each setting of their environment variables, so that a driver that crashes
-    does no harm.
+    A helper process looks for devices of SYCL and OpenCL, if the linked oneDNN has these runtimes,
+    so that a driver that crashes does no harm. It does so once for each setting of their
+    environment variables.
 
     Returns
     -------
     Devices
-        Print it; a notebook shows a table. ``missing`` lists what is missing, why, and what to do.
+        It prints as text, and shows as a table in a notebook. ``missing`` lists missing devices and
+        packages, with reasons and remedies.
     """
     linked = _core.version()
     runtimes = {kind: str(linked[f"{kind}_runtime"]) for kind in ("cpu", "gpu")}
     look = seen() if any(r in _WITH_DEVICES for r in runtimes.values()) else Seen()
-    # Where the look has ended early, this process must not do what ended it.
+    # If the search ended early, this process must not repeat what ended it.
     ended = next((f.text for f in look.failures if not f.kind), None)
     found = [
         _as_here(d) if ended is None else replace(d, engine=False, reason=ended)
@@ -60,7 +61,7 @@ def devices() -> Devices:
 
 
 def _count(kind: Any) -> int:
-    """Count the engines of a kind that oneDNN has in this process; none where its runtime fails."""
+    """Count the engines of a kind that oneDNN has in this process; 0 if its runtime fails."""
     try:
         return _core.engine.get_count(kind)
     except RuntimeError:  # the SYCL runtime's, such as about a malformed selector
@@ -68,7 +69,7 @@ def _count(kind: Any) -> int:
 
 
 def _as_here(device: Device) -> Device:
-    """As it is in this process, whose runtime may have looked with other settings."""
+    """Return the device as this process sees it, whose runtime may have had other settings."""
     if device.index is None or not device.engine or device.index < _count(device.kind):
         return device
     return replace(
@@ -80,12 +81,12 @@ def _as_here(device: Device) -> Device:
 
 
 def _packages(runtimes: Mapping[str, str]) -> list[Missing]:
-    """The packages without which devices are named and no more."""
+    """Return the missing packages without which only the names of devices are known."""
     missing = []
     if "SYCL" in runtimes.values():
         try:
             why = sycl_interop.missing()
-        except ImportError as e:  # dpctl is there and broken
+        except ImportError as e:  # dpctl is installed but broken
             why = str(e)
         if why is not None:
             missing.append(no_package("dpctl", why, "sycl"))
@@ -95,7 +96,7 @@ def _packages(runtimes: Mapping[str, str]) -> list[Missing]:
 
 
 def require(kind: _core.engine.kind) -> None:
-    """Make sure that there is a device of a kind.
+    """Raise unless there is a device of a kind.
 
     Raises
     ------

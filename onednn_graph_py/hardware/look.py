@@ -1,4 +1,4 @@
-"""A look for devices of SYCL and OpenCL, in a process of its own, which a driver may crash."""
+"""Look for devices of SYCL and OpenCL, in another process, which a driver may crash."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .device import Device
 __all__ = ["Failure", "Seen", "seen"]
 
 _WORKER = f"{__package__}.worker"
-# Seconds after which a driver that hangs is given up.
+# The time limit for drivers, in seconds.
 _PATIENCE = 60
-# What SYCL, OpenCL and their loaders choose devices by.
+# The variables by which SYCL, OpenCL and their loaders choose devices.
 _CHOOSING = re.compile(r"ONEAPI_|OCL_ICD_|SYCL_|ZE_|UR_|CL_CONFIG_|LD_LIBRARY_PATH|LD_PRELOAD")
 _ENGINE_LINE = re.compile(
     r"onednn_verbose,v1,info,(cpu|gpu),engine,(\d+),(?:backend:([^,]*),)?name:(.*),"
@@ -26,12 +26,12 @@ _ENGINE_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure of a search: a crash, a hang, an exception of the runtime.
+    """A failure of the search: a crash, a hang, or an exception of the runtime.
 
     Parameters
     ----------
     kind : str
-        The kind of device that was not found therefore; empty for all that were left.
+        The kind of device that the failure prevents from being found; empty for all kinds left.
     text : str
     """
 
@@ -41,14 +41,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Seen:
-    """The results of a search.
+    """The results of the search.
 
     Parameters
     ----------
     devices : tuple of Device
     failures : tuple of Failure
     libraries : tuple of str
-        Those of Level Zero that can be loaded.
+        The libraries of Level Zero that can be loaded.
     """
 
     devices: tuple[Device, ...] = ()
@@ -57,7 +57,7 @@ class Seen:
 
 
 def seen() -> Seen:
-    """Look for devices, or tell what was found before with the same settings."""
+    """Look for devices, or return the earlier results for the same settings."""
     settings = tuple(sorted((k, v) for k, v in os.environ.items() if _CHOOSING.match(k)))
     return _seen(settings)
 
@@ -68,7 +68,7 @@ def _seen(settings: tuple[tuple[str, str], ...]) -> Seen:
 
 
 def _read(out: str, failure: str) -> Seen:
-    """Make sense of what the process printed, and of why it did not end well."""
+    """Parse the process's output, with the reason if it failed."""
     devices: list[Device] = []
     failures: list[Failure] = []
     libraries: list[str] = []
@@ -83,7 +83,7 @@ def _read(out: str, failure: str) -> Seen:
         try:
             record = json.loads(line)
         except ValueError:
-            continue  # a driver's own words
+            continue  # a driver's own output
         if not isinstance(record, dict):
             continue
         step = record.get("step", step)

@@ -1,4 +1,4 @@
-"""Reasons why there is no device of a kind, and what to do about it."""
+"""Reasons why a kind of device is missing, and remedies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SYCL_BUILD = (
 
 
 def no_cpu(runtime: str, failures: Sequence[Failure]) -> Missing:
-    """Say why a oneDNN whose CPU runtime is SYCL finds no CPU."""
+    """Return why a oneDNN whose CPU runtime is SYCL finds no CPU."""
     failed = _of("cpu", failures)
     if failed is not None:
         return failed
@@ -64,17 +64,18 @@ def no_gpu(
     nodes: Sequence[Node],
     libraries: Sequence[str],
 ) -> Missing:
-    """Say why there is no GPU.
+    """Return why there is no GPU.
 
     Parameters
     ----------
     onednn : mapping
-        As `onednn_graph_py.version`.
+        The result of `onednn_graph_py.version`.
     failures : sequence of Failure
-        Of the look for devices.
+        The failures of the search for devices.
     nodes : sequence of Node
+        The GPUs that the operating system shows.
     libraries : sequence of str
-        Those of Level Zero that can be loaded.
+        The libraries of Level Zero that can be loaded.
     """
     runtime = str(onednn["gpu_runtime"])
     release = f"oneDNN {version_t(onednn).release}"
@@ -94,14 +95,14 @@ def no_gpu(
     if not intels:
         return Missing(
             "gpu",
-            f"{', '.join(node.path for node in nodes)}: no GPU of Intel, and {release} needs one",
+            f"{', '.join(node.path for node in nodes)}: not Intel GPUs, and {release} needs one",
             "needs an Intel GPU",
         )
     if not any(node.accessible for node in intels):
         return Missing(
             "gpu",
-            f"this user may not open {', '.join(node.path for node in intels)}",
-            "add the user to the group that owns it (render or video) and log in anew",
+            f"this user can't open {', '.join(node.path for node in intels)}",
+            "add the user to the group that owns it (render or video) and log in again",
         )
     if os.environ.get(SELECTOR):
         return _hidden("gpu")
@@ -117,7 +118,7 @@ def no_gpu(
 
 
 def no_package(name: str, why: str, extra: str) -> Missing:
-    """Say what is lost without an optional package that the extra of that name brings."""
+    """Return what is missing without an optional package, which the extra installs."""
     return Missing(
         name,
         f"{why}; without it, devices' memory and aspects are unknown, and {extra}_interop can't be "

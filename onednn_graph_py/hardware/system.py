@@ -1,4 +1,4 @@
-"""The GPUs that the operating system shows, whatever any runtime makes of them."""
+"""The GPUs that the operating system shows, also those that no runtime finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Node:
     ----------
     path : str
     vendor : int, optional
-        PCI number of who made it; None where the system does not tell.
+        PCI number of the vendor; None if the system does not show it.
     accessible : bool
         Whether this user may read and write it.
     """
@@ -30,7 +30,7 @@ class Node:
 
 
 def gpu_nodes(root: str = "/") -> list[Node]:
-    """Render nodes of Linux, and the one of Windows' subsystem for it."""
+    """Return the render nodes of Linux, and the one of the Windows Subsystem for Linux."""
     base = Path(root)
     try:
         paths = sorted(base.glob("dev/dri/renderD*")) + sorted(base.glob("dev/dxg"))

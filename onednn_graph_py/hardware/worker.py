@@ -1,7 +1,6 @@
-"""Looks for devices; runs where a driver may crash it, see `look`.
+"""The process that looks for devices, and that a driver may crash; `look` starts it.
 
-Prints JSON, a line for each step begun and each device found, so that what came before a crash is
-known.
+It prints a line of JSON for each step that begins and each device, to show what preceded a crash.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .device import Device
 
 __all__ = ["GPU_LIBRARIES", "main"]
 
-# Through which Level Zero reaches Intel's GPUs.
+# The drivers of Level Zero for Intel's GPUs.
 GPU_LIBRARIES = ("libze_loader.so.1", "libze_intel_gpu.so.1")
 
 
@@ -26,7 +25,7 @@ def _say(**record: Any) -> None:
 
 
 def main() -> None:
-    """Print what is found."""
+    """Print the devices that are found."""
     from .._core import engine, version
 
     runtimes = {k: str(version()[f"{k}_runtime"]) for k in ("cpu", "gpu")}
@@ -38,7 +37,7 @@ def main() -> None:
         _say(step=f"counting {kind} engines of {runtime}")
         try:
             count = engine.get_count(kind)
-        except Exception as e:  # the runtime's own
+        except Exception as e:  # the runtime's error
             _say(kind=kind, failure=str(e))
             continue
         for index in range(count):
@@ -62,7 +61,7 @@ def main() -> None:
 
 
 def _engine(kind: str, index: int, runtime: str) -> tuple[Device, Any]:
-    """A device that oneDNN has a number for, and the runtime's object of it."""
+    """Return a device that oneDNN has an index for, and the runtime's object of it."""
     from .. import ocl_interop, sycl_interop
     from .._core import engine
     from .facts import cpu_data_types, from_dpctl, from_pyopencl
@@ -80,13 +79,13 @@ def _engine(kind: str, index: int, runtime: str) -> tuple[Device, Any]:
             return from_pyopencl(device, index), device
     except ModuleNotFoundError:
         return plain, None
-    except Exception as e:  # whatever a driver makes of it
+    except Exception as e:  # a driver may raise anything
         return replace(plain, engine=False, reason=str(e)), None
     return plain, None
 
 
 def _others(found: list[Any]) -> Iterator[Device]:
-    """Return the devices that dpctl shows and that oneDNN has no numbers for."""
+    """Return the devices that dpctl shows and for which oneDNN has no index."""
     from .. import sycl_interop
     from .facts import from_dpctl
 
@@ -104,10 +103,10 @@ def _others(found: list[Any]) -> Iterator[Device]:
             continue
         try:
             sycl_interop.make_engine(device, dpctl.SyclContext(device))
-        except Exception as e:  # whatever a driver makes of it
+        except Exception as e:  # a driver may raise anything
             yield replace(described, engine=False, reason=str(e))
         else:
-            why = "oneDNN numbers devices of another backend; sycl_interop.make_engine takes it"
+            why = "oneDNN's indices are for another backend's devices; use sycl_interop.make_engine"
             yield replace(described, reason=why)
 
 
@@ -120,7 +119,7 @@ def _loads(library: str) -> bool:
 
 
 def _have_names_logged(kind: str, index: int) -> None:
-    """Have oneDNN print the head of its log, which names all devices: a compilation does."""
+    """Make oneDNN print the head of its log, which names all devices, by a compilation."""
     from .._core import engine, logical_tensor, op, partition, set_verbose
 
     ports = [logical_tensor(i, "f32", [4], "strided") for i in range(2)]

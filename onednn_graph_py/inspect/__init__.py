@@ -1,4 +1,4 @@
-"""Seeing what oneDNN does."""
+"""Tools that show what oneDNN does: diagrams, profiles and its verbose log."""
 
 from .diagram import Diagram, diagram, repr_mimebundle
 from .profile import Profile, profile

@@ -1,4 +1,4 @@
-"""From ops, their tensors and groups to a `Drawing`."""
+"""Make a `Drawing` of ops, their tensors and groups: `assemble`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DrawnOp", "Graph", "assemble"]
 
 @dataclass
 class DrawnOp:
-    """An op, its tensors by id."""
+    """An op, with its tensors by id."""
 
     kind: str
     name: str
@@ -30,15 +30,15 @@ class Graph:
     title : str
     ops : list of DrawnOp
     groups : list of (status, ops)
-        Ops by their number; each in one group at most.
+        Ops by their index in `ops`; each is in one group at most.
     inputs : mapping of int to str
-        Names by tensor.
+        Names of the graph's inputs, by tensor.
     outputs : list of (str, int)
     constants : mapping of int to int
-        Bytes by tensor.
+        Sizes of constants in bytes, by tensor.
     tensors : mapping of int to Tensor
     what : str
-        A group is called: ``partition`` or ``step``.
+        The word for a group: ``partition`` or ``step``.
     notes : list of str
     """
 
@@ -66,7 +66,7 @@ def _runnable(
     groups: Sequence[tuple[Status, list[int]]],
     ops: Sequence[DrawnOp],
 ) -> list[tuple[Status, list[int]]]:
-    """Each group after those it reads from, otherwise as the ops were made."""
+    """Sort groups so that each comes after those it reads from, else in the order of their ops."""
     made_by = {
         t: i for i, (_, members) in enumerate(groups) for n in members for t in ops[n].outputs
     }
@@ -75,14 +75,14 @@ def _runnable(
         for i, (_, members) in enumerate(groups)
     ]
     order = least_first(before, [min(members, default=0) for _, members in groups])
-    # What depends on each other in a circle can't run, but can be drawn.
+    # Groups that depend on each other in a circle can't run, but can be drawn.
     placed = set(order)
     order += [i for i in range(len(groups)) if i not in placed]
     return [groups[i] for i in order]
 
 
 def assemble(graph: Graph) -> Drawing:
-    """Draw every op as a node of its own, and every group of ops."""
+    """Make a drawing with a node for each op and with all groups."""
     ordered = _runnable(graph.groups, graph.ops)
     group_of = {n: i for i, (_, members) in enumerate(ordered) for n in members}
     groups = tuple(

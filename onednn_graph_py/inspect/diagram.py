@@ -26,11 +26,10 @@ _FORMS = (".svg", ".dot", ".mmd", ".md")
 
 
 class Diagram:
-    """A graph as a picture; shows itself in notebooks.
+    """A picture of a graph, which notebooks show.
 
-    As SVG where Graphviz and its Python package are installed, otherwise as Mermaid, which
-    JupyterLab from 4.1 on draws. Made by `diagram`, `GraphBuilder.diagram` and
-    `CompiledGraph.diagram`.
+    They show SVG if Graphviz and its Python package are installed, else Mermaid, which JupyterLab
+    draws from 4.1 on. `diagram`, `GraphBuilder.diagram` and `CompiledGraph.diagram` make it.
 
     Attributes
     ----------
@@ -72,12 +71,12 @@ class Diagram:
         Parameters
         ----------
         path : path
-            Ends in ``.svg``, ``.dot``, ``.mmd`` (Mermaid) or ``.md`` (Markdown with Mermaid).
+            It ends in ``.svg``, ``.dot``, ``.mmd`` (Mermaid) or ``.md`` (Markdown with Mermaid).
 
         Raises
         ------
         InvalidArgumentsError
-            The path ends otherwise.
+            The path has another ending.
         UnimplementedError
             The same as for `svg`.
         """
@@ -115,28 +114,28 @@ def diagram(
 ) -> Diagram:
     """Draw ops, the partitions that they are in, and the tensors between them.
 
-    Partitions are coloured boxes around their ops; a dashed grey one is computed by NumPy, not run
-    (a view), or has no kernel. Arrows show data type, shape and, where it is not row-major, layout.
-    Constants are counted in the ops that read them.
+    Partitions are coloured boxes around their ops; a box is grey and dashed if NumPy computes it,
+    if it need not run (a view), or if oneDNN has no kernel for it. Arrows show data type, shape
+    and, if it is not row-major, layout. Ops show the number of constants that they read.
 
     Parameters
     ----------
     what : GraphBuilder, CompiledGraph, graph, or sequence of partition
-        Of a model, the steps that run and the layouts that were compiled; otherwise the partitions
-        that oneDNN makes.
+        A model is drawn with its steps and their compiled layouts, everything else with the
+        partitions that oneDNN makes.
     path : path, optional
         A file to write the diagram to, as `Diagram.save` does.
     graph : graph or GraphBuilder, optional
-        The graph that the partitions are from; they don't know their ops' names and tensors.
+        The graph of the partitions, which have no names and tensors of their ops.
     shapes : sequence of shapes, optional
         Shapes of the inputs of a model with unknown dims; by default those of its last call.
     max_nodes : int, optional
-        With more ops than this, those in a straight line inside of a partition are drawn as one
-        node, then parts of the graph that repeat are drawn once, then each partition is one node,
-        then partitions that run one after the other, until they are so few. None to draw every op.
+        If there are more ops, they are joined until so few nodes are left: first straight lines
+        of ops inside a partition, then repeated parts of the graph, then whole partitions, then
+        partitions that run one after the other. None to draw every op.
     scopes : int
-        Draw ops made inside of `GraphBuilder.scope` as one node: 1 for the outermost scopes,
-        2 for those inside them; 0 for none. Ops without a name are in no scope.
+        Draw the ops of each `GraphBuilder.scope` as one node: 1 for the outermost scopes, 2 for
+        those inside them; 0 for none. Ops without a name are in no scope.
 
     Returns
     -------
@@ -145,12 +144,12 @@ def diagram(
     Raises
     ------
     TypeError
-        `what` is none of these, or partitions come without their graph.
+        `what` is of another type, or partitions are given without their graph.
     InvalidArgumentsError
-        The partitions are not of the graph; `max_nodes` is below 1, `scopes` below 0; the path
-        ends in no known form; `shapes` are not of the model's inputs.
+        The graph does not have the partitions; `max_nodes` is below 1 or `scopes` below 0; the
+        path has no known ending; `shapes` do not fit the model's inputs.
     UnimplementedError
-        SVG needs Graphviz, which is not installed.
+        The path ends in ``.svg``, but Graphviz or its Python package is not installed.
 
     Examples
     --------
@@ -197,7 +196,7 @@ def _graph_of(what: Any, graph: Any, shapes: Sequence[Sequence[int]]) -> Graph:
     if isinstance(graph, _core.graph):
         return graph_of_mirror(graph, what)
     raise TypeError(
-        "diagram: partitions need the graph that they are from, graph=graph or GraphBuilder, got "
+        "diagram: partitions need their graph, graph=graph or GraphBuilder, got "
         f"{type(graph).__name__}"
     )
 

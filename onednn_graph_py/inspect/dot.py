@@ -17,7 +17,7 @@ _FONT = "Helvetica,Arial,sans-serif"
 
 
 def _label(lines: Sequence[str], *, heading: bool = False) -> str:
-    """An HTML-like label; the only kind of text that Graphviz takes entities for."""
+    """Return an HTML-like label, the only text in which Graphviz reads entities."""
     first, *rest = lines
     shown = [element("b", first) if heading else first]
     size = {"point-size": "10"}
@@ -26,7 +26,7 @@ def _label(lines: Sequence[str], *, heading: bool = False) -> str:
 
 
 def to_dot(drawing: Drawing) -> str:
-    """A digraph: ops as boxes, groups as clusters, tensors at the arrows.
+    """Return a digraph: ops are boxes, groups are clusters, arrows show tensors.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def to_dot(drawing: Drawing) -> str:
         ]
     lines += [node_line("  ", n) for n in members.get(None, ())]
     for edge in drawing.edges:
-        # What goes back must not turn the picture upside down.
+        # Edges that go back must not change the order of the nodes.
         back = ", style=dashed, constraint=false" if edge.back else ""
         lines.append(f"  {edge.source} -> {edge.target} [label={_label(edge_lines(edge))}{back}]")
     return "\n".join([*lines, "}"]) + "\n"
@@ -98,7 +98,7 @@ def missing() -> str:
 
 
 def to_svg(drawing: Drawing) -> str:
-    """An SVG element.
+    """Return an SVG element.
 
     Raises
     ------
@@ -112,4 +112,4 @@ def to_svg(drawing: Drawing) -> str:
         )
     graphviz = importlib.import_module("graphviz")
     text: str = graphviz.Source(to_dot(drawing)).pipe(format="svg", encoding="utf-8")
-    return text[text.index("<svg") :]  # a page can't hold an XML declaration
+    return text[text.index("<svg") :]  # an XML declaration must not stand inside a page

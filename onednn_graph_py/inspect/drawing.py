@@ -12,11 +12,11 @@ from ..ops.terms import Shape, shape_text
 __all__ = ["Drawing", "Edge", "Group", "OpNode", "Status", "Tensor", "Terminal", "layout_text"]
 
 Status = Literal["oneDNN", "unsupported", "reference", "view", "constant"]
-"""Who computes a group: oneDNN, nobody (it has no kernel), NumPy; or it is not run at all."""
+"""A group's implementation: oneDNN, none (no kernel) or NumPy; views and constants don't run."""
 
 
 def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
-    """The strides, in elements, or nothing where they are row-major.
+    """Return the strides, in elements, as text; empty if they are row-major.
 
     Examples
     --------
@@ -33,13 +33,13 @@ def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Tensor:
-    """The tensor of an edge.
+    """A tensor at an edge.
 
     Parameters
     ----------
     dtype : str
     shape : tuple of int or None
-        -1 for a dim that is not known.
+        -1 for an unknown dim; None if the rank is unknown.
     layout : str
         Empty for row-major.
     """
@@ -60,24 +60,24 @@ class OpNode:
     Parameters
     ----------
     key : str
-        Names it in edges.
+        The node's name in edges.
     members : tuple of int
         The ops that it stands for, by their number in the graph.
     kinds : tuple of str
-        Of the members, in order; of one repetition where there are several.
+        The members' kinds, in order; if a part repeats, those of one repetition.
     name, last : str
-        Of the first member, and of the last one where there are several.
+        The names of the first member and, if there are several, of the last one.
     group : int or None
-        Of `Drawing.groups`; None for what is in no partition.
+        Index into `Drawing.groups`; None if it is in no partition.
     constants, constant_bytes : int
-        Those that it reads, and what they hold.
+        The number of constants that it reads, and their bytes.
     times : int
-        How many equal parts of the graph it stands for.
+        The number of equal parts of the graph that it stands for.
     scope : str
-        The title of what it stands for, if that is more than ops of one group: a scope of names,
-        or a slice of a large graph.
+        The title of ops that may be in several groups: a scope of names, or a slice of a large
+        graph; else empty.
     groups : int
-        How many groups these ops are in.
+        The number of groups that these ops are in.
     """
 
     key: str
@@ -112,7 +112,7 @@ class Group:
     title : str
     status : str
     times : int
-        How many equal groups it stands for.
+        The number of equal groups that it stands for.
     """
 
     title: str
@@ -122,19 +122,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Edge:
-    """Tensors that go from one node or terminal to another.
+    """The tensors that one node or terminal makes and another reads.
 
     Parameters
     ----------
     source, target : str
-        Keys.
+        Their keys.
     tensors : tuple of Tensor
-        Each once.
+        Each tensor once.
     links : int
-        How many ports of the graph's ops and outputs read them along this edge.
+        The number of ports of ops, and of outputs, that read them along this edge.
     back : bool
-        To what is drawn before its source: the next repetition of a part, or a scope that is left
-        and entered again.
+        Whether the target is drawn before the source: the next repetition of a part, or a scope
+        that is left and entered again.
     """
 
     source: str
@@ -157,7 +157,7 @@ class Drawing:
         In an order in which they can run.
     edges : tuple of Edge
     notes : tuple of str
-        What a reader must know beside it.
+        Remarks for the reader.
     """
 
     title: str
@@ -168,5 +168,5 @@ class Drawing:
     notes: tuple[str, ...] = ()
 
     def status_of(self, node: OpNode) -> Status | None:
-        """The implementation that computes a node; None where it is not known."""
+        """Return the implementation that computes a node; None if unknown."""
         return None if node.group is None else self.groups[node.group].status

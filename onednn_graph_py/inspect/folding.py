@@ -1,4 +1,4 @@
-"""Large drawings made readable: ops that follow each other, equal parts, scopes of names."""
+"""Fold large drawings: join ops that follow each other, equal parts, and scopes of names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .labels import kinds_text
 
 __all__ = ["by_scope", "readable"]
 
-# So that graphs of thousands of ops in which little repeats take no long time either: blocks in a
-# part that is looked for, and how often a drawing is searched.
+# Limits that keep the search short in graphs of thousands of ops in which little repeats: blocks
+# of a repeated part, and searches of a drawing.
 _LONGEST_PART = 500
 _MOST_REPETITIONS = 12
 
@@ -26,9 +26,10 @@ def _redrawn(
     groups: Sequence[Group],
     inside: Callable[[str, str], bool],
 ) -> Drawing:
-    """Edges between what nodes become; `inside` tells which of those from a node to itself vanish.
+    """Replace nodes and redraw the edges between them.
 
-    Nodes come in an order in which they can run.
+    `nodes` are in an order of execution. `becomes` maps a replaced node's key to its new node's;
+    `inside` decides whether an edge between two nodes of the same new node vanishes.
     """
     position = {node.key: i for i, node in enumerate(nodes)}
     collected: dict[tuple[str, str], tuple[dict[Tensor, None], int, bool]] = {}
@@ -66,13 +67,13 @@ def _joined(drawing: Drawing, parts: Sequence[Sequence[OpNode]]) -> Drawing:
 
 
 def _sorted(drawing: Drawing) -> Drawing:
-    """Nodes group by group; those of no group stay at their place among the ops."""
+    """Sort nodes by group; nodes without a group keep their place among the ops."""
     order = {
         i: min((n.members[0] for n in drawing.nodes if n.group == i), default=0)
         for i in range(len(drawing.groups))
     }
     latest = -1
-    for i in order:  # groups can run in this order, whatever the numbers of their ops are
+    for i in order:  # groups run in this order, not in that of their ops
         latest = order[i] = max(order[i], latest)
 
     def key(node: OpNode) -> tuple[int, int, int]:
@@ -87,7 +88,7 @@ def _sorted(drawing: Drawing) -> Drawing:
 
 
 def _chains(drawing: Drawing) -> Drawing:
-    """Join what is in a straight line inside of a group."""
+    """Join ops in a straight line inside a group."""
     following: dict[str, list[str]] = {}
     before: dict[str, list[str]] = {}
     for edge in drawing.edges:
@@ -100,7 +101,7 @@ def _chains(drawing: Drawing) -> Drawing:
         other = nodes.get(readers[0]) if len(readers) == 1 else None
         if other is None or node.group is None or other.group != node.group:
             return None
-        # What comes from elsewhere, such as a bias, joins in on the way.
+        # A node of another group, such as a bias, may join on the way.
         sources = [k for k in before[other.key] if k in nodes and nodes[k].group == node.group]
         return other if sources == [node.key] and other.times == node.times else None
 
@@ -118,7 +119,7 @@ def _chains(drawing: Drawing) -> Drawing:
 
 
 def _whole_groups(drawing: Drawing) -> Drawing:
-    """Join all of a group."""
+    """Join all nodes of each group."""
     parts: dict[object, list[OpNode]] = {}
     for node in drawing.nodes:
         parts.setdefault(node.key if node.group is None else node.group, []).append(node)
@@ -155,9 +156,9 @@ def _blocks(drawing: Drawing) -> list[_Block]:
 
 
 def _longest_repetition(looks: Sequence[int]) -> tuple[int, int, int] | None:
-    """Where a run of equal parts starts, how long a part is, how many there are.
+    """Return the start of a run of equal parts, the length of a part, and their number.
 
-    The one that saves most, of those the one with the shortest part.
+    It is the run that saves most nodes; among equal ones, the run with the shortest part.
     """
     best: tuple[int, int, int] | None = None
     saved = 0
@@ -177,7 +178,7 @@ def _longest_repetition(looks: Sequence[int]) -> tuple[int, int, int] | None:
 def _repetition(drawing: Drawing) -> Drawing | None:
     """Draw the longest run of equal parts once; None if there is none."""
     blocks = _blocks(drawing)
-    numbers: dict[object, int] = {}  # quicker to compare, and there is much to compare
+    numbers: dict[object, int] = {}  # numbers compare faster than blocks
     found = _longest_repetition([numbers.setdefault(b.looks, len(numbers)) for b in blocks])
     if found is None:
         return None
@@ -228,21 +229,21 @@ def _repetition(drawing: Drawing) -> Drawing | None:
 
 
 def readable(drawing: Drawing, most: int) -> Drawing:
-    """Fold as little as brings a drawing to `most` nodes.
+    """Fold a drawing only as far as needed to have at most `most` nodes.
 
-    In this order: straight lines inside of groups; parts of the graph that repeat, such as layers;
-    whole groups; at last, what runs one after the other.
+    It joins, in this order: straight lines inside groups; repeated parts of the graph, such as
+    layers; whole groups; groups that run one after the other.
 
     Parameters
     ----------
     drawing : Drawing
     most : int
-        Terminals not counted.
+        Limit of nodes, not counting terminals.
 
     Returns
     -------
     Drawing
-        The same one if it has not more nodes.
+        The same drawing if it has at most `most` nodes.
     """
     if len(drawing.nodes) <= most:
         return drawing
@@ -272,7 +273,7 @@ def _repeated(most: int) -> Callable[[Drawing], Drawing]:
 
 
 def _summary(drawing: Drawing, part: Sequence[OpNode], title: str) -> OpNode:
-    """One node under a title for ops that may be in several groups."""
+    """Return one node with a title for ops that may be in several groups."""
     inside = {node.group for node in part}
     return replace(
         part[0],
@@ -289,9 +290,9 @@ def _summary(drawing: Drawing, part: Sequence[OpNode], title: str) -> OpNode:
 
 
 def _slices(most: int) -> Callable[[Drawing], Drawing]:
-    """Draw groups that run one after the other as one node, as many as leaves `most` nodes.
+    """Return a function that joins groups that run one after the other, to leave `most` nodes.
 
-    Such a slice of an order in which all can run never makes a circle.
+    The slices follow an order of execution, so their edges form no circle.
     """
 
     def fold(drawing: Drawing) -> Drawing:
@@ -314,7 +315,7 @@ def by_scope(drawing: Drawing, depth: int) -> Drawing:
     drawing : Drawing
     depth : int
         1 for the outermost scopes, 2 for those inside them, and so on. An op that is in fewer
-        scopes is drawn by itself, or in the innermost one that it is in.
+        scopes is drawn in its innermost scope, or alone if it is in none.
     """
     parts: dict[object, list[OpNode]] = {}
     for node in drawing.nodes:

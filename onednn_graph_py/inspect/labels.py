@@ -1,4 +1,4 @@
-"""The words in a diagram, before they are escaped for what draws it."""
+"""The text in a diagram, before it is escaped for Mermaid or Graphviz."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN_TENSORS = 3
 
 
 def visible(name: str, longest: int = _LONGEST) -> str:
-    r"""A name on one line, all of it visible; a long one without its middle.
+    r"""Return a name with only visible characters, on one line; a long one without its middle.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def visible(name: str, longest: int = _LONGEST) -> str:
 
 
 def kinds_text(kinds: Sequence[str]) -> str:
-    """Ops that follow each other, repeated ones once.
+    """Return the kinds of ops that follow each other; repetitions are written once.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def kinds_text(kinds: Sequence[str]) -> str:
             text = kinds_text(unit)
             return f"{text if period == 1 else f'({text})'} x{count // period}"
     runs = [(kind, len(list(same))) for kind, same in itertools.groupby(kinds)]
-    # "A + B x2" could be read as twice both.
+    # "A + B x2" could be misread as both twice.
     runs = [run for kind, n in runs for run in ([(kind, 1)] * n if n < 3 else [(kind, n)])]
     shown = [kind if n == 1 else f"{kind} x{n}" for kind, n in runs]
     if len(shown) > _SHOWN_KINDS:
@@ -102,13 +102,13 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
 
 
 def terminal_lines(terminal: Terminal) -> list[str]:
-    """The role, the name, the tensor."""
+    """Return the lines of a terminal: its role, its name and its tensor."""
     name = f"{terminal.role} {visible(terminal.name)}" if terminal.name else terminal.role
     return [name, str(terminal.tensor)]
 
 
 def edge_lines(edge: Edge) -> list[str]:
-    """The tensors; of many the first ones."""
+    """Return the lines of an edge: its tensors, or the first ones of many."""
     return shortened(list(dict.fromkeys(str(t) for t in edge.tensors)), _SHOWN_TENSORS)
 
 

@@ -15,7 +15,7 @@ __all__ = ["add_log"]
 def _log(arguments: argparse.Namespace) -> int:
     piped = arguments.file == "-"
     where = sys.stdin.fileno() if piped else arguments.file
-    # A log may hold bytes of any program.
+    # Programs may write any bytes into a log.
     with open(where, encoding="utf-8", errors="replace", closefd=not piped) as f:
         summary = summarize(read_verbose_log(f), problems=arguments.problems)
     print(json.dumps(summary.to_dict(), indent=2) if arguments.json else summary)
@@ -23,7 +23,7 @@ def _log(arguments: argparse.Namespace) -> int:
 
 
 def add_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser(
         "log", help="show where time went, from a log that ONEDNN_VERBOSE wrote"
     )

@@ -14,17 +14,16 @@ __all__ = ["escaped", "to_markdown", "to_mermaid"]
 
 _PLAIN = " ,()=/"
 
-# What Mermaid takes for a line break, a formula or an icon even after it has put characters for
-# numbers.
+# Mermaid reads these as a line break, a formula or an icon even after it has decoded `#NUMBER;`.
 _READ_LATE = re.compile(r"\\(?=n)|\$(?=\$)|:(?=fa-)")
-_WORD_JOINER = "\u2060"  # not visible, and nothing can be broken there
+_WORD_JOINER = "\u2060"  # invisible, and allows no line break
 
 
 def escaped(line: str) -> str:
-    """Text for a quoted label: what Mermaid, Markdown or HTML may take for theirs by its number.
+    """Return text for a quoted label, with syntax of Mermaid, Markdown and HTML as `#NUMBER;`.
 
-    Mermaid also edits lines that look like its ``style`` statements, so that colons can't stay;
-    and it reads labels as Markdown.
+    Colons are escaped since Mermaid edits lines that look like its ``style`` statements; Markdown
+    is escaped since Mermaid reads labels as Markdown.
 
     Examples
     --------
@@ -35,7 +34,7 @@ def escaped(line: str) -> str:
     made = []
     for i, c in enumerate(line):
         around = line[i - 1] + line[i + 1] if 0 < i < len(line) - 1 else ""
-        # Inside of a word, a number or a line they are no emphasis, link or list.
+        # Inside a word, number or line these characters start no emphasis, link or list.
         harmless = (
             (c == "_" and around.isalnum())
             or (c == "." and around.isascii() and around.isdigit())
@@ -61,7 +60,7 @@ _THEME = {
 
 
 def to_mermaid(drawing: Drawing) -> str:
-    """A flowchart: ops as boxes, groups as subgraphs, tensors at the arrows.
+    """Return a flowchart: ops are boxes, groups are subgraphs, arrows show tensors.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ def to_mermaid(drawing: Drawing) -> str:
     lines = ["---", f"title: {title}", "---"]  # YAML takes JSON's strings
     lines += [f"%%{{init: {json.dumps(_THEME)}}}%%", "flowchart TB"]
     for terminal in drawing.terminals:
-        # Not a stadium: where its outline misses an arrow, Mermaid 11 fails on labels like ours.
+        # Not a stadium shape: Mermaid 11 fails on labels like ours if an arrow misses its outline.
         lines.append(f"    {terminal.key}({_label(terminal_lines(terminal))})")
     used = {node.group for node in drawing.nodes}
     for i, group in enumerate(drawing.groups):
@@ -114,12 +113,12 @@ def to_mermaid(drawing: Drawing) -> str:
 
 
 def to_markdown(drawing: Drawing) -> str:
-    """A page of Markdown: title, notes, and the flowchart in a fence."""
+    """Return Markdown: title, notes and the flowchart in a fence."""
     title, *notes = title_lines(drawing)
     told = "".join(f"{_in_markdown(line)}\n\n" for line in (title, *notes))
     return f"{told}```mermaid\n{to_mermaid(drawing)}```\n"
 
 
 def _in_markdown(line: str) -> str:
-    """Text as it is: every ASCII punctuation mark escaped that Markdown or HTML could read."""
+    """Escape all ASCII punctuation marks that Markdown or HTML could interpret."""
     return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]<>()#+-.!|~&$:@\"'" else c for c in line)

@@ -1,4 +1,4 @@
-"""Drawings of graphs that are not compiled: builders, the mirror's graphs and partitions."""
+"""Make drawings of graphs that are not compiled: builders, the mirror's graphs and partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["graph_of_builder", "graph_of_mirror", "tensor_of", "tensor_of_value"
 
 
 def tensor_of(lt: _core.logical_tensor) -> Tensor:
-    """As a logical tensor describes it."""
+    """Return the tensor that a logical tensor describes."""
     dtype = lt.get_data_type().name
     kind = lt.get_layout_type().name
     try:
@@ -28,7 +28,7 @@ def tensor_of(lt: _core.logical_tensor) -> Tensor:
 
 
 def tensor_of_value(value: Value) -> Tensor:
-    """As its builder knows it."""
+    """Return the tensor of a builder's value."""
     shape = value.shape
     strided = shape is not None and value.strides is not None
     layout = layout_text(shape or (), value.strides or ()) if strided else ""
@@ -38,7 +38,7 @@ def tensor_of_value(value: Value) -> Tensor:
 def _statuses(
     partitions: Sequence[_core.partition], numbers: dict[int, int]
 ) -> list[tuple[Status, list[int]]]:
-    """Partitions as groups of ops by number; those without a drawn op are left out."""
+    """Return partitions as groups of ops by index, without partitions that have no drawn op."""
     made: list[tuple[Status, list[int]]] = []
     for partition in partitions:
         members = [numbers[i] for i in partition.get_ops() if i in numbers]
@@ -51,18 +51,18 @@ def _statuses(
 def graph_of_builder(
     builder: GraphBuilder, partitions: Sequence[_core.partition] | None = None
 ) -> Graph:
-    """A builder's ops, in the partitions that oneDNN makes of them.
+    """Return a builder's ops, in the partitions that oneDNN makes of them.
 
     Parameters
     ----------
     builder : GraphBuilder
     partitions : sequence of partition, optional
-        Of `builder.graph`; made here by default.
+        Partitions of `builder.graph`; by default oneDNN makes them here.
 
     Raises
     ------
     InvalidArgumentsError
-        Partitions are given, and none has an op of the builder.
+        None of the given partitions has an op of the builder.
     """
     nodes = [n for n in builder.nodes if n.kind != "End"]
     numbers = {n.id: i for i, n in enumerate(nodes)}
@@ -71,9 +71,9 @@ def graph_of_builder(
     if partitions is None:
         try:
             partitions = builder.graph.get_partitions()
-        except OneDNNError as e:  # an unfinished graph can be drawn all the same
+        except OneDNNError as e:  # an unfinished graph can be drawn too
             partitions = []
-            # Ids are of this process; a diagram is the same in the next one.
+            # Ids differ between processes, and a diagram should not.
             why = re.sub(r"\bop \d+", "op", str(e))
             notes.append(f"oneDNN made no partitions: {why}")
     groups = _statuses(partitions, numbers)
@@ -116,18 +116,18 @@ def _bytes(lt: _core.logical_tensor) -> int:
 def graph_of_mirror(
     graph: _core.graph, partitions: Sequence[_core.partition] | None = None
 ) -> Graph:
-    """The ops of the mirror's graph, in partitions.
+    """Return the ops of the mirror's graph, in partitions.
 
     Parameters
     ----------
     graph : graph
     partitions : sequence of partition, optional
-        Of that graph; made here by default, if it is finalized.
+        Partitions of that graph; by default oneDNN makes them here, if the graph is finalized.
 
     Raises
     ------
     InvalidArgumentsError
-        A partition has an op that is not the graph's.
+        A partition has an op that is not in the graph.
     """
     every = graph.get_ops()
     ops = [o for o in every if o.get_kind().name != "End"]

@@ -1,4 +1,4 @@
-"""Drawings of compiled models: what runs, in which layouts."""
+"""Make drawings of compiled models, with their steps and layouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["graph_of_model"]
 
 
 def _plan_for(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> Plan | None:
-    """The plan for these shapes; without any, for the latest that the model was compiled for."""
+    """Return the plan for these shapes, or by default for the shapes compiled last."""
     if shapes or all(is_whole(v.shape or ()) for v in model.inputs):
         chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in model.inputs)
         return model._specialization(chosen).plan
@@ -26,19 +26,19 @@ def _plan_for(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> Plan | N
 
 
 def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -> Graph:
-    """A model's ops, in the steps in which they run.
+    """Return a model's ops, in the steps in which they run.
 
     Parameters
     ----------
     model : CompiledGraph
     shapes : sequence of shapes, optional
-        Shapes of the inputs, where the model has unknown dims. By default the latest that it was
-        compiled for; if there are none, the graph is drawn in oneDNN's partitions.
+        Shapes of the inputs, if the model has unknown dims. By default the shapes compiled last;
+        if there are none, the graph is drawn in oneDNN's partitions.
 
     Raises
     ------
     InvalidArgumentsError, InvalidShapeError
-        The shapes are not of the model's inputs.
+        The shapes do not fit the model's inputs.
     """
     plan = _plan_for(model, shapes)
     if plan is None:
@@ -79,7 +79,7 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
             if not node.outputs:
                 continue
             if node.kind == "Dequantize" and node.outputs[0].id not in inferred:
-                # One of its own for each reader: the shape is its input's.
+                # Each reader has its own copy, whose shape is its input's.
                 source, copy = tensors[node.inputs[0].id], node.outputs[0]
                 if copy.id not in known:
                     tensors[copy.id] = Tensor(copy.dtype, source.shape)

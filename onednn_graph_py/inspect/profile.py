@@ -24,12 +24,12 @@ __all__ = ["Profile", "StepTimes", "profile"]
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """The times of a step of a model over many calls, in seconds.
+    """The times of a model's step over many calls, in seconds.
 
     Parameters
     ----------
     model : str
-        Its name.
+        The model's name.
     shapes : tuple of tuple of int
         Shapes of the model's inputs: a model with unknown dims has other steps for other shapes.
     step : str
@@ -39,11 +39,11 @@ class StepTimes:
     count : int
     total, median, minimum, maximum : float
     spread : float
-        From the first to the third quartile.
+        The difference between the first and the third quartile.
     share : float
         Its share of the time of all steps in the profile, 0 to 1.
     why : str
-        Why its ops do not run together with others, or not as the graph has them; empty otherwise.
+        Why its ops do not run fused, or not as the graph has them; empty if there is no reason.
     """
 
     model: str
@@ -75,12 +75,12 @@ class _Call:
 
 
 class Profile:
-    """A record of when the steps of models ran; made by `profile`.
+    """A record of when the steps of models ran; `profile` makes it.
 
     Parameters
     ----------
     max_calls : int
-        Number of calls to keep; each takes 8 bytes a step and 32 more. `dropped` counts later ones.
+        Number of calls to keep, each with 32 bytes and 8 for each step. `dropped` counts others.
 
     Raises
     ------
@@ -113,7 +113,7 @@ class Profile:
     # -- what was gathered
 
     def _calls(self) -> Iterator[_Call]:
-        # Other threads may go on meanwhile: what is asked for later holds all that earlier ones do.
+        # Other threads may record meanwhile, so data that others refer to must be fetched later.
         calls = self._recorder.calls()
         seconds = self._recorder.seconds()
         models = [
@@ -142,7 +142,7 @@ class Profile:
 
     @property
     def steps(self) -> tuple[StepTimes, ...]:
-        """Each step of each model, in the order in which they ran first."""
+        """The steps of all models, in the order in which they first ran."""
         gathered: dict[int, tuple[_Model, list[npt.NDArray[np.float64]]]] = {}
         for call in self._calls():
             gathered.setdefault(id(call.model), (call.model, []))[1].append(np.diff(call.times))
@@ -190,7 +190,7 @@ class Profile:
         ]
 
     def _reasons(self) -> list[tuple[str, str]]:
-        """Steps that are not as the graph has them, and why; models for other shapes may agree."""
+        """Return the steps that differ from the graph, and why; each pair once."""
         return list(dict.fromkeys((s.step, s.why) for s in self.steps if s.why))
 
     def __str__(self) -> str:
@@ -200,7 +200,7 @@ class Profile:
         lines = text_table([_HEADER, *rows], right=_NUMBERS)
         lines += [f"{name}: {why}" for name, why in self._reasons()]
         if self.dropped:
-            lines.append(f"{self.dropped} later calls are not in it (max_calls).")
+            lines.append(f"{self.dropped} later calls are not recorded (max_calls).")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -210,7 +210,7 @@ class Profile:
     def _repr_html_(self) -> str:
         below = [f"{name}: {why}" for name, why in self._reasons()]
         if self.dropped:
-            below.append(f"{self.dropped} later calls are not in it.")
+            below.append(f"{self.dropped} later calls are not recorded.")
         table = html_table(_HEADER, self._rows(), right=_NUMBERS, cell="text-align:left")
         return joined((table, *(element("p", line) for line in below)))
 
@@ -222,8 +222,8 @@ class Profile:
         Returns
         -------
         dict
-            For `json.dumps`. Each call is an event with its steps as events in it; timestamps are
-            microseconds since the profile began.
+            Data for `json.dumps`. Each call is an event that contains its steps' events; timestamps
+            are microseconds since the profile began.
         """
         self._see_threads()
         process = os.getpid()
@@ -271,7 +271,7 @@ class Profile:
 
 
 def _microseconds(seconds: float) -> str:
-    """With four digits, or all before the point."""
+    """Return microseconds as text with four digits, or all digits before the point."""
     value = seconds * 1e6
     return f"{value:.0f}" if value >= 1e4 else f"{value:.4g}"
 
@@ -281,7 +281,7 @@ _NUMBERS = range(4, len(_HEADER))
 
 
 def profile(max_calls: int = 1_000_000) -> Profile:
-    """Record the time of each step of each model, for calls inside of a ``with`` statement.
+    """Record the time of each step of each model, for calls inside a ``with`` statement.
 
     Parameters
     ----------
@@ -291,8 +291,8 @@ def profile(max_calls: int = 1_000_000) -> Profile:
     Returns
     -------
     Profile
-        ``print`` it, show it in a notebook, `Profile.steps` for numbers, `Profile.save` for a trace
-        viewer. The same one may be entered again, and goes on gathering.
+        Print it or show it in a notebook; `Profile.steps` has the numbers, `Profile.save` writes
+        them for a trace viewer. A profile that is entered again continues to record.
 
     Raises
     ------
@@ -301,10 +301,10 @@ def profile(max_calls: int = 1_000_000) -> Profile:
 
     Notes
     -----
-    Calls of all threads count that begin and succeed inside. A step's time is the executor's own,
-    without the conversion of arguments. On asynchronous runtimes (SYCL) each step is waited for
-    while a profile is active, so calls may take longer than without. The first call of a model
-    often takes long: call it once before.
+    It records the calls of all threads that begin and succeed inside the statement. A step's time
+    does not include the conversion of arguments. On asynchronous runtimes (SYCL) an active profile
+    waits for each step, so calls may take longer. A model's first call often takes long: call the
+    model once before.
 
     Examples
     --------

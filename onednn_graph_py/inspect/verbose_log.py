@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["VerboseLog", "read_verbose_log", "verbose_log"]
 
-# Programs print in front of it (ranks, text without a line break), so it is looked for anywhere.
+# Programs print text before it (ranks, text without a line break), so we search the whole line.
 _MARKER = re.compile(r"onednn_verbose,(?=v\d+,)")
 _MARKER_TEXT = "onednn_verbose,"
 _TIMESTAMP = re.compile(r"\d+(\.\d+)?")
 _SOURCE = re.compile(r"\S+\.[ch](pp|xx)?:\d+")
 _DTYPES = "f64|f32|f16|bf16|f8_e5m2|f8_e4m3|f4_e2m1|f4_e3m0|e8m0|s64|s32|s8|u8|s4|u4|boolean|undef"
-# "src_f32:..." is how v0 writes what is "src:f32:..." in v1. The gemm_api of v1 still does it too.
+# Format v0, and gemm_api in v1, write "src_f32:..." for "src:f32:...".
 _JOINED = re.compile(rf"(.+)_({_DTYPES})")
 _TENSOR = re.compile(
     r"((?:in|out)\d+)_([^:]+):(\d{1,20}):(\w+):(\w+):(-?\d{1,20}(?:x-?\d{1,20})*):(.*)"
@@ -44,7 +44,7 @@ _PRIMITIVE_COLUMNS = 8
 
 
 class _MalformedError(Exception):
-    """A line can't be understood; the message says why."""
+    """A line can't be parsed; the message says why."""
 
 
 def _milliseconds(text: str) -> float:
@@ -73,7 +73,7 @@ def _memory(text: str) -> MemoryDescriptor:
 
 @lru_cache(maxsize=4096)
 def _primitive(columns: str) -> LoggedPrimitive:
-    """A primitive of its columns. The same ones come again and again in a log."""
+    """Parse the columns of a primitive; cached, as a log repeats them often."""
     parts = columns.split(",")
     if len(parts) != _PRIMITIVE_COLUMNS:
         raise _MalformedError(
@@ -109,9 +109,9 @@ def _tensor(text: str) -> LoggedTensor:
 
 @lru_cache(maxsize=4096)
 def _partition(columns: str) -> LoggedPartition:
-    """A partition of its columns, all but the time."""
+    """Parse the columns of a partition, without the time."""
     parts = columns.split(",")
-    # Ops are named by programs: a name may hold commas, so columns are counted from the end.
+    # Names of ops may contain commas, so columns are counted from the end.
     mode = max((i for i, p in enumerate(parts) if p.startswith("fpm:")), default=-1)
     if mode < 6:
         raise _MalformedError(
@@ -191,7 +191,7 @@ _REMARKS = ("check", "dispatch", "debug")  # "create:check" and so on
 
 
 def _record(number: int, text: str) -> Record:
-    """The record of what follows the marker."""
+    """Return the record of the text after the marker."""
     version, _, rest = text.partition(",")
     first, _, after = rest.partition(",")
     stamp = None
@@ -210,7 +210,7 @@ def _record(number: int, text: str) -> Record:
         return _message(number, version, stamp, first, operation, rest)
     if kind in _TIMED.get(first, ()):
         return _timed(number, version, stamp, first, operation, rest)
-    raise _MalformedError(f"nothing is known of {first!r} with {operation!r}")
+    raise _MalformedError(f"unknown kind of line: {first!r} with {operation!r}")
 
 
 def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
@@ -219,13 +219,13 @@ def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
     Parameters
     ----------
     lines : iterable of str
-        Such as an open text file. Lines that are not oneDNN's are skipped.
+        Such as an open text file. Lines that oneDNN did not write are skipped.
 
     Yields
     ------
     Record
-        One for each line of oneDNN's, more where lines run into each other. Lines that can't be
-        understood become `MalformedRecord`.
+        One for each line of oneDNN's, and several for lines that run into each other. Lines that
+        can't be parsed become `MalformedRecord`.
     """
     for number, line in enumerate(lines, 1):
         if _MARKER_TEXT not in line:
@@ -242,7 +242,7 @@ def read_verbose_log(lines: Iterable[str]) -> Iterator[Record]:
 
 
 class VerboseLog(Sequence[Record]):
-    """The records of a log, in its order; made by `verbose_log`.
+    """The records of a log, in its order; `verbose_log` makes it.
 
     ``print(log)`` and `summary` show where time went.
 
@@ -286,16 +286,16 @@ class VerboseLog(Sequence[Record]):
 
     @property
     def malformed(self) -> tuple[MalformedRecord, ...]:
-        """Lines that can't be understood."""
+        """Lines that can't be parsed."""
         return tuple(r for r in self._records if isinstance(r, MalformedRecord))
 
     def summary(self, *, problems: bool = False) -> VerboseSummary:
-        """Summarize where time went.
+        """Summarize the log's times.
 
         Parameters
         ----------
         problems : bool
-            Show primitives of different shapes, and partitions of different shapes, in rows apart.
+            Use separate rows for different shapes.
         """
         from .verbose_summary import summarize
 
@@ -324,8 +324,8 @@ def verbose_log(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     Returns
     -------
     VerboseLog
-        The records. It skips lines that are not oneDNN's; lines of oneDNN that it can't understand
-        become `MalformedRecord`.
+        The records. Lines that oneDNN did not write are skipped; lines of oneDNN that can't be
+        parsed become `MalformedRecord`.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Lines of oneDNN's verbose log as data.
 
-oneDNN writes a line for a primitive or a partition that it creates or runs, and for what it checks
-or turns down. The classes follow its columns (*Verbose Mode* in its documentation); what is in a
-column stays as oneDNN wrote it where it has no structure.
+oneDNN writes a line for each primitive or partition that it creates or runs, and for each failed
+check or rejected implementation. The classes follow its columns (*Verbose Mode* in its
+documentation); columns without structure keep oneDNN's text.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class MemoryDescriptor:
     name : str
         ``src``, ``wei``, ``dst``, ...
     dtype : str
-        ``undef`` where there is no such tensor.
+        ``undef`` if there is no such tensor.
     properties : str
-        Of the letters ``a`` (the layout was left to oneDNN), ``p`` (padded dims), ``o`` (padded
-        offsets), ``0`` (an offset).
+        Some of the letters ``a`` (oneDNN chose the layout), ``p`` (padded dims), ``o`` (padded
+        offsets) and ``0`` (an offset).
     format_kind : str
         ``blocked``, ``any``, ``sparse``, ``wino``, ...
     tag : str
         The layout, such as ``acdb`` or ``ABcd16b16a``; a sparse encoding; or nothing.
     strides : str
-        In elements, such as ``64x1``, where memory is not dense.
+        In elements, such as ``64x1``, if memory is not dense.
     extra : str
         Flags that oneDNN leaves unspecified, such as ``f0``.
     """
@@ -58,12 +58,12 @@ class MemoryDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class LoggedPrimitive:
-    """A primitive.
+    """A primitive, as a line of the log describes it.
 
     Parameters
     ----------
     engine : str
-        ``cpu``, ``gpu``, ``gpu:1``, ``cpu2gpu``, ...; empty for what another library runs.
+        ``cpu``, ``gpu``, ``gpu:1``, ``cpu2gpu``, ...; empty if another library runs it.
     kind : str
         ``convolution``, ``reorder``, ``matmul``, ...
     implementation : str
@@ -76,7 +76,7 @@ class LoggedPrimitive:
     auxiliary : tuple of str
         Such as ``alg:convolution_direct``.
     problem : str
-        The shapes, in benchdnn's form.
+        The shapes, as benchdnn writes them.
     """
 
     engine: str
@@ -120,13 +120,13 @@ class LoggedTensor:
 
 @dataclass(frozen=True, slots=True)
 class LoggedPartition:
-    """A compiled partition.
+    """A compiled partition, as a line of the log describes it.
 
     Parameters
     ----------
     engine : str
     id : int
-        Unique in a process at most.
+        Unique only in its process.
     kind : str
         ``convolution_post_ops``, ``sdp``, ``misc_post_ops``, ...
     ops : tuple of str
@@ -138,7 +138,7 @@ class LoggedPartition:
     fpmath : str
         The math mode, such as ``strict`` or ``bf16:true``.
     scratchpad : str
-        Its bytes, in records of runs after who provides them (``user:1472``, ``library:0``);
+        Its bytes; in records of runs with its owner before them (``user:1472``, ``library:0``).
         oneDNN 3.13 writes it, 3.7 does not.
     implementation : str
         The backend's kernel, such as ``conv_fwd_t``; empty in old versions.
@@ -164,18 +164,18 @@ class PrimitiveRecord:
     Parameters
     ----------
     line : int
-        Its number in the log, from 1.
+        The line's number in the log, from 1.
     version : str
-        Of the log's format, such as ``v1``.
+        The version of the log's format, such as ``v1``.
     timestamp : float or None
-        When it began, in milliseconds, where ``ONEDNN_VERBOSE_TIMESTAMP=1`` was set.
+        When it began, in milliseconds; None unless ``ONEDNN_VERBOSE_TIMESTAMP=1`` was set.
     api : str
         ``primitive``, or ``ukernel``.
     operation : str
         ``exec``, ``create`` or ``create_nested``.
     outcome : str
-        What the cache did (``cache_miss``, ``cache_hit``, ...) at a creation; ``external`` for what
-        another library runs; else empty.
+        The result of the cache's lookup at a creation (``cache_miss``, ``cache_hit``, ...);
+        ``external`` if another library runs it; else empty.
     primitive : LoggedPrimitive
     milliseconds : float
     """
@@ -192,7 +192,7 @@ class PrimitiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition was compiled or ran; the primitives that it ran have records of their own.
+    """A partition was compiled or ran; the primitives that it ran have separate records.
 
     Parameters
     ----------
@@ -201,7 +201,8 @@ class PartitionRecord:
     operation : str
         ``exec`` or ``compile``.
     outcome : str
-        What the cache did (``cache_miss``, ``compiled_partition_cache_hit``) at a compilation.
+        The result of the cache's lookup at a compilation (``cache_miss``,
+        ``compiled_partition_cache_hit``); else empty.
     partition : LoggedPartition
     milliseconds : float
     """
@@ -226,12 +227,12 @@ class MessageRecord:
     api : str
         ``primitive``, ``graph``, ``common``, ...
     kind : str
-        ``create:dispatch`` (an implementation or a pattern was passed over), ``create:check``,
+        ``create:dispatch`` (an implementation or a pattern was skipped), ``create:check``,
         ``exec:check``, ``error``, ``warning``, ``debuginfo``, ...
     component : str
-        The part of oneDNN that says it.
+        The part of oneDNN that writes the message.
     primitive : LoggedPrimitive or None
-        What it is about, where it says so.
+        The primitive that the message is about, if the line has one.
     message : str
     source : str
         File and line in oneDNN's sources, or empty.
@@ -250,7 +251,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class InfoRecord:
-    """A line of the header: version, runtime, devices, what the columns are.
+    """A line of the header: version, runtime, devices, names of the columns.
 
     Parameters
     ----------
@@ -270,14 +271,14 @@ class InfoRecord:
 
 @dataclass(frozen=True, slots=True)
 class MalformedRecord:
-    """A line that begins as oneDNN's do, and goes on in a way that can't be understood.
+    """A line that begins like oneDNN's but can't be parsed.
 
     Parameters
     ----------
     line : int
     reason : str
     text : str
-        From where it begins.
+        The line, from oneDNN's marker on.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""Summaries of where time went, from a verbose log: `summarize`."""
+"""Summaries of the times in a verbose log: `summarize`."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from .verbose_records import (
 
 __all__ = ["SummaryRow", "VerboseSummary", "summarize"]
 
-# Of malformed lines, the first so many are kept.
+# The number of malformed lines that a summary keeps.
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """One row of a table: the lines that have the same key.
+    """A row of a table, which adds up all lines of the same primitive or partition.
 
     Parameters
     ----------
     what : str
-        A primitive's kind; a partition's kind and ops.
+        The primitive's kind, or the partition's kind and ops.
     id : int or None
-        A partition's.
+        The partition's id; None for primitives.
     implementation : str
+        The kernel's name in oneDNN.
     problem : str
-        Shapes, where different shapes have rows of their own.
+        The shapes, if different shapes have separate rows; else empty.
     calls : int
     total_ms, mean_ms, max_ms : float
         Milliseconds.
     share : float
-        Of the time of its table, 0 to 1.
+        Its share of the time of its table, from 0 to 1.
     """
 
     what: str
@@ -56,26 +57,25 @@ class SummaryRow:
 
 @dataclass(frozen=True, slots=True)
 class VerboseSummary:
-    """A summary of where time went. Each table has the most expensive row first.
+    """A summary of a log's times, in tables with the most expensive row first.
 
-    Partitions run primitives, and both write lines: the tables overlap, so their totals do not add
-    up.
+    Partitions run primitives and oneDNN logs both, so their times overlap.
 
     Parameters
     ----------
     oneDNN : str
-        Version, where the header is in the log.
+        The version, if the log has the header; else empty.
     partitions, primitives : tuple of SummaryRow
-        Runs.
+        Their runs.
     compiled, created : tuple of SummaryRow
-        Compilations of partitions and creations of primitives; `implementation` begins with what
-        the cache did.
+        Compilations of partitions and creations of primitives; `implementation` begins with the
+        result of the cache's lookup, such as ``cache_hit``.
     messages : dict of str to int
-        How many of which kind, such as ``create:dispatch``.
+        The number of messages of each kind, such as ``create:dispatch``.
     malformed : int
-        How many lines can't be understood.
+        The number of lines that can't be parsed.
     malformed_first : tuple of MalformedRecord
-        The first of them.
+        The first of these lines.
     """
 
     oneDNN: str
@@ -88,7 +88,7 @@ class VerboseSummary:
     malformed_first: tuple[MalformedRecord, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return everything as a dict for `json.dumps`."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class VerboseSummary:
             counted = ", ".join(f"{n} {kind}" for kind, n in sorted(self.messages.items()))
             parts.append(f"Messages: {counted}")
         if self.malformed:
-            lines = [f"Lines that can't be understood: {self.malformed}"]
+            lines = [f"Lines that can't be parsed: {self.malformed}"]
             lines += [f"  line {m.line}: {m.reason}" for m in self.malformed_first]
             lines += ["  ..."] if self.malformed > len(self.malformed_first) else []
             parts.append("\n".join(lines))
@@ -160,9 +160,9 @@ def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSu
     Parameters
     ----------
     records : iterable of Record
-        They need not fit into memory together: `read_verbose_log` gives one after another.
+        Such as those of `read_verbose_log`, which need not fit into memory together.
     problems : bool
-        Tell different shapes apart.
+        Use separate rows for different shapes.
     """
     partitions, primitives, compiled, created = (_Table() for _ in range(4))
     messages: dict[str, int] = {}

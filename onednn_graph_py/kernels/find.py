@@ -39,7 +39,7 @@ class StepKernels:
     kernels : tuple of Kernel
         First those that run at each call.
     scratch_bytes : int or None
-        Memory that the step took and gave back in each call; None where it was not counted.
+        Memory that the step took and gave back in each call; None if it was not counted.
     """
 
     partition: LoggedPartition
@@ -56,7 +56,7 @@ class Kernels:
     of : mapping of tuple of str to StepKernels
         For each step that oneDNN runs, by its key, as `step_keys` has it.
     unknown : str
-        The reason why `of` is empty; empty otherwise.
+        The reason if `of` is empty; else empty.
     """
 
     of: Mapping[tuple[str, ...], StepKernels] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A kernel, as oneDNN's verbose log tells it: `Kernel`."""
+"""A kernel, as oneDNN's verbose log describes it: `Kernel`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Kernel:
     attributes : tuple of str
         Such as ``attr-post-ops:eltwise_relu``.
     problem : str
-        The shapes, in benchdnn's form.
+        The shapes, as benchdnn writes them.
     when : str
         ``each call``, or ``first call`` for a kernel whose result is kept from then on.
     count : int

@@ -46,7 +46,7 @@ class Job:
     options : dict
         Options of `CompiledGraph`.
     shapes : tuple of shapes
-        Of the inputs.
+        The shapes of the inputs.
     paces : dict
         The paces that the caller's process measured, so that planning makes the same partitions.
     """
@@ -78,7 +78,7 @@ class _Counted:
         self.taken: dict[int, npt.NDArray[np.uint8]] = {}
 
     def allocate(self, size: int, alignment: int) -> int:
-        """Allocate so many bytes, and return their address."""
+        """Allocate memory, and return its address."""
         memory = np.empty(size + alignment, np.uint8)
         address = -(-memory.ctypes.data // alignment) * alignment
         self.taken[address] = memory[:size]
@@ -96,7 +96,7 @@ def _count_memory() -> bool:
     try:
         allocator = _core.allocator(counted.allocate, counted.free)
         set_engine("cpu", _core.make_engine_with_allocator("cpu", 0, allocator))
-    except OneDNNError:  # SYCL has memory of its own; that oneDNN reports how much it needs
+    except OneDNNError:  # SYCL allocates memory itself
         return False
     return True
 

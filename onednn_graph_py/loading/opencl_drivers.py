@@ -1,7 +1,7 @@
 """The OpenCL drivers of this process, and a search for Intel's CPU driver from pip.
 
 oneDNN on SYCL reaches the CPU through OpenCL. Its loader knows drivers from files in
-``/etc/OpenCL/vendors`` (or ``OCL_ICD_VENDORS``) and, beside them, from ``OCL_ICD_FILENAMES``. pip's
+``/etc/OpenCL/vendors`` (or ``OCL_ICD_VENDORS``), and from ``OCL_ICD_FILENAMES``. pip's
 package ``intel-opencl-rt`` puts a driver for CPUs into a virtual environment, where the loader does
 not look; so importing this package names it in ``OCL_ICD_FILENAMES``, for this process and its
 children. If that variable is set, even to nothing, we leave it alone.
@@ -90,7 +90,7 @@ def installed() -> str | None:
         return None
     for file in files:
         if file.name == _CPU_DRIVER:
-            # Links are not resolved, as the driver's companions lie beside the link.
+            # Links are not resolved, as the driver's companions are next to the link.
             place = os.path.abspath(str(file.locate()))
             return place if os.path.exists(place) else None
     return None

@@ -1,7 +1,7 @@
 """The cache in which oneDNN keeps constants that it reordered, made safe.
 
 oneDNN knows a constant by its partition and by the address of its memory. `GraphBuilder` gives
-every graph ids of its own and keeps constants in private, read-only memory, so an entry never
+every graph its own ids and keeps constants in private, read-only memory, so an entry never
 stands for other values. This module limits the memory of the cache.
 """
 
@@ -52,7 +52,7 @@ class _Ledger:
         self._gone = 0
 
     def enter(self, kind: _core.engine.kind, size: int) -> None:
-        """Count a model that is compiled, with so many bytes of constants."""
+        """Count a compiled model with its constants' size in bytes."""
         with self._lock:
             capacity = _core.get_constant_tensor_cache_capacity(kind)
             if capacity == 0:
@@ -64,7 +64,7 @@ class _Ledger:
             self._living += size
 
     def leave(self, size: int) -> None:
-        """Count a model, with so many bytes of constants, as gone."""
+        """Count a model, with its constants' size in bytes, as gone."""
         with self._lock:
             self._living -= size
             self._gone += size

@@ -11,10 +11,10 @@ __all__ = ["threads_can_be_set", "threads_spin"]
 
 @cache
 def threads_spin() -> bool:
-    """Whether threads wait for each other by spinning, as OpenMP's do; SYCL's sleep."""
+    """Return whether threads wait for each other by spinning, as OpenMP's do; SYCL's sleep."""
     return version().cpu_runtime != "SYCL"
 
 
 def threads_can_be_set() -> bool:
-    """Whether a caller can say how many threads run; if not, the runtime decides."""
+    """Return whether a caller can set the number of threads; if not, the runtime decides."""
     return version().cpu_runtime == "OpenMP"

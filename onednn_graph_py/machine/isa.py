@@ -28,35 +28,35 @@ def _has(isa: str, bits: int) -> bool:
 
 
 def has_avx2(isa: str) -> bool:
-    """Whether an instruction set has AVX2."""
+    """Return whether an instruction set has AVX2."""
     return _has(isa, _AVX2)
 
 
 def has_avx512(isa: str) -> bool:
-    """Whether an instruction set has AVX-512."""
+    """Return whether an instruction set has AVX-512."""
     return _has(isa, _AVX512)
 
 
 def has_vnni(isa: str) -> bool:
-    """Whether oneDNN adds int8 products in 32 bits; otherwise pairs of them saturate at 16 bits."""
+    """Return whether oneDNN adds int8 products in 32 bits; else pairs saturate at 16 bits."""
     return _has(isa, _VNNI_256 | _VNNI_512)
 
 
 def has_amx(isa: str) -> bool:
-    """Whether an instruction set has AMX for bf16 and int8."""
+    """Return whether an instruction set has AMX for bf16 and int8."""
     return _has(isa, _AMX)
 
 
 def has_bf16(isa: str) -> bool:
-    """Whether oneDNN computes in bf16: from AVX-512 on (emulated at first), and with VNNI-2."""
+    """Return whether oneDNN computes in bf16: from AVX-512 (emulated at first) or with VNNI-2."""
     return _has(isa, _AVX512 | _VNNI_2)
 
 
 def has_f16(isa: str) -> bool:
-    """Whether oneDNN computes in f16."""
+    """Return whether oneDNN computes in f16."""
     return _has(isa, _F16_512 | _VNNI_2)
 
 
 def has_f8(isa: str) -> bool:
-    """Whether oneDNN computes in f8_e4m3 and f8_e5m2."""
+    """Return whether oneDNN computes in f8_e4m3 and f8_e5m2."""
     return _has(isa, _F16_512)

@@ -6,7 +6,7 @@ __all__ = ["free_bytes"]
 
 
 def free_bytes() -> int | None:
-    """Return the number of bytes that the system could give; None if it does not tell."""
+    """Return the number of bytes that the system has free; None if unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:

@@ -1,4 +1,4 @@
-"""Measure two ways to compute the same, where other processes may use the CPUs too."""
+"""Compare the times of two computations, even if other processes use the CPUs too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .cpu_runtime import threads_spin
 __all__ = ["LIMIT", "Pace"]
 
 LIMIT = 1.1
-"""A fused partition may take at most so many times as long as its ops apart.
+"""A fused partition may take at most this many times as long as its separate ops.
 
 Two measurements of one partition differ by about as much; no partition may be 1.2 times slower.
 """
@@ -23,13 +23,13 @@ Two measurements of one partition differ by about as much; no partition may be 1
 # times undisturbed at least, and _RUNS times at most.
 _SHORT, _CLEARLY = 1e-3, 4
 _FEW, _RUNS = 3, 60
-_LONG = 0.05  # seconds of a call that hardly takes longer where it is disturbed
+_LONG = 0.05  # seconds of a call that disturbances hardly prolong
 # Seconds that a clock, a call and other processes may add to either side.
 _NOISE = 4e-6
 
 
 def _timed(call: Callable[[], None]) -> tuple[float, bool]:
-    """The seconds of a call, and whether another process had a CPU of ours meanwhile."""
+    """Return the seconds of a call, and whether another process used one of our CPUs."""
     before = getrusage(RUSAGE_SELF).ru_nivcsw
     start = time.perf_counter()
     call()
@@ -42,7 +42,7 @@ def _timed(call: Callable[[], None]) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class Pace:
-    """The times of a partition: fused, and its ops apart.
+    """The times of a partition: fused, and its separate ops.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Pace:
 
     @property
     def ratio(self) -> float:
-        """The time of the fused partition divided by that of its ops apart."""
+        """The time of the fused partition divided by that of its separate ops."""
         return self.fused / self.apart if self.apart else math.inf
 
     @property
@@ -63,7 +63,7 @@ class Pace:
         """A message if the partition should not be used fused, else None."""
         if self.fused <= LIMIT * self.apart or self.fused - self.apart < _NOISE:
             return None
-        return f"fused it takes {self.ratio:.3g} times as long as apart"
+        return f"fused, it takes {self.ratio:.3g} times as long as its separate ops"
 
     @classmethod
     def measured(
@@ -72,8 +72,7 @@ class Pace:
         """Run both in turn until it is clear which is faster; None if other processes disturb it.
 
         Where threads spin until all are done, a kernel takes thousands of times longer while
-        another process has one of the CPUs. Such runs do not count; of the others the shortest of
-        each side does.
+        another process has one of the CPUs. We use the shortest undisturbed run of each side.
         """
         calls = (fused, apart)
         spent = sum(_timed(call)[0] for call in calls)  # the first one also sets up

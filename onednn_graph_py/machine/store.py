@@ -18,7 +18,7 @@ __all__ = ["facts", "folder", "place", "processor", "save"]
 
 
 def processor() -> str:
-    """Return the CPU's name; the architecture, where the system does not tell the name."""
+    """Return the CPU's name; the architecture if the system does not show the name."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

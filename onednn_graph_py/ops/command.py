@@ -29,7 +29,7 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 
 def add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser("ops", help="list all operations, or describe some")
     parser.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")
     parser.set_defaults(run=_ops)

@@ -20,18 +20,18 @@ _PYTHON_TYPES: dict[str, Any] = {"s64": int, "f32": float, "bool": bool, "string
 
 
 def documentation_link(schema: Row) -> str:
-    """The op's page in oneDNN's documentation."""
+    """Return the link to the op's page in oneDNN's documentation."""
     return f"{_PAGES}{schema.kind.lower()}.html"
 
 
 def _parameter_name(schema: Row, port: Port) -> str:
-    # "src/dst": which of both it is depends on use_dst.
+    # "src/dst": use_dst says which of both it is.
     name = port.name.replace("/", "_or_")
     return f"{name}_input" if schema.attribute(name) else name
 
 
 def signature(schema: Row) -> inspect.Signature:
-    """Inputs by position, attributes by name."""
+    """Return the op's signature, with inputs by position and attributes by name."""
     parameters = []
     for port in schema.inputs:
         kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -54,7 +54,7 @@ def signature(schema: Row) -> inspect.Signature:
 
 
 def version_text(version: Version) -> str:
-    """Such as ``3.8``."""
+    """Return a version as text, such as ``3.8``."""
     return f"{version[0]}.{version[1]}"
 
 
@@ -84,7 +84,7 @@ def _history(schema: Row) -> list[str]:
 
 
 def _newest(schema: Row) -> Row:
-    """With all changes applied: the row as the newest known oneDNN has it."""
+    """Return the row with all changes applied, as in the newest known oneDNN."""
     return schema.at((99, 0))
 
 
@@ -97,7 +97,7 @@ def _ports(schema: Row) -> list[tuple[str, str, str]]:
 
 
 def aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
-    """Lines of columns; the last one is wrapped."""
+    """Return lines of aligned columns; the last column is wrapped."""
     columns = zip(*(row[:-1] for row in rows), strict=True)
     taken = sum(max(map(len, column)) + 2 for column in columns)
     room = max(40, 100 - len(indent) - taken)
@@ -118,7 +118,7 @@ def _attribute_rows(schema: Row) -> list[tuple[str, ...]]:
 
 
 def text(schema: Row) -> str:
-    """Everything that the row says, for people."""
+    """Return all of the row as readable text."""
     newest = _newest(schema)
     lines = [schema.summary, "", *aligned([*_ports(newest)])]
     shared = [p.type for p in (*newest.inputs, *newest.outputs) if p.type != "any"]
@@ -146,7 +146,7 @@ def text(schema: Row) -> str:
 
 
 def html(schema: Row) -> str:
-    """The row as tables, which notebooks show."""
+    """Return all of the row as HTML tables, for notebooks."""
     newest = _newest(schema)
     link = element("a", "oneDNN's page", href=documentation_link(schema))
     parts = [

@@ -1,4 +1,4 @@
-"""Cases that many patterns have: the floating-point types, epilogues up to the limit and on."""
+"""Cases that many patterns share: floating-point types, and epilogues of all lengths."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .pattern import Case, Deviation
 __all__ = ["FLOATS", "LONG_EPILOGUES", "in_floats", "kernels_of", "with_epilogues"]
 
 FLOATS = ("f32", "bf16", "f16")
-"""The data types of a floating-point pattern that mixes none."""
+"""The data types of floating-point patterns that use only one."""
 
 LONG_EPILOGUES = (3, 13)
-"""Where more than four post-ops are fused: 3.7.2 does not, 3.13.2 does, others were not tried."""
+"""The first version known to fuse more than four post-ops; those from 3.8 on were not tried."""
 
 _NOT_EVERY_CPU = ("bf16", "f16", "f8_e4m3", "f8_e5m2")
 
 
 def kernels_of(*dtypes: str) -> tuple[str, ...]:
-    """Those of some data types that not every CPU computes with."""
+    """Return those of some data types with which not every CPU computes."""
     return tuple(dict.fromkeys(d for d in dtypes if d in _NOT_EVERY_CPU))
 
 
@@ -28,7 +28,7 @@ def in_floats(
     name: str, *, dtypes: Sequence[str] = FLOATS, partitions: int = 1,
     needs: tuple[int, int] = (3, 7), deviations: tuple[Deviation, ...] = (), **arguments: Any,
 ) -> tuple[Case, ...]:  # fmt: skip
-    """The same case in each of some data types, which the pattern takes as ``dtype``."""
+    """Return the same case for each of some data types, the pattern's argument ``dtype``."""
     return tuple(
         Case(name, d, {"dtype": d, **arguments}, partitions, kernels_of(d), needs, deviations)
         for d in dtypes
@@ -36,14 +36,14 @@ def in_floats(
 
 
 def with_epilogues(**arguments: Any) -> tuple[Case, ...]:
-    """Epilogues of 0 to 3 ops, as 3.7 documents them; up to what is fused, and one more.
+    """Return cases with epilogues of 0 to 3 ops, as 3.7 documents; up to the limit; and beyond.
 
     3.13 documents 20 and fuses 19.
 
     Parameters
     ----------
     **arguments
-        Of the pattern.
+        Arguments of the pattern.
     """
 
     def short(*ops: str) -> tuple[Case, ...]:
@@ -54,11 +54,11 @@ def with_epilogues(**arguments: Any) -> tuple[Case, ...]:
         deviations = []
         if in_3_7 != 1:
             deviations.append(
-                Deviation(in_3_7, "it fuses 4 post-ops, and documents 3", until=LONG_EPILOGUES)
+                Deviation(in_3_7, "it fuses 4 post-ops, but documents 3", until=LONG_EPILOGUES)
             )
         if later != 1:
             deviations.append(
-                Deviation(later, "it fuses 19 post-ops, and documents 20", since=LONG_EPILOGUES)
+                Deviation(later, "it fuses 19 post-ops, but documents 20", since=LONG_EPILOGUES)
             )
         name = f"{length} post-ops"
         ops = chain(length)

@@ -17,7 +17,7 @@ __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]
 BINARY = tuple(sorted(with_trait("epilogue", "binary")))
 """The ops of the category Binary."""
 
-# Pow is in the documents of 3.7 only, HardSigmoid and Mish in those of later ones only.
+# Pow is only in 3.7's documents, HardSigmoid and Mish only in later ones.
 UNARY: Mapping[str, Mapping[str, Any]] = {
     "Abs": {},
     "Clamp": {"min": -0.5, "max": 0.75},
@@ -44,13 +44,13 @@ _OPERANDS = ("channel", "scalar", "full", "residual")
 
 
 def drawn(seed: int, shape: Sequence[int], scale: float = 1.0) -> npt.NDArray[np.float32]:
-    """Normal noise, the same for the same seed."""
+    """Return normal noise, the same for the same seed."""
     made = scale * np.random.default_rng(seed).standard_normal(tuple(shape))
     return np.asarray(made, np.float32)
 
 
 def chain(length: int) -> tuple[str, ...]:
-    """An epilogue of any length whose values neither grow nor vanish."""
+    """Return an epilogue of a length whose values neither grow nor vanish."""
     ops = ("Multiply", "Add", "ReLU", "Maximum", "Subtract", "Tanh")
     return tuple(ops[i % len(ops)] for i in range(length))
 
@@ -61,23 +61,23 @@ def epilogue(value: Value, ops: Sequence[str], *, axis: int = -1) -> Value:
     Parameters
     ----------
     value : Value
-        Of known shape.
+        A value of known shape.
     ops : sequence of str
-        Kinds. Behind a binary one, after a colon, may be what its second operand is: ``channel``
-        (the default), a constant for each index along `axis`; ``scalar``, a constant of one
-        element; ``full``, a constant of the value's shape; ``residual``, a new input of that shape.
+        Kinds. A Binary kind may name its second operand after a colon: ``channel`` (the default),
+        a constant for each index along `axis`; ``scalar``, a constant of one element; ``full``, a
+        constant of the value's shape; ``residual``, a new input of that shape.
     axis : int
-        Of the channels.
+        The axis of the channels.
 
     Returns
     -------
     Value
-        `value` itself without `ops`.
+        The result; `value` itself if `ops` is empty.
 
     Raises
     ------
     InvalidArgumentsError
-        An op is in neither category, or there is no such operand.
+        An op is in neither category, or its operand's name is unknown.
     """
     for name in ops:
         kind, _, operand = name.partition(":")

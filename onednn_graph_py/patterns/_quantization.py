@@ -22,7 +22,7 @@ __all__ = [
     "post_ops",
 ]
 
-# No powers of two, so that scaling rounds; `fill_inputs` draws integers with which results fit.
+# Not powers of two, so that scaling rounds; `fill_inputs` draws integers whose results fit.
 SRC_SCALE = 0.06
 DST_SCALE = 0.04
 _WEIGHTS_STEPS = 90  # from 0 to the weights' largest magnitudes
@@ -37,7 +37,7 @@ def _parameters(scale: float, zero_point: int, channels: int | None, axis: int) 
 
 
 def converted(value: Value, dtype: str) -> Value:
-    """In another float type, with TypeCasts only where it needs one; each is from or to f32."""
+    """Convert a value to another float type, with as few TypeCasts from or to f32 as possible."""
     if value.dtype != dtype and "f32" not in (value.dtype, dtype):
         value = value.type_cast(dtype="f32")
     made: Value = value if value.dtype == dtype else value.type_cast(dtype=dtype)
@@ -63,7 +63,7 @@ def dequantized_weights(
     zero_point: int = 0,
     stored: str = "s8",
 ) -> Value:
-    """Constant weights through Dequantize; weights in f32 through Quantize before.
+    """Return dequantized constant weights; weights in f32 are quantized first.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def dequantized_weights(
     dtype : str
         ``s8`` or ``u8``, or ``f32`` for weights that the graph quantizes to `stored` itself.
     compute : str
-        The float type that they are handed on in.
+        The float type of the result.
     axis : int
-        Of the output channels.
+        The axis of the output channels.
     per_channel : bool
-        A scale for each output channel.
+        Whether there is a scale for each output channel.
     zero_point : int
     stored : str
     """
@@ -97,7 +97,7 @@ def dequantized_weights(
 
 
 def bias_of(b: GraphBuilder, channels: int, dtype: str, compute: str) -> Value:
-    """A constant bias, through TypeCast where it is of another type than what is computed."""
+    """Return a constant bias, with a TypeCast if its type differs from `compute`."""
     made = b.constant(drawn(len(b.nodes) + 2, (channels,), 0.3), dtype, name="bias")
     return converted(made, compute)
 
@@ -110,18 +110,18 @@ def post_ops(
     residual_zero_point: int = 0,
     axis: int = -1,
 ) -> Value:
-    """Add a quantized residual, an input, if there is one; then apply Unary and Binary ops.
+    """Add a quantized residual, a new input, if `residual` names its type; then apply post-ops.
 
     Parameters
     ----------
     value : Value
     ops : sequence of str
-        As `epilogue` takes them.
+        Unary and Binary ops, as in `epilogue`.
     residual : str, optional
-        Its data type.
+        The residual's data type.
     residual_zero_point : int
     axis : int
-        Of the channels.
+        The axis of the channels.
     """
     if residual is not None:
         assert value.shape is not None
@@ -140,20 +140,20 @@ def finished(
     per_channel: bool = False,
     axis: int = -1,
 ) -> Value:
-    """The result in another data type.
+    """Convert the result to another data type.
 
     Parameters
     ----------
     value : Value
     dst : str
-        For u8 and s8 a Quantize makes it, with a TypeCast before unless `value` is f32; for floats
-        a TypeCast where `value` is of another type.
+        A Quantize makes u8 and s8, after a TypeCast unless `value` is f32; a TypeCast makes
+        floats unless `value` has this type.
     scale : float
     zero_point : int
     per_channel : bool
-        A scale for each channel.
+        Whether there is a scale for each channel.
     axis : int
-        Of the channels.
+        The axis of the channels.
     """
     if dst not in ("u8", "s8"):
         return converted(value, dst)

@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 Form = tuple[str, Mapping[str, Any]]
-"""A name and arguments."""
+"""A case's name and arguments."""
 
 Deviations = Callable[[Mapping[str, Any]], tuple[Deviation, ...]]
-"""Tells for a pattern's arguments what linked versions are known to do."""
+"""Returns the known deviations of oneDNN's versions for a pattern's arguments."""
 
 SOURCES = ("u8", "s8")
 WEIGHTS = ("s8", "f32")
@@ -37,9 +37,9 @@ BIASES = (None, "f32", "bf16", "f16")
 
 
 def _conversions(bias: str | None, dst: str, *, in_bf16: bool) -> dict[str, Any]:
-    """The form of a combination of types that oneDNN fuses most of, found by trying.
+    """Return the form of a combination of types of which oneDNN fuses most, found by trying.
 
-    It fuses a TypeCast of the bias only from f32 to bf16, and only before BiasAdd.
+    oneDNN fuses a TypeCast of the bias only from f32 to bf16, and only before BiasAdd.
     """
     bf16 = in_bf16 and "bf16" in (bias, dst) and "f16" not in (bias, dst)
     compute = "bf16" if bf16 else "f32"
@@ -54,14 +54,14 @@ def types(
     *,
     in_bf16: bool = True,
 ) -> Iterator[Form]:
-    """Combinations of data types, by default all that are documented.
+    """Yield combinations of data types, by default all documented ones.
 
     Parameters
     ----------
     sources, weights, biases, destinations : iterable of str
         None for no bias.
     in_bf16 : bool
-        Whether the op is to compute in bf16 where the bias or destination is, or always in f32.
+        Whether the op computes in bf16 if the bias or destination is bf16; else always in f32.
     """
     for src in sources:
         for w in weights:
@@ -73,7 +73,7 @@ def types(
 
 
 def forms() -> Iterator[Form]:
-    """Scales per tensor and per channel, zero points, the bias as an op of its own."""
+    """Yield forms with scales per tensor and per channel, zero points, and BiasAdd."""
     for src, dst in (("u8", "s8"), ("s8", "u8")):
         plain = {"src": src, "dst": dst}
         zero_points = {"src_zero_point": 3, "dst_zero_point": 7}
@@ -92,12 +92,12 @@ def forms() -> Iterator[Form]:
 
 
 def long_epilogue(length: int) -> Form:
-    """A bias, an epilogue, a Quantize."""
+    """Return the form with a bias, an epilogue of this length, and a Quantize."""
     return f"{length} post-ops", {"bias": "f32", "epilogue": chain(length)}
 
 
 def epilogues() -> Iterator[Form]:
-    """0 to 3 ops, as 3.7 documents them; as many as are fused, and one more."""
+    """Yield epilogues of 0 to 3 ops, as 3.7 documents; of as many as are fused; of one more."""
     for length in (0, 1, 2, 3, 4, 5, 19, 20):
         yield long_epilogue(length)
     yield "4 post-ops, no Quantize", {"dst": "f32", "epilogue": chain(4)}
@@ -105,7 +105,7 @@ def epilogues() -> Iterator[Form]:
 
 
 def residuals() -> Iterator[Form]:
-    """A quantized tensor is added."""
+    """Yield forms in which a quantized tensor is added."""
     for residual in SOURCES:
         for dst in SOURCES:
             yield f"residual {residual}", {"dst": dst, "residual": residual, "epilogue": ("ReLU",)}
@@ -115,7 +115,7 @@ def residuals() -> Iterator[Form]:
 
 
 def in_small_floats() -> Iterator[Form]:
-    """Computed in bf16 and f16, with TypeCasts."""
+    """Yield forms that compute in bf16 and f16, with TypeCasts."""
     yield "3 post-ops in bf16", {"compute": "bf16", "epilogue": chain(3)}
     yield "residual s8 in bf16", {"residual": "s8", "compute": "bf16"}
     yield "in f16", {"compute": "f16", "bias": "f16"}
@@ -131,11 +131,11 @@ def long_epilogue_deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, .
     if length < 5:
         return ()
     short = Deviation(
-        _PARTS_OF_LONG[length], "it fuses 4 post-ops, and documents 3", until=LONG_EPILOGUES
+        _PARTS_OF_LONG[length], "it fuses 4 post-ops, but documents 3", until=LONG_EPILOGUES
     )
     if length < 20:
         return (short,)
-    return (short, Deviation(3, "it fuses 19 post-ops, and documents 20", since=LONG_EPILOGUES))
+    return (short, Deviation(3, "it fuses 19 post-ops, but documents 20", since=LONG_EPILOGUES))
 
 
 def conversions_apart(arguments: Mapping[str, Any]) -> int:
@@ -152,20 +152,20 @@ def ops_apart(arguments: Mapping[str, Any]) -> int:
 
 
 def case_of(form: Form, deviations: Deviations) -> Case:
-    """A case whose name and data types follow from its form."""
+    """Return the case of a form."""
     name, given = form
     arguments = {"src": "u8", "weights": "s8", "dst": "s8", **given}
     return Case(
         name,
         f"{arguments['src']} {arguments['weights']} -> {arguments['dst']}",
         arguments,
-        # What only goes through TypeCast needs no instructions of its own.
+        # A data type that only TypeCasts convert needs no instructions of its own.
         kernels=kernels_of(arguments.get("compute", "f32")),
         deviations=deviations(arguments),
     )
 
 
 def weighted_cases(deviations: Deviations, *more: Form, in_bf16: bool = True) -> tuple[Case, ...]:
-    """All combinations of data types, forms of scales and zero points, epilogues, and `more`."""
+    """Return all combinations of types, forms of scales and zero points, epilogues, and `more`."""
     groups = (types(in_bf16=in_bf16), forms(), epilogues(), residuals(), in_small_floats(), more)
     return tuple(case_of(form, deviations) for group in groups for form in group)

@@ -21,11 +21,11 @@ Mask = Literal["Add", "Select", "Select hidden", "Select hidden, broadcast", "ca
 Tail = Literal["Reorder", "StaticReshape"] | None
 Shape = tuple[int, int, int, int]
 
-# N, H, S, D: few heads, and more than twice as many as most machines have threads.
+# N, H, S, D: with few heads, and with more than twice as many as most machines have threads.
 _SMALL: Shape = (2, 2, 16, 32)
 _MANY_HEADS: Shape = (4, 16, 32, 32)
 
-# Not -inf where a row may have no key that is seen.
+# Not -inf, since a row may hide all keys.
 _FAR_BELOW = -1e4
 
 
@@ -39,7 +39,7 @@ def _scores(
 ) -> Value:
     """Build MatMul + [Multiply | Divide]? + [Add | Select]?.
 
-    `mask_first` is the shape of an added mask before it is reshaped.
+    `mask_first` is the shape of an added mask before its reshape.
     """
     b = query.builder
     y: Value = b.op("MatMul", query, key, transpose_b=True, outputs=[(None, between)])
@@ -67,7 +67,7 @@ def _scores(
 
 
 def _tail(y: Value, tail: Tail) -> Value:
-    """Swap heads and queries."""
+    """Build the tail, which swaps heads and queries."""
     if tail is None:
         return y
     b, (n, h, s, d) = y.builder, y.shape or ()
@@ -89,9 +89,8 @@ def attention(
 ) -> GraphBuilder:
     """Build MatMul + [Multiply | Divide]? + [Add | Select]? + SoftMax + MatMul and a tail.
 
-    `between` is the data type of the scores. With `int8`, query, key and value are dequantized, to
-    bf16 through a TypeCast, the weights of attention quantized and dequantized in between, and the
-    result quantized.
+    `between` is the data type of the scores. With `int8`, query, key and value are dequantized (to
+    bf16 with a TypeCast), probabilities quantized and dequantized, and the result quantized.
     """
     b = GraphBuilder()
 
@@ -130,9 +129,9 @@ def grouped_query_attention(
     between: str | None = None,
     reshaped: bool = True,
 ) -> GraphBuilder:
-    """Build attention whose key heads are shared by several query heads.
+    """Build attention in which several query heads share a key head.
 
-    Query, key and value, and a mask that is added, are reshaped to 5 dims, and the result back;
+    Query, key, value and an added mask are reshaped to 5 dims, and the result is reshaped back;
     without `reshaped` the inputs have 5 dims.
     """
     b = GraphBuilder()
@@ -183,9 +182,9 @@ def compressed_attention(
     group: int = 32,
     apply_to_int: bool = True,
 ) -> GraphBuilder:
-    """Build DynamicDequantize of key, value or both, and attention of the results.
+    """Build DynamicDequantize of key, value or both, and attention with the results.
 
-    `key` and `value` are the data types they are compressed to, None for none.
+    `key` and `value` are their compressed data types, None for no compression.
     """
     b = _for_integers(dtype, apply_to_int)
     n, h, s, d = 2, 2, 16, 64
@@ -215,8 +214,7 @@ def gated_mlp(
 ) -> GraphBuilder:
     """Build MatMul (gate) + activation?, MatMul (up), Multiply of both, and MatMul (down).
 
-    `weights` is the data type that they are compressed to, None for none. Swish is Sigmoid and
-    Multiply.
+    `weights` is their compressed data type, None for no compression. Swish is Sigmoid and Multiply.
     """
     b = _for_integers(dtype, weights is not None)
     x = b.input((16, 64), dtype, name="src")
@@ -238,9 +236,9 @@ def gated_mlp(
 
 
 _FUSIONS = "graph/fusion_patterns/"
-_FIRST_OF_SELECT = "Select is fused with the scores as its last input only"
-_OUT_OF_BOUNDS = "it reads past what Select broadcasts, so the mirror refuses to compile it"
-_NO_4_BIT_ZERO_POINTS = (Deviation(None, "no kernel takes zero points of 4 bits"),)
+_FIRST_OF_SELECT = "Select is fused only if the scores are its last input"
+_OUT_OF_BOUNDS = "it reads past Select's broadcast input, so the mirror refuses to compile it"
+_NO_4_BIT_ZERO_POINTS = (Deviation(None, "no kernel supports zero points of 4 bits"),)
 
 
 def _select_cases(parts_in_3_7: int) -> tuple[Case, ...]:
@@ -310,10 +308,11 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-01",
         "MatMul + [Multiply | Divide]? + [Add | Select]? + SoftMax + MatMul + tail?",
         "floating point",
-        "Key transposed in the first MatMul; the scale a factor; the mask added, selected, or made "
-        "from GenIndex and GreaterEqual; then maybe StaticTranspose and Reorder or StaticReshape. "
-        "f32, bf16 or f16; from 3.8 on scores may be f32. Quantized: Dequantize before all three, "
-        "Quantize and Dequantize behind SoftMax, Quantize last; with bf16 and f16 a TypeCast.",
+        "The first MatMul transposes the key. A factor or divisor scales the scores; the mask is "
+        "added, selected, or made from GenIndex and GreaterEqual. StaticTranspose and Reorder or "
+        "StaticReshape may follow. Data types are f32, bf16 or f16; from 3.8 on scores may be f32. "
+        "Quantized attention has Dequantize before query, key and value, Quantize and Dequantize "
+        "after SoftMax, and a Quantize at the end; TypeCasts convert bf16 and f16.",
         _FUSIONS + "sdpa",
         attention,
         (
@@ -345,9 +344,10 @@ PATTERNS: tuple[Pattern, ...] = (
         "StaticReshape of all + MatMul + [Multiply | Divide] + [Add | Select]? + SoftMax + MatMul "
         "+ StaticReshape + tail?",
         "floating point",
-        "Query becomes (batch, key heads, query heads per key head, queries, size), key and value "
-        "(batch, key heads, 1, keys, size), a mask the shape of the scores, the result what query "
-        "was. 3.13 documents inputs of 5 dims too. f32, bf16 or f16.",
+        "Query is reshaped to (batch, key heads, query heads per key head, queries, size), key and "
+        "value to (batch, key heads, 1, keys, size), a mask to the scores' shape, and the result "
+        "to the query's first shape. 3.13 also documents inputs of 5 dims. Data types are f32, "
+        "bf16 or f16.",
         _FUSIONS + "gqa",
         grouped_query_attention,
         (
@@ -365,9 +365,9 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-03",
         "DynamicDequantize of key, value or both + attention",
         "floating point",
-        "Key and value u8, s8, u4 or s4; a scale, and maybe a zero point, for each group of "
-        "elements along the head size; query, scales and result f32, bf16 or f16, which is the "
-        "graph's math mode, applied to integers.",
+        "Key and value are u8, s8, u4 or s4, with a scale and an optional zero point for each "
+        "group of elements along the head size. Query, scales and result are f32, bf16 or f16; the "
+        "graph's math mode is this type, applied to integers.",
         _FUSIONS + "sdpa_with_compressed_kv",
         compressed_attention,
         _compressed_cases(),
@@ -376,8 +376,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-04",
         "MatMul + activation?, MatMul + Multiply + MatMul",
         "floating point",
-        "The activation one Unary op, or Sigmoid and Multiply. f32, bf16 or f16; weights may come "
-        "from DynamicDequantize, of u8, s8, u4 or s4.",
+        "The activation is one Unary op, or Sigmoid and Multiply. Data types are f32, bf16 or f16; "
+        "weights may come from a DynamicDequantize of u8, s8, u4 or s4.",
         _FUSIONS + "gated_mlp",
         gated_mlp,
         _mlp_cases(),

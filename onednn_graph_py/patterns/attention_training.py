@@ -1,4 +1,4 @@
-"""Training of attention: with the statistics of its SoftMax, and its gradients."""
+"""Training of attention: the forward pass with statistics of its SoftMax, and the gradients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .pattern import Case, Deviation, Pattern
 
 __all__ = ["PATTERNS"]
 
-# Far enough below the scores that nothing is left of its exponential.
+# So far below the scores that its exponential is 0.
 _HIDDEN = -100.0
 
 
 def _scores(
     b: GraphBuilder, query: Value, key: Value, scale: str | None, mask: str | None
 ) -> tuple[Value, Value | None]:
-    """Scaled and masked scores in f32, and the scale."""
+    """Return the scaled and masked scores in f32, and the scale."""
     assert query.shape is not None and key.shape is not None
     scores: Value = b.matmul(query, key, transpose_b=True, dtype="f32")
     factor = None
@@ -44,9 +44,9 @@ def _scores(
 def _heads(
     b: GraphBuilder, dtype: str, groups: int, size: int, value_size: int
 ) -> tuple[Value, Value, Value, tuple[int, ...]]:
-    """Query, key and value of 2 items and 4 heads, and the result's shape.
+    """Return query, key and value of 2 items and 4 heads, and the result's shape.
 
-    With `groups`, so many query heads share a key and a value, and the tensors have 5 dims.
+    With `groups` above 1, that many query heads share a key and a value, and tensors have 5 dims.
     """
     query: tuple[int, ...] = (2, 4, 16, size)
     shared: tuple[int, ...] = (2, 4, 24)
@@ -66,7 +66,7 @@ def _narrow(wide: Value, dtype: str) -> Value:
 
 
 def _dropout_inputs(b: GraphBuilder) -> tuple[Value, Value, Value]:
-    """Seed, offset and probability: with the same ones, the same elements become 0."""
+    """Return seed, offset and probability; the same ones always drop the same elements."""
     return b.constant([7], "s64"), b.constant([3], "s64"), b.constant([0.5], "f32")
 
 
@@ -84,22 +84,22 @@ def attention_training_forward(
     value_size: int = 32,
     dropout: bool = False,
 ) -> GraphBuilder:
-    """Attention that also returns the logarithm of each row's sum of exponentials.
+    """Build attention that also returns the logarithm of each row's sum of exponentials.
 
     Parameters
     ----------
     dtype : str
-        Of query, key, value and result; what is between is f32.
+        The data type of query, key, value and result; other tensors are f32.
     scale : str, optional
         ``Multiply`` or ``Divide``.
     mask : str, optional
         ``Add`` or ``Select``.
     groups : int
-        Query heads that share a key and a value.
+        The number of query heads that share a key and a value.
     value_size : int
-        Elements of a head of value.
+        The size of a value head.
     dropout : bool
-        Half of the probabilities become 0.
+        Drop half of the probabilities.
     """
     b = GraphBuilder()
     query, key, value, _ = _heads(b, dtype, groups, 32, value_size)
@@ -132,19 +132,19 @@ def attention_training_backward(
     diff_mask: bool = False,
     dropout: bool = False,
 ) -> GraphBuilder:
-    """Gradients of attention with respect to query, key and value.
+    """Build the gradients of attention with respect to query, key and value.
 
     Parameters
     ----------
     dtype : str
-        Of all inputs and outputs but the statistics; what is between is f32.
+        The data type of all inputs and outputs except the statistics; other tensors are f32.
     scale, mask, groups, value_size, dropout
         As in `attention_training_forward`.
     softmax_backward : bool
-        With the op SoftMaxBackward, as 3.9 documents it; otherwise with the sum of the result times
-        its gradient in its place, as 3.12 does.
+        Use the op SoftMaxBackward, as 3.9 documents; by default use the sum of the result times
+        its gradient, as 3.12 documents.
     diff_mask : bool
-        The gradient of the masked scores is an output too.
+        Also output the gradient of the masked scores.
     """
     b = GraphBuilder()
     query, key, value, shape = _heads(b, dtype, groups, 32, value_size)
@@ -155,7 +155,7 @@ def attention_training_backward(
     probabilities = b.exp(b.subtract(scores, stats))
 
     def shared(gradient: Value) -> Value:
-        """One for all the query heads of a group."""
+        """Add up the gradients of all query heads of a group."""
         return b.reduce_sum(gradient, axes=(2,), keep_dims=True) if groups > 1 else gradient
 
     kept, diff_probabilities = probabilities, b.matmul(diff, value, transpose_b=True, dtype="f32")
@@ -191,7 +191,7 @@ _FORMS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("2 query heads a key, mask added", {"groups": 2, "mask": "Add"}),
     ("smaller heads of value", {"value_size": 16}),
 )
-# s64 and Dropout are of 3.12; 3.13 documents the pattern.
+# 3.12 has s64 and Dropout; 3.13 documents the pattern.
 _WITH_DROPOUT: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("dropout", {"dropout": True}),
     ("mask added, dropout", {"mask": "Add", "dropout": True}),
@@ -203,9 +203,9 @@ _FORWARD = Pattern(
     "T-03",
     "MatMul + [Multiply | Divide]? + [Add | Select]? + SoftMax with stats + Dropout? + MatMul",
     "training",
-    "Attention whose SoftMax has its second output too. f32, bf16 or f16, with f32 between the "
-    "first MatMul and SoftMax. 4 dims, or 5 where query heads share keys. Dropout may follow "
-    "SoftMax; it stays in f32, and TypeCast stands behind it.",
+    "Attention whose SoftMax also has its second output. Data types are f32, bf16 or f16, with f32 "
+    "between the first MatMul and SoftMax. Tensors have 4 dims, or 5 if query heads share keys. "
+    "Dropout in f32 may follow SoftMax, before the TypeCast.",
     "graph/fusion_patterns/sdpa",
     attention_training_forward,
     (
@@ -225,12 +225,12 @@ _FORWARD = Pattern(
 
 def _backward_cases(dtype: str) -> list[Case]:
     kernels = kernels_of(dtype)
-    # TypeCast is a partition too.
+    # TypeCasts are partitions too.
     casts = 0 if dtype == "f32" else 1
     cases = []
     for name, arguments in _FORMS:
         scaled = arguments.get("scale", "Multiply") is not None
-        apart = Deviation(7 + casts, "only fused with a scale", since=(3, 12))
+        apart = Deviation(7 + casts, "fused only with a scale", since=(3, 12))
         cases.append(
             Case(
                 name,
@@ -265,11 +265,10 @@ _BACKWARD = Pattern(
     "T-04",
     "MatMul + [Multiply | Divide]? + [Add | Select]? + Subtract + Exp, the gradients of attention",
     "training",
-    "Probabilities are made again of the forward graph's stats; one MatMul each gives the "
-    "gradients of value, of the probabilities, of query and of key. ReduceSum adds up those of "
-    "query heads that share a key. In bf16 and f16, TypeCast stands before the MatMuls that read "
-    "what was computed in f32. Dropout, where the forward graph has it, acts on the probabilities "
-    "and on their gradient.",
+    "The graph computes the probabilities again from the forward graph's stats; four MatMuls "
+    "compute the gradients of value, probabilities, query and key. ReduceSum adds up the gradients "
+    "of query heads that share a key. In bf16 and f16, TypeCasts precede the MatMuls that read f32 "
+    "results. Dropout, if the forward graph has it, applies to probabilities and their gradient.",
     "graph/fusion_patterns/sdpa",
     attention_training_backward,
     tuple(case for dtype in FLOATS for case in _backward_cases(dtype)),

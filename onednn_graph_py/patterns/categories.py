@@ -1,4 +1,4 @@
-"""The categories of ops that fusion patterns speak of: Unary, Binary, Reduction."""
+"""The categories of ops that the documents of fusion patterns name: Unary, Binary, Reduction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHAPE = (4, 16, 24)
 
 
 def _behind(b: GraphBuilder, producer: str | None, x: Value) -> Value:
-    """The product of `x` with weights, or `x` itself."""
+    """Return the product of `x` with weights, or `x` itself if `producer` is None."""
     if producer is None:
         return x
     size = (x.shape or ())[-1]
@@ -29,12 +29,12 @@ def _behind(b: GraphBuilder, producer: str | None, x: Value) -> Value:
 
 
 def unary_op(dtype: str = "f32", kind: str = "ReLU", behind: str | None = None) -> GraphBuilder:
-    """Build a Unary op, by itself or behind a MatMul."""
+    """Build a Unary op, alone or after a MatMul."""
     b = GraphBuilder()
     x = b.input(_SHAPE, dtype, name="src")
     y = _behind(b, behind, x)
     if behind is not None and kind in ("Log", "Sqrt"):
-        y = b.op("Exp", y)  # they have no result for what is negative
+        y = b.op("Exp", y)  # their results of negative numbers are not defined
     b.output(b.op(kind, y, **UNARY[kind]))
     return b
 
@@ -42,7 +42,7 @@ def unary_op(dtype: str = "f32", kind: str = "ReLU", behind: str | None = None) 
 def binary_op(
     dtype: str = "f32", kind: str = "Add", behind: str | None = None, operand: str = "full"
 ) -> GraphBuilder:
-    """Build a Binary op, by itself or behind a MatMul, whose result is the first operand."""
+    """Build a Binary op, alone or after a MatMul, whose result is the first operand."""
     b = GraphBuilder()
     y = _behind(b, behind, b.input(_SHAPE, dtype, name="src_0"))
     if operand == "input":
@@ -71,7 +71,7 @@ def _unary_cases() -> tuple[Any, ...]:
         dtypes = ("f32",) if kind == "Round" else FLOATS
         deviations: tuple[Deviation, ...] = ()
         if kind == "Pow":
-            deviations = (Deviation(None, "documented until 3.7, and no version has a kernel"),)
+            deviations = (Deviation(None, "documented until 3.7, but no version has a kernel"),)
         made += in_floats(kind, dtypes=dtypes, kind=kind, deviations=deviations)
         made += in_floats(
             f"MatMul + {kind}", dtypes=dtypes, kind=kind, behind="MatMul", deviations=deviations
@@ -84,7 +84,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "CAT-U",
         "Unary",
         "operation",
-        "Takes one tensor and makes one of its shape and data type: f32, bf16 or f16, Round f32.",
+        "The op reads a tensor, and its result has the same shape and data type: f32, bf16 or f16, "
+        "for Round f32.",
         "graph/fusion_patterns/unary_fusion_patterns",
         unary_op,
         _unary_cases(),
@@ -93,7 +94,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "CAT-B",
         "Binary",
         "operation",
-        "Takes two tensors of one data type, f32, bf16 or f16, and broadcasts them.",
+        "The op reads two tensors of one data type, f32, bf16 or f16, and broadcasts them.",
         "graph/fusion_patterns/binary_fusion_patterns",
         binary_op,
         tuple(
@@ -110,7 +111,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "CAT-R",
         "Reduction",
         "operation",
-        "Takes one tensor, f32, bf16 or f16, and axes, with or without keep_dims.",
+        "The op reads a tensor of f32, bf16 or f16, and has axes and an optional keep_dims.",
         "graph/fusion_patterns/reduction_fusion_patterns",
         reduction_op,
         tuple(
@@ -124,4 +125,4 @@ PATTERNS: tuple[Pattern, ...] = (
         ),
     ),
 )
-"""CAT-U, CAT-B, CAT-R."""
+"""The rows CAT-U, CAT-B and CAT-R."""

@@ -36,7 +36,7 @@ def _patterns(arguments: argparse.Namespace) -> int:
 
 
 def add_patterns(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser(
         "patterns", help="build and run the documented fusion patterns, and report each result"
     )

@@ -1,4 +1,4 @@
-"""ConvTranspose by itself, in all its forms."""
+"""ConvTranspose as a single op, with all its attributes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAGE = "graph/operations/ConvTranspose"
 
 
 def layout(first: Sequence[int], spatial: Sequence[int], format: str) -> tuple[int, ...]:
-    """Dims of data or weights: the spatial ones last, or first resp. between batch and channels."""
+    """Return dims of data or weights with the spatial dims at the place that the format says."""
     if format == "NXC":
         return (first[0], *spatial, first[1])
     if format == "XOI":
@@ -43,7 +43,7 @@ def weights_shape(
     *,
     documented: bool = False,
 ) -> tuple[int, ...]:
-    """(IC, OC / groups, spatial) as oneDNN has it, or (IC / groups, OC, spatial) as documented."""
+    """Return (IC, OC / groups, spatial), or if `documented` (IC / groups, OC, spatial)."""
     inputs, outputs = channels
     first = (inputs // groups, outputs) if documented else (inputs, outputs // groups)
     return layout(first, kernel, "XOI" if weights_format in ("XOI", "XIO") else "IOX")
@@ -60,7 +60,7 @@ def attributes_of(
     weights_format: str = "XOI",
     **more: Any,
 ) -> dict[str, Any]:
-    """Attributes of the op, of what is the same for all spatial dims and `more`."""
+    """Return the op's attributes, from values that hold for all spatial dims and `more`."""
     return {
         "strides": (strides,) * rank,
         "pads_begin": (pads[0],) * rank,
@@ -82,21 +82,21 @@ def conv_transpose_op(
     documented_weights: bool = False,
     **attributes: Any,
 ) -> GraphBuilder:
-    """One ConvTranspose, with constant weights.
+    """Build a ConvTranspose with constant weights.
 
     Parameters
     ----------
     dtype : str
     spatial : tuple of int
-        Dims of the source.
+        The source's spatial dims.
     channels : tuple of int
-        Of source and result.
+        The channels of source and result.
     bias : bool
     documented_weights : bool
-        With groups: weights of the shape that the documents give, not of oneDNN's.
+        Give grouped weights the shape of the documents, not the one that oneDNN needs.
     **attributes
-        ``strides``, ``dilations``: for all dims. ``pads``: before and after. All others as the op
-        has them.
+        ``strides``, ``dilations``: a number for all dims; ``pads``: numbers before and after; all
+        others as in the op.
     """
     b = GraphBuilder()
     attrs = attributes_of(len(spatial), **attributes)
@@ -120,42 +120,42 @@ def conv_transpose_op(
 
 
 def conv_transpose_ranks(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """1, 2 and 3 spatial dims, in each order of the dims of data and weights."""
+    """Build it with 1, 2 or 3 spatial dims and any data and weights format."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_weights_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """The names of the orders of the weights' dims."""
+    """Build it with any name of a weights format."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Channels in groups, with the weights' shape as oneDNN has it and as documented."""
+    """Build it with groups, and weights of oneDNN's or the documented shape."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_bias(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """With and without the third input."""
+    """Build it with or without a bias."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_output_padding(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """More of the result at its end."""
+    """Build it with output_padding."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_auto_pad(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Paddings found by oneDNN, in the spelling of the documents and in the library's."""
+    """Build it with auto_pad, spelled as in the documents or as in the library."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_dilations(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Windows with gaps."""
+    """Build it with dilations."""
     return conv_transpose_op(dtype, **arguments)
 
 
 def conv_transpose_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """The documented data types."""
+    """Build it with any documented data type."""
     return conv_transpose_op(dtype, **arguments)
 
 
@@ -174,10 +174,10 @@ FORMATS = tuple(
 OTHER_SHAPE = (
     Deviation(
         None,
-        "oneDNN wants (IC, OC / groups, spatial), not the documented (IC / groups, OC, spatial)",
+        "oneDNN needs (IC, OC / groups, spatial), not the documented (IC / groups, OC, spatial)",
     ),
 )
-# The documents' spelling, which the package takes, and the library's.
+# The documents' spelling, which the package accepts too, and the library's.
 AUTO_PADS = (
     *("none", "None", "valid", "VALID"),
     *("same_upper", "SAME_UPPER", "same_lower", "SAME_LOWER"),
@@ -189,7 +189,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "ConvTranspose: 1, 2 and 3 spatial dims",
         "operation",
         "strides, pads_begin, pads_end and dilations have an entry for each spatial dim. The "
-        "channels of data stand behind the batch (NCX) or last (NXC, the default).",
+        "data's channels come after the batch (NCX) or last (NXC, the default).",
         _PAGE,
         conv_transpose_ranks,
         FORMATS,
@@ -198,8 +198,9 @@ PATTERNS: tuple[Pattern, ...] = (
         "CT-wf",
         "ConvTranspose: the order of the weights' dims",
         "operation",
-        "Input channels, output channels, spatial: IOX; the reverse: XOI, the default. Newer "
-        "documents call these OIX and XIO; the library refuses that, the package takes it.",
+        "IOX means input channels, output channels, spatial dims; XOI, the default, means the "
+        "reverse. Newer documents call them OIX and XIO, which the library rejects and this "
+        "package accepts.",
         _PAGE,
         conv_transpose_weights_format,
         (
@@ -241,7 +242,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "CT-bias",
         "ConvTranspose: bias",
         "operation",
-        "Input 2, which may be left out, has an element for each output channel.",
+        "The optional input 2 has an element for each output channel.",
         _PAGE,
         conv_transpose_bias,
         (
@@ -255,8 +256,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "CT-outpad",
         "ConvTranspose: output_padding",
         "operation",
-        "No negative entry, one for each spatial dim, all 0 unless given; the result is so much "
-        "longer at its end.",
+        "An entry for each spatial dim, not negative, by default 0, by which the result is longer "
+        "at its end.",
         _PAGE,
         conv_transpose_output_padding,
         (
@@ -272,9 +273,9 @@ PATTERNS: tuple[Pattern, ...] = (
         "CT-autopad",
         "ConvTranspose: auto_pad",
         "operation",
-        "none takes the paddings given, valid takes 0, same_upper and same_lower make the result "
-        "as large as the source times the stride. The library spells these in capitals, none as "
-        "None; the package takes both.",
+        "none uses the given paddings, and valid uses 0; same_upper and same_lower make the "
+        "result as large as the source times the stride. The library spells these in capitals, "
+        "and none as None; the package accepts both.",
         _PAGE,
         conv_transpose_auto_pad,
         (
@@ -286,7 +287,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "CT-dil",
         "ConvTranspose: dilations",
         "operation",
-        "Positive; above 1 the window has gaps.",
+        "A positive number for each spatial dim; above 1, the window has gaps.",
         _PAGE,
         conv_transpose_dilations,
         (

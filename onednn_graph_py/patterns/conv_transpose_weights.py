@@ -1,4 +1,4 @@
-"""ConvTransposeBackwardWeights by itself, in all its forms."""
+"""ConvTransposeBackwardWeights as a single op, with all its attributes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def conv_transpose_weights_gradient(
     documented_weights: bool = False,
     **attributes: Any,
 ) -> GraphBuilder:
-    """One ConvTransposeBackwardWeights.
+    """Build a ConvTransposeBackwardWeights.
 
     Parameters
     ----------
     shape_from : str
-        What says the result's shape: ``attribute`` or ``input`` weights_shape, ``both``, or the
-        ``output`` itself.
+        The source of the result's shape: ``attribute`` or ``input`` weights_shape, ``both``, or
+        the ``output`` itself.
     documented_weights : bool
-        With groups: a result of the shape that the documents give, not of oneDNN's.
+        Give a grouped result the shape of the documents, not the one that oneDNN needs.
     dtype, spatial, channels, **attributes
         As in `conv_transpose_op`.
     """
@@ -67,7 +67,7 @@ def conv_transpose_weights_gradient(
 
 
 def _padded(attrs: Mapping[str, Any], spatial: Sequence[int]) -> list[int]:
-    """The spatial dims of the forward op's result, with windows of 3."""
+    """Return the spatial dims of the forward op's result, with windows of 3."""
     made = []
     auto = str(attrs.get("auto_pad", "none")).lower()
     for i, size in enumerate(spatial):
@@ -81,33 +81,33 @@ def _padded(attrs: Mapping[str, Any], spatial: Sequence[int]) -> list[int]:
 
 
 def conv_transpose_weights_gradient_shape(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """The ways to say the result's shape."""
+    """Build it with any source of the result's shape."""
     return conv_transpose_weights_gradient(dtype, **arguments)
 
 
 def conv_transpose_weights_gradient_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Channels in groups, with the result's shape as oneDNN has it and as documented."""
+    """Build it with groups, and a result of oneDNN's or the documented shape."""
     return conv_transpose_weights_gradient(dtype, **arguments)
 
 
 def conv_transpose_weights_gradient_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Each order of the dims of data and weights."""
+    """Build it with any data and weights format."""
     return conv_transpose_weights_gradient(dtype, **arguments)
 
 
 def conv_transpose_weights_gradient_attributes(
     dtype: str = "f32", **arguments: Any
 ) -> GraphBuilder:
-    """Strides, paddings, dilations, and what else the documents list."""
+    """Build it with strides, paddings, dilations and other documented attributes."""
     return conv_transpose_weights_gradient(dtype, **arguments)
 
 
 def conv_transpose_weights_gradient_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """The documented data types."""
+    """Build it with any documented data type."""
     return conv_transpose_weights_gradient(dtype, **arguments)
 
 
-_PADDED_OTHERWISE = (Deviation(None, "computed with other padding than ConvTranspose's"),)
+_PADDED_OTHERWISE = (Deviation(None, "oneDNN computes it with other padding than ConvTranspose"),)
 _SHAPE_AS_INPUT = (Deviation(None, "a partition with the shape as an input is not supported"),)
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -115,7 +115,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "CTBW-form",
         "ConvTransposeBackwardWeights: the result's shape",
         "operation",
-        "weights_shape is given as the attribute or as input 2 (s32); where both are, the input "
+        "weights_shape is given as the attribute or as input 2 (s32); if both are, the input "
         "counts.",
         _PAGE,
         conv_transpose_weights_gradient_shape,

@@ -36,7 +36,7 @@ def _convolved(x: Value, outputs: int, size: int) -> Value:
 
 
 def layout_any(dtype: str = "f32") -> GraphBuilder:
-    """Two partitions; the tensor between them has the layout that oneDNN prefers."""
+    """Build two partitions; the tensor between them has the layout that oneDNN prefers."""
     b = GraphBuilder()
     x = b.input((2, 8, 8, 16), dtype, name="x")
     b.output(_convolved(b.relu(_convolved(x, 32, 3)), 16, 1))
@@ -46,13 +46,13 @@ def layout_any(dtype: str = "f32") -> GraphBuilder:
 def layout_strided(
     dtype: str = "f32", *, op: str = "ReLU", order: Sequence[int] = (0, 1, 2, 3)
 ) -> GraphBuilder:
-    """Strides of a tensor whose dims lie in another order in memory.
+    """Build an op that reads a tensor whose dims have another order in memory.
 
     Parameters
     ----------
     dtype : str
     op : str
-        What reads it: ``ReLU``, ``Reorder`` or ``MatMul``.
+        The op: ``ReLU``, ``Reorder`` or ``MatMul``.
     order : sequence of int
         The dims, from the one with the largest stride to the one with the smallest.
     """
@@ -67,21 +67,21 @@ def layout_strided(
 
 
 def layout_opaque(dtype: str = "f32") -> GraphBuilder:
-    """Constant weights, which oneDNN keeps in a layout of its own."""
+    """Build a MatMul with constant weights, which oneDNN keeps in its own layout."""
     b = GraphBuilder()
     b.output(_convolved(b.input((2, 8, 8, 16), dtype, name="x"), 32, 3))
     return b
 
 
 def layout_undef(dtype: str = "f32") -> GraphBuilder:
-    """A tensor inside of a partition, which never has a layout."""
+    """Build a tensor inside a partition, which never gets a layout."""
     b = GraphBuilder()
     b.output(b.relu(b.matmul(b.input((4, 16), dtype, name="x"), b.input((16, 8), dtype))))
     return b
 
 
 def unknown_dims(dtype: str = "f32", *, op: str = "MatMul", known: int = 1) -> GraphBuilder:
-    """Dims that only a call tells.
+    """Build an op with dims that are unknown until a call.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def unknown_dims(dtype: str = "f32", *, op: str = "MatMul", known: int = 1) -> G
     op : str
         ``MatMul``, ``Add`` or ``Convolution``.
     known : int
-        How many dims are known, from the last.
+        The number of known dims, counted from the last.
     """
     b = GraphBuilder()
     sizes = (2, 8, 8, 16) if op == "Convolution" else (4, 16)
@@ -105,13 +105,13 @@ def unknown_dims(dtype: str = "f32", *, op: str = "MatMul", known: int = 1) -> G
 
 
 def unknown_ndims(dtype: str = "f32", *, of: str = "output") -> GraphBuilder:
-    """A tensor whose number of dims is not known.
+    """Build an op with a tensor whose number of dims is unknown.
 
     Parameters
     ----------
     dtype : str
     of : str
-        ``output`` of an op, which then follows from its inputs, or ``input`` of the graph.
+        The ``output`` of an op, which is inferred from its inputs, or an ``input`` of the graph.
     """
     b = GraphBuilder()
     x = b.input(None if of == "input" else (4, 16), dtype, name="x")
@@ -122,16 +122,16 @@ def unknown_ndims(dtype: str = "f32", *, of: str = "output") -> GraphBuilder:
 def scalars_and_zero_dims(
     dtype: str = "f32", *, op: str = "ReLU", shape: Sequence[int] = (), other: Sequence[int] = ()
 ) -> GraphBuilder:
-    """A tensor of no dims, or with no elements.
+    """Build an op with a tensor without dims or without elements.
 
     Parameters
     ----------
     dtype : str
     op : str
     shape : sequence of int
-        Of the first input.
+        The first input's shape.
     other : sequence of int
-        Of the second one, where the op has one.
+        The second input's shape, if the op has one.
     """
     b = GraphBuilder()
     x = b.input(shape, dtype, name="x")
@@ -145,7 +145,7 @@ def scalars_and_zero_dims(
 def strides(
     dtype: str = "f32", *, op: str = "ReLU", steps: Sequence[int] = (16, 1)
 ) -> GraphBuilder:
-    """An input of 4x16 elements with given strides.
+    """Build an op with an input of 4x16 elements and given strides.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def strides(
     op : str
         ``ReLU`` or ``MatMul``.
     steps : sequence of int
-        In elements.
+        The strides, in elements.
     """
     b = GraphBuilder()
     x = b.input((4, 16), dtype, name="x", strides=steps)
@@ -164,19 +164,19 @@ def strides(
 def quantize_dequantize(
     dtype: str = "u8", *, qtype: str = "per_tensor", zero_point: int | None = 0
 ) -> GraphBuilder:
-    """Quantize, then Dequantize with the same scales and zero points.
+    """Build Quantize and Dequantize with the same scales and zero points.
 
     Parameters
     ----------
     dtype : str
-        Between the two.
+        The data type between the two ops.
     qtype : str
     zero_point : int, optional
-        For all channels; none given otherwise.
+        The zero point of all channels; by default the attribute is not set.
     """
     b = GraphBuilder()
     count = 1 if qtype == "per_tensor" else 16
-    # One that no power of two is a multiple of, so that both really round.
+    # Not a power of two, so that both ops round.
     attrs: dict[str, Any] = {
         "scales": [0.03 * (i + 1) for i in range(count)],
         "qtype": qtype,
@@ -190,14 +190,14 @@ def quantize_dequantize(
 
 
 def type_cast_there_and_back(dtype: str = "bf16", *, start: str = "f32") -> GraphBuilder:
-    """A TypeCast, and another to what it was before.
+    """Build a TypeCast, and another back to the first type.
 
     Parameters
     ----------
     dtype : str
-        Between the two.
+        The data type between the two ops.
     start : str
-        Of input and result.
+        The data type of input and result.
     """
     b = GraphBuilder()
     x = b.input((4, 16), start, name="x")
@@ -209,7 +209,8 @@ def _quantize_cases(dtype: str) -> tuple[Case, ...]:
     floating = dtype.startswith("f8")
     refused = (
         Deviation(
-            None, "a lone op with scales per channel and zero points other than 0 does not compile"
+            None,
+            "a single op with scales per channel and zero points not 0 does not compile",
         ),
     )
     return tuple(
@@ -227,8 +228,8 @@ def _quantize_cases(dtype: str) -> tuple[Case, ...]:
 
 
 _NO_INNER_DIM = (
-    Deviation(None, "a MatMul that sums nothing does not write its result", until=(3, 13)),
-    Deviation(None, "a MatMul that sums nothing does not compile", since=(3, 13)),
+    Deviation(None, "a MatMul over an inner dim of 0 does not write its result", until=(3, 13)),
+    Deviation(None, "a MatMul over an inner dim of 0 does not compile", since=(3, 13)),
 )
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -237,8 +238,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "LT-any",
         "layout any",
         "data model",
-        "The library chooses; for tensors between compiled partitions. It is given to a partition "
-        "for its outputs when it is compiled.",
+        "The library chooses the layout of tensors between compiled partitions. A partition is "
+        "compiled with it for its outputs.",
         _PAGE,
         layout_any,
         in_floats("between two partitions", partitions=2),
@@ -247,7 +248,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "LT-strided",
         "layout strided",
         "data model",
-        "Public: the element at (i, j, k) lies at i * s0 + j * s1 + k * s2.",
+        "A public layout: the element at (i, j, k) is at i * s0 + j * s1 + k * s2.",
         _PAGE,
         layout_strided,
         tuple(
@@ -267,7 +268,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "LT-opaque",
         "layout opaque",
         "data model",
-        "Only from a compiled partition, and only for another one to read.",
+        "Only compiled partitions make this layout, and only other partitions can read it.",
         _PAGE,
         layout_opaque,
         in_floats("constant weights"),
@@ -276,7 +277,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "LT-undef",
         "layout undef",
         "data model",
-        "Only while a graph is built; a partition is not compiled with it.",
+        "A tensor can have it only while the graph is built; partitions are not compiled with it.",
         _PAGE,
         layout_undef,
         in_floats("inside of a partition"),
@@ -285,7 +286,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "DM-dim-unknown",
         "unknown dims",
         "data model",
-        "A dim may be unknown while a graph is built; inputs are known when it is compiled.",
+        "A dim may be unknown while the graph is built; inputs' dims must be known to compile it.",
         _PAGE,
         unknown_dims,
         (
@@ -300,7 +301,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "DM-ndims-unknown",
         "unknown number of dims",
         "data model",
-        "Of an output, which follows when the partition is compiled; inputs must be known by then.",
+        "Compiling a partition infers an output's dims; the inputs' must be known by then.",
         _PAGE,
         unknown_ndims,
         (
@@ -312,7 +313,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "DM-scalar-/-zero-dims",
         "scalars, dims of 0",
         "data model",
-        "No dims: one element. A dim of 0: no elements, and nothing to compute.",
+        "A tensor without dims has one element. A tensor with a dim of 0 has no elements, so there "
+        "is nothing to compute.",
         _PAGE,
         scalars_and_zero_dims,
         (
@@ -336,7 +338,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "DM-strides",
         "strides",
         "data model",
-        "One for each dim, in elements; elements must not share memory.",
+        "Strides count elements, one for each dim; elements must not share memory.",
         _PAGE,
         strides,
         (
@@ -355,8 +357,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "DM-Quantize/Dequantize",
         "Quantize + Dequantize",
         "data model",
-        "A pair with equal scales and zero points is not taken away, since it changes numbers. "
-        "Scales and zero points have one dim: of 1 element, or one for each channel.",
+        "oneDNN does not remove a pair with equal scales and zero points, since it changes "
+        "numbers. Scales and zero points have one dim, with 1 element or one for each channel.",
         _PRECISION_PAGE,
         quantize_dequantize,
         tuple(
@@ -367,8 +369,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "DM-TypeCast",
         "TypeCast + TypeCast",
         "data model",
-        "From f32 to bf16 or f16 and back is the exact conversion, both ways; neither is taken "
-        "away. One of both types is f32.",
+        "The casts from f32 to bf16 or f16 and back are exact conversions; oneDNN removes neither. "
+        "One of the two types is f32.",
         _PRECISION_PAGE,
         type_cast_there_and_back,
         (

@@ -1,4 +1,4 @@
-"""Each data type of the data model where ops take it."""
+"""Each data type of the data model, with ops that support it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _no_such(form: str, forms: str) -> InvalidArgumentsError:
 
 
 def data_type_undef() -> GraphBuilder:
-    """An op whose tensors have no data type."""
+    """Build an op whose tensors have no data type."""
     b = GraphBuilder()
     return _of_one(b.relu(b.input(_SHAPE, "undef")))
 
@@ -48,17 +48,17 @@ def _floating(dtype: str, form: str) -> GraphBuilder:
 
 
 def data_type_f32(form: str = "ReLU") -> GraphBuilder:
-    """An op of f32."""
+    """Build an op of f32."""
     return _floating("f32", form)
 
 
 def data_type_bf16(form: str = "ReLU") -> GraphBuilder:
-    """An op of bf16."""
+    """Build an op of bf16."""
     return _floating("bf16", form)
 
 
 def data_type_f16(form: str = "ReLU") -> GraphBuilder:
-    """An op of f16."""
+    """Build an op of f16."""
     return _floating("f16", form)
 
 
@@ -74,34 +74,34 @@ def _quantized(dtype: str, form: str) -> GraphBuilder:
     if form == "Dequantize":
         return _of_one(_dequantized(b, _SHAPE, dtype))
     if form == "MatMul":
-        # u8 only as the source: weights are s8.
+        # A MatMul reads u8 only as the source; its weights are s8.
         weights = "s8" if dtype == "u8" else dtype
         return _of_one(b.matmul(_dequantized(b, _SHAPE, dtype), _dequantized(b, (16, 8), weights)))
     raise _no_such(form, "Quantize, Dequantize, MatMul")
 
 
 def data_type_s8(form: str = "Quantize") -> GraphBuilder:
-    """Made or read as s8."""
+    """Build an op that makes or reads s8."""
     return _quantized("s8", form)
 
 
 def data_type_u8(form: str = "Quantize") -> GraphBuilder:
-    """Made or read as u8."""
+    """Build an op that makes or reads u8."""
     return _quantized("u8", form)
 
 
 def data_type_f8_e5m2(form: str = "Quantize") -> GraphBuilder:
-    """Made or read as f8_e5m2."""
+    """Build an op that makes or reads f8_e5m2."""
     return _quantized("f8_e5m2", form)
 
 
 def data_type_f8_e4m3(form: str = "Quantize") -> GraphBuilder:
-    """Made or read as f8_e4m3."""
+    """Build an op that makes or reads f8_e4m3."""
     return _quantized("f8_e4m3", form)
 
 
 def data_type_s32(form: str = "zero points") -> GraphBuilder:
-    """Zero points, indices, or numbers that are compared."""
+    """Build an op with s32 as zero points, indices or numbers to compare."""
     b = GraphBuilder()
     if form == "zero points":
         scales, zps = b.input((1,), name="scales"), b.input((1,), "s32", name="zps")
@@ -117,7 +117,7 @@ def data_type_s32(form: str = "zero points") -> GraphBuilder:
 
 
 def data_type_boolean(form: str = "condition") -> GraphBuilder:
-    """Select's condition, a comparison's result."""
+    """Build a Select with a boolean condition, or a comparison."""
     b = GraphBuilder()
     x, y = b.input(_SHAPE), b.input(_SHAPE)
     if form == "condition":
@@ -148,17 +148,17 @@ def _four_bits(dtype: str, form: str) -> GraphBuilder:
 
 
 def data_type_s4(form: str = "per channel") -> GraphBuilder:
-    """Two to a byte, read by DynamicDequantize."""
+    """Build a DynamicDequantize of 4-bit integers, two to a byte."""
     return _four_bits("s4", form)
 
 
 def data_type_u4(form: str = "per channel") -> GraphBuilder:
-    """Two to a byte, read by DynamicDequantize."""
+    """Build a DynamicDequantize of 4-bit integers, two to a byte."""
     return _four_bits("u4", form)
 
 
 def data_type_s64() -> GraphBuilder:
-    """Dropout's seed and offset."""
+    """Build a Dropout, whose seed and offset are s64."""
     b = GraphBuilder()
     seed, offset = (b.constant(np.array([n]), "s64") for n in (7, 3))
     return _of_one(b.dropout(b.input(_SHAPE), seed, offset, b.constant([0.5], "f32")))
@@ -179,13 +179,13 @@ def _cases(
 PATTERNS: tuple[Pattern, ...] = (
     _row(
         "undef",
-        "Only of an empty logical tensor: no op takes it.",
+        "Only an empty logical tensor has it; no op supports it.",
         data_type_undef,
         Case("ReLU", "undef", partitions=None),
     ),
     _row(
         "f32",
-        "32 bits, as IEEE 754 has it.",
+        "32 bits, as in IEEE 754.",
         data_type_f32,
         *_cases("f32", "ReLU", "MatMul", "Reorder"),
     ),
@@ -198,10 +198,10 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _row(
         "f16",
-        "16 bits, as IEEE 754 has it; TypeCast converts from and to f32.",
+        "16 bits, as in IEEE 754; TypeCast converts from and to f32.",
         data_type_f16,
         *_cases("f16", "ReLU", "MatMul", kernels=kernels_of("f16")),
-        # These two only move and convert, which takes no f16 instructions.
+        # These two only move and convert data, which needs no f16 instructions.
         *_cases("f16", "Reorder", "from f32", "to f32"),
     ),
     _row(
@@ -213,27 +213,27 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     _row(
         "s8",
-        "8 bits with sign: what Quantize makes and Dequantize reads.",
+        "8 bits with sign; Quantize makes it and Dequantize reads it.",
         data_type_s8,
         *_cases("s8", "Quantize", "Dequantize", "MatMul"),
     ),
     _row(
         "u8",
-        "8 bits without sign: what Quantize makes and Dequantize reads.",
+        "8 bits without sign; Quantize makes it and Dequantize reads it.",
         data_type_u8,
         *_cases("u8", "Quantize", "Dequantize", "MatMul"),
     ),
     _row(
         "boolean",
-        "Select's condition and what GreaterEqual makes; a byte each.",
+        "Select's condition and GreaterEqual's result; a byte for each element.",
         data_type_boolean,
         *_cases("boolean", "condition", "comparison"),
     ),
     *(
         _row(
             dtype,
-            f"8-bit floating point, {bits}: what Quantize makes and Dequantize reads; no zero "
-            "points.",
+            f"8-bit floating point, {bits}; Quantize makes it and Dequantize reads it, without "
+            "zero points.",
             build,
             *_cases(dtype, "Quantize", "Dequantize"),
             *_cases(dtype, "MatMul", kernels=kernels_of(dtype)),

@@ -60,8 +60,8 @@ def convolution(
 ) -> GraphBuilder:
     """Build Convolution + BiasAdd? + BatchNormInference? + [Unary | Binary]{0-n} + TypeCast?.
 
-    With `depthwise`, the first has a kernel of 1x1, and a depthwise one of 3x3 and the post-ops
-    once more come behind it.
+    With `depthwise`, the first Convolution has a kernel of 1x1; a depthwise one of 3x3 and the same
+    post-ops follow it.
     """
     b = GraphBuilder()
     kernel = (1, 1) if depthwise else (3, 3)
@@ -140,8 +140,7 @@ def matmul(
 ) -> GraphBuilder:
     """Build MatMul + BiasAdd? + [Unary | Binary]{0-n} + Select? + TypeCast?.
 
-    `select` is which input of Select, counted from 0, the result becomes; with `dst`, what MatMul
-    makes is f32.
+    `select` is the index of Select's input for the result, from 0. With `dst`, MatMul makes f32.
     """
     b = GraphBuilder()
     shape = (24, 32) if transpose_b else (32, 24)
@@ -214,7 +213,7 @@ def batch_norm_relu(dtype: str = "f32", relu: bool = True) -> GraphBuilder:
 
 
 def reciprocal_multiply(dtype: str = "f32", operand: Literal[0, 1] = 1) -> GraphBuilder:
-    """Build Reciprocal + Multiply, of which the reciprocal is the given operand."""
+    """Build Reciprocal + Multiply; `operand` is the reciprocal's index in Multiply's inputs."""
     b = GraphBuilder()
     x = _source(b, dtype)
     factor = b.op("Reciprocal", b.input(x.shape, dtype, name="divisor"))
@@ -233,8 +232,8 @@ def reorder_add(dtype: str = "f32", auto_broadcast: str = "none") -> GraphBuilde
     return b
 
 
-_EPILOGUE = "then Unary and Binary ops in any order: up to 3 by 3.7's documents, up to 20 by 3.13's"
-_BINARY_FIRST = (Deviation(2, "two Binary ops are taken first, as a partition of their own"),)
+_EPILOGUE = "then Unary and Binary ops in any order: up to 3 in 3.7's documents, 20 in 3.13's"
+_BINARY_FIRST = (Deviation(2, "oneDNN first fuses two Binary ops into their own partition"),)
 _ONE_TYPE = "All tensors have one data type, f32, bf16 or f16"
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -242,9 +241,9 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-05",
         "Convolution + BiasAdd? + BatchNormInference? + [Unary | Binary]{0-n} + TypeCast?",
         "floating point",
-        f"BiasAdd only behind a Convolution without a bias input, once and first; then "
-        f"BatchNormInference at most once; {_EPILOGUE}. A depthwise Convolution may follow a 1x1 "
-        f"one, on CPU. {_ONE_TYPE}; a final TypeCast is from bf16 to f32.",
+        f"At most one BiasAdd, only if the Convolution has no bias input; at most one "
+        f"BatchNormInference; {_EPILOGUE}. On CPU a depthwise Convolution may follow a 1x1 one. "
+        f"{_ONE_TYPE}; a final TypeCast is from bf16 to f32.",
         _FUSIONS + "convolution_fusion_patterns",
         convolution,
         (
@@ -274,7 +273,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-06",
         "ConvTranspose + BiasAdd? + [Unary | Binary]{0-n}",
         "floating point",
-        f"BiasAdd only behind a ConvTranspose without a bias input, once and first; {_EPILOGUE}. "
+        f"At most one BiasAdd, only if the ConvTranspose has no bias input; {_EPILOGUE}. "
         f"{_ONE_TYPE}.",
         _FUSIONS + "convtranspose_fusions_patterns",
         conv_transpose,
@@ -291,7 +290,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Interpolate + [Unary | Binary]{0-n}",
         "floating point",
         f"Interpolate, {_EPILOGUE}. Source and destination have one data type, f32, bf16 or f16; "
-        "coordinates are transformed as half_pixel.",
+        "coordinates are transformed by half_pixel.",
         _FUSIONS + "interpolate_fusion_patterns",
         interpolate,
         (
@@ -306,9 +305,9 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-08",
         "MatMul + BiasAdd? + [Unary | Binary]{0-n} + Select? + TypeCast?",
         "floating point",
-        f"BiasAdd only behind a MatMul without a bias input, once and first; {_EPILOGUE}; Select "
-        f"once and last. {_ONE_TYPE}; 3.13 documents an epilogue in f32 only, and a TypeCast of "
-        "its result to bf16 or f16.",
+        f"At most one BiasAdd, only if the MatMul has no bias input; {_EPILOGUE}; at most one "
+        f"Select, at the end. {_ONE_TYPE}; 3.13 documents the epilogue only in f32, with a "
+        "TypeCast of its result to bf16 or f16.",
         _FUSIONS + "matmul_fusion_patterns",
         matmul,
         (
@@ -322,7 +321,7 @@ PATTERNS: tuple[Pattern, ...] = (
                 select=1,
                 deviations=(
                     Deviation(
-                        2, "Select is fused with the result as its last input only", until=(3, 13)
+                        2, "Select is fused only if the result is its last input", until=(3, 13)
                     ),
                 ),
             ),
@@ -355,7 +354,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-10",
         "Unary + Binary{0-n}",
         "floating point",
-        "A Unary op, then Binary ones: up to 3 by 3.7's documents; by 3.13's up to 20 of either "
+        "A Unary op, then Binary ops: up to 3 in 3.7's documents; in 3.13's up to 20 of either "
         f"category. {_ONE_TYPE}.",
         _FUSIONS + "unary_fusion_patterns",
         unary,
@@ -373,7 +372,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-11",
         "Binary + [Unary | Binary]{0-n}",
         "floating point",
-        f"A Binary op, {_EPILOGUE}. {_ONE_TYPE}; from 3.8 on operands may differ in it.",
+        f"A Binary op, {_EPILOGUE}. {_ONE_TYPE}; from 3.8 on operands may have different types.",
         _FUSIONS + "binary_fusion_patterns",
         binary,
         (
@@ -394,8 +393,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-12",
         "[AvgPool | MaxPool] + [Unary | Binary]{0-n}",
         "floating point",
-        "Pooling, then Binary ops, up to 3 by 3.7's documents; by 3.13's up to 20 of either "
-        f"category. {_ONE_TYPE}; AvgPool not with rounding up and padding counted.",
+        "Pooling, then Binary ops, up to 3 in 3.7's documents; in 3.13's up to 20 of either "
+        f"category. {_ONE_TYPE}; AvgPool must not both round up and count the padding.",
         _FUSIONS + "pool_fusion_patterns",
         pool,
         (
@@ -410,7 +409,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-13",
         "BatchNormInference + ReLU",
         "floating point",
-        "ReLU once, nothing else. Source and destination f32, bf16 or f16, the parameters f32.",
+        "At most one ReLU. Source and destination are f32, bf16 or f16; the parameters are f32.",
         _FUSIONS + "norm_fusion_patterns",
         batch_norm_relu,
         (*in_floats("no ReLU", relu=False), *in_floats("ReLU")),
@@ -419,7 +418,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "FP-14",
         "Reciprocal + Multiply",
         "floating point",
-        f"The reciprocal is either operand. {_ONE_TYPE}. 3.13's documents have it no more.",
+        f"The reciprocal is either operand. {_ONE_TYPE}. 3.13's documents no longer have it.",
         _FUSIONS + "fusion_patterns",
         reciprocal_multiply,
         (
@@ -439,7 +438,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *in_floats(
                 "auto_broadcast numpy",
                 auto_broadcast="numpy",
-                deviations=(Deviation(2, "it is fused with auto_broadcast none only"),),
+                deviations=(Deviation(2, "it is fused only with auto_broadcast none"),),
             ),
         ),
     ),

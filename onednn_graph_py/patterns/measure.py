@@ -29,17 +29,17 @@ from .pattern import Case, Pattern
 __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]
 
 VERDICTS = {
-    "fused": "one call of oneDNN for what the documents say is one",
+    "fused": "oneDNN makes the documented number of partitions",
     "runs in parts": "oneDNN fuses it and computes it wrongly, so models run it in parts",
-    "refused": "the documents say it must be refused, and it is",
+    "refused": "oneDNN refuses the graph, as the documents say",
     "deviates": "oneDNN deviates from the documents in a known way, which the row names",
     "lacks hardware": "this CPU has no instructions for a data type",
     "needs newer oneDNN": "the linked oneDNN lacks an op, attribute or data type of the case",
     "unexpected partitions": "oneDNN does neither what the documents say nor a known deviation",
     "wrong": "the results differ from the reference",
-    "error": "it did not build or run",
+    "error": "the graph can't be built or run",
 }
-"""The verdicts on a case, and what each means."""
+"""The verdicts on a case, and their meanings."""
 
 FAILURES = ("unexpected partitions", "wrong", "error")
 """The verdicts that count as failures."""
@@ -59,23 +59,23 @@ class Result:
     destination : str
         The data types of the graph's outputs.
     partitions : int or None
-        How many oneDNN makes of it; None if it refuses one.
+        Number of partitions that oneDNN makes; None if it refuses one.
     documented : int or None
-        How many the documents say; None for what must be refused.
+        Number of partitions in the documents; None if oneDNN must refuse the graph.
     fused : tuple of tuple of str
         The kinds of ops in each partition.
     gpu_partitions : int or None
-        How many the same graph has for a GPU; None where the library knows no GPU, or refuses one.
+        Number of partitions for a GPU; None if the library has no GPU support, or refuses one.
     max_error : float or None
         The largest difference from the reference.
     share : float or None
         The largest error, as a fraction of its tolerance.
     fused_ms, unfused_ms : float or None
-        The fastest call, in milliseconds: as compiled by default, and one op a partition.
+        Milliseconds of the fastest call: as compiled by default, and with one op per partition.
     verdict : str
-        Of `VERDICTS`.
+        A key of `VERDICTS`.
     note : str
-        Why it is no other.
+        The reason for the verdict.
     """
 
     pattern: str
@@ -96,7 +96,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether the verdict must not be."""
+        """Whether the verdict is a failure."""
         return self.verdict in FAILURES
 
 
@@ -108,11 +108,11 @@ class _Partitioned:
     ----------
     fused : tuple of tuple of str
     count : int or None
-        None if one is refused.
+        None if oneDNN refuses one.
     refusal : str
-        What is refused, and why.
+        The refused partition, and the reason.
     defect : str
-        What would be computed wrongly.
+        The known defect that would make results wrong.
     """
 
     fused: tuple[tuple[str, ...], ...]
@@ -134,7 +134,7 @@ def _defect(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
 
 
 def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
-    """Partition a graph as it is, and see whether each partition compiles."""
+    """Partition a graph unchanged, and check whether each partition compiles."""
     nodes = {node.id: node for node in builder.nodes if node.kind != "End"}
     fused, refusal, defect = [], "", ""
     for partition in builder.graph.get_partitions():
@@ -181,7 +181,7 @@ def _for_gpu(builder: GraphBuilder) -> int | None:
 
 
 def _milliseconds(model: CompiledGraph, arrays: list[npt.NDArray[Any]]) -> float:
-    """The time of the fastest call: whatever else runs here only adds to it."""
+    """Return the time of the fastest call, the one that other programs disturb least."""
     bound = model.bind(arrays)
     times: list[float] = []
     began = time.perf_counter()
@@ -196,7 +196,7 @@ def _milliseconds(model: CompiledGraph, arrays: list[npt.NDArray[Any]]) -> float
 
 
 def _unfused(builder: GraphBuilder, arrays: list[npt.NDArray[Any]]) -> float | None:
-    """The time with one op a partition; None if an op can't run by itself."""
+    """Return the time with one op in each partition; None if an op can't run alone."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -206,7 +206,7 @@ def _unfused(builder: GraphBuilder, arrays: list[npt.NDArray[Any]]) -> float | N
 
 
 def _known_shapes(builder: GraphBuilder) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs with unknown dims, which all become the same number."""
+    """Return shapes for inputs with unknown dims, setting all of these to the same number."""
     return {
         v.name: tuple(4 if d < 0 else d for d in v.shape)
         for v in builder.inputs
@@ -221,14 +221,14 @@ def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
     ----------
     pattern : Pattern
     case : Case
-        One of its own.
+        A case of this pattern.
     timed : bool
-        Whether calls are timed, which takes about 0.05 s.
+        Whether to time calls, which takes about 0.05 s.
 
     Returns
     -------
     Result
-        Errors of the library become a verdict.
+        Errors of the library are verdicts, not exceptions.
     """
     told: dict[str, Any] = {"documented": case.partitions}
 
@@ -263,7 +263,7 @@ def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
         checked = _run(builder, timed=timed, told=told, refused=found.count is None)
     except OneDNNError as e:
         if case.expected(linked) is None and "partitions" not in told:
-            # It did not come so far as to have partitions.
+            # There are no partitions yet.
             return _refused(case, linked, result, str(e))
         return result("error", f"{type(e).__name__}: {e}")
     except Exception as e:
@@ -282,16 +282,16 @@ def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
 def _refused(
     case: Case, linked: Version, result: Callable[[str, str], Result], refusal: str
 ) -> Result:
-    """The verdict on what was refused, as was expected."""
+    """Return the verdict on a graph that was refused, as expected."""
     deviation = case.deviation(linked)
     return result("refused", refusal) if deviation is None else result("deviates", deviation.why)
 
 
 def _run(builder: GraphBuilder, *, timed: bool, told: dict[str, Any], refused: bool) -> str | None:
-    """Fill in errors and times; say what is wrong, or None."""
+    """Fill in errors and times; return the reason why results are wrong, or None."""
     arrays = fill_inputs(builder, shapes=_known_shapes(builder))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that it runs in parts is in the verdict
+        warnings.simplefilter("ignore", RuntimeWarning)  # the verdict says that it runs in parts
         try:
             model = builder.compile()
             verification = model.verify(*arrays)

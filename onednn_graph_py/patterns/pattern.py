@@ -1,4 +1,4 @@
-"""A row of the gallery: a documented fusion pattern, the function that builds it, its cases."""
+"""A row of the gallery: a documented fusion pattern, its cases, and the function that builds it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Deviation:
     Parameters
     ----------
     partitions : int, optional
-        Number of partitions that oneDNN makes of the case; None if it refuses: a partition is not
-        supported, or does not compile.
+        Number of partitions that oneDNN makes of the case; None if a partition is not supported
+        or does not compile.
     why : str
-        The reason, as far as it is known.
+        The reason, if it is known.
     since, until : Version
-        The first oneDNN that does so, and the first that does not.
+        The first version that deviates, and the first after it that does not.
     """
 
     partitions: int | None
@@ -49,13 +49,13 @@ class Case:
     arguments : mapping of str to value
         Arguments of the pattern's function.
     partitions : int, optional
-        Number of partitions that the documents promise; None for a graph that they say must be
-        refused, when it is built, partitioned or compiled.
+        Number of partitions that the documents promise; None if they say that oneDNN must refuse
+        the graph when it is built, partitioned or compiled.
     kernels : tuple of str
-        Data types that its kernels compute with or store, of those that not every CPU has: it is
-        counted apart where this CPU lacks one.
+        Data types of its kernels that not every CPU supports; cases that this CPU can't run are
+        counted separately.
     needs : Version
-        The first oneDNN that has all ops, attributes and data types of the case.
+        The first version that has all ops, attributes and data types of the case.
     deviations : tuple of Deviation
         Known deviations of oneDNN's versions from the documents.
     """
@@ -69,12 +69,12 @@ class Case:
     deviations: tuple[Deviation, ...] = ()
 
     def expected(self, linked: Version) -> int | None:
-        """The number of partitions that a version of oneDNN makes of it; None if it refuses."""
+        """Return the number of partitions that a version of oneDNN makes; None if it refuses."""
         deviation = self.deviation(linked)
         return self.partitions if deviation is None else deviation.partitions
 
     def deviation(self, linked: Version) -> Deviation | None:
-        """The deviation of a version of oneDNN from the documents, if there is one."""
+        """Return the deviation of a version of oneDNN from the documents, if there is one."""
         for one in self.deviations:
             if one.since <= linked < one.until:
                 return one
@@ -92,16 +92,16 @@ class Pattern:
     Parameters
     ----------
     id : str
-        Such as ``FP-05``, as the project's inventory of the documents numbers them.
+        Such as ``FP-05``: its number in the project's inventory of oneDNN's documents.
     title : str
-        The ops, with ``?`` behind what may be left out and ``{0-3}`` behind what may be repeated.
+        The ops, with ``?`` after optional ones and ``{0-3}`` after repeated ones.
     category : str
     rule : str
         The conditions that the documents state.
     page : str
         Page of oneDNN's documentation, such as ``graph/fusion_patterns/matmul_fusion_patterns``.
     build : callable
-        Returns the graph; a `Case` has its arguments.
+        Called with the arguments of a `Case`; returns the graph.
     cases : tuple of Case
     """
 
@@ -129,13 +129,13 @@ def patterns(*groups: Iterable[Pattern]) -> dict[str, Pattern]:
     Raises
     ------
     ValueError
-        Two have the same id or name, or a pattern has two cases of one name, or none.
+        Two patterns have the same id or name; a pattern has two cases of the same name, or none.
     """
     made: dict[str, Pattern] = {}
     names: set[str] = set()
     for pattern in (p for group in groups for p in group):
         if pattern.id in made or pattern.name in names:
-            raise ValueError(f"two patterns are called {pattern.id} or {pattern.name}")
+            raise ValueError(f"two patterns have the name {pattern.id} or {pattern.name}")
         keys = [(case.dtypes, case.name) for case in pattern.cases]
         _unique(pattern.id, keys)
         made[pattern.id] = pattern
@@ -146,4 +146,4 @@ def patterns(*groups: Iterable[Pattern]) -> dict[str, Pattern]:
 def _unique(pattern: str, keys: Sequence[tuple[str, str]]) -> None:
     if not keys or len(set(keys)) != len(keys):
         twice = sorted({k for k in keys if keys.count(k) > 1})
-        raise ValueError(f"{pattern}: it must have cases, each with a name of its own: {twice}")
+        raise ValueError(f"{pattern}: it must have cases with different names: {twice}")

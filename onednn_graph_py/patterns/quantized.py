@@ -1,4 +1,4 @@
-"""All patterns of quantized tensors but attention's."""
+"""All patterns of quantized tensors, except attention's."""
 
 from __future__ import annotations
 

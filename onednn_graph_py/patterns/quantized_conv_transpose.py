@@ -1,4 +1,4 @@
-"""ConvTranspose of quantized tensors, and each part of its documented rule by itself."""
+"""ConvTranspose of quantized tensors, and a pattern for each part of its documented rule."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def quantized_conv_transpose(
     dst_scale: float = DST_SCALE,
     order: Sequence[str] | None = None,
 ) -> GraphBuilder:
-    """Dequantize source and weights, convolve, bias, post-ops, quantize.
+    """Build ConvTranspose of dequantized source and weights, with bias, post-ops and Quantize.
 
     Parameters
     ----------
     src, weights, dst : str
-        Data types; weights in f32 are quantized by the graph, a float destination has no Quantize.
+        Data types. The graph quantizes weights in f32; a float destination has no Quantize.
     compute : str
-        What ConvTranspose computes in; others than f32 come from and go through TypeCast.
+        The data type in which it computes; TypeCasts convert from and to others than f32.
     bias : str, optional
         Its data type.
     bias_add : bool
-        A BiasAdd instead of ConvTranspose's third input.
+        Add the bias with a BiasAdd instead of ConvTranspose's third input.
     epilogue : sequence of str
-        Unary and Binary ops.
+        Unary and Binary ops, as in `epilogue`.
     residual : str, optional
         Data type of a quantized tensor that is added before the epilogue.
     per_channel, dst_per_channel : bool
@@ -74,7 +74,7 @@ def quantized_conv_transpose(
     src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
     src_scale, dst_scale : float
     order : sequence of str, optional
-        Instead of the epilogue and `bias_add`: kinds of Unary ops and BiasAdd, in this order.
+        Kinds of Unary ops and BiasAdd, which replace the epilogue and `bias_add`.
     """
     b = GraphBuilder()
     x = dequantized(
@@ -131,7 +131,7 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         since=LONG_EPILOGUES,
     )
     if residual is not None and not quantized:
-        needed = "a quantized residual is fused only where a Quantize ends it"
+        needed = "a quantized residual is fused only if a Quantize ends the pattern"
         return (refused, Deviation(2, needed))
     if "Add:residual" in epilogue:
         return (refused,)
@@ -144,10 +144,10 @@ _WHOLE = Pattern(
     "Dequantize, Quantize? + Dequantize, Dequantize{0-3} + ConvTranspose + BiasAdd? + "
     "[Unary | Binary]{0-3} + Quantize?",
     "quantized",
-    "Source and weights each come from a Dequantize, to the weights' a Quantize may lead. The bias "
-    "comes first and once, at most three Unary and Binary ops follow (later documents say four, "
-    "then twenty), whose operands may be dequantized too, and a Quantize may end it. The types of "
-    "bias and destination may be bf16 and f16, though no TypeCast belongs to the pattern.",
+    "Source and weights each come from a Dequantize; a Quantize may precede the weights'. After at "
+    "most one bias follow at most three Unary and Binary ops (later documents say four, then "
+    "twenty), whose operands may be dequantized too, then an optional Quantize. Bias and "
+    "destination may be bf16 and f16, though the pattern has no TypeCast.",
     _PAGE,
     quantized_conv_transpose,
     weighted_cases(_deviations, in_bf16=False),
@@ -160,7 +160,7 @@ _SOURCE_PLAIN = {"src": "u8", "dst": "s8"}
 
 
 def _part(number: str, name: str, title: str, rule: str, forms: Iterable[Form | Case]) -> Pattern:
-    """A row of the documents that is a part of the whole, under a name of its own."""
+    """Return a separate pattern for one part of the documented rule."""
 
     def build(**arguments: Any) -> GraphBuilder:
         return quantized_conv_transpose(**arguments)
@@ -198,7 +198,7 @@ def _bias(dtype: str) -> Pattern:
         f"bias_{dtype}",
         f"Dequantize, Dequantize + ConvTranspose with a bias in {dtype}",
         f"The bias is {dtype}: ConvTranspose's third input or BiasAdd's. All inputs of these ops "
-        "have one type, so that a TypeCast must convert one of another.",
+        "have one type, so a TypeCast must convert a bias of another type.",
         _of_types(weights=("s8",), biases=(dtype,)),
     )
 
@@ -215,8 +215,7 @@ def _destination(dtype: str) -> Pattern:
 
 
 def _length(length: int) -> Pattern:
-    allowed = "are" if length != 1 else "is"
-    rule = f"{length} Unary and Binary ops {allowed} allowed behind the bias."
+    rule = f"The number of Unary and Binary ops after the bias is {length}."
     if length == 5:
         rule = "Five Unary and Binary ops are too many before 3.13."
     return _part(
@@ -299,7 +298,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Q-2Z-weights-w",
         "weights_zero_point",
         "Dequantize, Dequantize with a zero point + ConvTranspose + Quantize?",
-        "The documents do not say that weights have no zero point.",
+        "The documents do not exclude a zero point of the weights.",
         [("weights' zero point", {"dst": dst, "weights_zero_point": 2}) for dst in ("s8", "f32")],
     ),
     _part(
@@ -314,4 +313,4 @@ PATTERNS: tuple[Pattern, ...] = (
         + [("scale 0.5, zero point 4", {"src_scale": 1.0, "dst_scale": 0.5, "dst_zero_point": 4})],
     ),
 )
-"""The whole, then its parts."""
+"""The whole pattern, then its parts."""

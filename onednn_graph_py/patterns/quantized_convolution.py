@@ -30,20 +30,20 @@ def quantized_convolution(
     dst_zero_point: int = 0,
     residual_zero_point: int = 0,
 ) -> GraphBuilder:
-    """Dequantize source and weights, convolve, bias, post-ops, quantize.
+    """Build Convolution of dequantized source and weights, with bias, post-ops and Quantize.
 
     Parameters
     ----------
     src, weights, dst : str
-        Data types; weights in f32 are quantized by the graph, a float destination has no Quantize.
+        Data types. The graph quantizes weights in f32; a float destination has no Quantize.
     compute : str
-        What Convolution computes in; others than f32 come from and go through TypeCast.
+        The data type in which Convolution computes; TypeCasts convert from and to others than f32.
     bias : str, optional
         Its data type.
     bias_add : bool
-        A BiasAdd instead of Convolution's third input.
+        Add the bias with a BiasAdd instead of Convolution's third input.
     epilogue : sequence of str
-        Unary and Binary ops.
+        Unary and Binary ops, as in `epilogue`.
     residual : str, optional
         Data type of a quantized tensor that is added before the epilogue.
     per_channel, dst_per_channel : bool
@@ -84,14 +84,14 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         return long
     compute = arguments.get("compute", "f32")
     if compute == "f16":
-        return (Deviation(ops_apart(arguments), "it fuses with TypeCasts to bf16, not to f16"),)
+        return (Deviation(ops_apart(arguments), "it fuses TypeCasts to bf16, not to f16"),)
     if arguments.get("weights_zero_point"):
         return (Deviation(None, "weights with a zero point do not compile"),)
     if arguments.get("residual") and arguments["dst"] == "f32":
-        return (Deviation(2, "a quantized residual is fused only where a Quantize ends it"),)
+        return (Deviation(2, "a quantized residual is fused only if a Quantize ends the pattern"),)
     if compute == "bf16":
         if arguments["dst"] == "f32":
-            return (Deviation(2, "a TypeCast ends it only where a Quantize follows"),)
+            return (Deviation(2, "a final TypeCast is fused only if a Quantize follows"),)
         return ()
     apart = conversions_apart(arguments)
     if apart:
@@ -105,10 +105,10 @@ PATTERNS = (
         "Dequantize, Quantize? + Dequantize, Dequantize{0-3} + Convolution + BiasAdd? + "
         "[Unary | Binary]{0-3} + Quantize?",
         "quantized",
-        "Source and weights each come from a Dequantize, to the weights' a Quantize may lead. The "
-        "bias comes first and once, at most three Unary and Binary ops follow (3.13 says twenty), "
-        "whose operands may be dequantized too, and a Quantize may end it. Beside each Dequantize "
-        "and before the Quantize may be a TypeCast, so that Convolution computes in bf16.",
+        "Source and weights each come from a Dequantize; a Quantize may precede the weights'. "
+        "After at most one bias follow at most three Unary and Binary ops (3.13 says twenty), "
+        "whose operands may be dequantized too, then an optional Quantize. A TypeCast may follow "
+        "each Dequantize and precede the Quantize, so that Convolution computes in bf16.",
         "graph/fusion_patterns/quantized_convolution_fusion_patterns",
         quantized_convolution,
         weighted_cases(_deviations),

@@ -37,26 +37,26 @@ def quantized_matmul(
     dst_zero_point: int = 0,
     residual_zero_point: int = 0,
 ) -> GraphBuilder:
-    """Dequantize source and weights, multiply, bias, post-ops, Select, quantize.
+    """Build MatMul of dequantized source and weights, with bias, post-ops, Select and Quantize.
 
     Parameters
     ----------
     src, weights, dst : str
-        Data types; weights in f32 are quantized by the graph, a float destination has no Quantize.
+        Data types. The graph quantizes weights in f32; a float destination has no Quantize.
     compute : str
-        What MatMul computes in; others than f32 come from and go through TypeCast.
+        The data type in which MatMul computes; TypeCasts convert from and to others than f32.
     bias : str, optional
         Its data type.
     bias_add : bool
-        A BiasAdd instead of MatMul's third input.
+        Add the bias with a BiasAdd instead of MatMul's third input.
     epilogue : sequence of str
-        Unary and Binary ops.
+        Unary and Binary ops, as in `epilogue`.
     residual : str, optional
         Data type of a quantized tensor that is added before the epilogue.
     select : str, optional
-        As which of its two inputs a Select takes the result; the other is a constant.
+        The input of a Select that the result becomes; the other one is a constant.
     transpose_b : bool
-        Weights are (N, K).
+        The weights' shape is (N, K).
     per_channel, dst_per_channel : bool
         Weights and destination have a scale for each output channel.
     src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
@@ -92,15 +92,15 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         return long
     compute = arguments.get("compute", "f32")
     if compute == "f16":
-        why = "it fuses with TypeCasts to bf16, not to f16"
-        # On CPUs with f16, 3.13.2 has one partition less where a TypeCast and a Quantize end it.
+        why = "it fuses TypeCasts to bf16, not to f16"
+        # On CPUs with f16, 3.13.2 makes one partition less if a TypeCast and a Quantize end it.
         fused = arguments["dst"] in ("u8", "s8")
         return (
             Deviation(ops_apart(arguments), why, until=LONG_EPILOGUES),
             Deviation(ops_apart(arguments) - fused, why, since=LONG_EPILOGUES),
         )
     if arguments.get("residual") and arguments["dst"] == "f32":
-        return (Deviation(2, "a quantized residual is fused only where a Quantize ends it"),)
+        return (Deviation(2, "a quantized residual is fused only if a Quantize ends the pattern"),)
     if arguments.get("select") == "src_0":
         parts = 2 + (arguments["dst"] in ("u8", "s8"))
         return (Deviation(parts, "a result is fused only as Select's src_1", until=LONG_EPILOGUES),)
@@ -116,11 +116,11 @@ PATTERNS = (
         "Dequantize, Quantize? + Dequantize, Dequantize{0-3} + MatMul + BiasAdd? + "
         "[Unary | Binary]{0-3} + Select? + Quantize?",
         "quantized",
-        "Source and weights each come from a Dequantize, to the weights' a Quantize may lead. The "
-        "bias comes first and once, at most three Unary and Binary ops follow (3.13 says twenty), "
-        "whose operands may be dequantized too, then a Select may come, and a Quantize may end it. "
-        "Beside each Dequantize and before the Quantize may be a TypeCast, so that MatMul computes "
-        "in bf16.",
+        "Source and weights each come from a Dequantize; a Quantize may precede the weights'. "
+        "After at most one bias follow at most three Unary and Binary ops (3.13 says twenty), "
+        "whose operands may be dequantized too, then an optional Select, then an optional "
+        "Quantize. A TypeCast may follow each Dequantize and precede the Quantize, so that MatMul "
+        "computes in bf16.",
         "graph/fusion_patterns/quantized_matmul_fusion_patterns",
         quantized_matmul,
         weighted_cases(

@@ -1,4 +1,4 @@
-"""Quantized tensors in another order: reordered, concatenated, their channels shuffled."""
+"""Quantized tensors whose elements move: Reorder, Concat, and shuffled channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHAPE = (2, 10, 10, 16)
 
 def _reordered(b: GraphBuilder, dtype: str, zero_point: int) -> Value:
     _, h, w, c = _SHAPE
-    # Channels first in memory, so that there is something to reorder.
+    # Channels are first in memory, so that Reorder has work to do.
     strides = (c * h * w, w, 1, h * w)
     x = b.input(_SHAPE, dtype, name="src", strides=strides)
     made: Value = dequantized(x, zero_point=zero_point).reorder()
@@ -35,7 +35,7 @@ def quantized_reorder(
     dst_scale: float = SRC_SCALE,
     dst_per_channel: bool = False,
 ) -> GraphBuilder:
-    """Dequantize, reorder, quantize.
+    """Build Dequantize, Reorder and Quantize.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def quantized_reorder_add(
     residual_zero_point: int = 0,
     dst_zero_point: int = 0,
 ) -> GraphBuilder:
-    """Dequantize, reorder, add another dequantized tensor, quantize.
+    """Build Dequantize, Reorder, Add of another dequantized tensor, and Quantize.
 
     Parameters
     ----------
@@ -89,16 +89,16 @@ def quantized_concat(
     zero_point: int = 0,
     dst_scale: float = SRC_SCALE,
 ) -> GraphBuilder:
-    """Dequantize several tensors, concatenate their channels, quantize.
+    """Build Dequantize of several tensors, Concat of their channels, and Quantize.
 
     Parameters
     ----------
     dtype : str
-        ``u8`` or ``s8`` of all of them.
+        The data type of all tensors, ``u8`` or ``s8``.
     sources : int
-        How many.
+        The number of tensors.
     zero_point : int
-        Of all of them.
+        The zero point of all tensors.
     dst_scale : float
     """
     b = GraphBuilder()
@@ -131,7 +131,7 @@ def channel_shuffle(dtype: str = "f32", *, groups: int = 4) -> GraphBuilder:
 def type_cast_quantize(
     src: str = "bf16", dst: str = "u8", *, zero_point: int = 0, per_channel: bool = False
 ) -> GraphBuilder:
-    """Cast to f32 and quantize.
+    """Build a TypeCast to f32, and Quantize.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _type_cast_cases() -> Iterator[Case]:
             ("per channel", {"per_channel": True}),
         ):
             arguments = {"dst": dst, **given}
-            # Where a CPU lacks bf16, each op that converts is a partition of its own.
+            # On a CPU without bf16, each op that converts is a partition of its own.
             yield Case(
                 name, f"bf16 -> {dst}", {"src": "bf16", **arguments}, kernels=kernels_of("bf16")
             )
@@ -225,7 +225,7 @@ PATTERNS = (
         "Q-06",
         "Dequantize + Reorder + Quantize",
         "quantized",
-        "The source comes from a Dequantize, a Quantize ends it.",
+        "A Dequantize makes the source, and a Quantize follows the Reorder.",
         _FUSIONS,
         quantized_reorder,
         tuple(_reorder_cases()),
@@ -234,8 +234,8 @@ PATTERNS = (
         "Q-07",
         "Dequantize, Dequantize + Reorder + Add + Quantize",
         "quantized",
-        "The source and what is added each come from a Dequantize, Add follows the Reorder and "
-        "does not broadcast, a Quantize ends it.",
+        "Dequantize ops make the source and the added tensor; an Add that does not broadcast "
+        "follows the Reorder, then a Quantize.",
         _FUSIONS,
         quantized_reorder_add,
         tuple(_reorder_add_cases()),
@@ -244,8 +244,8 @@ PATTERNS = (
         "Q-10",
         "Dequantize{1-64} + Concat + Quantize",
         "quantized",
-        "Each source comes from a Dequantize, a Quantize ends it; scale and zero point are the "
-        "same for all. No document has it, oneDNN's sources do.",
+        "Dequantize ops make the sources, and a Quantize follows the Concat; all have the same "
+        "scale and zero point. The pattern is in oneDNN's sources, not in its documents.",
         "graph/operations/Concat",
         quantized_concat,
         tuple(_concat_cases()),
@@ -254,8 +254,8 @@ PATTERNS = (
         "Q-10-shuffle",
         "StaticReshape + StaticTranspose + StaticReshape",
         "floating point",
-        "The reshapes split the channels and join them again, the transpose swaps the two dims "
-        "between. No document has it, oneDNN's sources do.",
+        "The reshapes split the channels and join them again; between them, the transpose swaps "
+        "the two dims. The pattern is in oneDNN's sources, not in its documents.",
         "graph/operations/StaticTranspose",
         channel_shuffle,
         tuple(case for groups in (2, 4) for case in in_floats(f"{groups} groups", groups=groups)),
@@ -264,7 +264,8 @@ PATTERNS = (
         "Q-10-typecast",
         "TypeCast + Quantize",
         "quantized",
-        "The TypeCast is from bf16 to f32. No document has it, oneDNN's sources do.",
+        "The TypeCast is from bf16 to f32. The pattern is in oneDNN's sources, not in its "
+        "documents.",
         "graph/operations/TypeCast",
         type_cast_quantize,
         tuple(_type_cast_cases()),

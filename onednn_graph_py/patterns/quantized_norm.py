@@ -45,7 +45,7 @@ def quantized_norm(
     zero_point: int = 0,
     per_channel: bool = False,
 ) -> GraphBuilder:
-    """Softmax or normalization, post-ops, quantize.
+    """Build softmax or normalization, with post-ops and Quantize.
 
     Parameters
     ----------
@@ -54,15 +54,15 @@ def quantized_norm(
     src, dst : str
         Data types; a float destination has no Quantize.
     epilogue : sequence of str
-        Unary and Binary ops.
+        Unary and Binary ops, as in `epilogue`.
     zero_point : int
-        Of the destination.
+        The destination's zero point.
     per_channel : bool
         The destination has a scale for each channel.
     """
     b = GraphBuilder()
     y = _normalized(b, b.input(_SHAPE, src, name="src"), op)
-    if op == "LayerNorm":  # its pattern has the TypeCast first, the others last
+    if op == "LayerNorm":  # LayerNorm's pattern has its TypeCast first
         y = converted(y, dst if dst not in ("u8", "s8") else "f32")
     y = post_ops(y, epilogue)
     scale = 1 / 300 if op == "SoftMax" else 0.03
@@ -73,16 +73,16 @@ def quantized_norm(
 def quantized_batch_norm(
     dtype: str = "s8", *, relu: bool = True, dst_scale: float = 0.03, zero_point: int = 0
 ) -> GraphBuilder:
-    """Dequantize, normalize with known statistics, ReLU, quantize.
+    """Build Dequantize, BatchNormInference, ReLU and Quantize.
 
     Parameters
     ----------
     dtype : str
-        ``s8``, or ``u8``, which oneDNN has no pattern for.
+        ``s8``, or ``u8``, for which oneDNN has no pattern.
     relu : bool
     dst_scale : float
     zero_point : int
-        Of source and destination.
+        The zero point of source and destination.
     """
     b = GraphBuilder()
     x = dequantized(b.input(_SHAPE, dtype, name="src"), zero_point=zero_point)
@@ -98,8 +98,8 @@ def quantized_batch_norm(
 _OPS: tuple[Op, ...] = ("SoftMax", "LayerNorm", "GroupNorm")
 _UNARY = ("Abs", "ReLU", "Square", "Tanh", "Sigmoid")
 
-# Epilogues, and how many partitions there are without a Quantize: for SoftMax and LayerNorm in
-# 3.7.2 and 3.13.2, then for GroupNorm, whose pattern has room for them before a TypeCast and after.
+# Epilogues, and the numbers of partitions without a Quantize: for SoftMax and LayerNorm in 3.7.2
+# and 3.13.2, then for GroupNorm, whose pattern allows post-ops before and after a TypeCast.
 _EPILOGUES: tuple[tuple[str, tuple[str, ...], tuple[int, int], tuple[int, int]], ...] = (
     ("ReLU", ("ReLU",), (1, 1), (1, 1)),
     ("Multiply", ("Multiply",), (1, 1), (1, 1)),
@@ -117,7 +117,7 @@ _EPILOGUES: tuple[tuple[str, tuple[str, ...], tuple[int, int], tuple[int, int]],
 
 
 def _split(op: Op, length: int, parts: tuple[int, int], *, quantized: bool) -> list[Deviation]:
-    binary = "a Binary and what follows is fused by itself, not with what is before it"
+    binary = "a Binary op is fused with the ops after it, not with those before it"
     most = "it fuses 4 post-ops" if op != "GroupNorm" else "it fuses 8 post-ops"
     why = most if op == "GroupNorm" or (length == 5 and parts[1] == 1) else binary
     made = []
@@ -141,7 +141,7 @@ def _type_cases(op: Op) -> Iterator[Case]:
             deviations = []
             casts = 0 if src == dst else (src != "f32") + (dst in ("bf16", "f16"))
             if op == "SoftMax" and src != "f32" and casts:
-                # What is behind it: TypeCasts one by one, a Quantize only with one from bf16.
+                # Each TypeCast is its own partition; Quantize is fused only with one from bf16.
                 apart = casts + (src == "f16" and dst in ("u8", "s8"))
                 why = f"it fuses nothing with a SoftMax in {src}"
                 deviations.append(Deviation(1 + apart, why, since=LONG_EPILOGUES))
@@ -188,10 +188,10 @@ PATTERNS = (
         "Q-08",
         "[SoftMax | LayerNorm | GroupNorm] + [Unary | Binary]{0-3} + Quantize?",
         "quantized",
-        "At most three Unary and Binary ops follow (later documents say four, then twenty), and a "
-        "Quantize may end it, from bf16 and f16 after a TypeCast. With a Multiply that is "
-        "SmoothQuant. A TypeCast to another float type may end it too; LayerNorm's comes before "
-        "the Unary and Binary ops.",
+        "At most three Unary and Binary ops follow (later documents say four, then twenty), then "
+        "an optional Quantize, after a TypeCast if the type is bf16 or f16. With a Multiply this "
+        "is SmoothQuant. A TypeCast to another float type may end the pattern instead; LayerNorm's "
+        "comes before the Unary and Binary ops.",
         "graph/fusion_patterns/norm_fusion_patterns",
         quantized_norm,
         tuple(case for op in _OPS for group in (_type_cases, _form_cases) for case in group(op)),
@@ -200,8 +200,8 @@ PATTERNS = (
         "Q-09",
         "Dequantize + BatchNormInference + ReLU? + Quantize",
         "quantized",
-        "Source and destination are s8 with one scale for the tensor and no zero point. No "
-        "document has it, oneDNN's sources do.",
+        "Source and destination are s8 with one scale for the tensor and no zero point. The "
+        "pattern is in oneDNN's sources, not in its documents.",
         "graph/operations/BatchNormInference",
         quantized_batch_norm,
         tuple(_batch_norm_cases()),

@@ -1,4 +1,4 @@
-"""Pooling of quantized tensors, without and with another one that is added."""
+"""Pooling of quantized tensors, alone or with the sum of another tensor."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quantized_pool(
     dst_scale: float = SRC_SCALE,
     dst_per_channel: bool = False,
 ) -> GraphBuilder:
-    """Dequantize, pool, post-ops, quantize.
+    """Build Dequantize, pooling, post-ops and Quantize.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def quantized_pool(
     data_format : str
         ``NXC`` or ``NCX``.
     epilogue : sequence of str
-        Unary and Binary ops, of which the documents have none.
+        Unary and Binary ops, as in `epilogue`; the documents have none.
     src_zero_point, dst_zero_point : int
     dst_scale : float
     dst_per_channel : bool
@@ -85,7 +85,7 @@ def quantized_pool_add(
     residual_zero_point: int = 0,
     dst_zero_point: int = 0,
 ) -> GraphBuilder:
-    """Dequantize, pool, add another dequantized tensor, post-ops, quantize.
+    """Build Dequantize, pooling, Add of another dequantized tensor, post-ops and Quantize.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def quantized_pool_add(
     data_format : str
         ``NXC`` or ``NCX``.
     epilogue : sequence of str
-        Unary and Binary ops, of which the documents have none.
+        Unary and Binary ops, as in `epilogue`; the documents have none.
     src_zero_point, residual_zero_point, dst_zero_point : int
     """
     b = GraphBuilder()
@@ -118,8 +118,8 @@ _PAGE = "graph/fusion_patterns/pool_fusion_patterns"
 _TYPES = ("u8", "s8")
 _POOLS: tuple[Pool, ...] = ("AvgPool", "MaxPool")
 
-_OTHER_TYPE = Deviation(None, "it does not compile from u8 to s8 or from s8 to u8")
-_SPLIT = "a kernel has no such post-op"
+_OTHER_TYPE = Deviation(None, "it compiles neither from u8 to s8 nor from s8 to u8")
+_SPLIT = "the kernel has no such post-op"
 
 
 def _case(
@@ -157,7 +157,7 @@ def _pool_cases(op: Pool) -> Iterator[Case]:
         yield _case(op, " + ".join(ops), "u8", "u8", {"epilogue": ops}, Deviation(None, _SPLIT))
 
 
-# oneDNN 3.7.2 and 3.13.2 fuse it; safety/out_of_bounds.py says what comes of that.
+# oneDNN 3.7.2 and 3.13.2 fuse it; safety/out_of_bounds.py describes the defect.
 _REFUSED = Deviation(None, "it is not compiled, because oneDNN reads the operand out of bounds")
 
 
@@ -179,8 +179,8 @@ PATTERNS = (
         "Q-04",
         "Dequantize + [AvgPool | MaxPool] + Quantize",
         "quantized",
-        "The source comes from a Dequantize, a Quantize ends it. oneDNN also takes Unary and "
-        "Binary ops between, of which the documents say nothing.",
+        "A Dequantize makes the source, and a Quantize follows the pooling. oneDNN also fuses "
+        "Unary and Binary ops between them, which the documents do not mention.",
         _PAGE,
         quantized_pool,
         tuple(case for op in _POOLS for case in _pool_cases(op)),
@@ -189,8 +189,8 @@ PATTERNS = (
         "Q-05",
         "Dequantize, Dequantize + [AvgPool | MaxPool] + Add + Quantize",
         "quantized",
-        "The source and what is added each come from a Dequantize, Add follows the pooling, a "
-        "Quantize ends it.",
+        "Dequantize ops make the source and the added tensor; an Add follows the pooling, then a "
+        "Quantize.",
         _PAGE,
         quantized_pool_add,
         tuple(case for op in _POOLS for case in _add_cases(op)),

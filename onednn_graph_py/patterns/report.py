@@ -1,4 +1,4 @@
-"""Results of the gallery as a table: text, JSON, HTML, Markdown."""
+"""Show the gallery's results as a table: text, JSON, HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LIMITED = ("lacks hardware", "needs newer oneDNN")
 
 
 def machine() -> str:
-    """Describe the machine of the results: oneDNN, its runtimes, its instruction set, the CPU."""
+    """Describe this machine: oneDNN, its runtimes, its instruction set, and the CPU."""
     linked = version()
     gpu = linked.gpu_runtime
     gpu = "no GPU runtime" if gpu.lower() == "none" else f"{gpu} for GPUs"
@@ -53,7 +53,7 @@ def machine() -> str:
 
 
 def _fused(result: Result) -> str:
-    """Each partition, equal ones that follow each other once."""
+    """Return a line for each partition; equal ones that follow each other share one."""
     shown = (" + ".join(shortened(kinds, _SHOWN_OPS)) for kinds in result.fused)
     runs = ((name, len(list(same))) for name, same in itertools.groupby(shown))
     cells = [name if n == 1 else f"{n} x ({name})" for name, n in runs]
@@ -77,7 +77,7 @@ def _times(result: Result) -> str:
 
 
 def _cells(result: Result) -> tuple[str, ...]:
-    # Why hardware lacks something is the same for all, and is in the footer.
+    # The footer says what the hardware lacks, which is the same for all.
     noted = result.note and result.verdict not in _LIMITED
     told = f"{result.verdict}: {result.note}" if noted else result.verdict
     return (
@@ -97,7 +97,7 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 
 def _worst(results: Iterable[Result]) -> Iterator[str]:
-    """For each data type of a destination the largest error of what is right."""
+    """Yield the largest error of right results, for each data type of a destination."""
     by_type: dict[str, list[Result]] = {}
     for result in results:
         if result.max_error is not None and not result.failed:
@@ -107,12 +107,12 @@ def _worst(results: Iterable[Result]) -> Iterator[str]:
         share = max(r.share or 0.0 for r in found)
         yield (
             f"{dtype}: {worst.max_error:.2g} ({worst.pattern} {worst.dtypes}, {worst.case}); at "
-            f"most {share:.0%} of what is allowed"
+            f"most {share:.0%} of its tolerance"
         )
 
 
 def summary(results: Sequence[Result]) -> tuple[str, ...]:
-    """The footer: cases by verdict, hardware's limits apart, the worst errors, and failures."""
+    """Return the footer: counts of verdicts, the hardware's limits, worst errors and failures."""
     counts = Counter(r.verdict for r in results)
     ran = sum(n for v, n in counts.items() if v not in _LIMITED)
     of_verdict = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v] and v not in _LIMITED)
@@ -124,7 +124,7 @@ def summary(results: Sequence[Result]) -> tuple[str, ...]:
     if worst:
         lines.append("largest error by the destination's data type:")
         lines += [f"  {line}" for line in worst]
-    # Last, so that a log of which only the end is kept names them.
+    # Failures come last, where they are seen even if only the end of a log is kept.
     lines += [
         f"{r.verdict}: {r.pattern} {r.name}, {r.dtypes}, {r.case}: {r.note}"
         for r in results
@@ -137,14 +137,14 @@ def summary(results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def as_text(results: Sequence[Result], patterns: Patterns) -> str:
-    """A table for a terminal."""
+    """Return a table for a terminal."""
     del patterns
     lines = text_table([_HEADINGS, *(_cells(r) for r in results)])
     return "\n".join([machine(), "", *lines, "", *summary(results)])
 
 
 def as_json(results: Sequence[Result], patterns: Patterns) -> str:
-    """All that was measured; null for what was not, and for what is no finite number."""
+    """Return all measurements as JSON, with null for missing and infinite numbers."""
 
     def plain(value: object) -> object:
         return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -177,7 +177,7 @@ _COLOURS = {
 
 
 def as_html(results: Sequence[Result], patterns: Patterns) -> str:
-    """A table for a browser; a pattern's rule shows over its name."""
+    """Return a table for a browser, with each pattern's rule as the tooltip of its name."""
     rows = []
     for result in results:
         pattern = patterns.get(result.pattern)
@@ -198,17 +198,17 @@ def as_html(results: Sequence[Result], patterns: Patterns) -> str:
 
 
 def as_markdown(results: Sequence[Result], patterns: Patterns) -> str:
-    """A page: a section for each pattern, with its rule and a table of its cases."""
+    """Return a page with a section for each pattern: its rule, and a table of its cases."""
     lines = [
         "# Fusion patterns",
         "",
-        "What oneDNN makes of its documented fusion patterns, written by",
+        "The partitions that oneDNN makes of its documented fusion patterns, reported by",
         "`python -m onednn_graph_py patterns --markdown` on:",
         "",
         machine(),
         "",
-        "CPU / GPU are numbers of partitions. Times are of one call: as compiled by default, and",
-        "with one op a partition. Verdicts:",
+        "CPU / GPU are numbers of partitions. Times are those of one call, as compiled by default",
+        "and with one op in each partition. Verdicts:",
         "",
         *(f"- {verdict}: {meaning}" for verdict, meaning in VERDICTS.items()),
         "",
@@ -231,4 +231,4 @@ FORMS: Mapping[str, Callable[[Sequence[Result], Patterns], str]] = {
     "html": as_html,
     "markdown": as_markdown,
 }
-"""By the name of the command line's option."""
+"""The forms of the table, by the name of the command line's option."""

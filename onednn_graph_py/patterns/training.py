@@ -14,7 +14,7 @@ __all__ = ["PATTERNS"]
 def conv_backward_weights_bias(
     dtype: str = "f32", *, data_format: Literal["NXC", "NCX"] = "NXC"
 ) -> GraphBuilder:
-    """Gradients of a convolution's weights and bias, both of the same ``diff_dst``."""
+    """Build the gradients of a convolution's weights and bias, from the same ``diff_dst``."""
     b = GraphBuilder()
     channels_last = data_format == "NXC"
     src = b.input((2, 10, 10, 16) if channels_last else (2, 16, 10, 10), dtype, name="src")
@@ -35,15 +35,15 @@ def conv_backward_weights_bias(
     return b
 
 
-# oneDNN has the pattern, and turns it off.
+# oneDNN has the pattern, but turns it off.
 _NO_BIAS_GRADIENT = (Deviation(None, "the pattern is off, and no kernel has BiasAddBackward"),)
 
 _CONV_BIAS = Pattern(
     "T-01",
     "ConvolutionBackwardWeights + BiasAddBackward",
     "training",
-    "The gradients of a convolution's weights and of its bias, of one tensor diff_dst; one data "
-    "type throughout, f32, bf16 or f16.",
+    "The gradients of a convolution's weights and of its bias have the same diff_dst. All tensors "
+    "have one data type, f32, bf16 or f16.",
     "graph/fusion_patterns/fusion_patterns",
     conv_backward_weights_bias,
     tuple(
@@ -68,19 +68,19 @@ def relu_backward_batch_norm(
     outputs: int = 3,
     use_dst: bool = True,
 ) -> GraphBuilder:
-    """Gradients of a ReLU, then of a batch normalization.
+    """Build the gradients of a ReLU, then of a batch normalization.
 
     Parameters
     ----------
     dtype : str
     data_format : str
     reads : str
-        Which input of BatchNormTrainingBackward ReLUBackward makes: ``src``, as oneDNN wants it, or
-        ``diff_dst``, as a chain of gradients has it.
+        The input of BatchNormTrainingBackward that ReLUBackward makes: ``src``, as in oneDNN's
+        pattern, or ``diff_dst``, as in a chain of gradients.
     outputs : int
-        1 or 3: with the gradients of gamma and beta.
+        1, or 3 with the gradients of gamma and beta.
     use_dst : bool
-        ReLUBackward is given the ReLU's result, not its source.
+        ReLUBackward reads the ReLU's result, not its source.
     """
     b = GraphBuilder()
     shape = (2, 16, 8, 8) if data_format == "NCX" else (2, 8, 8, 16)
@@ -107,8 +107,8 @@ _RELU_BATCH_NORM = Pattern(
     "T-02",
     "ReLUBackward + BatchNormTrainingBackward",
     "training",
-    "ReLUBackward's result is input 0 of BatchNormTrainingBackward. f32, bf16 or f16, with mean, "
-    "variance, gamma and their gradients in f32.",
+    "ReLUBackward's result is input 0 of BatchNormTrainingBackward. Data types are f32, bf16 or "
+    "f16; mean, variance, gamma and their gradients are f32.",
     "graph/fusion_patterns/fusion_patterns",
     relu_backward_batch_norm,
     tuple(

@@ -1,7 +1,7 @@
 """Other ways to write an op that oneDNN computes wrongly as it is written.
 
 Each function takes a node with the shapes of its tensors, and returns nodes that compute the same,
-one of which keeps the node's id; None where it does not apply. It adds the shapes of new values.
+one of which keeps the node's id, or None if it does not apply. It adds the shapes of new values.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def in_f32(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | No
 
 
 def without_transpose_a(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Transpose a product's first operand by an op of its own."""
+    """Transpose a product's first operand by a separate op."""
     source = node.inputs[0] if node.inputs else None
     if node.kind != "MatMul" or source is None or not node.attrs.get("transpose_a"):
         return None
@@ -97,7 +97,7 @@ def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> 
 def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
     """Write the gradient of a transposed convolution as the convolution that it is.
 
-    With SAME_* both have the same paddings only where the strides divide the gradient's dims.
+    With SAME_* both have the same paddings only if the strides divide the gradient's dims.
     """
     if node.kind != "ConvTransposeBackwardData":
         return None
@@ -130,14 +130,14 @@ ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
     ("with its paddings written out", with_explicit_padding),
     ("as a Convolution", as_convolution),
     ("with row-major inputs", with_row_major_inputs),
-    ("with its first operand transposed by an op of its own", without_transpose_a),
+    ("with its first operand transposed by a separate op", without_transpose_a),
     ("in f32", in_f32),
 )
 """The ways to write an op, each with its name in messages; the cheap ones come first."""
 
 
 def complete(node: Node, shapes: Shapes) -> Node:
-    """Add attributes that oneDNN needs and the shapes give.
+    """Add attributes that oneDNN needs and that the shapes determine.
 
     Without `src_shape` AvgPoolBackward ends the process (3.7 to 3.13).
     """

@@ -65,7 +65,7 @@ def lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping
             source = in_place.get(made)
             block = blocks.get(source) if source is not None else None
             size = _aligned(lt.get_mem_size())
-            # The input's memory becomes the output's when nobody reads the input afterwards.
+            # The output reuses the input's memory if no later step reads the input.
             reuse = block is not None and block.last == i and block.size >= size
             if reuse and block is not None and id(block) not in taken:
                 taken.add(id(block))

@@ -20,8 +20,8 @@ class FoldedConstants:
     """The arrays that a model computed from its constants, by number.
 
     Results have the same number if they come from the same inputs by the same op. All shapes that a
-    model is compiled for share the arrays; the model's lock guards them. An array stays as long as
-    a plan has it.
+    model is compiled for share the arrays; the model's lock guards them. An array lives as long as
+    a plan that has it.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class FoldedConstants:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def get(self, numbers: Sequence[int]) -> list[Array] | None:
-        """Return the arrays with these numbers; None if one of them is not there."""
+        """Return the arrays with these numbers; None if one of them is missing."""
         found = [a for a in map(self._arrays.get, numbers) if a is not None]
         return found if len(found) == len(numbers) else None
 

@@ -16,7 +16,7 @@ __all__ = ["needed", "one_dequantize_each", "ordered"]
 
 
 def needed(builder: GraphBuilder) -> list[Node]:
-    """The ops that outputs depend on, in the order in which they were made."""
+    """Return the ops on which outputs depend, in the order in which they were made."""
     wanted = {value.id for value in builder.outputs.values()}
     nodes = []
     for node in reversed(builder.nodes):
@@ -29,9 +29,9 @@ def needed(builder: GraphBuilder) -> list[Node]:
 def one_dequantize_each(
     builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
 ) -> list[Node]:
-    """Give every op that reads a dequantized tensor a Dequantize of its own.
+    """Give every op that reads a dequantized tensor its own Dequantize.
 
-    oneDNN computes an op in integers only where no other op reads the result of its Dequantize.
+    oneDNN computes an op in integers only if no other op reads the result of its Dequantize.
     """
     readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
     for node in nodes:

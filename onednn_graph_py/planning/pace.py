@@ -1,4 +1,4 @@
-"""Which fused partitions are worth measuring, and the paces that this process measured.
+"""Choose the fused partitions to measure, and keep the paces that this process measured.
 
 For some fusions oneDNN falls back to kernels that no one tuned, 50 to 1,200 times slower than the
 same ops one after the other. This package measures all small partitions; of larger ones those
@@ -25,11 +25,11 @@ from .trial import Trial
 
 __all__ = ["Paces", "keep", "known", "may_be_slow", "measured", "paces", "remember"]
 
-# Elements that a kernel which no one tuned gets through in about a third of a second.
+# The number of elements that an untuned kernel processes in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)
-# Operations that any kernel computes in a tenth of a second, those that it computes in at most a
-# third of a second, and those that a tuned kernel computes in at most a fifth of a second.
+# Numbers of operations: any kernel computes the first in a tenth of a second and the second in a
+# third of a second; a tuned kernel computes the third in a fifth of a second.
 _FLOP_OF_ANY, _FLOP_IN_DOUBT, _FLOP = 1 << 22, 1 << 25, 1 << 30
 # Attention of at least this many heads, with at most this many scores each, is worth measuring, as
 # the time spent on each head counts.
@@ -50,7 +50,7 @@ def _flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:
 
 
 def _strided(lt: _core.logical_tensor) -> bool:
-    """Whether a tensor is strided but not row-major, which a kernel may not expect."""
+    """Return whether a tensor is strided but not row-major, for which few kernels are tuned."""
     if lt.get_layout_type() != _core.logical_tensor.strided:
         return False
     dims = lt.get_dims()
@@ -63,7 +63,7 @@ def may_be_slow(
     shapes: Mapping[int, tuple[int, ...]],
     inputs: Sequence[_core.logical_tensor] = (),
 ) -> bool:
-    """Whether ops are worth measuring; not large products and convolutions, which are tuned."""
+    """Return whether ops are worth measuring; large products and convolutions are not."""
     kinds = {n.kind for n in nodes}
     elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
     flop = _flop(nodes, shapes)
@@ -92,13 +92,13 @@ def measured(
     apart: Sequence[PlannedStep],
     constants: Mapping[int, npt.NDArray[Any]],
 ) -> Pace | None:
-    """Measure a step and the steps that compute the same, as `Pace.measured` does."""
+    """Measure a fused step and its separate steps, as `Pace.measured` does."""
     one, other = (Trial(engine, steps, constants).run for steps in ([fused], apart))
     return Pace.measured(one, other)
 
 
 def known(subject: Subject) -> Pace | None:
-    """The pace of an equal partition that this process measured, or None."""
+    """Return the pace of an equal partition that this process measured, or None."""
     with _lock:
         return _measured.get((subject.threads, subject.signature))
 
@@ -110,12 +110,12 @@ def keep(subject: Subject, pace: Pace) -> None:
 
 
 def paces() -> Paces:
-    """All paces of this process, for another one that is to decide alike."""
+    """Return all paces of this process, for another process that must decide alike."""
     with _lock:
         return dict(_measured)
 
 
 def remember(measured: Paces) -> None:
-    """Take over the paces that another process measured."""
+    """Keep paces that another process measured."""
     with _lock:
         _measured.update(measured)

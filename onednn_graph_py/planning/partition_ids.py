@@ -1,10 +1,10 @@
 """Partition ids for which oneDNN's cache of constants has no collisions.
 
 Scales and zero points of quantization are constants that oneDNN makes itself. It caches them under
-a hash of the partition's id and of their memory descriptors, which are the same for every scale:
-``s ^ (v + c + (s << 6) + (s >> 2))`` for one descriptor ``v`` after the other, from the id on.
-Two ids that follow each other give the same hash about once in 16,000 pairs (found by a random
-graph in which a Dequantize was given the scale of the Quantize before it).
+a hash of the partition's id and of their memory descriptors, which are the same for every scale.
+The hash ``s`` starts as the id, and becomes ``s ^ (v + c + (s << 6) + (s >> 2))`` for each
+descriptor ``v``. Two successive ids give the same hash about once in 16,000 pairs (found by a
+random graph in which a Dequantize got the scale of the Quantize before it).
 
 Where ids differ by a multiple of 4**n, the lowest bit in which the hashes differ moves down by two
 with each of the first n descriptors, so they stay different. A partition with a constant input
@@ -31,7 +31,7 @@ _ATTEMPTS = 1000
 
 @functools.cache
 def _graph_of(ops: int) -> _core.graph:
-    """Make a graph of so many ops, each of which takes an id at every partitioning."""
+    """Make a graph of this number of ops, each of which takes an id at every partitioning."""
     g = _core.graph("cpu")
     for i in range(ops):
         tensors = [_core.logical_tensor(2 * i + k, "f32", [1], "strided") for k in (0, 1)]
@@ -62,5 +62,5 @@ def partition_of(g: _core.graph, ops: Sequence[int]) -> _core.partition:
         if past == 0:
             return partition
         _skip(SPACING - 1 - past)
-    # Other threads took every id that fitted; a collision is improbable even so.
+    # Other threads took all suitable ids; even then a collision is improbable.
     return partition

@@ -32,11 +32,11 @@ class PlannedStep:
     inputs, outputs : list of logical_tensor
         The tensors as compiled, in the order of the call.
     why : str
-        Why its ops do not run together with others, or not as the graph says; empty otherwise.
+        Why its ops do not run fused, or not as the graph says; empty if there is no reason.
     folded : bool
         Whether it was computed when the model was compiled.
     verified : str
-        The verdict on its partition; empty where none was asked for.
+        The verdict on its partition; empty unless the options ask for one.
     """
 
     nodes: tuple[Node, ...]

@@ -57,17 +57,17 @@ class _Progress:
     """The steps planned so far, with their tensors and reasons; the planner copies it for a try."""
 
     steps: list[PlannedStep] = field(default_factory=list)
-    # Each tensor that lies in the memory of another one, and that one, by id.
+    # For each tensor that is a view, the id of the tensor whose memory it shares.
     views: dict[int, int] = field(default_factory=dict)
-    # Tensors as they are between steps, by id.
+    # The tensors between steps with their layouts, by id.
     known: dict[int, _core.logical_tensor] = field(default_factory=dict)
     # Constants that replace values that ops make of constants, by the values' ids.
     folded: dict[int, Value] = field(default_factory=dict)
     # The numbers that `FoldedConstants` gives to constants, by the values' ids.
     sources: dict[int, int] = field(default_factory=dict)
-    # The nodes of each group that runs in parts, and why it does.
+    # The nodes of each group that runs in parts, and the reason.
     splits: list[tuple[Nodes, str]] = field(default_factory=list)
-    # The nodes of each group that could not be verified, and why not.
+    # The nodes of each group that could not be verified, and the reason.
     unverified: list[tuple[Nodes, str]] = field(default_factory=list)
 
     def copy(self) -> _Progress:
@@ -83,13 +83,13 @@ class _Progress:
 
 
 class Unfit(Exception):
-    """Raised for a partition that was judged, and must not run.
+    """Raised for a partition that must not run, by its verdict.
 
     Parameters
     ----------
     why : str
     slow : bool
-        Whether the partition is right, and only slower than its ops apart.
+        Whether the partition is right, but slower than its separate ops.
     """
 
     def __init__(self, why: str, *, slow: bool = False) -> None:
@@ -104,7 +104,7 @@ class Planner:
     ----------
     builder : GraphBuilder
     engine : engine, optional
-        Without one the planner can group ops, but compile nothing.
+        Without an engine, the planner can group ops but not compile them.
     shapes : dict of int to tuple of int
         The shapes of all values, by id; the planner adds those of values that it makes.
     options : CompileOptions
@@ -161,12 +161,12 @@ class Planner:
 
     @property
     def views(self) -> dict[int, int]:
-        """Each tensor that lies in the memory of another one, and that one, by id."""
+        """For each tensor that is a view, the id of the tensor whose memory it shares."""
         return self._made.views
 
     @property
     def known(self) -> dict[int, _core.logical_tensor]:
-        """Tensors as they are between steps, by id."""
+        """The tensors between steps with their layouts, by id."""
         return self._made.known
 
     @property
@@ -180,7 +180,7 @@ class Planner:
 
     @contextmanager
     def _trying(self) -> Iterator[_Progress]:
-        """Forget the steps planned inside the ``with`` block, unless the caller keeps them."""
+        """Discard the steps planned inside the ``with`` block, unless the caller keeps them."""
         before = self._made
         self._made = before.copy()
         try:
@@ -196,7 +196,7 @@ class Planner:
         return graph_of(self.builder, self.shapes, nodes, self._readers, strict=strict)
 
     def groups(self, nodes: Sequence[Node]) -> list[tuple[Nodes, Any]]:
-        """Group nodes by oneDNN's partitions; the partition is None where oneDNN can't run it."""
+        """Group nodes by oneDNN's partitions; the partition is None if oneDNN can't run it."""
         computing = [n for n in nodes if n.kind != "End"]
         if not computing:
             return []
@@ -228,7 +228,7 @@ class Planner:
         return self.graph(nodes).get_partitions(self.options.policy)
 
     def _fails(self, nodes: Sequence[Node]) -> bool:
-        """Whether oneDNN refuses to partition these nodes."""
+        """Return whether oneDNN refuses to partition these nodes."""
         try:
             self._partitions(nodes)
         except InvalidArgumentsError:
@@ -236,7 +236,7 @@ class Planner:
         return False
 
     def defect(self, nodes: Nodes) -> str | None:
-        """Say what oneDNN computes wrongly if it runs these ops together; None if nothing."""
+        """Return the defect of oneDNN in running these ops together; None if there is none."""
         return self._defect(self._group(nodes))
 
     def _defect(self, group: Group) -> str | None:
@@ -246,7 +246,7 @@ class Planner:
         return None if found is None else found.what
 
     def _group(self, nodes: Nodes) -> Group:
-        """Make a group of nodes, as `safety` reads it."""
+        """Make a group of nodes for `safety`."""
         strict = any(n.id in self._strict for n in nodes)
         return group_of(
             nodes,
@@ -258,14 +258,14 @@ class Planner:
         )
 
     def plan(self) -> None:
-        """Plan all nodes; warn of groups that run in parts, or are not verified."""
+        """Plan all nodes; warn about groups that run in parts, or are not verified."""
         for nodes, partition in ordered(self.groups(self.nodes)):
             self.add(nodes, partition)
         _warn(self._made.splits, "runs in parts", "does not run as it is")
         _warn(self._made.unverified, "is not verified", "is not verified")
 
     def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
-        """Add the steps that run a group, split where that is needed."""
+        """Add the steps that run a group, split if needed."""
         nodes, partition = self._with_folded(nodes, partition)
         if partition is None:
             for node in nodes:
@@ -363,7 +363,7 @@ class Planner:
         return True
 
     def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:
-        """Add steps that run a group in parts, because as one it would be wrong or slow."""
+        """Add steps that run a group in parts, because it would be wrong or slow as one."""
         if warn:
             self._made.splits.append((nodes, why))
         why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
@@ -397,8 +397,8 @@ class Planner:
         """
         for cut in range(1, len(nodes)):
             yield [nodes[:cut], nodes[cut:]]
-        # Some ops run each by itself, and oneDNN fuses the rest anew: the ops that convert integers
-        # to floats, or any one op.
+        # Some ops run unfused, and oneDNN partitions the rest again: the ops that convert integers
+        # to floats, or any single op.
         peels = [[n] for n in nodes]
         converting = [n for n in nodes if n.kind in with_trait("dequantizes")]
         if len(converting) > 1:
@@ -418,16 +418,16 @@ class Planner:
     # -- speed
 
     def _known_slow(self, group: Group) -> str | None:
-        """Say how slow a group is in one partition, if that is known; else None."""
+        """Return how slow a group is in one partition, if that is known; else None."""
         if self.options.slow_fusions == "run" or len(group.ops) == 1:
             return None
-        if self.builder.engine_kind.name != "cpu":  # the rows are of CPUs
+        if self.builder.engine_kind.name != "cpu":  # the known ones are for CPUs
             return None
         found = slow_fusion(group, self._conditions)
         return None if found is None else found.what
 
     def _slower_than_apart(self, nodes: Nodes) -> str | None:
-        """Say how much slower the last step is than its ops apart; None if it is not."""
+        """Return how much slower the last step is than its separate ops; None if it is not."""
         fused = self._made.steps[-1]
         if self.options.slow_fusions == "run" or len(nodes) == 1:
             return None
@@ -453,7 +453,7 @@ class Planner:
         return found.slow
 
     def slow(self) -> str | None:
-        """Say how slow the last step is, if it is to run in parts for that; else None."""
+        """Return how slow the last step is, if it should run in parts therefore; else None."""
         nodes = self.steps[-1].nodes
         why = self._known_slow(self._group(nodes)) or self._slower_than_apart(nodes)
         with self._trying() as tried:
@@ -468,7 +468,7 @@ class Planner:
         inputs: Sequence[_core.logical_tensor],
         outputs: Sequence[_core.logical_tensor],
     ) -> Subject:
-        """Describe a partition as it would run, without the ids of this process."""
+        """Describe a partition, without the ids of this process."""
         group = self._group(nodes)
         return subject_of(
             nodes,
@@ -501,10 +501,10 @@ class Planner:
         verdict = self._judge.verdict(self._subject(nodes, inputs, outputs))
         if verdict.outcome in (Outcome.WRONG, Outcome.CRASHED, Outcome.HUNG):
             if self.options.known_defects == "avoid":
-                raise Unfit(f"oneDNN was tried with it here: {verdict}")
+                raise Unfit(f"a test of this partition on this machine: {verdict}")
         elif verdict.outcome == Outcome.SLOW:
             if self.options.slow_fusions == "avoid" and len(nodes) > 1 and not slow:
-                raise Unfit(f"fused it takes longer than apart: {verdict.detail}", slow=True)
+                raise Unfit(f"it is slower fused than apart: {verdict.detail}", slow=True)
         elif verdict.outcome == Outcome.UNVERIFIED:
             self._made.unverified.append((nodes, verdict.detail))
         return str(verdict)
@@ -565,7 +565,7 @@ class Planner:
     # -- steps
 
     def add_reference(self, node: Node, why: str = "") -> None:
-        """Add a step that computes an op in NumPy, or a view where no element moves."""
+        """Add a step that computes an op in NumPy, or a view if no element moves."""
         (node,) = self._read_folded((node,))
         inputs = [self.known[v.id] for v in node.inputs]
         view = view_of(node, inputs[0], self.shapes[node.outputs[0].id]) if inputs else None
@@ -588,7 +588,7 @@ class Planner:
     def add_compiled(
         self, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
     ) -> None:
-        """Compile a partition and add its step; a judge verifies it before, if there is one."""
+        """Compile a partition and add its step; if there is a judge, it verifies it first."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
         constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
         if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
@@ -633,13 +633,13 @@ def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
     if node.kind == "Wildcard":
         return UnimplementedError(f"{where}: a Wildcard stands for an op that oneDNN does not know")
     return UnimplementedError(
-        f"{where}: oneDNN has no {engine_kind} kernel for this op by itself; "
+        f"{where}: oneDNN has no {engine_kind} kernel for this op alone; "
         "compile(fallback='reference') computes it in NumPy"
     )
 
 
 def _warn(told: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> None:
-    """Warn of groups of ops, once for each reason."""
+    """Warn about groups of ops, once for each reason."""
     by_reason: dict[str, list[Nodes]] = {}
     for nodes, why in told:
         by_reason.setdefault(why, []).append(nodes)
@@ -693,7 +693,7 @@ def make_plan(
     constants : FoldedConstants, optional
         The arrays that other plans of the model computed from constants.
     engine : engine, optional
-        The engine that all models of the builder's kind share, if left out.
+        By default the engine that all models of the builder's kind share.
 
     Returns
     -------

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 class Trial:
-    """Steps with memory of their own.
+    """Steps with their own memory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The ops and data types that this oneDNN runs unfused on this CPU.
+"""Find the ops and data types that this oneDNN runs unfused on this CPU.
 
 >>> import onednn_graph_py as og
 >>> found = og.capabilities()
@@ -24,8 +24,8 @@ __all__ = ["OUTCOMES", "Capabilities", "Capability", "capabilities"]
 
 OUTCOMES = {
     "runs": "compiled and ran",
-    "unsupported": "oneDNN has no kernel for it as a partition of its own",
-    "refused": "the graph does not take the op",
+    "unsupported": "oneDNN has no kernel for the op alone",
+    "refused": "the graph rejects the op",
     "not compiled": "a supported partition that does not compile",
     "not run": "compiled, but executing it raised",
     "crashed": "the process died",
@@ -40,7 +40,7 @@ _MARKS = {
     "not run": "no run",
     "crashed": "CRASH",
 }
-# Backgrounds of white text, which needs a contrast of 4.5 on each.
+# Background colours with a contrast of at least 4.5 to white text.
 _COLOURS = {
     "runs": "#2e7d32",
     "unsupported": "#707070",
@@ -83,7 +83,7 @@ class Capability:
 
     @property
     def types(self) -> str:
-        """The data types, such as ``u8 f32 -> f32``; one name where all are equal."""
+        """The data types, such as ``u8 f32 -> f32``; a single name if all are equal."""
         every = {*self.inputs, *self.outputs}
         if len(every) == 1:
             return every.pop()
@@ -113,13 +113,13 @@ class Capabilities(Sequence[Capability]):
         return iter(self._found)
 
     def runs(self, kind: str, *inputs: str) -> bool:
-        """Whether an op runs with these input types, whatever the output's."""
+        """Return whether an op runs with these input types, with any output type."""
         return any(
             c.outcome == "runs" for c in self._found if c.kind == kind and c.inputs == inputs
         )
 
     def count(self, outcome: str) -> int:
-        """The number of attempts with this outcome."""
+        """Return the number of attempts with this outcome."""
         return sum(c.outcome == outcome for c in self._found)
 
     def _kinds(self) -> dict[str, list[Capability]]:
@@ -150,7 +150,7 @@ class Capabilities(Sequence[Capability]):
         return f"<Capabilities: {self._totals()}>"
 
     def _repr_html_(self) -> str:
-        """A heat map: a row for each op, a square for each choice of data types."""
+        """Return a heat map with a row for each op and a square for each choice of data types."""
         rows = []
         for kind, found in self._kinds().items():
             squares = (
@@ -188,13 +188,13 @@ def capabilities(
 ) -> Capabilities:
     """Find which ops run here unfused, and with which data types.
 
-    A helper process tries each op in one small use; the results are kept on disk for this oneDNN
-    and CPU. An op that does not run by itself may still run fused with others.
+    A helper process tries each op in one small use, and stores the results on disk for this oneDNN
+    and CPU. An op that does not run alone may still run fused with others.
 
     Parameters
     ----------
     refresh : bool
-        Try again, rather than read stored results.
+        Try again instead of reading stored results.
     progress : callable
         Called with the numbers of attempts done and in all.
 

@@ -20,7 +20,7 @@ def _capabilities(arguments: argparse.Namespace) -> int:
 
 
 def add_capabilities(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser(
         "capabilities", help="show which ops run unfused on this machine, with which data types"
     )

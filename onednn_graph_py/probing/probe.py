@@ -1,4 +1,4 @@
-"""Try ops one by one, in a process of its own.
+"""Try ops one by one, in another process.
 
 A kernel that crashes ends the process; the caller then starts another one for the next op.
 """
@@ -24,7 +24,7 @@ _PACKED = ("s4", "u4")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One op with one choice of data types."""
+    """An op with a choice of data types."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -32,7 +32,7 @@ class Attempt:
 
 
 def attempts() -> list[Attempt]:
-    """All attempts, in a fixed order."""
+    """Return all attempts, in a fixed order."""
     version = linked_version()
     return [
         Attempt(kind, inputs, outputs)
@@ -71,7 +71,7 @@ def attempt(a: Attempt, engine: _core.engine, stream: _core.stream) -> tuple[str
     g.finalize()
     (partition,) = g.get_partitions()
     if not partition.is_supported():
-        return "unsupported", "no kernel takes it as a partition of its own"
+        return "unsupported", "oneDNN has no kernel for the op alone"
     try:
         compiled = partition.compile(inputs, outputs, engine)
     except OneDNNError as e:

@@ -1,4 +1,4 @@
-"""The results of attempts, on disk."""
+"""Store the results of attempts on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["load", "path"]
 
 def path(attempts: Sequence[Attempt]) -> Path:
     """Return the file that stores the results of these attempts on this machine."""
-    # The package's version and the attempts determine the sample uses, which need no key therefore.
+    # The package's version and the attempts determine the sample uses, so these need no key.
     return place("capabilities", [[a.kind, a.inputs, a.outputs] for a in attempts])
 
 

@@ -34,7 +34,7 @@ def main(descriptor: int) -> None:
 
 
 def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> Answer:
-    """Make a call in a fork, and end this process if the connection ends meanwhile."""
+    """Make a call in a fork, and end this process if the connection ends first."""
     sys.path[:] = path
     try:
         function, arguments = pickle.loads(packed)

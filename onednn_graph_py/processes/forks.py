@@ -18,7 +18,7 @@ for a signal) or None."""
 
 
 class Isolated:
-    """A process that makes each call in a fork of its own; the first call starts it."""
+    """A process that makes each call in a separate fork; the first call starts it."""
 
     def __init__(self) -> None:
         self._process: Process | None = None

@@ -45,7 +45,7 @@ class NoAnswer(Exception):
 
 
 def calling(module: str) -> tuple[str, ...]:
-    """Arguments with which Python calls a module's ``main``, with this process's ``sys.path``."""
+    """Return arguments that make Python call a module's ``main``, with our ``sys.path``."""
     return "-c", _CALLING, module, "\n".join(sys.path)
 
 
@@ -59,11 +59,11 @@ class Process:
     python : str, optional
         The executable; this process's by default.
     environment : mapping of str to str, optional
-        The caller's otherwise.
+        By default the caller's.
     folder : path, optional
-        The folder in which it runs; the caller's otherwise.
+        The folder in which it runs; by default the caller's.
     keep_errors : bool
-        Keep what it writes to its standard error, which is the caller's otherwise.
+        Keep its standard error, which otherwise goes to the caller's.
     form : Form
         Of messages.
 
@@ -109,7 +109,7 @@ class Process:
         return self._process.pid
 
     def fileno(self) -> int:
-        """The descriptor of this end of the connection, for waiting for an answer."""
+        """Return the descriptor of this end of the connection, to wait for an answer."""
         return self._connection.fileno()
 
     def send(self, request: Any) -> None:
@@ -119,7 +119,7 @@ class Process:
             self._connection.send_bytes(message)
 
     def answer(self, timeout: float | None = None) -> Any:
-        """Wait for an answer, for so many seconds.
+        """Wait for an answer, with a time limit in seconds.
 
         Raises
         ------

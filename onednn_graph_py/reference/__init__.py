@@ -1,4 +1,4 @@
-"""The definition of each op in NumPy, to check oneDNN's results; it is not made for speed.
+"""The definition of each op in NumPy, to check oneDNN's results; it is not optimized for speed.
 
 >>> import numpy as np
 >>> from onednn_graph_py.reference import run

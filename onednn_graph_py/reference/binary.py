@@ -59,5 +59,5 @@ def _bias_add(call: Call, x: Array, bias: Array) -> Array:
 
 
 def along_channels(call: Call, values: Array, rank: int) -> Array:
-    """One value a channel, in a shape that broadcasts to data of a rank."""
+    """Return the channels' values in a shape that broadcasts to data of a rank."""
     return values if call.channels_last else values.reshape(-1, *[1] * (rank - 2))

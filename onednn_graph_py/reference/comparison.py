@@ -14,7 +14,7 @@ from .tolerance import slack
 
 __all__ = ["Comparison", "compare"]
 
-# Smaller numbers may become 0 in between.
+# Smaller numbers may become 0 in intermediate results.
 _SMALLEST = 2.0**-126
 
 
@@ -71,21 +71,26 @@ def compare(
     """Compare an output with the reference.
 
     An element is right if some number within `tolerance` of the exact result rounds to it. So an
-    integer may be one off only where the exact result is that close to the middle between two.
+    integer may be off by one only if the exact result is that close to a tie.
 
     Parameters
     ----------
     actual : numpy.ndarray
-        The output, of NumPy's dtype for its data type.
+        The output, with NumPy's dtype for its data type.
     expected : numpy.ndarray
-        The output as `evaluate` returns it, or rounded; the tolerance then includes that rounding.
+        The output of `evaluate`, or a rounded one; the tolerance then includes that rounding.
     call : Call
         The op, with all shapes and data types.
     output : int
         The output's number.
     inputs : sequence of numpy.ndarray, optional
-        The op's inputs. With them each element has a tolerance of its own; without them all have
-        the tolerance of the largest.
+        The op's inputs. With them each element has its own tolerance; without them all have the
+        largest one's tolerance.
+
+    Raises
+    ------
+    ValueError
+        The shapes differ.
     """
     dtype = call.output(output).dtype or "f32"
     given = np.asarray(expected)

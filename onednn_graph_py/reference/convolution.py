@@ -13,10 +13,10 @@ __all__ = ["grouped_channels", "grouped_weights"]
 
 
 def grouped_weights(call: Call, weights: Array) -> Array:
-    """Weights as (groups, leading channels of a group, other channels of a group, spatial).
+    """Return weights as (groups, leading channels of a group, other channels of a group, spatial).
 
-    The leading channels are the output channels of Convolution, and the input channels of
-    ConvTranspose: those on the side with one element a window.
+    The leading channels are Convolution's output channels and ConvTranspose's input channels: those
+    of the tensor that has one element for each window.
     """
     if call.attr("weights_format") in ("XIO", "XOI"):
         weights = np.moveaxis(weights, (-1, -2), (0, 1))
@@ -25,7 +25,7 @@ def grouped_weights(call: Call, weights: Array) -> Array:
 
 
 def grouped_channels(call: Call, x: Array) -> Array:
-    """Data as (batch, groups, channels of a group, ...), from (batch, channels, ...)."""
+    """Return data as (batch, groups, channels of a group, ...), from (batch, channels, ...)."""
     groups = call.attr("groups")
     return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
 

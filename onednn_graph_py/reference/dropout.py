@@ -1,4 +1,4 @@
-"""Dropout, with the random numbers that oneDNN draws."""
+"""Dropout, with oneDNN's random numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _dropout(
     call: Call, x: Array, seed: Array, offset: Array, probability: Array
 ) -> tuple[Array, ...]:
     key, start = (v.reshape(()).astype(np.int64).view(np.uint64) for v in (seed, offset))
-    # One draw makes the numbers of four elements, from the index of the first.
+    # One draw, from the index of the first of four elements, makes the numbers of all four.
     firsts = np.arange(0, x.size, 4, dtype=np.uint64)
     same = np.zeros_like(firsts)
     words = _philox([same + (start & _LOW), same + (start >> _HALF), firsts, same], key)

@@ -1,4 +1,4 @@
-"""Ops on each element by itself."""
+"""Elementwise ops on one tensor."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)  # NumPy has none
 
 
 def sigmoid(x: Array) -> Array:
-    """``1 / (1 + exp(-x))``, without overflow."""
+    """Return ``1 / (1 + exp(-x))``, without overflow."""
     e = np.exp(-np.abs(x))
     return np.asarray(np.where(x < 0, e, 1.0) / (1.0 + e))
 
 
 def softplus(x: Array) -> Array:
-    """``log(1 + exp(x))``, without overflow."""
+    """Return ``log(1 + exp(x))``, without overflow."""
     return np.asarray(np.logaddexp(0.0, x))
 
 
 def normal_cdf(x: Array) -> Array:
-    """The probability that a standard normal variable is below x."""
-    # This takes erfc, as 1 + erf would cancel below 0.
+    """Return the probability that a standard normal variable is below x."""
+    # We use erfc, as 1 + erf would cancel below 0.
     return np.asarray(_erfc(-x / math.sqrt(2.0)), np.float64) / 2.0
 
 
@@ -154,7 +154,7 @@ def _prelu(call: Call, x: Array, slope: Array) -> Array:
 
 
 def prelu_slope(call: Call, x: Array, slope: Array) -> Array:
-    """The slope of PReLU in a shape that broadcasts to the input's."""
+    """Return the slope of PReLU in a shape that broadcasts to the input's."""
     per_channel = call.attr("per_channel_broadcast")
     if slope.ndim == 1 and per_channel and not call.channels_last and slope.size > 1:
         return slope.reshape(-1, *[1] * (x.ndim - 2))

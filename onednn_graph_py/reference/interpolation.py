@@ -12,7 +12,7 @@ __all__ = ["interpolation_weights"]
 
 
 def _coordinates(call: Call, size: int, new_size: int) -> Array:
-    """The positions of the new elements among the old ones, in float32 as oneDNN computes them."""
+    """Return the new elements' positions among the old ones, in float32 like oneDNN."""
     at = np.arange(new_size, dtype=np.float32)
     if call.attr("coordinate_transformation_mode") == "align_corners":
         return at * np.float32(size - 1) / np.float32(max(new_size - 1, 1))
@@ -21,12 +21,12 @@ def _coordinates(call: Call, size: int, new_size: int) -> Array:
 
 
 def interpolation_weights(call: Call, size: int, new_size: int) -> Array:
-    """The matrix (new, old) that resizes one dim; each row has one entry or two."""
+    """Return the matrix (new, old) that resizes one dim; each row has one or two entries."""
     at = _coordinates(call, size, new_size)
     new = np.arange(new_size)
     matrix = np.zeros((new_size, size))
     if call.attr("mode") == "nearest":
-        # roundf takes halves away from zero; no coordinate is below -0.5.
+        # oneDNN's roundf rounds halves away from zero; no coordinate is below -0.5.
         nearest = np.floor(at.astype(np.float64) + 0.5).astype(np.int64)
         matrix[new, np.clip(nearest, 0, size - 1)] = 1.0
         return matrix

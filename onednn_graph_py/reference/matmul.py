@@ -10,7 +10,7 @@ from .registry import Array, reference
 
 @reference("MatMul")
 def _matmul(call: Call, a: Array, b: Array, bias: Array | None = None) -> Array:
-    # Vectors are not transposed; np.matmul takes them as a row or a column, as oneDNN does.
+    # Vectors are not transposed; np.matmul treats them as a row or a column, like oneDNN.
     if call.attr("transpose_a") and a.ndim > 1:
         a = a.swapaxes(-1, -2)
     if call.attr("transpose_b") and b.ndim > 1:

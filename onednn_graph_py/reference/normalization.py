@@ -1,6 +1,6 @@
 """Normalization and softmax.
 
-All variances are those of the population: divided by the count, not by one less.
+All variances are those of the population: they divide by the count, not by the count minus one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["batch_axes", "last_axes", "sizes_before_centring"]
 
 
 def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
-    """All axes but the channels'."""
+    """Return all axes except the channels'."""
     channels = rank - 1 if call.channels_last else 1
     return tuple(axis for axis in range(rank) if axis != channels)
 
 
 def last_axes(call: Call, rank: int) -> tuple[int, ...]:
-    """The axes from begin_norm_axis on."""
+    """Return the axes from begin_norm_axis on."""
     return tuple(range(call.axis("begin_norm_axis", rank), rank))
 
 
@@ -97,7 +97,7 @@ def _group_norm(
 
 
 def sizes_before_centring(call: Call, x: Array) -> Array:
-    """The magnitudes of elements plus that of their mean, over the standard deviation.
+    """Return the magnitudes of elements plus their mean's, divided by the standard deviation.
 
     This is for ops that compute both from the data: BatchNormForwardTraining, LayerNorm, GroupNorm.
     """
@@ -121,7 +121,7 @@ def _rms_norm(call: Call, x: Array, gamma: Array | None = None) -> Array:
 
 
 def _log_sum_exp(x: Array, axis: int) -> tuple[Array, Array]:
-    """The largest element, and the logarithm of the sum of exponentials minus that element."""
+    """Return the largest element, and the logarithm of the sum of exponentials minus it."""
     largest = x.max(axis, keepdims=True, initial=-np.inf)
     return largest, np.log(np.exp(x - largest).sum(axis, keepdims=True))
 

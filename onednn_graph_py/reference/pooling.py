@@ -46,7 +46,7 @@ def _max_pool(call: Call, x: Array) -> Array:
     x = channels_first(call, x)
     spatial = x.shape[2:]
     where = pooling_windows(call, spatial, spatial_extents(call, call.output(0)))
-    # oneDNN starts from the lowest finite number, so a window of -inf gives that.
+    # oneDNN starts from the lowest finite number, which is the result for windows of -inf.
     lowest = float(float_info(call.input(0).dtype or "f32").min)
     largest = where.over(x, lowest).max(tuple(range(-len(spatial), 0)), initial=lowest)
     return channels_restored(call, largest)

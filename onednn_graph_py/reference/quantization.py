@@ -1,4 +1,4 @@
-"""Quantization: numbers as small integers or 8-bit floats, with scales and zero points.
+"""Quantization to small integers or 8-bit floats, with scales and zero points.
 
 Rounding and saturation are those of the output's data type.
 """
@@ -13,7 +13,7 @@ from .registry import Array, reference
 
 
 def _spread(call: Call, values: Array, x: Array) -> Array:
-    """Scales or zero points, in a shape that broadcasts to the data's."""
+    """Return scales or zero points in a shape that broadcasts to the data's."""
     qtype = call.attr("qtype")
     if qtype == "per_group":
         for axis, (size, groups) in enumerate(zip(x.shape, values.shape, strict=True)):
@@ -24,7 +24,7 @@ def _spread(call: Call, values: Array, x: Array) -> Array:
         if x.shape[axis] != values.size:
             call.refuse(
                 f"{values.size} scales or zero points for {x.shape[axis]} channels (axis {axis} of "
-                f"{shape_text(x.shape)}) have no meaning by themselves"
+                f"{shape_text(x.shape)}) don't fit"
             )
         along[axis] = values.size
         return values.reshape(along)
@@ -44,7 +44,7 @@ def _dequantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Arra
 
 
 def _attributes(call: Call) -> tuple[Array, Array | None]:
-    """The scales and zero points."""
+    """Return the scales and zero points of a call's attributes."""
     zps = call.attr("zps")
     return np.asarray(call.attr("scales")), None if zps is None else np.asarray(zps)
 

@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 Implementation = Callable[..., "Array | tuple[Array, ...]"]
 """A function that takes an ``ops.call.Call`` and the inputs, and returns the output or outputs.
 
-Inputs are exact: float64 for floating-point types, int64 for integers, bool for booleans. So are
-outputs; the caller rounds them to the output's data type.
+Inputs and outputs are float64 for floating-point types, int64 for integers and bool for booleans.
+The caller rounds outputs to their data types.
 """
 
 _IMPLEMENTATIONS: dict[str, Implementation] = {}
@@ -43,7 +43,7 @@ def reference(*kinds: str) -> Callable[[Implementation], Implementation]:
 
 
 def implementation(kind: str) -> Implementation:
-    """The function that computes an op.
+    """Return the function that computes an op.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def implementation(kind: str) -> Implementation:
     """
     found = _IMPLEMENTATIONS.get(kind)
     if found is None:
-        why = _WITHOUT_MEANING.get(kind, "it is not written yet")
+        why = _WITHOUT_MEANING.get(kind, "it is not implemented yet")
         raise UnimplementedError(f"the reference does not compute {kind}: {why}")
     return found
 
@@ -63,10 +63,10 @@ def implemented() -> frozenset[str]:
 
 
 def exact(values: npt.ArrayLike) -> Array:
-    """Values as implementations take them: float64, int64 or bool."""
+    """Convert values to float64, int64 or bool, as implementations need them."""
     array = np.asarray(values)
     if array.dtype == np.bool_:
         return array
-    # ml_dtypes' int4 and uint4 are of kind V, so their names must tell.
+    # ml_dtypes' int4 and uint4 have the kind V, so we look at their names.
     whole = array.dtype.kind in "iu" or array.dtype.name in ("int4", "uint4")
     return array.astype(np.int64 if whole else np.float64)

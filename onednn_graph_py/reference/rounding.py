@@ -1,4 +1,4 @@
-"""Exact values rounded to oneDNN's data types."""
+"""Round exact values to oneDNN's data types: `round_to`."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ _LIMITS = {
 
 
 def float_info(dtype: str) -> ml_dtypes.finfo:
-    """The limits of a floating-point data type."""
+    """Return the limits of a floating-point data type."""
     return ml_dtypes.finfo(NUMPY_DTYPES[dtype])  # type: ignore[no-untyped-call]
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:
-    """The least and the largest number of an integer data type."""
+    """Return the smallest and the largest number of an integer data type."""
     return _LIMITS[dtype]
 
 
 def is_integer(dtype: str) -> bool:
-    """Whether a data type holds integers."""
+    """Return whether a data type is an integer type."""
     return dtype in _LIMITS
 
 
@@ -86,8 +86,8 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     """Round to nearest, ties to even, as oneDNN does.
 
     Integers saturate. Floats beyond the range become infinite, except f8_e4m3, which has no
-    infinity: there everything above 464 becomes NaN. 8-bit floats are made from f16, so they are
-    rounded twice, in oneDNN as here. oneDNN defines no integer for NaN; here it is 0.
+    infinity: there all numbers above 464 become NaN. 8-bit floats are rounded twice, as in oneDNN,
+    which converts them from f16. oneDNN defines no integer for NaN; here it is 0.
 
     Parameters
     ----------
@@ -99,7 +99,12 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     Returns
     -------
     numpy.ndarray
-        An array of NumPy's dtype for it, or ml_dtypes' where NumPy has none.
+        An array with NumPy's dtype for it, or ml_dtypes' if NumPy has none.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        oneDNN has no such data type.
 
     Examples
     --------
@@ -119,7 +124,7 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     if is_integer(dtype):
         low, high = _LIMITS[dtype]
         if given.dtype.kind not in "iub":
-            # float64 can't hold the upper limit of s64, so take the last number before it.
+            # float64 can't represent the upper limit of s64, so we use the last number before it.
             wide = np.clip(np.rint(given.astype(np.float64)), low, min(high, 2.0**63 - 1024))
             given = np.nan_to_num(wide).astype(np.int64)
         return np.clip(given.astype(np.int64), low, high).astype(target)

@@ -40,28 +40,28 @@ def call_of(
 ) -> Call:
     """Make a checked `Call` whose inputs and outputs have all their shapes and data types.
 
-    Parameters are those of `run`; inputs must have a dtype that oneDNN knows.
+    The parameters are those of `run`; inputs must have one of oneDNN's dtypes.
 
     Raises
     ------
     InvalidArgumentsError
-        An output's shape or data type does not follow from the inputs, and is not given.
+        An output's shape or data type is not given, and can't be inferred from the inputs.
     OneDNNError
-        The op is wrong; see `onednn_graph_py.ops.check`.
+        The op is invalid; see `onednn_graph_py.ops.check`.
     """
     given = [(a.shape, dtype_name(a.dtype)) for a in inputs]
     made = check(kind, given, attrs, outputs, version=version)
     for i, spec in enumerate(made):
         if spec.shape is None or any(d < 0 for d in spec.shape) or spec.dtype is None:
             raise InvalidArgumentsError(
-                f"{kind}: output {i} does not follow from the inputs and attributes, only {spec}; "
+                f"{kind}: output {i} can't be inferred from inputs and attributes, only {spec}; "
                 "give outputs"
             )
     return make_call(kind, given, attrs, made, version=version)
 
 
 def _stored(call: Call) -> dict[str, Any]:
-    """Attributes as oneDNN stores them: numbers are f32."""
+    """Return attributes as oneDNN stores them: numbers are f32."""
     attrs = dict(call.attrs)
     for attribute in call.schema.attributes:
         value = call.attr(attribute.name)
@@ -80,18 +80,23 @@ def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
     call : Call
         The op, with all shapes and data types.
     inputs : sequence of numpy.ndarray
-        Inputs of the shapes that `call` has.
+        Inputs of the call's shapes.
 
     Returns
     -------
     list of numpy.ndarray
         The outputs in their shapes, as float64, int64 or bool.
+
+    Raises
+    ------
+    UnimplementedError
+        The op has no reference.
     """
     stored = replace(call, attrs=_stored(call))
     with np.errstate(all="ignore"):  # infinities and NaN are valid, as in oneDNN
         made = implementation(call.kind)(stored, *(exact(a) for a in inputs))
     results = list(made) if isinstance(made, tuple) else [made]
-    # An op with optional outputs may compute them all.
+    # An op may compute optional outputs that the call does not have.
     results = [np.asarray(r) for r in results[: len(call.outputs)]]
     for operand, result in zip(call.outputs, results, strict=True):
         if result.shape != operand.shape:
@@ -113,22 +118,21 @@ def run(
 ) -> list[Array]:
     """Compute one op in NumPy, as oneDNN defines it.
 
-    Sums are kept in float64 and rounded once, so results are those of an exact implementation.
+    Sums are float64 and rounded once, so results are those of an exact implementation.
 
     Parameters
     ----------
     kind : str
         The op's kind, such as ``Convolution``.
     inputs : sequence of array_like
-        Inputs in the order of the op's ports; bf16, 8-bit floats and 4-bit integers as ml_dtypes
-        has them.
+        Inputs in the ports' order; bf16, 8-bit floats and 4-bit integers as ml_dtypes' types.
     attrs : mapping of str to value, optional
-        Attributes, in the documents' spelling or the library's.
+        Attributes, spelled as in the documents or the library.
     outputs : sequence of (shape, dtype), optional
-        Shapes and data types of the outputs, where they don't follow from the inputs, or for
-        optional outputs; None for a shape or data type that follows.
+        Shapes and data types of the outputs; only needed if the inputs don't determine them, or for
+        optional outputs. None for a shape or data type that is inferred.
     dtypes : sequence of str, optional
-        Data types to round the inputs to first; None for one that has its own.
+        Data types to round the inputs to first; None to keep an input's own.
     version : (int, int), optional
         The version of oneDNN whose definition to use; the linked one by default.
 
@@ -140,11 +144,11 @@ def run(
     Raises
     ------
     InvalidArgumentsError
-        An output does not follow from the arguments, or oneDNN lacks an input's dtype.
+        An output can't be inferred from the arguments, or oneDNN lacks an input's dtype.
     UnimplementedError
         The op has no reference, or that version lacks it.
     OneDNNError
-        The op is wrong; see `onednn_graph_py.ops.check`.
+        The op is invalid; see `onednn_graph_py.ops.check`.
 
     Examples
     --------

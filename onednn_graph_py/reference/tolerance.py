@@ -1,4 +1,4 @@
-"""Tolerances of results, from the errors that rounding causes and no others."""
+"""Tolerances of results, which allow only the errors of rounding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .run import evaluate
 __all__ = ["Tolerance", "slack", "tolerance"]
 
 _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
-"""The largest relative error of one rounding, by the data type that sums are kept in."""
+"""The largest relative error of one rounding, by the data type of sums."""
 
-# Ops that choose or copy elements, or round once: they lose nothing before the output is rounded.
+# Ops that choose or copy elements, or round once: they are exact before the output is rounded.
 _EXACT = frozenset(
     [
         "Abs",
@@ -46,9 +46,9 @@ _EXACT = frozenset(
     ]
 )
 
-# Ops whose kernels approximate a function. The error of each, in unit roundoffs of the largest of
-# 1, the inputs and the output: at least twice the errors seen of oneDNN 3.7 and 3.13 with SSE4.1,
-# AVX2 and AVX-512, and at most what oneDNN's own tests allow (671, or 67 for the simpler ones).
+# Ops whose kernels approximate a function, with the error in unit roundoffs of the largest of 1,
+# the inputs and the output: at least twice the errors observed in oneDNN 3.7 and 3.13 with SSE4.1,
+# AVX2 and AVX-512, and at most the tolerance of oneDNN's own tests (671, or 67 for simpler ones).
 _FUNCTIONS = {
     "Elu": 16,
     "EluBackward": 16,
@@ -74,7 +74,7 @@ _ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
 # Half a unit in the last place of the smallest type in which a floating-point math mode lets oneDNN
 # compute f32, by the mode's name.
 _NARROWED = {"strict": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "any": 2.0**-8}
-# The ops that heed such a mode.
+# The ops to which such a mode applies.
 _NARROWING = with_trait("product")
 
 # Plain sums of products of the inputs' elements.
@@ -87,10 +87,10 @@ _SUMS = with_trait("product") | {
     "ReduceSum",
 }
 
-# They subtract a mean that they compute.
+# Ops that subtract a mean that they compute.
 _CENTRED = with_trait("normalizes") - {"RMSNorm"}
 
-# Inputs whose order decides which elements count, so that they can't be changed a little.
+# Inputs whose order decides which elements count, so a small change may change the result.
 _FIXED_INPUTS = {"MaxPoolBackward": (0,)}
 
 
@@ -103,14 +103,14 @@ class Tolerance:
     Parameters
     ----------
     function : float
-        For an approximated function: the error as a share of the largest of 1, the result, and the
-        product of the inputs (those below 1 left out).
+        The error of an approximated function, relative to the largest of 1, the result, and the
+        product of the inputs above 1.
     accumulation : float
-        For a sum of n terms: Higham's gamma_n = n u / (1 - n u), as a share of the root of the sum
-        of the squares of the terms. u is the unit roundoff of the type that sums are kept in: f32,
-        or f16 where the op's accumulation_mode allows that. (The strict bound is a share of the
-        sum of their magnitudes, up to sqrt(n) times as large; the one that holds with high
-        probability has sqrt(n) in place of n there. This is between the two.)
+        The error of a sum of n terms: Higham's gamma_n = n u / (1 - n u), relative to the root of
+        the sum of the squares of the terms. u is the unit roundoff of the type of sums: f32, or f16
+        if the op's accumulation_mode allows it. (The strict bound is relative to the sum of the
+        terms' magnitudes, up to sqrt(n) times as large; the bound that holds with high probability
+        replaces n by sqrt(n) there. Ours is between the two.)
     terms : int
         The number of terms; n also counts a few other roundings.
     """
@@ -125,7 +125,7 @@ def _channels(call: Call, operand: Operand) -> int:
 
 
 def _ratio(call: Call) -> int:
-    """The number of the largest input's elements for each element of the smallest output."""
+    """Return the elements of the largest input divided by those of the smallest output."""
     largest = max((o.count() for o in call.inputs), default=1)
     smallest = min((o.count() for o in call.outputs), default=1)
     return largest // max(smallest, 1)
@@ -211,14 +211,14 @@ _ARITHMETIC = frozenset(
     ]
 )
 
-# The number of roundings besides those of the sum: of products, a bias, means, roots, quotients.
+# The number of roundings outside the sum: of products, a bias, means, roots, quotients.
 _FURTHER = 8
 # An exponential's error is relative to its value, so it counts as that many roundings.
 _EXPONENTIAL = _FUNCTIONS["Exp"]
 
 
 def tolerance(call: Call, output: int = 0) -> Tolerance:
-    """Return the tolerance of an op's result that rounding needs; see `Tolerance` for the units.
+    """Return the tolerance that rounding needs for an op's result; see `Tolerance` for the units.
 
     Parameters
     ----------
@@ -239,13 +239,13 @@ def tolerance(call: Call, output: int = 0) -> Tolerance:
     terms = max(_TERMS.get(call.kind, _ratio)(call), 1)
     n = 3 if call.kind in _ARITHMETIC else terms + _FURTHER
     n += _EXPONENTIAL if call.kind in ("SoftMax", "LogSoftmaxBackward") else 0
-    # From n u = 1 on there is no bound; a sum of so many terms may have any error.
+    # From n u = 1 on there is no bound: the sum may have any error.
     gamma = n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
     return Tolerance(function, gamma, terms)
 
 
 def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> Array:
-    """The root of the sum of the squares of the terms that make each element of an output."""
+    """Return the root of the sum of the squared terms of each element of an output."""
     wide = [
         a.astype(np.float64) if _is_float(o) else a
         for a, o in zip(inputs, call.inputs, strict=True)
@@ -269,7 +269,7 @@ def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> 
         squares += ((evaluate(call, changed)[output] - result) / step) ** 2
     terms: Array = np.sqrt(squares)
     if call.kind in _CENTRED and output == 0:
-        # Subtracting the mean causes an error relative to the element and the mean, even where the
+        # Subtracting the mean causes an error relative to the element and the mean, even if the
         # result hardly depends on them: two elements always give about 1 and -1.
         gamma = [
             a
@@ -286,7 +286,7 @@ def _is_float(operand: Operand) -> bool:
 
 
 def _narrowing(call: Call, fpmath_mode: str) -> float:
-    """The error of rounding an op's inputs, as a share of the root of the squared terms.
+    """Return the error of rounding an op's inputs, relative to the root of the squared terms.
 
     oneDNN rounds the two factors of each product, but not a bias.
     """
@@ -311,11 +311,11 @@ def slack(
     output : int
         The output's number.
     inputs : sequence of numpy.ndarray, optional
-        The op's inputs; without them all elements have the tolerance of the largest.
+        The op's inputs; without them all elements have the largest one's tolerance.
     exact : numpy.ndarray
-        The output as `evaluate` returns it; integers and booleans have no slack.
+        The output of `evaluate`; integers and booleans have no slack.
     fpmath_mode : str
-        The graph's mode: the types in which oneDNN may compute its f32 products and convolutions.
+        The graph's mode: the types in which oneDNN may compute f32 products and convolutions.
     """
     if exact.dtype.kind != "f":
         return np.zeros(exact.shape)
@@ -327,7 +327,7 @@ def slack(
         for a in inputs or ():
             product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
         scale = np.maximum(np.maximum(magnitude, 1.0), product)
-        if call.kind == "Exp":  # an error of x is one relative to exp(x), also far below 0
+        if call.kind == "Exp":  # an absolute error of x is a relative one of exp(x)
             scale = np.maximum(magnitude, 2.0**-24) * product
         allowed = limits.function * scale
     if limits.accumulation and inputs is not None:

@@ -22,25 +22,25 @@ __all__ = [
 
 
 def channels_first(call: Call, x: Array) -> Array:
-    """Data as (batch, channels, spatial), whatever the op's data format."""
+    """Return data as (batch, channels, spatial), from the op's data format."""
     return np.moveaxis(x, -1, 1) if call.channels_last else x
 
 
 def channels_restored(call: Call, x: Array) -> Array:
-    """Data in the op's data format, from (batch, channels, spatial)."""
+    """Return data in the op's data format, from (batch, channels, spatial)."""
     return np.moveaxis(x, 1, -1) if call.channels_last else x
 
 
 def spatial_extents(call: Call, operand: Operand) -> tuple[int, ...]:
-    """The spatial dims of an input or output."""
+    """Return the spatial dims of an input or output."""
     shape = operand.shape or ()
     return shape[1:-1] if call.channels_last else shape[2:]
 
 
 def spatial_attr(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
-    """An attribute with an entry for each of `rank` spatial dims.
+    """Return an attribute with an entry for each of `rank` spatial dims.
 
-    Graphs that oneDNN dumps spell out some defaults as 12 entries.
+    Graphs that oneDNN dumps write some defaults with 12 entries.
     """
     given: tuple[int, ...] | None = call.attr(name)
     return (default,) * rank if given is None else given[:rank]
@@ -72,7 +72,7 @@ class Windows:
 
     @property
     def span(self) -> tuple[int, ...]:
-        """The number of elements from the start of the first window to the end of the last."""
+        """The number of elements from the begin of the first window to the end of the last."""
         return tuple(
             (n - 1) * s + (k - 1) * d + 1
             for n, k, s, d in zip(
@@ -81,7 +81,7 @@ class Windows:
         )
 
     def over(self, x: Array, fill: float = 0.0) -> Array:
-        """All windows of data.
+        """Return all windows of data.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Windows:
         Returns
         -------
         numpy.ndarray
-            (batch, channels, windows, elements of a window), both last for each spatial dim.
+            (batch, channels, windows, elements of a window), the last two for each spatial dim.
         """
         rank = len(self.count)
         spatial = x.shape[2:]
@@ -114,7 +114,7 @@ class Windows:
         Parameters
         ----------
         values : numpy.ndarray
-            Windows as `over` returns them.
+            Windows of the shape that `over` returns.
         spatial : sequence of int
             The data's spatial dims.
 
@@ -136,14 +136,14 @@ class Windows:
         return padded[self._data(spatial)]
 
     def _padded(self, spatial: Sequence[int]) -> tuple[int, ...]:
-        """The spatial dims of an array that holds both the data and every window."""
+        """Return the spatial dims of an array that contains the data and all windows."""
         return tuple(
             max(b + size, span)
             for b, size, span in zip(self.begin, spatial, self.span, strict=True)
         )
 
     def _data(self, spatial: Sequence[int]) -> tuple[slice, ...]:
-        """The slices of the padded array that hold the data."""
+        """Return the slices of the padded array that contain the data."""
         at = (slice(b, b + size) for b, size in zip(self.begin, spatial, strict=True))
         return (slice(None), slice(None), *at)
 
@@ -161,9 +161,9 @@ def windows(
     Parameters
     ----------
     call : Call
-        The op; it has strides, pads_begin and perhaps dilations and auto_pad.
+        The op; it has strides, pads_begin and maybe dilations and auto_pad.
     spatial : sequence of int
-        The spatial dims that the windows slide over: those of the larger of input and output.
+        The spatial dims over which windows slide: those of the larger one of input and output.
     kernel : sequence of int
     count : sequence of int
         The number of windows, for each spatial dim.
@@ -187,10 +187,9 @@ def windows(
 
 
 def _same_padding(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> int:
-    """The padding before the data for which there are size / stride windows, rounded up.
+    """Return the padding before the data that gives size / stride windows, rounded up.
 
-    The output of a transposed convolution is stride times its input, without a remainder, so for
-    that the size is 0.
+    For a transposed convolution the size is 0, as its output is exactly stride times its input.
     """
     total = max((kernel - 1) * dilation + 1 - (size % stride or stride), 0)
     return (total + lower) // 2

@@ -1,8 +1,7 @@
-"""Graphs from JSON files run again: whether oneDNN takes them, fuses them, computes them right.
+"""Run graphs from JSON files again, to test whether oneDNN fuses them and computes them right.
 
-`cases_of` finds what to run, `replay` runs each in a process of its own, which a crash or a hang
-of oneDNN can't leave, and `run_case` runs one here. ``python -m onednn_graph_py replay`` does all
-of it.
+`cases_of` finds the graphs; `replay` runs each in its own process, which contains a crash or a hang
+of oneDNN; `run_case` runs one in this process. ``python -m onednn_graph_py replay`` calls them.
 """
 
 from .bisect import Divergence, first_divergence

@@ -27,13 +27,13 @@ class Divergence:
     Parameters
     ----------
     op : str
-        The op's name, and the line that made it.
+        The op's name, and the line of the program that made it.
     check : OutputCheck
         The comparison of its result with the reference.
     fused : tuple of str
-        The op kinds that run together with it.
+        The kinds of the ops that are fused with it.
     alone : OutputCheck or None
-        The same result when every op runs by itself; None where that can't be compiled.
+        The comparison of the result without fusion; None if that can't be compiled.
     """
 
     op: str
@@ -47,11 +47,11 @@ class Divergence:
         if self.alone is None:
             return text
         found = "right" if self.alone.ok else "wrong too"
-        return f"{text}\n  with every op by itself it is {found}: {self.alone}"
+        return f"{text}\n  without fusion it is {found}: {self.alone}"
 
 
 def _ending_at(builder: GraphBuilder, value: Value) -> GraphBuilder:
-    """The graph with this value as its only output: what depends on it falls away."""
+    """Return the graph with this value as its only output, without the ops after it."""
     made = builder._snapshot()
     made._contents.outputs = {value.name or "result": value}
     return made
@@ -64,10 +64,10 @@ def _computed(
     policy: Policy,
     known_defects: KnownDefects,
 ) -> tuple[Array, tuple[str, ...]] | None:
-    """A value, and the ops that run with the one that makes it; None if it can't be compiled."""
+    """Return a value, and the ops fused with its producer; None if it can't be compiled."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what runs in parts said so when it was compiled
+            warnings.simplefilter("ignore")  # compiling the whole graph warned already
             model = _ending_at(builder, value).compile(
                 policy=policy, known_defects=known_defects, slow_fusions=known_defects
             )
@@ -87,23 +87,23 @@ def first_divergence(
 ) -> Divergence | None:
     """Find the first op whose result is wrong when the graph ends with it.
 
-    oneDNN does not return results from inside of a partition. So the function compiles the graph
-    once for each op, cut off behind it: the ops before it fuse as in the whole graph.
+    oneDNN does not return results from inside a partition. So this compiles the graph once for each
+    op, cut off after it; the ops before it fuse as in the whole graph.
 
     Parameters
     ----------
     builder : GraphBuilder
     inputs : sequence of numpy.ndarray
-        In the order of a call.
+        The graph's inputs, in the order of a call.
     seed : int
         Seed for the random perturbations that estimate rounding errors.
     known_defects : str
-        As for `CompiledGraph`: ``run`` also finds known defects, which models work around.
+        As in `CompiledGraph`; ``run`` also finds known defects, which models work around.
 
     Returns
     -------
     Divergence or None
-        None if every op's result is right when the graph ends there.
+        None if each op's result is right when the graph ends with it.
     """
     made: dict[int, tuple[Array, tuple[str, ...]]] = {}
     makers: dict[int, tuple[Node, Value]] = {}

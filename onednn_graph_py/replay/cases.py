@@ -1,4 +1,4 @@
-"""The graphs to run, from files, folders, patterns and benchdnn's batch files."""
+"""Find the graphs to run, in files, folders, patterns and benchdnn's batch files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Case", "cases_of"]
 
 @dataclass(frozen=True)
 class Case:
-    """One graph to run.
+    """A graph to run.
 
     Parameters
     ----------
     path : str
-        A file.
+        The graph's file.
     rewriting : Rewriting, optional
-        Changes to make first; None takes the file exactly as it is.
+        Changes to make first; None runs the file unchanged.
     """
 
     path: str
@@ -56,14 +56,14 @@ def cases_of(
         Files, folders (searched for ``*.json``, with all below) and patterns such as
         ``dumps/**/*.json``.
     options : sequence of str, optional
-        As `parse_rewritings` takes them: each file is run with each combination.
+        Options for `parse_rewritings`; each file runs with each combination.
     batches : iterable of str
-        Files of benchdnn's command lines, with their own options; `options` do not apply to them.
+        Files of benchdnn's command lines, which have their own options; `options` do not apply.
 
     Raises
     ------
     InvalidArgumentsError
-        A folder or pattern has no file, or options are wrong.
+        A folder or pattern has no file, or options are invalid.
     OSError
         A batch file can't be read.
     """
@@ -80,13 +80,13 @@ def cases_of(
 
 
 def _found(name: str, batch: Path) -> Path:
-    """A file that a batch names: from here, from the batch's folder, or from one above that."""
+    """Find a file that a batch names, here, in the batch's folder or in one above it."""
     near = [Path(), *batch.resolve().parents[:4]]
     return next((folder / name for folder in near if (folder / name).is_file()), Path(name))
 
 
 def _batch(batch: Path, options: dict[str, str], above: list[Path]) -> Iterator[Case]:
-    """Cases of a file; `options` hold on from line to line and from file to file."""
+    """Yield the cases of a batch file; `options` persist between lines and files."""
     if batch.resolve() in above:
         raise InvalidArgumentsError(f"{batch}: this batch file reads itself")
     for number, word in _words(batch.read_text(encoding="utf-8")):
@@ -96,7 +96,7 @@ def _batch(batch: Path, options: dict[str, str], above: list[Path]) -> Iterator[
         elif name == "--batch":
             yield from _batch(_found(value, batch), options, [*above, batch.resolve()])
         elif name == "--case":
-            # Unless told otherwise benchdnn expects a single partition.
+            # By default benchdnn expects a single partition.
             words = ["--expected-n-partitions=1", *options.values()]
             try:
                 rewritings = parse_rewritings(words)
@@ -110,9 +110,9 @@ def _batch(batch: Path, options: dict[str, str], above: list[Path]) -> Iterator[
 
 
 def _words(text: str) -> Iterator[tuple[int, str]]:
-    """The words of a batch file with their lines.
+    """Yield the words of a batch file, with their line numbers.
 
-    ``#`` begins a comment; a backslash at the end of a line joins it with the next one's word.
+    ``#`` begins a comment; a backslash at the end of a line joins its last word with the next one.
     """
     begun = ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Reasons why oneDNN has no kernel for an op, as far as they are known."""
+"""Known reasons why oneDNN has no kernel for an op: `why_unsupported`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["why_unsupported"]
 
 
 def why_unsupported(op: OpRecord, engine_kind: str = "cpu") -> str:
-    """One line: what this CPU lacks, where it is to run there, or that oneDNN has no kernel."""
+    """Return why an op has no kernel: a feature that this CPU lacks, or just that there is none."""
     name = f"op {op.id} ({op.kind})"
     if op.kind == "Wildcard":
         return f"{name}: a Wildcard stands for an op that oneDNN does not know"

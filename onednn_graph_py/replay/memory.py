@@ -1,4 +1,4 @@
-"""Whether there is memory for a graph, asked before it is taken."""
+"""Estimate the memory that a graph needs, before running it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..reference.rounding import NUMPY_DTYPES
 
 __all__ = ["bytes_needed"]
 
-# The reference computes an op in float64, with its inputs and what they are disturbed by.
+# The reference computes an op in float64, with its inputs and their perturbations.
 _WIDE = 8 * 6
-# Tensors are kept three times: as oneDNN has them, exact, and disturbed.
+# Tensors are kept three times: from oneDNN, exact, and perturbed.
 _KEPT = 3
 
 
 def bytes_needed(builder: GraphBuilder, *, verify: bool) -> int:
-    """About how much memory a run takes; unknown dims count as 1."""
+    """Estimate the bytes that a run needs; unknown dims count as 1."""
     total = largest = 0
     for value in (*builder.inputs, *(v for n in builder.nodes for v in n.outputs)):
         shape = value.shape if value.shape is not None and is_whole(value.shape) else ()

@@ -1,4 +1,4 @@
-"""Cases run side by side in processes that a crash or a hang of oneDNN can't leave."""
+"""Run cases side by side, in processes that contain a crash or a hang of oneDNN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["replay"]
 
 
 class _Worker(Process):
-    """One process, and the case that it has in hand."""
+    """A process, and the case that it runs."""
 
     def __init__(self) -> None:
         super().__init__(*calling(f"{__package__}.worker"))
@@ -31,7 +31,7 @@ class _Worker(Process):
         self.send((case, options))
 
     def result(self) -> Result | None:
-        """The worker's answer, or how it ended; None when it has only started."""
+        """Return the worker's result, or how it ended; None if the worker has only started."""
         try:
             result: Result | None = self.answer()
         except NoAnswer as e:
@@ -41,11 +41,11 @@ class _Worker(Process):
         return result
 
     def limit(self, timeout: float) -> float:
-        """The time by which it must have answered."""
+        """Return the time by which it must have answered."""
         return self.began + (timeout if self.ready else max(timeout, STARTUP))
 
     def ended(self, verdict: Verdict, reason: str) -> Result:
-        """The result of a case that it will not answer."""
+        """Return the result of a case whose process ended without an answer."""
         seconds = time.monotonic() - self.began
         return Result(str(self.case), verdict, reason, seconds=seconds)
 
@@ -63,7 +63,7 @@ def replay(
     ----------
     cases : sequence of Case
     options : Options
-        Unless they set `threads`, the jobs share the CPU's cores.
+        Options; unless they set `threads`, the jobs share the CPU's cores.
     jobs : int
         Number of cases that run at a time.
     timeout : float, optional
@@ -74,7 +74,7 @@ def replay(
     number : int
         Number of the case.
     result : Result
-        Its result. Results come as cases end, not in the order of the cases.
+        Its result. Results come when cases end, not in the order of the cases.
     """
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, min(jobs, len(cases)))
@@ -110,7 +110,7 @@ def replay(
 
 
 def _finished(workers: Sequence[_Worker], timeout: float | None) -> list[tuple[_Worker, Result]]:
-    """Wait for the next answers, or for the next one that takes too long; perhaps there is none."""
+    """Wait for the next answers or time limit; return the workers that are done, if any."""
     by_number = {w.fileno(): w for w in workers}
     remaining = None
     if timeout is not None:

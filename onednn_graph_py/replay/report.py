@@ -1,4 +1,4 @@
-"""Results as lines for people, as JSON, and as an exit status."""
+"""Show results as lines of text or JSON, and as an exit status."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BAR = 24
 
 
 def line(result: Result, name: str | None = None) -> str:
-    """One line: verdict, partitions, error, time, case, and the reason below it.
+    """Return a line with verdict, partitions, error, time and case, and the reason below it.
 
     Parameters
     ----------
     result : Result
     name : str, optional
-        What to call the case.
+        The case's name in the line; by default its own.
     """
     partitions = "-"
     if result.partitions is not None:
@@ -39,7 +39,7 @@ def line(result: Result, name: str | None = None) -> str:
 
 
 def json_line(result: Result) -> str:
-    """One JSON object in a line."""
+    """Return a result as a JSON object on one line."""
     # JSON has no infinity.
     found = {
         k: str(v) if v in (float("inf"), float("-inf")) else v for k, v in result.as_dict().items()
@@ -55,7 +55,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def exit_status(results: Sequence[Result]) -> int:
-    """0 if no case failed, 1 if one did, 2 if the worst is that files are unreadable."""
+    """Return 0 if no case failed, 1 if one did, 2 if the only fault is unreadable files."""
     failed = {r.verdict for r in results if r.verdict.failed}
     if not failed:
         return 0

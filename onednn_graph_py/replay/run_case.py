@@ -1,4 +1,4 @@
-"""One case, from its file to a verdict, in this process."""
+"""Run a case in this process: `run_case`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["DEFAULTS", "Options", "run_case"]
 
 Array = npt.NDArray[Any]
 
-# A call is timed for at least so long and so often.
+# The least time and number of calls for timing.
 _BENCH_SECONDS = 0.3
 _BENCH_CALLS = 5
 
@@ -49,9 +49,9 @@ class Options:
     seed : int
         Seed for generated inputs.
     as_is : bool
-        Do not work around known oneDNN defects: neither split nor refuse what it computes wrongly.
+        Do not work around known oneDNN defects: neither split nor refuse wrong partitions.
     memory_share : float
-        The part of the free memory that a case may take.
+        The share of the free memory that a case may take, from 0 to 1.
     """
 
     partition_only: bool = False
@@ -65,7 +65,7 @@ class Options:
 
     @property
     def known_defects(self) -> KnownDefects:
-        """The option of the same name of `GraphBuilder.compile`."""
+        """The value for the option of `GraphBuilder.compile` with the same name."""
         return "run" if self.as_is else "avoid"
 
 
@@ -73,7 +73,7 @@ DEFAULTS = Options()
 
 
 def run_case(case: Case, options: Options = DEFAULTS) -> Result:
-    """Run a case; an error in it becomes its verdict.
+    """Run a case; errors become verdicts.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _run(case: Case, options: Options, result: Result) -> None:
 
 
 def _milliseconds(model: CompiledGraph, inputs: Sequence[Array]) -> float:
-    """The median of one call's times."""
+    """Return the median time of a call, in milliseconds."""
     call = model.bind(list(inputs))
     call()
     times: list[float] = []
@@ -150,5 +150,5 @@ def _verify(
         return
     if options.bisect:
         first = first_divergence(builder, inputs, options.seed, known_defects=options.known_defects)
-        result.diverges = str(first or "every op is right when the graph ends there")
+        result.diverges = str(first or "each op is right if the graph ends with it")
     raise Ended(Verdict.WRONG, "; ".join(str(o) for o in found.outputs if not o.ok))

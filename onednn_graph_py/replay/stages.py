@@ -1,4 +1,4 @@
-"""A graph on its way from a file to outputs: read, partitioned, built, compiled, called.
+"""The stages of running a graph: read a file, partition, build, compile, call.
 
 Each stage returns what it makes, or raises `Ended` with the verdict.
 """
@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 
 
 class Ended(Exception):
-    """There is nothing more to do for a graph.
+    """Raised if a graph can't pass a stage.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Ended(Exception):
 
 
 def read(case: Case) -> GraphDocument:
-    """Read a case's file, and rewrite it as the case says."""
+    """Read a case's file, and rewrite the graph as the case requires."""
     try:
         document = parse(case.path)
     except (GraphFormatError, OSError) as e:
@@ -66,9 +66,9 @@ def partition(document: GraphDocument) -> tuple[int, int, str]:
     Returns
     -------
     partitions, supported : int
-        How many oneDNN makes, and of how many of them it has a kernel.
+        The number of partitions, and the number for which oneDNN has a kernel.
     missing : str
-        Why one has none; empty if all have.
+        Why a partition has no kernel; empty if all have one.
     """
     try:
         partitions = to_graph(document).get_partitions()
@@ -87,7 +87,7 @@ def partition(document: GraphDocument) -> tuple[int, int, str]:
 
 
 def built(document: GraphDocument, file: str | None = None) -> GraphBuilder:
-    """Build the graph, which was read from a file."""
+    """Build the graph; `file` names its origin in messages."""
     try:
         return to_builder(document, file=file)
     except UnimplementedError as e:
@@ -97,7 +97,7 @@ def built(document: GraphDocument, file: str | None = None) -> GraphBuilder:
 
 
 def check_memory(builder: GraphBuilder, *, verify: bool, share: float) -> None:
-    """See whether a graph fits into a share of the memory that is free."""
+    """Raise unless a graph fits into a share of the free memory."""
     needed, free = bytes_needed(builder, verify=verify), free_bytes()
     if free is not None and needed > free * share:
         raise Ended(
@@ -110,11 +110,11 @@ def check_memory(builder: GraphBuilder, *, verify: bool, share: float) -> None:
 def compiled(
     builder: GraphBuilder, threads: int | None, known_defects: KnownDefects = "avoid"
 ) -> tuple[CompiledGraph, str]:
-    """Compile a graph; return the model, and why it runs in parts, if it does."""
+    """Compile a graph; return the model, and the reason if it runs in parts."""
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            # As it is means as oneDNN makes it: slow fusions too.
+            # "run" means all of oneDNN's partitions, also slow fusions.
             model = builder.compile(
                 threads=threads, known_defects=known_defects, slow_fusions=known_defects
             )
@@ -126,7 +126,7 @@ def compiled(
 
 
 def inputs_of(builder: GraphBuilder, seed: int) -> list[Array]:
-    """Fill a graph's inputs."""
+    """Make arrays for a graph's inputs."""
     try:
         return fill_inputs(builder, seed)
     except OneDNNError as e:
@@ -134,7 +134,7 @@ def inputs_of(builder: GraphBuilder, seed: int) -> list[Array]:
 
 
 def called(model: CompiledGraph, inputs: Sequence[Array]) -> list[Array]:
-    """Call a model."""
+    """Call a model, and return its outputs."""
     given: list[Any] = list(inputs)
     try:
         made = model(*given)

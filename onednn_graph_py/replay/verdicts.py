@@ -1,4 +1,4 @@
-"""The verdict on a graph that was run again."""
+"""The verdict on a replayed graph, and its other results."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ __all__ = ["Result", "Verdict"]
 
 
 class Verdict(str, Enum):
-    """The verdict on a case; its value is the word that ``replay`` prints."""
+    """The verdict on a case; ``replay`` prints its value."""
 
     PASSED = "passed"
     """All results are right."""
     RAN = "ran"
-    """It ran; its results were not compared."""
+    """It ran, but its results were not compared."""
     PARTITIONED = "partitioned"
-    """oneDNN has kernels for all of its partitions; it was only partitioned."""
+    """It was only partitioned; oneDNN has kernels for all of its partitions."""
     SPLIT = "split"
-    """It is right, but a partition runs in parts, because oneDNN computes it wrongly as one."""
+    """It is right, but a partition runs in parts, because oneDNN computes it wrongly whole."""
     WRONG = "wrong"
     """A result is wrong."""
     PARTITIONS = "partitions"
-    """oneDNN makes more or fewer partitions of it than expected."""
+    """oneDNN makes more or fewer partitions than expected."""
     UNSUPPORTED = "unsupported"
-    """oneDNN has no kernel here for one of its ops, or no device to run it on."""
+    """oneDNN has no kernel for one of its ops on this machine, or no device."""
     REFUSED = "refused"
     """The graph is invalid, or oneDNN or this package rejects it."""
     TOO_LARGE = "too large"
@@ -42,7 +42,7 @@ class Verdict(str, Enum):
 
     @property
     def failed(self) -> bool:
-        """Whether something is wrong with oneDNN, this package or the graph."""
+        """Whether the verdict is a fault of oneDNN, this package or the graph."""
         return self in _FAILED
 
 
@@ -65,17 +65,17 @@ class Result:
     Parameters
     ----------
     case : str
-        The file, and how it was rewritten.
+        The file's name, and the options that rewrote it.
     verdict : Verdict
     reason : str
         The reason for the verdict.
     ops : int, optional
     partitions, supported : int, optional
-        Number of partitions that oneDNN made of the graph, and number that it has a kernel for.
+        Number of partitions that oneDNN made, and number of those that have a kernel.
     expected : int, optional
         Expected number of partitions.
     error, share : float, optional
-        The largest difference to the reference, and the largest as a fraction of its tolerance.
+        The largest difference to the reference, and the largest fraction of a tolerance.
     diverges : str
         The first op whose result is wrong.
     seconds : float
@@ -98,5 +98,5 @@ class Result:
     milliseconds: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as a dict for JSON."""
+        """Return the result as a dict for JSON."""
         return {**asdict(self), "verdict": self.verdict.value}

@@ -1,4 +1,4 @@
-"""The process that runs cases one after the other, and may crash."""
+"""The process that runs cases, one after the other, and may crash."""
 
 from ..processes import serve
 from .run_case import run_case
@@ -7,5 +7,5 @@ __all__ = ["main"]
 
 
 def main(descriptor: int) -> None:
-    """Take cases with their options from a connection, and answer with results, until it ends."""
+    """Read cases and options from a connection, and answer with results, until it ends."""
     serve(descriptor, lambda request: run_case(*request))

@@ -1,1 +1,1 @@
-"""A plan called: models with their arrays, on the CPU's engine or a queue, and functions traced."""
+"""Running plans: models and their arrays, on an engine or a SYCL queue, and traced functions."""

@@ -1,4 +1,4 @@
-"""The arrays of a call, as a plan takes them: `Converter`."""
+"""Convert a call's arrays to those that its plan needs: `Converter`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ __all__ = ["Converter"]
 
 
 class Converter:
-    """Arrays that can't be used as they are: copied, or refused with the reason.
+    """Copies arrays that a plan can't use, or refuses them with the reason.
 
     Parameters
     ----------
     name : str
-        The model's, for messages.
+        The model's name, for messages.
     plan : Plan
     may_copy : bool
+        Whether it may copy arrays; else it refuses them.
     count : callable
-        Called at each copy.
+        Called for each copy.
     """
 
     def __init__(self, name: str, plan: Plan, may_copy: bool, count: Callable[[], None]) -> None:
@@ -38,7 +39,7 @@ class Converter:
         self.count = count
 
     def copied(self, what: str) -> None:
-        """Count a copy that is about to be made, or refuse it."""
+        """Count a copy that is about to be made, or raise if copies are forbidden."""
         if not self.may_copy:
             raise InvalidArgumentsError(
                 f"{what} would have to be copied, and the model was compiled with copy=False"
@@ -46,7 +47,7 @@ class Converter:
         self.count()
 
     def input(self, i: int, given: Any) -> npt.NDArray[Any]:
-        """An array of the right data type, shape and strides."""
+        """Return input `i` as an array of the right data type, shape and strides."""
         value, lt = self.plan.inputs[i]
         what = f"{self.name}: input {value.name!r}"
         array = _as_array(given, lt, self.plan.engine, what)
@@ -72,7 +73,7 @@ class Converter:
         return _copy_in_layout(array, lt, wanted)
 
     def output(self, i: int, given: Any) -> npt.NDArray[Any]:
-        """The array to write to."""
+        """Return the array to which output `i` is written."""
         name, lt = self.plan.outputs[i]
         what = f"{self.name}: out {name!r}"
         array = _as_array(given, lt, self.plan.engine, what)
@@ -111,7 +112,7 @@ def _fits(array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any
 def _in_memory_order(
     array: npt.NDArray[Any], lt: _core.logical_tensor, what: str
 ) -> npt.NDArray[Any]:
-    """With the dims in the order in which they lie in memory, the slowest first."""
+    """Return an array with its dims in memory order, the one with the largest stride first."""
     dims, strides = lt.get_dims(), lt.get_strides() if array.ndim else []
     order = sorted(range(array.ndim), key=lambda i: (-strides[i], i))
     dense = row_major([dims[i] for i in order])
@@ -139,7 +140,7 @@ def _copy_in_layout(
 def _as_array(
     given: Any, lt: _core.logical_tensor, engine: _core.engine, what: str
 ) -> npt.NDArray[Any]:
-    """A NumPy view of an array of any library."""
+    """Return a NumPy view of an array of any library."""
     if isinstance(given, np.ndarray):
         return given
     if isinstance(given, np.generic):
@@ -151,6 +152,6 @@ def _as_array(
     try:
         return np.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError):
-        # NumPy's DLPack does not know bf16 and the 8-bit floats; the mirror's does.
+        # NumPy's DLPack does not support bf16 and 8-bit floats; the mirror's does.
         made: npt.NDArray[Any] = _core.tensor(lt, engine, given).numpy()
         return made

@@ -48,9 +48,9 @@ class Stats(NamedTuple):
     copies : int
         Inputs that the model copied because of their strides or alignment.
     memory_bytes : int
-        Constants and intermediate memory, without oneDNN's own memory, which is not known.
+        Bytes of constants and intermediate memory, without oneDNN's own memory, which is unknown.
     shapes : int
-        Sets of input shapes that the model is compiled for at the moment.
+        Sets of input shapes for which the model is compiled at present.
     hits, misses, evictions : int
         Calls that found their shapes compiled; calls that had to compile; sets of shapes that were
         dropped for newer ones.
@@ -80,12 +80,12 @@ class Step(NamedTuple):
         reshape or transpose that is not run, because its readers read its input's memory;
         ``constant`` for ops that were computed from constants when the model was compiled.
     why : str
-        The reason why its ops do not run together with others, or not as the graph has them: a
-        known defect of oneDNN, a fusion that is slower than its ops apart, or the error from
-        compiling them together. Empty if there is no such reason.
+        The reason why its ops do not run fused, or not as the graph has them: a known defect of
+        oneDNN, a fusion that is slower than its separate ops, or the error from compiling them
+        together. Empty if there is no such reason.
     verified : str
-        The verdict of ``check="verify"``: ``right``, in part where not all of its results were
-        compared, ``slow``, or ``unverified``, with the reason. Empty without that option, and for
+        The verdict of ``check="verify"``: ``right``, ``slow`` or ``unverified``, with the reason;
+        it says if only a part of the results was compared. Empty without that option, and for
         steps that oneDNN does not compute.
     """
 
@@ -97,7 +97,7 @@ class Step(NamedTuple):
 
 
 class _Specialization:
-    """A model for one set of input shapes."""
+    """A model compiled for one set of input shapes."""
 
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
         self.plan = plan
@@ -141,7 +141,7 @@ class _Specialization:
 
 
 class _Counters:
-    """Counters that threads share."""
+    """Counters that all threads share."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -151,20 +151,20 @@ class _Counters:
         self.evictions = 0
 
     def copied(self) -> None:
-        """One more input was copied."""
+        """Count a copied input."""
         with self._lock:
             self.copies += 1
 
 
 class CompiledGraph(_core._model_base, ModelMethods):
-    """A graph that can be called with arrays; made by `GraphBuilder.compile`.
+    """A graph that can be called with arrays; `GraphBuilder.compile` makes it.
 
-    ``model(*inputs, out=None, **named)`` takes NumPy arrays, or what supports DLPack, by position
-    or by name (4-bit integers packed, as `onednn_graph_py.dtypes` does it), writes to the array or
-    arrays `out` where they are given, and returns one array an output. It raises
-    `InvalidArgumentsError` (inputs missing, unknown or too many; `out` read-only or overlapping),
-    `InvalidShapeError` and `InvalidDataTypeError` (an array is not as declared), ``TypeError`` (no
-    array) before anything is written, and `ExecutionError` if oneDNN fails.
+    ``model(*inputs, out=None, **named)`` takes NumPy arrays, or objects that support DLPack, by
+    position or by name, with 4-bit integers packed as by `onednn_graph_py.dtypes`. It writes to the
+    array or arrays `out` if they are given, and returns an array for each output. Before it writes
+    anything, it raises `InvalidArgumentsError` (inputs are missing, unknown or too many; `out` is
+    read-only or overlaps), `InvalidShapeError` or `InvalidDataTypeError` (an array is not as
+    declared) or ``TypeError`` (it is not an array). It raises `ExecutionError` if oneDNN fails.
 
     Parameters
     ----------
@@ -174,23 +174,23 @@ class CompiledGraph(_core._model_base, ModelMethods):
         ``auto`` lets oneDNN choose the memory layouts of tensors between partitions, ``plain``
         keeps them in row-major order. Inputs and outputs are always plain.
     fallback : str, optional
-        ``reference`` computes ops that oneDNN has no kernel for in NumPy.
+        ``reference`` computes ops for which oneDNN has no kernel in NumPy.
     policy : str
-        ``fusion``, or ``debug`` for one op a partition.
+        ``fusion``, or ``debug`` for partitions of one op each.
     known_defects : str
-        ``avoid`` runs fused partitions that oneDNN is known to compute wrongly in parts, and
-        refuses ops that it computes wrongly by themselves; ``run`` runs both as oneDNN makes them.
-        Results are then wrong; use it only to study the defect. Partitions that would read or
-        write out of bounds are refused or split in both.
+        ``avoid`` splits fused partitions that oneDNN is known to compute wrongly, and refuses
+        single ops that it computes wrongly; ``run`` runs both as oneDNN makes them. Results are
+        then wrong; use it only to study the defect. Partitions that would read or write out of
+        bounds are split or refused with both options.
     slow_fusions : str
-        ``avoid`` runs a fused partition in parts where it is known, or measured while compiling, to
-        take more than 1.1 times as long as its ops apart; ``run`` runs it as oneDNN makes it.
-        Small partitions are measured, larger ones without products and convolutions, compressed
-        weights, and those that read tensors with strides of their own. Where other processes
-        disturb all runs, the fused partition is used.
+        ``avoid`` splits a fused partition if it is known, or measured while compiling, to take more
+        than 1.1 times as long as its separate ops; ``run`` runs it as oneDNN makes it. Measured are
+        small partitions, and larger ones that have no products and convolutions, that have
+        compressed weights, or that read strided tensors. If other processes disturb all
+        measurements, the fused partition runs.
     fold_constants : bool
-        Compute ops whose inputs are all constants once, when compiling. That takes the memory of
-        the results: False keeps compressed weights small, and computes these ops at each call.
+        Compute ops that read only constants once, when compiling. This takes memory for the
+        results: False keeps compressed weights small, and computes these ops at each call.
     check : str, optional
         ``verify`` runs each partition once in another process and compares it with the reference;
         partitions that are wrong, crash or hang then run in parts. Verdicts are kept in the user's
@@ -198,46 +198,46 @@ class CompiledGraph(_core._model_base, ModelMethods):
     threads : int, optional
         Threads per call; `num_threads()` by default.
     max_shapes : int
-        Number of sets of input shapes for which the model stays compiled, where dims are unknown;
-        it drops the least recently used set first.
+        Number of sets of input shapes for which a model with unknown dims stays compiled; it drops
+        the least recently used set first.
     name : str
         Name of the model in messages.
     queue : dpctl.SyclQueue, optional
-        Run on this queue's device, which must be of the builder's engine kind; see the notes. A
-        graph for ``gpu`` runs on a queue of the default GPU otherwise.
+        Run on this queue's device, which must be of the builder's engine kind; see the notes. By
+        default a graph for ``gpu`` runs on a queue of the default GPU.
     copy : bool, optional
-        False raises `InvalidArgumentsError` where an input or output would have to be copied; None
-        copies, and counts it (`copies`).
+        False raises `InvalidArgumentsError` if an input or output would have to be copied; None
+        copies it and counts the copy (`copies`).
 
     Raises
     ------
     InvalidGraphError
         The graph has no output.
     UnimplementedError
-        An op has no kernel, and there is no `fallback`.
+        oneDNN has no kernel for an op, and there is no `fallback`.
     InvalidArgumentsError
-        An option is wrong.
+        An option is invalid.
     NoDeviceError
         There is no device of the graph's engine kind.
 
     Notes
     -----
-    Calls from several threads run at the same time, each with intermediate memory of its own, and
-    without the GIL. Models pickle, with their constants; one with a queue gets a new queue of the
-    same device.
+    Calls from several threads run at the same time, without the GIL and each with its own
+    intermediate memory. Models pickle, with their constants; a model with a queue gets a new queue
+    of the same device.
 
-    A model with a queue also takes arrays in SYCL's unified shared memory, where they lie: dpnp's
-    arrays, dpctl's memory, tensors of `sycl_interop.make_tensor`, DLPack producers on a SYCL
-    device. Memory of another context raises. If an input is such an array, the outputs are arrays
-    of the same library in memory of the same kind (the most restricted of ``host``, ``shared`` and
-    ``device`` among the inputs), or tensors where that library has no such data type. If none is,
-    they are NumPy arrays. A CPU reads NumPy arrays in place; for a GPU they are copied, once, and
-    counted. Constants are on the device.
+    A model with a queue also reads arrays in SYCL's unified shared memory in place: dpnp's arrays,
+    dpctl's memory, tensors of `sycl_interop.make_tensor`, DLPack producers on a SYCL device. Memory
+    of another context raises. If an input is such an array, the outputs are arrays of the same
+    library in memory of the same kind (the most restricted of ``host``, ``shared`` and ``device``
+    among the inputs), or tensors if that library lacks the data type. Otherwise they are NumPy
+    arrays. A CPU reads NumPy arrays in place; for a GPU the model copies them once, and counts the
+    copies. Constants are on the device.
 
-    Its calls take two more arguments. ``wait=False`` returns a `Submission`, tensors and an event,
-    while it runs: whatever reads a tensor waits, and all memory stays alive until then. `deps`
-    lists the events (dpctl) to start after, by default all that was submitted to the queues that
-    the inputs belong to. Inputs must not be changed before the event.
+    Calls of a model with a queue take two more arguments. ``wait=False`` returns a `Submission`,
+    tensors and an event, while the call runs; readers of a tensor wait for it, and all memory stays
+    alive until then. `deps` lists the events (dpctl) after which the call starts, by default all
+    work submitted to the inputs' queues. Don't change inputs before the event is complete.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
             raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
         self.name = name
         if queue is None:
-            engine_of(builder.engine_kind)  # also where a call's shapes are what is compiled for
+            engine_of(builder.engine_kind)  # raises without a device, even if only calls compile
         self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
         self._device_constants: dict[tuple[int, str], Any] = {}
         self._builder = builder._snapshot()
@@ -305,7 +305,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         )
         return f"<CompiledGraph {self.name!r}: ({inputs}) -> ({outputs})>"
 
-    # -- what it is
+    # -- properties
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -324,7 +324,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def engine(self) -> _core.engine:
-        """The engine that all models of this kind, or on queues of this device, share."""
+        """The engine, which all models of this kind, or on queues of this device, share."""
         if self._queue is not None:
             return self._queue.engine
         return engine_of(self._builder.engine_kind)
@@ -336,12 +336,12 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def queue(self) -> Any:
-        """The queue (dpctl) that it runs on, or None."""
+        """The queue (dpctl) on which it runs, or None."""
         return None if self._queue is None else self._queue.queue
 
     @property
     def copies(self) -> int:
-        """Arrays copied so far: for strides or alignment, or between host and device."""
+        """The number of arrays copied so far: for strides, alignment, or another device."""
         return self._counters.copies
 
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
@@ -350,7 +350,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         Parameters
         ----------
         *shapes : sequence of int
-            Shapes of the inputs, where the model has unknown dims.
+            Shapes of the inputs, if the model has unknown dims.
 
         Returns
         -------
@@ -427,9 +427,9 @@ class CompiledGraph(_core._model_base, ModelMethods):
             return made
 
     def _uploaded(self, plan: Plan) -> list[Any]:
-        """The plan's constants in memory of the device, which all shapes share."""
+        """Return the plan's constants in the device's memory, which all shapes share."""
         assert self._queue is not None
-        # A step in NumPy reads them on the host.
+        # Steps in NumPy read constants on the host.
         kind = "shared" if any(s.implementation == "reference" for s in plan.steps) else "device"
         for array in plan.constants:
             key = (id(array), kind)
@@ -438,7 +438,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         return [self._device_constants[id(array), kind] for array in plan.constants]
 
     def _positional(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """All inputs in order."""
+        """Return all inputs in order."""
         names = list(self._positions)
         if len(given) > len(names):
             raise InvalidArgumentsError(
@@ -479,7 +479,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
     # -- calls
 
     def _call(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """Run what the base class can't run at once: inputs by name, unknown dims, a queue."""
+        """Run calls that the base class can't run: inputs by name, unknown dims, a queue."""
         options = {}
         if self._queue is not None:
             options = {
@@ -496,23 +496,23 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def bind(
         self, inputs: Sequence[Any] | Mapping[str, Any], out: Any = None
     ) -> _core.bound_model | QueueBound:
-        """Check arrays once, for many calls.
+        """Check arrays once for many calls.
 
         Parameters
         ----------
         inputs : sequence of arrays, or mapping of str to array
         out : array, or sequence of arrays, optional
-            Output arrays; new ones by default, see ``bound.outputs``.
+            Output arrays; by default new ones, see ``bound.outputs``.
 
         Returns
         -------
         bound_model or QueueBound
-            Callable without arguments; reads and writes the arrays' memory as it is then.
+            Callable without arguments. A call reads and writes the arrays' memory at that time.
 
         Raises
         ------
         OneDNNError, TypeError
-            The same as for a call.
+            As in a call.
         """
         if isinstance(inputs, Mapping):
             arrays = self._positional((), inputs)
@@ -539,14 +539,14 @@ def _restored(
 
 
 def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[int]) -> None:
-    """Check that a model runs in so many oneDNN partitions, and nothing in NumPy.
+    """Check that a model runs in this number of oneDNN partitions, and no op in NumPy.
 
     Parameters
     ----------
     model : CompiledGraph
     partitions : int
     *shapes : sequence of int
-        Shapes of the inputs, where the model has unknown dims.
+        Shapes of the inputs, if the model has unknown dims.
 
     Raises
     ------
@@ -561,6 +561,6 @@ def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[in
         for s in steps
     )
     raise AssertionError(
-        f"{model.name} was to run in {partitions} oneDNN partitions, it runs in {len(steps)} steps:"
+        f"{model.name} should run in {partitions} oneDNN partitions, but has {len(steps)} steps:"
         f"{listed}"
     )

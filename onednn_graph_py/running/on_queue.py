@@ -1,4 +1,4 @@
-"""Running a compiled graph on a SYCL queue, on arrays where they lie."""
+"""Run a compiled graph on a SYCL queue, on arrays in place."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .usm_arrays import Family, coerced_usm_type, family_of, is_usm
 
 __all__ = ["QueueBound", "QueueExecutor", "Submission"]
 
-# How many calls run at the same time with intermediate memory of their own; one more call waits,
-# on the device, for the one that ran out first.
+# The number of calls that run at the same time with their own intermediate memory. A further call
+# waits on the device for the first of them to end.
 _CONTEXTS = 4
 
 Convert = Callable[[int, Any], npt.NDArray[Any]]
@@ -33,9 +33,9 @@ class Submission(NamedTuple):
     Parameters
     ----------
     outputs : tensor or tuple of tensor
-        As a waiting call returns them. What reads them through the tensor waits.
+        The outputs, as a waiting call returns them. Reading them through the tensor waits.
     event : dpctl.SyclEvent
-        Complete when the outputs are written.
+        It is complete when the outputs are written.
     """
 
     outputs: Any
@@ -48,12 +48,12 @@ class _Input:
 
     tensor: _core.tensor
     given: Any
-    usm_type: str | None  # None where the caller has it in host memory
+    usm_type: str | None  # None if the caller's array is in host memory
 
 
 @dataclass
 class _Output:
-    """An output of a call, and how the caller gets it."""
+    """An output of a call, and the form in which the caller gets it."""
 
     tensor: _core.tensor
     result: Callable[[], Any]
@@ -62,24 +62,24 @@ class _Output:
 
 @dataclass
 class _Call:
-    """Arguments of one call, checked."""
+    """The checked arguments of a call."""
 
     inputs: list[_Input]
     outputs: list[_Output]
 
     def result(self) -> Any:
-        """The value that the call returns."""
+        """Return the value that the call returns."""
         made = tuple(o.result() for o in self.outputs)
         return made[0] if len(made) == 1 else made
 
 
 class _Context:
-    """Intermediate memory, for one call after the other."""
+    """Intermediate memory, which one call at a time uses."""
 
     def __init__(self, x: QueueExecutor) -> None:
         q = x.queue
         self.stream = q.stream()
-        # A Python step reads it on the host.
+        # Steps in NumPy read it on the host.
         kind = "shared" if x.has_python_steps else "device"
         arena = q.allocate(x.plan.arena_bytes + 1, kind) if x.plan.arena_bytes else None
         self.fixed: list[list[list[_core.tensor | None]]] = []
@@ -114,15 +114,15 @@ class QueueExecutor:
     Parameters
     ----------
     name : str
-        For messages.
+        The model's name, for messages.
     plan : Plan
     queue : ModelQueue
     constants : list of memory (dpctl)
-        As the plan numbers them.
+        The constants, in the plan's order.
     convert_input, convert_output : callable
-        What they do with arrays of the host: check them, or make them fit.
+        Check arrays in host memory, and convert them if needed.
     copied : callable
-        ``copied(what)`` is called before an array is copied; raises if it must not be.
+        ``copied(what)`` is called before an array is copied; it raises if copies are forbidden.
     """
 
     def __init__(
@@ -149,16 +149,16 @@ class QueueExecutor:
         self._lock = threading.Lock()
         self._contexts: list[_Context] = []
         self._idle: list[_Context] = []
-        # oneDNN reorders constants in the first execution; later ones may rely on it only then.
+        # oneDNN reorders constants in the first execution; later ones must wait for its end.
         self._first: Event | None = None
 
     @property
     def contexts(self) -> int:
-        """The number of calls that have intermediate memory of their own."""
+        """The number of sets of intermediate memory in use."""
         return len(self._contexts)
 
     def nothing(self, lt: _core.logical_tensor) -> _core.tensor:
-        """A tensor without elements."""
+        """Return a tensor without elements."""
         return self.queue.tensor(lt, self.queue.allocate(1, "shared"), 0, 1)
 
     # -- calls
@@ -166,7 +166,7 @@ class QueueExecutor:
     def __call__(
         self, *inputs: Any, out: Any = None, wait: bool = True, deps: Sequence[Any] | None = None
     ) -> Any:
-        """Run; see `CompiledGraph`."""
+        """Run the model; see `CompiledGraph`."""
         call = self._check(inputs, out, wait)
         event, stream = self._submit(call, deps)
         if not wait:
@@ -227,7 +227,7 @@ class QueueExecutor:
         return _Input(self.queue.tensor(lt, self.queue.upload(array)), array, None)
 
     def _usm_tensor(self, given: Any, lt: _core.logical_tensor, what: str) -> _core.tensor:
-        """A tensor over memory of SYCL, after checks that name what is wrong."""
+        """Check memory of SYCL, with errors that name what is wrong; return a tensor over it."""
         if isinstance(given, _core.tensor):
             own = given.get_logical_tensor()
             _require_same(what, lt, own.get_data_type().name, tuple(own.get_dims()))
@@ -271,7 +271,7 @@ class QueueExecutor:
             array = np.empty(shape, dtype)
             tensor = _core.tensor(lt, self.queue.engine, array)
             return _Output(tensor, lambda: array)
-        # What the device writes lies in memory of the host at once.
+        # The device writes to memory that the host can read.
         tensor = self.queue.tensor(lt, self.queue.allocate(lt.get_mem_size(), "host"))
         return _Output(tensor, tensor.numpy)
 
@@ -281,15 +281,14 @@ class QueueExecutor:
         if not wait and not isinstance(given, _core.tensor):
             raise InvalidArgumentsError(
                 f"{what}: with wait=False it must be a tensor, whose readers wait; got "
-                f"{type(given).__name__}, which shows what is not written yet"
+                f"{type(given).__name__}, whose readers don't"
             )
         if is_usm(given):
             tensor = self._usm_tensor(given, lt, what)
             if not wait and _core._sycl.is_shown(tensor):
                 raise InvalidArgumentsError(
-                    f"{what}: wait=False does not take an output whose memory has views, which "
-                    "show what is not written yet; numpy(), DLPack or "
-                    "__sycl_usm_array_interface__ gave them out"
+                    f"{what}: wait=False does not accept an output whose memory has views (made by "
+                    "numpy(), DLPack or __sycl_usm_array_interface__), whose readers don't wait"
                 )
             return _Output(tensor, lambda: given)
         if not wait:
@@ -351,7 +350,7 @@ class QueueExecutor:
                     before.append(event)
             event = self._run(call, context, before)
         except BaseException:
-            # Some of it may run.
+            # Some steps may be running already.
             context.stream.wait()
             context.last = None
             raise
@@ -418,9 +417,9 @@ class QueueExecutor:
 
 
 class QueueBound:
-    """A model on a queue with its inputs and outputs, made by `CompiledGraph.bind`.
+    """A model on a queue with its inputs and outputs; `CompiledGraph.bind` makes it.
 
-    Call it without arguments. It reads what the arrays hold at that time, and waits.
+    Call it without arguments. It reads the arrays' contents at that time, and waits for the end.
     """
 
     def __init__(self, executor: QueueExecutor, call: _Call) -> None:
@@ -431,16 +430,16 @@ class QueueBound:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The arrays it reads; a copy where the given one could not be used as it was."""
+        """The arrays that it reads: the given ones, or copies of those that it can't use."""
         return tuple(one.given for one in self._call.inputs)
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """The arrays it writes."""
+        """The arrays that it writes."""
         return self._outputs
 
     def __call__(self) -> None:
-        """Run, and wait."""
+        """Run the model, and wait for the end."""
         with self._lock:
             self._executor._finish(self._call, *self._executor._submit(self._call, None))
 
@@ -449,7 +448,7 @@ class QueueBound:
 
 
 def _host_form(lt: _core.logical_tensor) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Data type and shape of the array that a caller gets."""
+    """Return the data type and the shape of the array that a caller gets."""
     if lt.get_data_type().name in ("s4", "u4"):
         return np.dtype(np.uint8), (lt.get_mem_size(),)
     return _core.numpy_dtype(lt.get_data_type()), tuple(lt.get_dims())

@@ -1,4 +1,4 @@
-"""The SYCL queue that a model runs on: its engine and stream, and memory of its device."""
+"""The SYCL queue on which a model runs: its engine and stream, and its device's memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ UsmType = Literal["shared", "host", "device"]
 _MEMORY = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
 _ALIGNMENT = 64
 
-# One engine a device and context, as long as a model uses it.
+# One engine for each device and context, as long as a model uses it.
 _engines: WeakValueDictionary[tuple[Any, Any], _core.engine] = WeakValueDictionary()
 _engines_lock = threading.Lock()
 
-# What asynchronous calls write, with the event that tells when it is done.
+# The tensors that asynchronous calls write, with the event of each call.
 _written: WeakKeyDictionary[_core.tensor, Event] = WeakKeyDictionary()
 
 
@@ -38,9 +38,9 @@ class ModelQueue:
     Parameters
     ----------
     queue : dpctl.SyclQueue, optional
-        The default device's of that kind, if left out.
+        By default a queue of the default device of the engine's kind.
     engine_kind : engine.kind
-        What the graph was built for.
+        The graph's engine kind.
 
     Raises
     ------
@@ -49,9 +49,9 @@ class ModelQueue:
     ModuleNotFoundError
         dpctl is not installed.
     InvalidArgumentsError
-        The queue is of another kind of device, or there is none of that kind.
+        The queue's device is of another kind, or SYCL finds no device of this kind.
     TypeError
-        No queue.
+        `queue` is not a dpctl.SyclQueue.
     """
 
     def __init__(self, queue: Queue | None, engine_kind: _core.engine.kind) -> None:
@@ -78,8 +78,8 @@ class ModelQueue:
         self._memory = importlib.import_module("dpctl.memory")
         self._complete = dpctl.event_status_type.complete
         self.queue = queue
-        # A CPU device reads all memory of the process. GPUs that do so are taken for those that
-        # don't: their own memory is what is fast.
+        # A CPU device reads all memory of the process. We don't use that some GPUs do too, as
+        # their own memory is faster.
         self.reads_host_memory = bool(device.is_cpu)
         with _engines_lock:
             key = (device, queue.sycl_context)
@@ -91,13 +91,13 @@ class ModelQueue:
     # -- memory
 
     def allocate(self, nbytes: int, usm_type: str) -> Any:
-        """Memory (dpctl) of the device, not initialised."""
+        """Return uninitialised memory (dpctl) of the device."""
         return getattr(self._memory, _MEMORY[usm_type])(
             max(nbytes, 1), alignment=_ALIGNMENT, queue=self.queue
         )
 
     def upload(self, array: npt.NDArray[Any], usm_type: str = "device") -> Any:
-        """Memory (dpctl) with the bytes of a contiguous array, in memory order."""
+        """Return memory (dpctl) with the bytes of a contiguous array, in memory order."""
         made = self.allocate(array.nbytes, usm_type)
         if array.nbytes:
             made.copy_from_host(bytes_of(array))
@@ -106,14 +106,14 @@ class ModelQueue:
     def tensor(
         self, lt: _core.logical_tensor, memory: Any, offset: int = 0, nbytes: int | None = None
     ) -> _core.tensor:
-        """A tensor over memory of dpctl, from a byte on."""
+        """Return a tensor over dpctl memory, starting at a byte offset."""
         address = memory.__sycl_usm_array_interface__["data"][0]
         size = lt.get_mem_size() if nbytes is None else nbytes
         described = _dpctl.UsmBytes(address + offset, size, self.queue, memory)
         return sycl_interop.make_tensor(lt, self.engine, described)
 
     def require_reachable(self, address: int, what: str) -> str:
-        """Kind of USM memory that an address is to the queue's context; raises where it is none."""
+        """Return the kind of USM memory at an address in the queue's context; raise if none."""
         return _dpctl.require_usm(address, _core._sycl.get_context(self.engine), what)
 
     def copy_from_host(self, to: _core.tensor, array: npt.NDArray[Any]) -> None:
@@ -124,7 +124,7 @@ class ModelQueue:
     # -- events
 
     def events(self, deps: Sequence[Event], what: str) -> list[Event]:
-        """Check that all are events."""
+        """Return `deps` as a list, after checking that all are events."""
         if not isinstance(deps, (list, tuple)):
             raise TypeError(
                 f"{what}: deps must be a list or tuple of dpctl.SyclEvent, got "
@@ -138,7 +138,7 @@ class ModelQueue:
         return list(deps)
 
     def submitted_before(self, arrays: Iterable[object]) -> list[Event]:
-        """Events of what was submitted so far to the queues that arrays of USM memory belong to."""
+        """Return events for all work submitted so far to the queues of arrays in USM memory."""
         made = []
         seen: list[Queue] = []
         for array in arrays:
@@ -152,15 +152,15 @@ class ModelQueue:
         return made
 
     def barrier(self, deps: Sequence[Event]) -> Event:
-        """An event that is complete when others are."""
+        """Return an event that is complete when all others are."""
         return self.queue.submit_barrier(list(deps))
 
     def is_complete(self, event: Event) -> bool:
-        """Whether the event is complete."""
+        """Return whether the event is complete."""
         return bool(event.execution_status == self._complete)
 
     def stream(self) -> _core.stream:
-        """A stream over the queue; one thread uses it at a time."""
+        """Return a stream over the queue; only one thread may use it at a time."""
         return sycl_interop.make_stream(self.engine, self.queue)
 
     def execute(
@@ -172,7 +172,7 @@ class ModelQueue:
         scratchpad: _core.tensor | None,
         deps: Sequence[Event],
     ) -> Event:
-        """Submit a partition behind events; returns its own."""
+        """Submit a partition to run after events, and return its event."""
         event = self._dpctl.SyclEvent()
         _core._sycl.execute(
             compiled,
@@ -189,18 +189,18 @@ class ModelQueue:
 
 
 def note_written(tensors: Iterable[_core.tensor], event: Event) -> None:
-    """Remember what an asynchronous call writes."""
+    """Remember the tensors that an asynchronous call writes."""
     for one in tensors:
         _written[one] = event
 
 
 def writer_of(tensor: _core.tensor) -> Event | None:
-    """The event of the asynchronous call that writes a tensor, or None."""
+    """Return the event of the asynchronous call that writes a tensor, or None."""
     return _written.get(tensor)
 
 
 def bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The bytes of an array as they lie in memory; it must fill it without gaps."""
+    """Return the bytes of an array in memory order; the array must have no gaps."""
     order = np.argsort([-s for s in array.strides], kind="stable")
     dense = array.transpose(order) if array.ndim else array
     if not dense.flags.c_contiguous:
@@ -209,7 +209,7 @@ def bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def device_of(engine_kind: _core.engine.kind, queue: Queue | None) -> ModelQueue | None:
-    """Return a queue for a model if one is given or the device is a GPU, otherwise None."""
+    """Return a queue for a model if one is given or the device is a GPU, else None."""
     if queue is None and (engine_kind.name == "cpu" or not _core._sycl.available()):
         return None
     return ModelQueue(queue, engine_kind)

@@ -31,23 +31,23 @@ def trace(
     Parameters
     ----------
     function : callable
-        Takes values, and returns one, a sequence of them, or a dict of names.
+        It takes values, and returns a value, a sequence of values, or a dict of values by name.
     *specs : TensorSpec, (shape, dtype), logical_tensor or array
         Shape and data type of each argument.
     engine_kind, fpmath_mode, apply_to_int
-        As `GraphBuilder` takes them.
+        As in `GraphBuilder`.
 
     Returns
     -------
     GraphBuilder
-        The traced graph, to be compiled by `GraphBuilder.compile`.
+        The traced graph, which `GraphBuilder.compile` compiles.
 
     Raises
     ------
     TypeError
         The function returns something else.
     OneDNNError
-        An op is wrong; the traceback shows the function's line.
+        An op is invalid; the traceback shows the function's line.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _strides_of(given: Any) -> tuple[int, ...] | None:
-    """A logical tensor's own, where they are not row-major."""
+    """Return a logical tensor's strides, in elements, if they are not row-major."""
     if not hasattr(given, "get_strides") or given.get_layout_type().name != "strided":
         return None
     dims = given.get_dims()
@@ -96,17 +96,17 @@ def _strides_of(given: Any) -> tuple[int, ...] | None:
 
 
 def _parameter_names(function: Callable[..., Any], count: int) -> list[str | None]:
-    """The function's own names for its arguments, as far as it has them."""
+    """Return the function's names of its arguments; None for arguments without a name."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtins have no signature
         return [None] * count
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [named[i] if i < len(named) else None for i in range(count)]
 
 
 def _without_first(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a method, bound."""
+    """Return the signature of a bound method."""
     signature = inspect.signature(function)
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 
@@ -122,10 +122,10 @@ class JitInfo(NamedTuple):
 
 
 class Jitted:
-    """A function that is traced and compiled at each new set of shapes and data types.
+    """A function that is traced and compiled for each new set of shapes and data types.
 
-    On a method, every instance has models of its own. What the method reads from its instance is
-    constant in them: `cache_clear` after changing it.
+    If it is a method, each instance has its own models. They keep the attributes that the method
+    read from its instance: call `cache_clear` after changing them.
     """
 
     def __init__(
@@ -155,12 +155,12 @@ class Jitted:
     @overload
     def __get__(self, instance: object, owner: type) -> Jitted: ...
     def __get__(self, instance: object | None, owner: type) -> Jitted:
-        """The method of one instance; Python finds it in the instance itself from then on."""
+        """Return the method of one instance, and store it there for later lookups."""
         if instance is None:
             return self
         try:
             attributes = vars(instance)
-            # Weak, or the instance and its models stay until Python's collector finds the circle.
+            # Weak, as otherwise the instance and its models would form a reference cycle.
             weak = weakref.ref(instance)
         except TypeError:
             raise TypeError(
@@ -181,7 +181,7 @@ class Jitted:
         return f"<jit of {_name_of(self._function)}: {self.cache_info()}>"
 
     def model(self, *arrays: Any) -> CompiledGraph:
-        """The compiled model for arguments like these."""
+        """Return the compiled model for arguments of these shapes and data types."""
         key = tuple(_key_of(a, i, _name_of(self._function)) for i, a in enumerate(arrays))
         with self._lock:
             found = self._models.get(key)
@@ -199,18 +199,18 @@ class Jitted:
             return made
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Run on arrays; see `CompiledGraph`."""
+        """Run the function on arrays; see `CompiledGraph`."""
         return self.model(*arrays)(*arrays, out=out)
 
     def cache_info(self) -> JitInfo:
-        """Hits, misses, evictions, and how many models there are."""
+        """Return the numbers of hits, misses, evictions and models."""
         with self._lock:
             return JitInfo(
                 self._hits, self._misses, self._evictions, self._maxsize, len(self._models)
             )
 
     def cache_clear(self) -> None:
-        """Drop all models, and count from 0 again."""
+        """Drop all models, and reset the counters."""
         with self._lock:
             self._models.clear()
             self._hits = self._misses = self._evictions = 0
@@ -223,7 +223,7 @@ def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
             f"{name}: argument {i} must be an array or support DLPack, got {type(array).__name__}"
         )
     shape = tuple(int(d) for d in array.shape)
-    # torch's dtypes are its own: ``torch.bfloat16``.
+    # torch has its own dtypes: ``torch.bfloat16``.
     text = str(dtype)
     if text.startswith("torch."):
         dtype = _TORCH.get(text.removeprefix("torch."), text)
@@ -274,14 +274,13 @@ def jit(
     Parameters
     ----------
     function : callable
-        As `trace` takes it.
+        As in `trace`.
     maxsize : int
-        Number of sets of shapes and data types that stay compiled; the least recently used set is
-        dropped first.
+        Number of sets of shapes and data types that stay compiled, the most recently used ones.
     engine_kind, fpmath_mode, apply_to_int
-        As `GraphBuilder` takes them.
+        As in `GraphBuilder`.
     **options
-        As `GraphBuilder.compile` takes them.
+        As in `GraphBuilder.compile`.
 
     Returns
     -------

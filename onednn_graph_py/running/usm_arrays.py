@@ -1,4 +1,4 @@
-"""Arrays in SYCL's unified shared memory: which objects are such, and what a model returns."""
+"""Arrays in SYCL's unified shared memory (USM): recognize them, and make a model's outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .. import _core, _dpctl
 
 __all__ = ["Family", "coerced_usm_type", "family_of", "is_usm"]
 
-# In the order in which one wins where they are mixed, as SYCL's array libraries have it.
+# If kinds of memory are mixed, the first one here wins, as in SYCL's array libraries.
 _USM_TYPES = ("device", "shared", "host")
 
 # Modules that have the class usm_ndarray: dpctl's up to 0.21, and dpnp's.
@@ -27,7 +27,7 @@ class Family(enum.Enum):
     DPNP = "dpnp"
 
     def array(self, tensor: _core.tensor, memory: Any) -> Any:
-        """An array of the family over a tensor's memory (dpctl); where it can't, the tensor."""
+        """Return the library's array over a tensor's memory (dpctl), or else the tensor itself."""
         lt = tensor.get_logical_tensor()
         cls = _usm_ndarray()
         if self is Family.TENSOR or cls is None:
@@ -36,7 +36,7 @@ class Family(enum.Enum):
         dtype = "u1" if packed else _core.numpy_dtype(lt.get_data_type()).str
         shape = (lt.get_mem_size(),) if packed else tuple(lt.get_dims())
         if not packed and not hasattr(tensor, "__sycl_usm_array_interface__"):
-            return tensor  # bf16 and the 8-bit floats are only ours
+            return tensor  # other libraries have no bf16 and 8-bit floats
         array = cls(shape, dtype=dtype, buffer=memory)
         return (
             array if self is Family.USM_NDARRAY else importlib.import_module("dpnp").asarray(array)
@@ -44,20 +44,20 @@ class Family(enum.Enum):
 
 
 def is_usm(given: object) -> bool:
-    """Whether an object is USM memory rather than host memory."""
+    """Return whether an object is USM memory rather than host memory."""
     if isinstance(given, _core.tensor):
         return bool(_core._sycl.usm_kind(given))
     return hasattr(given, "__sycl_usm_array_interface__") or _dpctl.is_on_sycl_device(given)
 
 
 def coerced_usm_type(types: Iterable[str | None]) -> str | None:
-    """The kind of memory of what is computed from others; None if all are the host's own."""
+    """Return the kind of memory for results of inputs of these kinds; None if all are None."""
     given = set(types)
     return next((one for one in _USM_TYPES if one in given), None)
 
 
 def family_of(given: object) -> Family:
-    """The library of an array."""
+    """Return the library of an array."""
     cls = _usm_ndarray()
     if cls is not None and isinstance(given, cls):
         return Family.USM_NDARRAY

@@ -1,4 +1,4 @@
-"""Draw attention with masks that broadcast along any dims: by `blocks.sdpa`, op by op, in int8."""
+"""Draw attention by `blocks.sdpa`, op by op or in int8, with masks that broadcast anyhow."""
 
 from __future__ import annotations
 

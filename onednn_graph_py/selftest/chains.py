@@ -30,7 +30,7 @@ def _layer_norm(d: Draft, x: Value) -> Value:
 
 
 def _rms_norm(d: Draft, x: Value) -> Value:
-    """Build RMSNorm by its formula, as models write it, or by the op where there is one."""
+    """Build RMSNorm by its formula, as models do, or by the op if oneDNN has it."""
     if OPS["RMSNorm"].since <= linked_version() and d.chance(0.4):
         return d.op("RMSNorm", x, d.parameter((x.shape or ())[-1:], x.dtype))
     mean = x.square().reduce_mean(axes=(-1,), keep_dims=True)

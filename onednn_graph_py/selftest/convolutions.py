@@ -60,7 +60,7 @@ def _channels(d: Draft) -> tuple[int, int, int]:
 
 
 def _axis(d: Draft, *, one_wide: bool) -> tuple[int, int, int, int, int, int, int]:
-    """Draw a spatial dim: source, result, kernel, stride, dilation, padding before and behind."""
+    """Draw a spatial dim: source, result, kernel, stride, dilation, padding before and after."""
     kernel = d.pick((1, 2, 2, 3, 3))
     stride, dilation = d.pick((1, 1, 2, 3)), d.pick((1, 1, 2, 3))
     extent = dilation * (kernel - 1) + 1
@@ -159,7 +159,7 @@ def _backward(d: Draft) -> Value:
 
 
 def case(seed: int) -> tuple[GraphBuilder, Arrays]:
-    """Draw a convolution with up to 4 ops behind it, or a backward one."""
+    """Draw a convolution with up to 4 ops after it, or a backward one."""
     d = Draft("convolutions", seed, "strict" if seed % 8 else ("bf16", "any")[seed // 8 % 2])
     kind = d.pick(("forward",) * 6 + ("transposed",) * 2 + ("backward",) * 2)
     if kind == "backward":

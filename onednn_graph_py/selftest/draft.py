@@ -45,8 +45,8 @@ _UNARY: tuple[tuple[str, dict[str, float]], ...] = (
 class Draft:
     """A graph in the making, and the random numbers that decide about it.
 
-    The same family and seed draw the same graph on every CPU, but for data types: a type for which
-    the CPU has no kernels becomes f32.
+    The same family and seed draw the same graph on every CPU, except for data types: a type for
+    which the CPU has no kernels becomes f32.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Draft:
         return tuple(kept)
 
     def strides(self, shape: Dims) -> Dims:
-        """Draw strides of a tensor whose dims lie in memory in any order, perhaps with gaps."""
+        """Draw strides of a tensor whose dims have any order in memory, maybe with gaps."""
         order = list(range(len(shape)))
         self.random.shuffle(order)
         made, step = [0] * len(shape), 1
@@ -106,7 +106,7 @@ class Draft:
         return self.b.input(shape, dtype, strides=self.strides(shape) if strided else None)
 
     def parameter(self, shape: Dims, dtype: str, terms: int = 1) -> Value:
-        """Add an input or a constant; a constant's floats are scaled for sums of so many terms."""
+        """Add an input or a constant; a constant's floats are scaled for sums of `terms` terms."""
         if self.chance(0.6):
             return self.input(shape, dtype)
         if dtype in ("s8", "u8"):
@@ -160,7 +160,7 @@ class Draft:
         return self.op(kind, *((other, x) if turned else (x, other)))
 
     def chain(self, x: Value, most: int) -> Value:
-        """Add up to so many elementwise and binary ops."""
+        """Add up to `most` elementwise and binary ops."""
         for _ in range(self.random.randint(0, most)):
             x = self.binary(x) if self.chance(0.7) else self.unary(x)
         return x

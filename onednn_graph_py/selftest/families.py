@@ -18,7 +18,7 @@ from .draft import Arrays
 __all__ = ["FAMILIES", "Draw", "Family", "shapes_of"]
 
 Draw = Callable[[int], tuple[GraphBuilder, Arrays]]
-"""A function that draws a graph, and arrays for its inputs, by a seed."""
+"""A function that draws a graph, and arrays for its inputs, from a seed."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class Family:
     ----------
     name : str
     draw : callable
-        A function of a module, as other processes call it; the same seed gives the same graph and
-        arrays.
+        A module's function, as other processes call it; a seed always gives the same graph.
     count : callable, optional
         Returns the number of different graphs; without it each seed gives another one.
     """
@@ -42,7 +41,7 @@ class Family:
 
 @cache
 def _gallery() -> tuple[tuple[Pattern, Case], ...]:
-    """The documented patterns' cases that this oneDNN and CPU can run, shuffled."""
+    """Return the documented patterns' cases that this oneDNN and CPU can run, shuffled."""
     found = [
         (pattern, case)
         for pattern in PATTERNS.values()

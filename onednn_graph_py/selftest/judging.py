@@ -19,7 +19,7 @@ _ENDING = 5.0  # seconds in which an interrupted process ends
 
 
 def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
-    """Have a graph's partitions judged as compiling it with verification does.
+    """Judge a graph's partitions, as compiling with verification does.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
     seconds : float
         The time after which judging is interrupted.
     """
-    # Killing this process instead would leave the one that judges behind.
+    # Killing this process would leave its judging process running.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     builder = to_builder(parse(json.loads(graph))) if graph else draw(seed)[0]
@@ -45,7 +45,7 @@ def keep_verdicts(
     *,
     judge: Callable[[Draw, int, str, float], None] = judged,
 ) -> None:
-    """Judge the findings and slow graphs for so many seconds; count the new verdicts.
+    """Judge the findings and slow graphs within a time limit in seconds; count the new verdicts.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""AvgPool and MaxPool with operands behind them that broadcast along any dims."""
+"""AvgPool and MaxPool, followed by ops whose operands broadcast along any dims."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _attributes(d: Draft, kind: str, spatial: int) -> tuple[dict[str, Any], tupl
 
 
 def case(seed: int) -> tuple[GraphBuilder, Arrays]:
-    """Draw a pool with up to 2 ops behind it."""
+    """Draw a pool with up to 2 ops after it."""
     d = Draft("pools", seed)
     kind = d.pick(("AvgPool", "MaxPool"))
     attrs, extents = _attributes(d, kind, d.pick((1, 1, 2, 2, 3)))

@@ -1,4 +1,4 @@
-"""MatMul of ranks 2 to 5, with operands that broadcast along any dims behind it."""
+"""MatMul of ranks 2 to 5, followed by ops whose operands broadcast along any dims."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _batches(d: Draft, rank: int) -> tuple[Dims, Dims]:
 
 
 def case(seed: int) -> tuple[GraphBuilder, Arrays]:
-    """Draw a product with up to 3 ops behind it."""
+    """Draw a product with up to 3 ops after it."""
     d = Draft(
         "products", seed, "strict" if seed % 6 else ("bf16", "any", "f16", "tf32")[seed // 6 % 4]
     )

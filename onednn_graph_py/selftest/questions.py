@@ -40,7 +40,7 @@ Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 """The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
 
 SLOW = 1.2
-"""A graph that takes more than so many times as long as its ops apart is slow."""
+"""A graph is slow if it takes more than this many times as long as its separate ops."""
 
 _CALLS = 2  # calls of a model that are compared with the reference
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
@@ -60,7 +60,7 @@ class Answer:
     steps : tuple of str
         The steps that ran one after the other, by the kinds of their ops.
     ratio : float, optional
-        How many times as long as its ops apart the graph took, where that was measured.
+        The time of the graph divided by that of its separate ops; None if it was not measured.
     seconds : float
     """
 
@@ -72,12 +72,12 @@ class Answer:
 
 
 def compared(builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, seed: int) -> str | None:
-    """Call a model several times; say which outputs differ from the reference, or None.
+    """Call a model several times; return which outputs differ from the reference, or None.
 
     Raises
     ------
     OneDNNError
-        The model can't be called, or the reference is not finite, so that comparing says nothing.
+        The model can't be called, or the reference is not finite, so there is nothing to compare.
     """
     expected = Expected(builder, inputs, seed)
     values = builder.outputs
@@ -171,7 +171,7 @@ def several_as_they_are(
 
 
 def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> list[float]:
-    """The seconds of each model's fastest call, as other processes can only slow calls down."""
+    """Return the seconds of each model's fastest call, as other processes only slow calls down."""
     bound = [m.bind(list(inputs)) for m in models]
     best = [math.inf] * len(bound)
     for _ in range(calls):
@@ -185,7 +185,7 @@ def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> lis
 def _ratio(
     builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, threads: int | None
 ) -> float | None:
-    """Divide a model's time by that of its ops apart; None where it is not worth timing."""
+    """Divide a model's time by that of its separate ops; None if it is not worth timing."""
     if all(" + " not in step for step in _steps(model, inputs)):
         return None
     if _fastest([model], inputs, 2)[0] > _CHEAP:
@@ -200,6 +200,6 @@ def _ratio(
                 break
             if fused - single < _GAP:
                 return None
-    except OneDNNError:  # some op does not run by itself
+    except OneDNNError:  # an op does not run alone
         return None
     return fused / single

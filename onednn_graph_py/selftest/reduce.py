@@ -36,7 +36,7 @@ def drawn(draw: Draw, seed: int) -> str:
 def model_trial(document: GraphDocument, seed: int) -> Outcome:
     """Try a graph in a model compiled by default, for `Shows`.
 
-    The default trial of `Shows` tries oneDNN's partitions as they are.
+    The default trial of `Shows` tries oneDNN's own partitions.
     """
     try:
         builder = to_builder(document)
@@ -48,7 +48,7 @@ def model_trial(document: GraphDocument, seed: int) -> Outcome:
 
 
 def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None:
-    """Search for the smallest graph for so many seconds, and set it in the finding."""
+    """Search for the smallest graph with a time limit in seconds, and set it in the finding."""
     until = time.monotonic() + seconds
     document = parse(json.loads(whole))
     finding.graph = whole
@@ -88,7 +88,7 @@ def reduce_findings(
     trial: Trial = model_trial,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> None:
-    """Set the smallest graphs of findings, first one of each kind, for so many seconds.
+    """Set the smallest graphs of findings, first one of each kind, within a time limit.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class Count:
     avoided : int
         Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
     slow : int
-        Cases that took more than `SLOW` times as long as their ops apart.
+        Cases that took more than `SLOW` times as long as their separate ops.
     seconds : float
         Time for all cases.
     """
@@ -66,14 +66,14 @@ class Count:
 
 @dataclass(frozen=True)
 class Slow:
-    """A graph that takes longer than its ops apart.
+    """A graph that takes longer than its separate ops.
 
     Parameters
     ----------
     family : str
     seed : int
     ratio : float
-        How many times as long it takes.
+        The time of the graph divided by that of its separate ops.
     steps : tuple of str
     """
 
@@ -95,9 +95,9 @@ class Finding:
     verdict : Verdict
     reason : str
     steps : tuple of str
-        The steps that ran one after the other, as far as they are known.
+        The steps that ran one after the other, if they are known.
     graph : str
-        The smallest graph that shows it, as JSON; empty where the graph was not reduced.
+        The smallest graph that shows it, as JSON; empty if the graph was not reduced.
     told : str
         The ops of that graph, or the reason why there is none.
     """
@@ -199,7 +199,7 @@ class Report:
     def _slowest(self) -> Iterable[str]:
         if not self.slow:
             return
-        yield "\nslower than their ops apart:"
+        yield "\nslower than their separate ops:"
         ordered = sorted(self.slow, key=lambda s: -s.ratio)
         yield from shortened(
             [f"{s.ratio:.1f} times: {s.family} {s.seed}: {', '.join(s.steps)}" for s in ordered],

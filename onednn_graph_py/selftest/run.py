@@ -29,12 +29,12 @@ __all__ = ["Progress", "search"]
 _BATCH = (4, 32)
 """The number of cases in a batch, at first and at most.
 
-If their process dies, each of them is judged by itself.
+If the process of a batch dies, each case is judged separately.
 """
 _BATCH_SECONDS = 2.0
 
 Progress = Callable[[Report, float], None]
-"""A function that takes the findings so far, and the seconds that are left."""
+"""A function that is called with the findings so far and the seconds left."""
 
 
 def _answer(ended: Ended, timeout: float) -> Answer:
@@ -52,7 +52,7 @@ def _answer(ended: Ended, timeout: float) -> Answer:
 
 
 class _Asker:
-    """Judges cases in another process: all at once, then one by one those that are not right."""
+    """Judges cases in another process: all together, then those that are not right one by one."""
 
     def __init__(self, process: Isolated, threads: int, timeout: float) -> None:
         self.process = process
@@ -73,7 +73,7 @@ class _Asker:
             several, family.draw, list(seeds), self.threads, *together, timeout=limit
         )
         answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
-        # A case may be wrong only because of the ones before, so judge it by itself.
+        # A case may be wrong only because of earlier ones, so judge it alone.
         return [
             a if a.verdict in ("right", "refused") else self._alone(one, family, seed, rest)
             for a, seed, rest in zip(answers, seeds, more, strict=True)
@@ -115,7 +115,7 @@ class _Search:
         """Choose the next cases, of the family that had the least time so far."""
         with self.lock:
             late = time.monotonic() >= self.until
-            # Every family gets a batch, however short the time is.
+            # Every family gets at least one batch.
             waiting = [
                 f
                 for f in self.families
@@ -190,8 +190,8 @@ def search(
     ----------
     families : sequence of Family
     seconds : float
-        Time for the search. Cases in hand are still judged after it, and at least some of each
-        family.
+        Time for the search. Running cases are still judged after it, and every family gets at
+        least some cases.
     seed : int
         First seed of each family.
     jobs : int

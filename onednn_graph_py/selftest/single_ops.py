@@ -1,7 +1,7 @@
 """Single ops: shapes and attributes that fit together, drawn for every kind.
 
-Dims are small, so that a reference in NumPy is quick. Ops that no CPU kernel takes (of ranks above
-5, say) are not drawn.
+Dims are small, so that the NumPy reference is fast. Ops that no CPU kernel supports (such as ranks
+above 5) are not drawn.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _matmul(kind: str, chance: random.Random) -> Case:
     batch = _dims(chance, 1, 2) if chance.random() < 0.6 else ()
     transpose_a, transpose_b = chance.random() < 0.4, chance.random() < 0.4
     a = (*batch, k, m) if transpose_a else (*batch, m, k)
-    # Each batch has weights of its own, or all share them.
+    # Each batch has its own weights, or all share them.
     shared = batch and chance.random() < 0.3
     b_batch = tuple(1 for _ in batch) if shared else batch
     b = (*b_batch, n, k) if transpose_b else (*b_batch, k, n)
@@ -166,7 +166,7 @@ def _forward_convolution(chance: random.Random, transposed: bool) -> Case:
     if transposed:
         sizes = tuple(chance.randint(3, 5) for _ in range(spatial))
         weights_format = chance.choice(["XOI", "IOX"])
-        # IOX: (IC, OC / groups, spatial), whatever the documents say.
+        # IOX: (IC, OC / groups, spatial), unlike the documents.
         pair = (inputs, outputs // groups)
         weights = (*kernel, *reversed(pair)) if weights_format == "XOI" else (*pair, *kernel)
         if "auto_pad" not in attrs and chance.random() < 0.3:

@@ -1,8 +1,8 @@
 """Graphs as JSON: the files that oneDNN dumps and its test driver benchdnn reads.
 
-`parse` makes a `GraphDocument` of a file, which says exactly what the file says; `to_json` writes
-one. `to_builder` and `from_builder` go between documents and `GraphBuilder`, `to_graph` makes the
-mirror's graph with the file's own ids.
+`parse` reads a file into a `GraphDocument`, which has exactly the contents of the file; `to_json`
+writes one. `to_builder` and `from_builder` convert between documents and `GraphBuilder`; `to_graph`
+makes a graph of the mirror with the file's own ids.
 
 >>> from onednn_graph_py import GraphBuilder, serialization
 >>> b = GraphBuilder()

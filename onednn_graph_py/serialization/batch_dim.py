@@ -1,4 +1,4 @@
-"""Search for inputs that have the batch as their first dim, by benchdnn's rules."""
+"""Find the inputs whose first dim is the batch, by benchdnn's rules."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from .document import GraphDocument, OpRecord
 __all__ = ["takes_batch"]
 
 _BINARY = with_trait("epilogue", "binary") | {"BiasAdd"}
-# Their attributes hold shapes, which stay as they are.
+# Ops with shapes in attributes that a change of the batch does not adapt.
 _FIXED = with_attribute("dst_shape") | with_attribute("weights_shape")
 
 
 def takes_batch(document: GraphDocument) -> frozenset[int]:
-    """The ids of the inputs whose dim 0 may become any size, together."""
+    """Return the ids of the inputs whose dim 0 can be set to any size, the same for all."""
     readers: dict[int, list[OpRecord]] = {}
     for op in document.graph:
         for id in {t.id for t in op.inputs}:
@@ -21,7 +21,7 @@ def takes_batch(document: GraphDocument) -> frozenset[int]:
     known: dict[int, bool] = {}
 
     def passes(id: int) -> bool:
-        """Whether all that is made of a tensor takes its first dim as the batch."""
+        """Return whether all ops behind a tensor take its first dim as the batch."""
         stack = [id]
         seen: set[int] = set()
         while stack:
@@ -41,7 +41,7 @@ def takes_batch(document: GraphDocument) -> frozenset[int]:
 
 
 def _is_batch(op: OpRecord, id: int) -> bool:
-    """Whether an op takes the first dim of this input as the batch."""
+    """Return whether an op takes the first dim of this input as the batch."""
     ids = [t.id for t in op.inputs]
     shapes = [t.shape for t in op.inputs]
     if op.kind in _FIXED or not shapes[ids.index(id)]:

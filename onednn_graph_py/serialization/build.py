@@ -1,4 +1,4 @@
-"""Documents as graphs: `GraphBuilder` and the mirror's graph."""
+"""Make graphs of documents: a `GraphBuilder` or the mirror's graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["load", "to_builder", "to_graph"]
 _LONGEST_MESSAGE = 1500
 _LONGEST_NAME = 80
 
-# An attribute's name tells its type, whatever op has it.
+# An attribute of the same name has the same type in all ops.
 _TYPES: dict[str, AttributeType] = {a.name: a.type for op in OPS.values() for a in op.attributes}
 
 
@@ -40,7 +40,7 @@ def _at(place: object) -> Iterator[None]:
         text = str(e)  # names from the file may be of any length
         if len(text) > _LONGEST_MESSAGE:
             text = f"{text[: _LONGEST_MESSAGE - 3]}..."
-        # A TypeError says that an attribute is something else than the op needs.
+        # A TypeError means that an attribute has another type than the op needs.
         made = type(e) if isinstance(e, OneDNNError) else GraphFormatError
         raise made(f"{place}: {text}") from None
 
@@ -64,14 +64,14 @@ def load(source: JSONSource) -> GraphBuilder:
     Returns
     -------
     GraphBuilder
-        Its inputs and outputs are called ``t`` and the tensor's id.
+        Its inputs and outputs are named ``t`` and the tensor's id.
 
     Raises
     ------
     GraphFormatError
         The JSON is not a graph; the message names the place.
     OneDNNError
-        An op is wrong, or the linked oneDNN does not know it.
+        An op is invalid, or the linked oneDNN does not know it.
     OSError
         The file can't be opened.
     """
@@ -86,15 +86,15 @@ def load(source: JSONSource) -> GraphBuilder:
 def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuilder:
     """Build the graph of a document op by op, and check each op with the table of ops.
 
-    Tensors that no op makes become inputs, also the constant ones, whose values the file does not
-    have. Results are the tensors that no op reads and those that ``output_ports`` or End mark.
-    Inputs and results are called ``t`` and the tensor's id.
+    Tensors that no op makes become inputs; so do constants, since the file does not have their
+    values. Tensors that no op reads, or that ``output_ports`` or End mark, become outputs. Inputs
+    and outputs are named ``t`` and the tensor's id.
 
     Parameters
     ----------
     document : GraphDocument
     file : str, optional
-        Where it was read from, for messages about an op.
+        The file that the document was read from, for messages about ops.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
     UnimplementedError
         The linked oneDNN is older than an op, an attribute or a data type.
     OneDNNError
-        The same as for `onednn_graph_py.ops.check`. All messages begin with the place in the file.
+        As in `onednn_graph_py.ops.check`. All messages begin with the place in the file.
     """
     check_links(document)
     check_agreement(document)
@@ -146,13 +146,13 @@ def _input(builder: GraphBuilder, tensor: TensorRecord) -> Value:
         _described(tensor)
     if tensor.layout_type == "opaque":
         raise GraphFormatError(
-            "layout_type: an opaque layout means something only in the process that made it"
+            "layout_type: an opaque layout is valid only in the process that made it"
         )
     dims, strides = tensor.dims, tensor.strides
     if dims is None:
         raise GraphFormatError(
-            f"shape: not known, not even the number of dims: [{UNKNOWN_DIM}] is what oneDNN writes "
-            "for every shape that is not wholly known"
+            f"shape: even the number of dims is unknown; oneDNN writes [{UNKNOWN_DIM}] for every "
+            "shape that is not completely known"
         )
     if not is_whole(dims) or strides == row_major(dims):
         strides = None
@@ -160,7 +160,7 @@ def _input(builder: GraphBuilder, tensor: TensorRecord) -> Value:
 
 
 def _where(file: str | None, i: int, op: OpRecord) -> str:
-    """The op's place in the file."""
+    """Return the op's place in the file, for messages."""
     name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 3]}..."
     place = f"graph[{i}] {name!r}" if name else f"graph[{i}]"
     return f"{file}: {place}" if file is not None else place
@@ -176,8 +176,8 @@ def _node(builder: GraphBuilder, op: OpRecord, inputs: list[Value], where: str) 
 def to_graph(document: GraphDocument) -> _core.graph:
     """Make the mirror's graph of a document, with the file's own ids, finalized.
 
-    Layouts are as the file says, and so are shapes: nothing is inferred or checked with the table.
-    Where a reader describes a tensor otherwise, what its maker says counts, as in oneDNN.
+    Shapes and layouts are those of the file: nothing is inferred or checked with the table of ops.
+    If a reader describes a tensor differently, its maker's description counts, as in oneDNN.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def to_graph(document: GraphDocument) -> _core.graph:
 def _described(tensor: TensorRecord) -> _core.logical_tensor:
     if tensor.layout_type == "opaque":
         raise GraphFormatError(
-            "layout_type: an opaque layout means something only in the process that made it"
+            "layout_type: an opaque layout is valid only in the process that made it"
         )
     dims, strides = tensor.dims, tensor.strides
     kind = tensor.property_type

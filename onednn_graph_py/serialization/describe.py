@@ -1,4 +1,4 @@
-"""Documents of graphs that were built."""
+"""Make documents of graphs that a `GraphBuilder` built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["from_builder"]
 
 
 class _Ids:
-    """Ids that a document does not have yet, one for each value or node that asks."""
+    """Ids that a document does not use yet, one for each value or node."""
 
     def __init__(self, known: dict[int, int], taken: Iterable[int]) -> None:
         self._known = dict(known)
@@ -28,7 +28,7 @@ class _Ids:
         self._next = itertools.count()
 
     def of(self, id: int) -> int:
-        """The document's id for a builder's."""
+        """Return the document's id for a builder's."""
         if id not in self._known:
             self._known[id] = self.fresh()
         return self._known[id]
@@ -40,8 +40,8 @@ class _Ids:
 def from_builder(builder: GraphBuilder) -> GraphDocument:
     """Return the document of a builder's graph.
 
-    What `to_builder` made gets back its ids, names, properties and layouts, so that a document
-    comes back as it was; what was added since has new ids. Of constants only the shape is kept.
+    Ops and tensors that `to_builder` made get back their ids, names, properties and layouts, so
+    that a document survives the round trip; added ones get new ids. Constants lose their values.
 
     Parameters
     ----------
@@ -54,8 +54,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     Raises
     ------
     InvalidGraphError
-        There are no ops, an input that no op reads, or an output that no op makes: a file has no
-        place for these.
+        The graph has no ops, or has an input that no op reads or an output that no op makes.
     """
     if not builder.nodes:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
@@ -91,7 +90,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
 
 
 def _kept(said: object, value: Any, default: Any) -> Any:
-    """A field that the file left out stays out as long as it has its default."""
+    """Return the value, or None if it is the default and the file left out the field."""
     return None if said is None and value == default else value
 
 
@@ -109,10 +108,10 @@ def _record(value: Value, id: int) -> TensorRecord:
 
 
 def _again(node: Node, old: OpRecord, records: dict[int, TensorRecord]) -> OpRecord:
-    """The record of a node that came from one, connected as the node is."""
+    """Return a node's record from the record it was made from, connected as the node is now."""
 
     def told(values: tuple[Value, ...], said: tuple[TensorRecord, ...]) -> Iterator[TensorRecord]:
-        # A reader may describe a tensor otherwise than its maker does.
+        # A reader may describe a tensor differently than its maker.
         for value, record in zip(values, said, strict=True):
             mine = records[value.id]
             yield record if record.id == mine.id else mine
@@ -150,7 +149,7 @@ def _new_ends(
     records: dict[int, TensorRecord],
     ids: _Ids,
 ) -> list[OpRecord]:
-    """An End for each output that ops read too, which nothing else in the file would tell."""
+    """Return an End for each output that ops read too; only End marks it as an output."""
     read = {v.id for n in builder.nodes for v in n.inputs}
     told = set(source.outputs()) if source else set()
     return [
@@ -169,10 +168,12 @@ def _with_ports(
     read = {v.id for n in builder.nodes for v in n.inputs}
     for value in builder.inputs:
         if value.id not in read and not (source and records[value.id].id in source.tensors()):
-            raise InvalidGraphError(f"input {value.name!r}: no op reads it, so JSON can't have it")
+            raise InvalidGraphError(
+                f"input {value.name!r}: no op reads it, so JSON can't represent it"
+            )
     for name, value in builder.outputs.items():
         if value.producer is None:
-            raise InvalidGraphError(f"output {name!r}: no op makes it, so JSON can't have it")
+            raise InvalidGraphError(f"output {name!r}: no op makes it, so JSON can't represent it")
     leaves = [*builder.inputs, *(v for v in builder.constants if v.id in read)]
     inputs = tuple(records[v.id].id for v in leaves)
     outputs = tuple(dict.fromkeys(records[v.id].id for v in builder.outputs.values()))

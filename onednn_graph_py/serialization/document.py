@@ -20,26 +20,26 @@ __all__ = [
 ]
 
 BOOKKEEPING = ("partition_id", "backend")
-"""Attributes that oneDNN writes into ``graph-N-partitioning.json``; no op can be given them."""
+"""Attributes that only oneDNN sets, in ``graph-N-partitioning.json``; callers can't set them."""
 
 Ports = Literal["inputs", "outputs"]
 
 _NOT_SAID = (UNKNOWN_DIM,)
-"""oneDNN writes this for dims or strides of which any is unknown, whatever their number."""
+"""oneDNN writes this for dims or strides if any of them is unknown, however many there are."""
 
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """One tensor, as an op's list of inputs or outputs describes it.
+    """A tensor, as an op's list of inputs or outputs describes it.
 
     Parameters
     ----------
     id : int
     dtype : str
-        oneDNN's name, such as ``f32``.
+        oneDNN's name of the data type, such as ``f32``.
     shape, stride : tuple of int
-        As in the file; strides count elements. ``UNKNOWN_DIM`` (or -1) where one is unknown, and
-        ``(UNKNOWN_DIM,)`` is also what oneDNN writes for a shape that is not wholly known.
+        As in the file; strides count elements. ``UNKNOWN_DIM`` (or -1) stands for an unknown dim;
+        oneDNN also writes ``(UNKNOWN_DIM,)`` for every shape that is not completely known.
     layout_type, property_type : str
     """
 
@@ -59,7 +59,7 @@ class TensorRecord:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """In elements; None where they are not known."""
+        """The strides, in elements; None if they are not known."""
         dims = self.dims
         if dims is None or len(self.stride) != len(dims) or any(s < 0 for s in self.stride):
             return None
@@ -68,9 +68,9 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class AttributeRecord:
-    """One attribute of an op, with the type that the file gives it.
+    """An attribute of an op, with the type that the file gives it.
 
-    Lists are tuples. Numbers of type f32 keep the digits of the file.
+    Lists become tuples. Numbers of type f32 keep all digits of the file.
     """
 
     type: AttributeType
@@ -79,13 +79,13 @@ class AttributeRecord:
 
 @dataclass(frozen=True)
 class OpRecord:
-    """One op, as a file describes it.
+    """An op, as a file describes it.
 
     Parameters
     ----------
     id : int
     name, kind : str
-        Any kind, also one that no oneDNN has.
+        The kind may be one that no oneDNN has.
     attrs : mapping of str to AttributeRecord
         In the order of the file.
     inputs, outputs : tuple of TensorRecord
@@ -100,13 +100,13 @@ class OpRecord:
 
     @property
     def values(self) -> dict[str, AttributeValue]:
-        """The attributes' values, without those that only oneDNN itself sets."""
+        """The attributes' values, without the attributes that only oneDNN sets."""
         return {n: a.value for n, a in self.attrs.items() if n not in BOOKKEEPING}
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place where a document describes a tensor; prints as ``graph[3].inputs[0]``."""
+    """A place of a tensor's description in a document; it prints as ``graph[3].inputs[0]``."""
 
     op: int
     ports: Ports
@@ -118,20 +118,20 @@ class Place:
 
 @dataclass(frozen=True)
 class GraphDocument:
-    """A graph, exactly as a file has it; ``dataclasses.replace`` changes parts.
+    """A graph, exactly as in its file; use ``dataclasses.replace`` to change parts.
 
     Parameters
     ----------
     version : str
-        Of the oneDNN that wrote it, such as ``3.7.2``.
+        The version of the oneDNN that wrote it, such as ``3.7.2``.
     engine_kind : str
     graph : tuple of OpRecord
         In the order of the file, which need not be an order of execution.
     fpmath_mode : str or None
     fpmath_mode_apply_to_int : bool or None
     input_ports, output_ports : tuple of int or None
-        Ids of tensors. Files are careless with these: some name tensors twice or none at all, and
-        benchdnn does not use them. None, as for all the optional fields, where the file has none.
+        Ids of tensors. Don't rely on them: some files name tensors twice or name none, and
+        benchdnn ignores them. None, as all optional fields, if the file does not have the field.
     """
 
     version: str
@@ -143,7 +143,7 @@ class GraphDocument:
     output_ports: tuple[int, ...] | None = None
 
     def records(self) -> Iterator[tuple[Place, TensorRecord]]:
-        """Every description of a tensor, in the order of the file, with its place."""
+        """Iterate over all descriptions of tensors, with their places, in the file's order."""
         for i, op in enumerate(self.graph):
             for k, tensor in enumerate(op.inputs):
                 yield Place(i, "inputs", k), tensor
@@ -151,9 +151,9 @@ class GraphDocument:
                 yield Place(i, "outputs", k), tensor
 
     def tensors(self) -> dict[int, TensorRecord]:
-        """All tensors by id, as the op that makes them describes them, or else the first reader.
+        """Return all tensors by id, as their maker or else their first reader describes them.
 
-        A graph may describe a tensor again, and otherwise, where it is read: see `records`.
+        Readers may describe a tensor differently: see `records`.
         """
         made: dict[int, TensorRecord] = {}
         for place, tensor in self.records():
@@ -164,7 +164,7 @@ class GraphDocument:
         return made
 
     def with_tensors(self, changed: Callable[[TensorRecord], TensorRecord]) -> GraphDocument:
-        """Return the graph with tensors as a function has them, wherever they are described."""
+        """Return the graph with a function applied to every description of a tensor."""
 
         def both(op: OpRecord) -> OpRecord:
             inputs, outputs = (tuple(map(changed, ports)) for ports in (op.inputs, op.outputs))
@@ -173,24 +173,24 @@ class GraphDocument:
         return replace(self, graph=tuple(map(both, self.graph)))
 
     def produced(self) -> set[int]:
-        """The ids of the tensors that ops make."""
+        """Return the ids of the tensors that ops make."""
         return {t.id for op in self.graph for t in op.outputs}
 
     def read(self) -> set[int]:
-        """The ids of the tensors that ops other than End read."""
+        """Return the ids of the tensors that ops other than End read."""
         return {t.id for op in self.graph if op.kind != "End" for t in op.inputs}
 
     def inputs(self) -> tuple[int, ...]:
-        """The ids of the tensors that no op makes: as `input_ports` has them, then as read."""
+        """Return the ids of the tensors that no op makes, those of `input_ports` first."""
         made = self.produced()
         known = dict.fromkeys(t.id for op in self.graph for t in op.inputs if t.id not in made)
         named = [id for id in self.input_ports or () if id in known]
         return tuple(dict.fromkeys([*named, *known]))
 
     def outputs(self) -> tuple[int, ...]:
-        """The ids of the graph's results.
+        """Return the ids of the graph's results.
 
-        `output_ports`, then what only End or no op reads and what End marks.
+        First `output_ports`, then the tensors that End or no op reads.
         """
         read, ended = self.read(), {t.id for o in self.graph if o.kind == "End" for t in o.inputs}
         made = [t.id for op in self.graph for t in op.outputs]

@@ -40,14 +40,14 @@ def check_links(document: GraphDocument) -> None:
 
 
 def in_order(document: GraphDocument) -> list[int]:
-    """Indices into ``graph`` such that each op comes after those whose results it reads.
+    """Return indices into ``graph`` such that each op comes after those whose results it reads.
 
-    Otherwise in the order of the file.
+    Apart from that, ops keep the order of the file.
 
     Raises
     ------
     GraphFormatError
-        Ops form a cycle; the message names the ops of one.
+        Ops form a cycle; the message names the ops of one cycle.
     """
     maker = {t.id: i for i, op in enumerate(document.graph) for t in op.outputs}
     before = [
@@ -62,14 +62,14 @@ def in_order(document: GraphDocument) -> list[int]:
         if len(ring) > 7:
             ring[3:-3] = ["..."]
         raise GraphFormatError(
-            f"{ring[0]}: ops form a cycle, each reads what the next one makes: " + " -> ".join(ring)
+            f"{ring[0]}: ops form a cycle; each reads the next one's result: " + " -> ".join(ring)
         ) from None
 
 
 def check_agreement(document: GraphDocument) -> None:
-    """Check that a tensor has one shape, and a graph's input one layout, in all places.
+    """Check that all places give a tensor the same shape, and a graph's input the same strides.
 
-    oneDNN goes by what the op says that makes a tensor, so readers may have other strides.
+    For other tensors oneDNN uses the strides that their maker gives, so readers may give others.
 
     Raises
     ------

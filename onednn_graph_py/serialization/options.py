@@ -1,4 +1,4 @@
-"""Rewriting as benchdnn's command line says it: ``--in-shapes=0:8x3*ba --dt=bf16``."""
+"""Rewriting by benchdnn's command-line options: ``--in-shapes=0:8x3*ba --dt=bf16``."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ __all__ = ["Rewriting", "parse_rewritings"]
 
 @dataclass(frozen=True)
 class Rewriting:
-    """One way to rewrite a graph.
+    """A way to rewrite a graph.
 
     Parameters
     ----------
     shapes : mapping of int to tuple of int
     tags : mapping of int to str
-        Of the inputs, by tensor id.
+        Layouts of the inputs, by tensor id.
     attrs : mapping of int to mapping of str to str
-        By op id, as text: their types are known when the graph is.
+        By op id, as text, since only the graph determines their types.
     dtypes : str or mapping of int to str, optional
     kinds, properties : mapping of int to str
     mb : int, optional
     fpmath_mode : str, optional
     apply_to_int : bool, optional
     engine_kind : str
-        Whatever the file says, as in benchdnn.
+        It replaces the file's, as in benchdnn.
     expected_partitions : int, optional
-        How many partitions oneDNN is to make of it.
+        The number of partitions that oneDNN should make.
     words : tuple of str
         The options as they were given.
     """
@@ -58,14 +58,14 @@ class Rewriting:
         return " ".join(self.words)
 
     def apply(self, document: GraphDocument) -> GraphDocument:
-        """The graph, rewritten as benchdnn does; see `rewrite`.
+        """Return the graph, rewritten as benchdnn does; see `rewrite`.
 
-        Shapes of tensors that no op reads are passed over: oneDNN's lists of cases have some.
+        Shapes of tensors that no op reads are ignored: oneDNN's lists of cases have some.
 
         Raises
         ------
         OneDNNError
-            As `rewrite`, or an attribute's text is not of its type.
+            As in `rewrite`, or an attribute's text does not fit its type.
         """
         ops = {op.id: op for op in document.graph}
         read = {t.id for op in document.graph for t in op.inputs}
@@ -98,7 +98,7 @@ class Rewriting:
 
 
 def _value(text: str, type: AttributeType) -> AttributeValue:
-    """An attribute's value: ``3``, ``2x2``, ``SAME_UPPER``."""
+    """Parse an attribute's value, such as ``3``, ``2x2`` or ``SAME_UPPER``."""
     if type == "string":
         return text
     if type == "bool":
@@ -126,7 +126,7 @@ def _whole(text: str, what: str) -> int:
 
 
 def _pairs(text: str, what: str) -> dict[int, str]:
-    """``0:a+3:b``."""
+    """Parse pairs such as ``0:a+3:b``."""
     made: dict[int, str] = {}
     for pair in filter(None, text.split("+")):
         id, colon, value = pair.partition(":")
@@ -137,7 +137,7 @@ def _pairs(text: str, what: str) -> dict[int, str]:
         digits = re.match(r"\d+", id, re.ASCII)
         number = _whole(digits[0] if digits else id, what)
         if number in made:
-            raise InvalidArgumentsError(f"{what}: {number} is there twice")
+            raise InvalidArgumentsError(f"{what}: {number} appears twice")
         made[number] = value
     return made
 
@@ -218,30 +218,30 @@ _OPTIONS: Mapping[str, Callable[[str, str], dict[str, Any]]] = {
     "engine": _engine,
     "expected-n-partitions": _expected,
 }
-# benchdnn's own, which goes through many before the next one changes.
+# benchdnn's own order, which goes through many before the next one changes.
 _ORDER = tuple(_OPTIONS)
 
 
 def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
-    """All combinations of what options say; each may list several values, with commas between.
+    """Return all combinations of the options' values; an option may list several, with commas.
 
     Parameters
     ----------
     words : iterable of str
         benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
         ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
-        ``--property=ID:PROPERTY+...`` of a tensor. Of an option that is given again the last
-        counts. An empty value between commas leaves the file as it is.
+        ``--property=ID:PROPERTY+...`` of a tensor. The last one counts if an option is repeated.
+        An empty value between commas leaves the file unchanged.
 
     Returns
     -------
     list of Rewriting
-        One that changes nothing, where there are no options.
+        A single one that changes nothing if there are no options.
 
     Raises
     ------
     InvalidArgumentsError
-        An option is not known, or its value is wrong.
+        An option is unknown, or its value is invalid.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The facts of a file that a loaded builder keeps."""
+"""Facts of a JSON file that a builder loaded from it keeps."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["Origin"]
 
 @dataclass(frozen=True)
 class Origin:
-    """The document that a builder was made from, and what became of its parts.
+    """The document that a builder was made from, with the builder's ids of its parts.
 
-    It has what a builder has no place for: ids, properties, layouts, spellings, End.
+    The document keeps data that a builder lacks: ids, properties, layouts, spellings, End ops.
 
     Parameters
     ----------
     document : GraphDocument
     tensors : dict of int to int
-        Tensor ids of the document by the ids of values.
+        The document's tensor ids, by the ids of the builder's values.
     ops : dict of int to int
-        Indices into the document's ``graph`` by the ids of nodes.
+        Indices into the document's ``graph``, by the ids of the builder's nodes.
     """
 
     document: GraphDocument

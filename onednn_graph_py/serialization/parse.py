@@ -1,4 +1,4 @@
-"""From JSON values to a `GraphDocument`; each fault is an error that names its place."""
+"""Turn JSON values into a `GraphDocument`; each error names its place in the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
 
 __all__ = ["parse"]
 
-# What any oneDNN from 3.7 to 3.13 writes; the linked one may know less of it.
+# The names that oneDNN 3.7 to 3.13 writes; the linked oneDNN may not know all of them.
 _DTYPES = (
     *("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean", "f8_e5m2", "f8_e4m3"),
     *("s4", "u4", "s64"),
@@ -34,14 +34,14 @@ _T = TypeVar("_T")
 
 
 def parse(source: JSONSource) -> GraphDocument:
-    """Read a graph's JSON, as oneDNN dumps it.
+    """Read a graph from JSON, as oneDNN dumps it.
 
     Parameters
     ----------
     source : path, str, bytes or dict
-        A file; JSON text (a str that begins with ``{``, or bytes); or what the JSON stands for.
-        It may be anything: what is not a graph raises, whatever it claims nothing is allocated
-        for, and more than ``read.MAX_BYTES`` are not read.
+        A file; JSON text (a str that begins with ``{``, or bytes); or a dict of the JSON values.
+        It need not be trusted: anything but a graph raises, sizes that it states allocate
+        nothing, and files larger than ``read.MAX_BYTES`` are rejected.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def parse(source: JSONSource) -> GraphDocument:
 
 
 def _shown(value: Any) -> str:
-    """A value for messages: short, whatever it is."""
+    """Return a short text for any value, for messages."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, (list, tuple)):
@@ -86,7 +86,7 @@ def _shown(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, int) and abs(value) < 1 << 80:
         return str(value)
-    return f"{type(value).__name__} (no JSON value)" if not isinstance(value, int) else "a long int"
+    return "a long int" if isinstance(value, int) else f"{type(value).__name__} (not a JSON value)"
 
 
 def _refuse(place: str, expected: str, value: Any) -> GraphFormatError:
@@ -175,23 +175,23 @@ def _object(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise _refuse(place, "an object", value)
     if isinstance(value, JSONObject) and value.repeated is not None:
-        raise GraphFormatError(f"{place}: the field {_shown(value.repeated)} is there twice")
+        raise GraphFormatError(f"{place}: the field {_shown(value.repeated)} appears twice")
     return value
 
 
 def _fields(
     value: Any, place: str, required: Sequence[str], optional: Sequence[str] = ()
 ) -> Mapping[str, Any]:
-    """An object that has these fields and no other.
+    """Check that an object has these fields and no others, and return it.
 
-    benchdnn stops reading where it meets a field that it does not know, so no writer has others.
+    benchdnn stops reading at a field that it does not know, so writers add none.
     """
     given = _object(value, place)
     for name in given:
         if name in required or name in optional:
             continue
         hint = did_you_mean(str(name)[:40], [*required, *optional], _shown)
-        raise GraphFormatError(f"{place}: there is no field {_shown(name)}{hint}")
+        raise GraphFormatError(f"{place}: unknown field {_shown(name)}{hint}")
     for name in required:
         if name not in given:
             raise GraphFormatError(f"{place}: the field {_shown(name)} is missing")

@@ -1,4 +1,4 @@
-"""From changed inputs and attributes to the shapes and strides of all that ops make of them."""
+"""Infer the shapes and strides of ops' outputs after inputs or attributes changed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["Layouts", "propagate"]
 
 @dataclass
 class Layouts:
-    """The graph's inputs as they are to be, by tensor id, and what the caller set himself.
+    """The new shapes and strides of tensors, by id, and the attributes that the caller set.
 
     Parameters
     ----------
     shapes : dict of int to tuple of int or None
-        None where not even the rank is known.
+        None if not even the rank is known.
     strides : dict of int to tuple of int
-        In elements; empty where they are not known.
+        In elements; empty if they are not known.
     changed : set of int
-        Ids of the tensors that are not as the file has them.
+        Ids of the tensors that differ from the file.
     order_changed : bool
-        The order of some input's dims in memory is another than in the file.
+        Whether the order of an input's dims in memory differs from the file.
     attrs : set of (int, str)
-        Index into ``graph`` and name of the attributes that the caller set.
+        The attributes that the caller set: index into ``graph``, and name.
     """
 
     shapes: dict[int, tuple[int, ...] | None]
@@ -43,16 +43,16 @@ class Layouts:
 
 
 def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> GraphDocument:
-    """Infer what follows from `layouts`, op by op.
+    """Infer shapes, strides and dependent attributes from the inputs' layouts, op by op.
 
     Parameters
     ----------
     document : GraphDocument
-        Whose attributes and kinds are as they are to be.
+        It has the new attributes and kinds already.
     layouts : Layouts
-        Of the inputs; all tensors are added to it.
+        The layouts of the inputs; those of all other tensors are added to it.
     infer_all : bool
-        All shapes and strides are inferred, and not only those of changed tensors.
+        Infer all shapes and strides, not only those of changed tensors.
 
     Returns
     -------
@@ -61,9 +61,9 @@ def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> 
     Raises
     ------
     InvalidShapeError
-        Shapes don't fit together, or do not follow.
+        Shapes don't fit together, or an output's shape can't be inferred.
     OneDNNError
-        An op is not right. All messages begin with the place of the op.
+        An op is invalid. All messages begin with the place of the op.
     """
     known = document.tensors()
     graph = list(document.graph)
@@ -117,7 +117,7 @@ def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> 
 def _kept(
     op: OpRecord, place: Place, tensor: TensorRecord, layouts: Layouts
 ) -> tuple[int, ...] | None:
-    """The shape in the file, of an output that no rule tells, if that can still be right."""
+    """Return the file's shape of an output that can't be inferred, if it can still be right."""
     if any(t.id in layouts.changed for t in op.inputs):
         raise InvalidShapeError(
             f"{place}: the shape of tensor {tensor.id} does not follow from what {op.kind} reads, "
@@ -129,10 +129,10 @@ def _kept(
 def _strides(
     op: OpRecord, tensor: TensorRecord, shape: tuple[int, ...] | None, layouts: Layouts
 ) -> tuple[int, ...]:
-    """An output's, by benchdnn's rule.
+    """Return an output's strides, in elements, by benchdnn's rule.
 
-    The dims lie in the order in which the file has them, or, where an input's order is another
-    than in the file, in the order that the op's first input has, but row-major where elements move.
+    The dims keep the order that they have in the file. If an input's order differs from the file,
+    they take the order of the op's first input, or are row-major if the op moves elements.
     """
     if shape is None:
         return ()
@@ -147,7 +147,7 @@ def _strides(
 
 
 def _fitted(op: OpRecord, i: int, layouts: Layouts, known: Mapping[int, TensorRecord]) -> OpRecord:
-    """The op with those attributes that hold what a shape says, as they must be now."""
+    """Return the op with the attributes that depend on shapes fitted to the new shapes."""
     shape = layouts.shapes[op.inputs[0].id] if op.inputs else None
     if shape is None:
         return op
@@ -166,7 +166,7 @@ def _fit_channels(
     layouts: Layouts,
     attrs: dict[str, AttributeRecord],
 ) -> None:
-    """Repeat scales to as many as there are channels; zero points beyond the file's are 0."""
+    """Give each channel a scale, repeating the file's, and a zero point, adding zeros."""
     axis: Any = row(op.kind).value_of("axis", op.values)
     if not -len(shape) <= axis < len(shape) or shape[axis] < 0:
         return
@@ -186,7 +186,7 @@ def _fit_batch(
     before: tuple[int, ...] | None,
     attrs: dict[str, AttributeRecord],
 ) -> None:
-    """A reshape that keeps the first dim keeps it, whatever it becomes."""
+    """Let a reshape that keeps the first dim keep it at its new size."""
     target: Any = op.values.get("shape", ())
     if not (before and shape and target) or len(before) != len(shape):
         return

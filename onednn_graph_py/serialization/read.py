@@ -1,4 +1,4 @@
-"""From a file or text that nobody vouches for to JSON values, in bounded time and memory."""
+"""Read JSON values from an untrusted file or text, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 MAX_BYTES = 64 << 20
-"""The largest file, of about 20,000 ops as oneDNN writes them."""
+"""The size of the largest file that is read, in bytes: about 20,000 ops as oneDNN writes them."""
 
 MAX_MARKS = 4_000_000
-"""The most quotes, commas and opening brackets: they bound the memory that the values take."""
+"""Limit of quotes, commas and opening brackets, which bounds the memory of the values."""
 
 JSONSource = str | bytes | bytearray | memoryview | os.PathLike[str] | Mapping[str, Any]
-"""A path, JSON text (a str that begins with ``{`` or ``[``, or bytes), or what it stands for."""
+"""A path, JSON text (a str that begins with ``{`` or ``[``, or bytes), or its values."""
 
 _LONGEST_INT = 20  # digits and sign of any 64-bit integer
 
@@ -43,7 +43,7 @@ _KINDS = (
 
 
 class JSONObject(dict[str, Any]):
-    """An object of a file; `repeated` is a field that it has twice, if any."""
+    """A JSON object; `repeated` is the name of a field that it has twice, or None."""
 
     __slots__ = ("repeated",)
 
@@ -60,13 +60,13 @@ class JSONObject(dict[str, Any]):
 
 
 class LongNumber(str):
-    """The digits of a number that no 64-bit integer or double holds."""
+    """The digits of a number that neither a 64-bit integer nor a double can hold."""
 
     __slots__ = ()
 
 
 def _integer(digits: str) -> int | LongNumber:
-    # Python takes quadratic time for long ones.
+    # Python needs quadratic time for long integers.
     return int(digits) if len(digits) <= _LONGEST_INT else LongNumber(digits)
 
 
@@ -76,7 +76,7 @@ def _float(digits: str) -> float | LongNumber:
 
 
 def file_of(source: JSONSource) -> str | None:
-    """The path, if that is what `source` is."""
+    """Return `source` as a string if it is a path, else None."""
     if isinstance(source, os.PathLike):
         return os.fspath(source)
     if isinstance(source, str) and source.lstrip("\ufeff \t\r\n")[:1] not in ("{", "["):
@@ -86,8 +86,8 @@ def file_of(source: JSONSource) -> str | None:
 
 def _contents(path: str) -> bytes:
     if "\0" in path:
-        raise GraphFormatError(f"{path!r}: a path has no NUL")
-    # Opening a pipe would wait for who writes to it.
+        raise GraphFormatError(f"{path!r}: a path can't contain NUL")
+    # Opening a pipe would wait until another process writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -128,7 +128,7 @@ def _loads(text: str) -> Any:
 
 
 def _with_infinities(text: str) -> str:
-    """``inf`` as C++ streams print it, in JSON's extended spelling; strings stay as they are."""
+    """Replace ``inf``, as C++ streams print it, by Python's JSON spelling, but not in strings."""
     inside = False
 
     def spelt(token: re.Match[str]) -> str:
@@ -168,14 +168,14 @@ def _parsed(text: str) -> Any:
 
 
 def values_of(source: JSONSource) -> Any:
-    """The JSON values of a source.
+    """Return the JSON values of a source.
 
-    Objects come as `JSONObject`; numbers that fit nowhere as `LongNumber`.
+    Objects become `JSONObject`; numbers that fit into no 64-bit type become `LongNumber`.
 
     Raises
     ------
     GraphFormatError
-        It is no file, too large, not UTF-8 or not JSON.
+        The source is not a regular file, too large, not UTF-8 or not JSON.
     OSError
         The file can't be opened.
     TypeError

@@ -1,4 +1,4 @@
-"""Another graph from a document: other shapes, strides, data types, attributes, ops."""
+"""Change a document's shapes, strides, data types, attributes and kinds of ops."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .tags import strides_of, tag_of
 __all__ = ["attribute_type", "rewrite"]
 
 _FLOATS = ("f32", "bf16", "f16")
-# By kind, the inputs and outputs that change their data type with the graph; of others all do.
-# Statistics, gamma and beta stay f32.
+# For each kind, the inputs and outputs whose data type changes with the graph's; statistics, gamma
+# and beta stay f32. For kinds that are not listed, all change.
 _RETYPED: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
     "Select": ((1, 2), (0,)),
     "BatchNormForwardTraining": ((0,), (0,)),
@@ -50,34 +50,33 @@ def rewrite(
     engine_kind: str | None = None,
     infer_all: bool = False,
 ) -> GraphDocument:
-    """Change a graph as oneDNN's test driver benchdnn does; what follows from it changes too.
+    """Change a graph as oneDNN's test driver benchdnn does, and infer what depends on it.
 
     Parameters
     ----------
     document : GraphDocument
     shapes : mapping of int to sequence of int, optional
-        Of the graph's inputs, by tensor id.
+        New shapes of the graph's inputs, by tensor id.
     strides : mapping of int to sequence of int or str, optional
-        Of the graph's inputs, by tensor id: elements, or a tag such as ``acdb``. An input whose
-        shape changes otherwise keeps the order of its dims in memory.
+        New layouts of the graph's inputs, by tensor id: numbers of elements, or a tag such as
+        ``acdb``. By default an input whose shape changes keeps the order of its dims in memory.
     dtypes : str or mapping of int to str, optional
-        One floating-point type for the whole graph (``f32``, ``bf16`` or ``f16``; what must stay
-        f32 does), or any by tensor id.
+        One floating-point type for the whole graph (``f32``, ``bf16`` or ``f16``; tensors that
+        must stay f32 do), or any types by tensor id.
     attrs : mapping of int to mapping of str to value, optional
-        By op id.
+        New values of attributes, by op id.
     kinds : mapping of int to str, optional
-        By op id: another kind with the same ports.
+        New kinds with the same ports, by op id.
     properties : mapping of int to str, optional
-        By tensor id, such as ``constant``.
+        New properties such as ``constant``, by tensor id.
     mb : int, optional
         The size of the batch: dim 0 of the inputs that have one.
     fpmath_mode : str, optional
     apply_to_int : bool, optional
     engine_kind : str, optional
     infer_all : bool
-        As benchdnn does in any case: of the file only the inputs' shapes count, and the order of
-        all tensors' dims in memory; gaps are closed. Otherwise only what follows from a change is
-        inferred.
+        Infer all shapes, as benchdnn always does: keep only the inputs' shapes, and the order of
+        all tensors' dims in memory, without gaps. By default infer only what depends on a change.
 
     Returns
     -------
@@ -86,14 +85,14 @@ def rewrite(
     Raises
     ------
     InvalidArgumentsError
-        There is no such op, tensor or attribute, or a tensor is no input of the graph.
+        An op, tensor or attribute does not exist, or a tensor is not an input of the graph.
     OneDNNError
-        An op of the new graph is not right; the message begins with its place.
+        An op of the new graph is invalid; the message begins with its place.
 
     Notes
     -----
-    Scales of a Quantize or Dequantize per channel are repeated to the number of channels. A
-    StaticReshape whose ``shape`` begins with the batch follows it.
+    Scales of Quantize and Dequantize per channel are repeated to match the number of channels. A
+    StaticReshape whose ``shape`` begins with the batch's size follows its change.
 
     Examples
     --------
@@ -164,12 +163,12 @@ def _with_kinds(document: GraphDocument, kinds: Mapping[int, str]) -> GraphDocum
 
 
 def attribute_type(op: OpRecord, name: str) -> AttributeType:
-    """The type of an attribute that an op has, or could have.
+    """Return the type of an attribute that an op has, or could have.
 
     Raises
     ------
     InvalidArgumentsError
-        It could not.
+        The op can't have this attribute.
     """
     if name in op.attrs:
         return op.attrs[name].type
@@ -231,7 +230,7 @@ def _inputs(
         raise InvalidArgumentsError(f"mb must be at least 0, got {mb}")
     batched = takes_batch(document) if mb is not None else frozenset()
     if mb is not None and not batched:
-        raise InvalidArgumentsError("mb: no input of the graph has a batch that ops pass on")
+        raise InvalidArgumentsError("mb: no input of the graph has a batch as its first dim")
     made = Layouts({}, {}, set(), False, set())
     for id in inputs:
         tensor = tensors[id]
@@ -295,7 +294,7 @@ def _input_strides(
 
 
 def _each(document: GraphDocument, changed: Mapping[int, Mapping[str, str]]) -> GraphDocument:
-    """Change fields of tensors wherever they are described."""
+    """Change fields of tensors in all places that describe them."""
 
     def told(tensor: TensorRecord) -> TensorRecord:
         fields: Any = changed.get(tensor.id, {})
@@ -319,7 +318,7 @@ def _with_dtypes(document: GraphDocument, dtypes: str | Mapping[int, str] | None
         return _each(document, {id: {"dtype": dtype} for id, dtype in dtypes.items()})
     if dtypes not in _FLOATS:
         raise InvalidArgumentsError(
-            f"dtypes: a whole graph can be {', '.join(_FLOATS)}, got {dtypes!r}"
+            f"dtypes: expected one of {', '.join(_FLOATS)} for the whole graph, got {dtypes!r}"
         )
     made = []
     for i, op in enumerate(document.graph):

@@ -1,4 +1,4 @@
-"""Memory layouts as tags: ``acdb`` is a 4-dim tensor whose channels lie next to each other."""
+"""Memory layouts as tags: in ``acdb``, a 4-dim tensor's channels are next to each other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ _LETTERS = "abcdefghijkl"[:MAX_NDIMS]
 
 
 def tag_of(strides: Sequence[int], ndims: int) -> str:
-    """The order of the dims in memory, the one furthest apart first.
+    """Return the order of the dims in memory, the one with the largest stride first.
 
     Parameters
     ----------
     strides : sequence of int
-        In elements. Where one is not known or 0, or their number is not `ndims`, the order is
-        row-major.
+        In elements. The order is row-major if one is unknown or 0, or if there are not `ndims`.
     ndims : int
 
     Examples
@@ -33,18 +32,18 @@ def tag_of(strides: Sequence[int], ndims: int) -> str:
 
 
 def strides_of(shape: Sequence[int], tag: str = "") -> tuple[int, ...]:
-    """Strides of a tensor without gaps.
+    """Return the strides, in elements, of a tensor without gaps.
 
     Parameters
     ----------
     shape : sequence of int
     tag : str
-        Row-major order where it is empty.
+        Row-major order if it is empty.
 
     Raises
     ------
     InvalidArgumentsError
-        The tag has not each of the first letters once, as many as there are dims.
+        The tag does not have each of the alphabet's first letters once, one for each dim.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A graph as text, in the library's own format."""
+"""Write a graph as text in the library's own format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 
 __all__ = ["save", "to_json"]
 
-# The library escapes these and writes all else as it is. benchdnn takes each of them for \r.
+# The library escapes only these characters. benchdnn reads each of them as \r.
 _ESCAPES = {"\r": "\\r", "\n": "\\n", "\\": "\\\\", "\t": "\\t", '"': '\\"'}
 _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAPES})
 
@@ -22,9 +22,9 @@ _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAP
 def to_json(graph: GraphBuilder | GraphDocument) -> str:
     """Return the text that oneDNN itself would write, byte for byte except for numbers' digits.
 
-    benchdnn reads it too, and `onednn_graph_py.load` is the way back. Constants have no values
-    there. Numbers have as many digits as it takes to read the same ones again; oneDNN stops at 6.
-    An infinite one is ``inf``, as oneDNN writes it, which benchdnn can't read.
+    benchdnn and `onednn_graph_py.load` can read it. It does not contain the values of constants.
+    Numbers have enough digits to read the same numbers again; oneDNN writes only 6. Infinite
+    numbers are ``inf``, as in oneDNN, which benchdnn can't read.
 
     Raises
     ------
@@ -107,11 +107,11 @@ def _tensor(tensor: TensorRecord) -> dict[str, Any]:
 
 
 def _number(value: float) -> str:
-    """As C++ prints a float, with more digits where 6 do not tell it from others."""
+    """Return a float as C++ prints it, with more digits if 6 don't identify it."""
     for digits in range(6, 17):
         text = f"{value:.{digits}g}"
         if float(text) == value:
-            return "-0.0" if text == "-0" else text  # the other would be read as an integer
+            return "-0.0" if text == "-0" else text  # otherwise it would be read as an integer
     return f"{value:.17g}"
 
 
@@ -140,7 +140,7 @@ def _list(
     write: Callable[[io.StringIO, Any, int], None],
     depth: int,
 ) -> None:
-    """One entry a line, two spaces a level."""
+    """Write a list with an entry on each line, indented by two spaces for each level."""
     out.write(brackets[0])
     first = True
     for entry in entries:

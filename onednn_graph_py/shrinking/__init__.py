@@ -1,6 +1,6 @@
-"""The smallest graph that still shows what is wrong with a large one.
+"""Find the smallest graph that still shows the symptom of a large one.
 
-`shrink` makes it, `Shows` tells whether a graph shows a symptom, in a process that may crash, and
+`shrink` finds it. `Shows` tests whether a graph shows a symptom, in a process that may crash.
 ``python -m onednn_graph_py shrink`` does both for a file.
 """
 

@@ -1,4 +1,4 @@
-"""Smaller graphs: some ops of one, or one with an op passed by."""
+"""Make graphs smaller: keep only some ops, or bypass an op."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["bypasses", "kept", "settled"]
 
 
 def settled(document: GraphDocument) -> GraphDocument:
-    """The graph with all shapes that follow written down, so that it can be cut anywhere.
+    """Return the graph with all inferred shapes, so that it can be cut anywhere.
 
-    As it is, if it is no valid graph.
+    An invalid graph stays unchanged.
     """
     try:
         builder = to_builder(document)
     except OneDNNError:
         return document
     origin = builder._origin
-    assert origin is not None  # a builder made of a document has one
+    assert origin is not None  # `to_builder` always sets it
     shapes = {
         origin.tensors[v.id]: v.shape
         for node in builder.nodes
@@ -41,22 +41,22 @@ def settled(document: GraphDocument) -> GraphDocument:
 
 
 def kept(document: GraphDocument, ids: Collection[int]) -> GraphDocument:
-    """Only some of the ops.
+    """Return the graph with only some of its ops.
 
-    What the others made becomes an input of the graph, what only they read a result.
+    Results of the other ops become inputs of the graph, and tensors that only they read outputs.
 
     Parameters
     ----------
     document : GraphDocument
     ids : collection of int
-        Of ops.
+        The ids of the ops to keep.
     """
     made = replace(document, graph=tuple(op for op in document.graph if op.id in ids))
     return _with_inputs(made)
 
 
 def _with_inputs(document: GraphDocument) -> GraphDocument:
-    """Inputs have a layout; ports that the graph has no more are not named."""
+    """Give the new inputs a layout, and drop ports that the graph no longer has."""
     made = document.produced()
 
     def told(tensor: TensorRecord) -> TensorRecord:
@@ -78,7 +78,7 @@ def _with_inputs(document: GraphDocument) -> GraphDocument:
 
 
 def bypasses(document: GraphDocument) -> Iterator[GraphDocument]:
-    """The graph without one op, whose readers read one of its inputs instead, for each such op.
+    """Yield graphs without one op, whose readers read one of its inputs instead.
 
     Parameters
     ----------

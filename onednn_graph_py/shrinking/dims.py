@@ -1,4 +1,4 @@
-"""Smaller dims for a graph, one after the other."""
+"""Make a graph's dims smaller, one after the other."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Dims = tuple[int, ...]
 
 
 def _smaller(dim: int) -> Iterator[int]:
-    """Sizes to try for a dim, the smallest first."""
+    """Yield sizes to try for a dim, the smallest first."""
     if dim > 1:
         tried = (1, 2, dim // 2, dim - dim // 4, dim - 1)
         yield from dict.fromkeys(d for d in tried if d < dim)
 
 
 def _shapes(document: GraphDocument) -> dict[int, Dims]:
-    """Those of the graph's inputs, as far as they are known."""
+    """Return the known shapes of the graph's inputs, by id."""
     tensors = document.tensors()
     dims = {id: tensors[id].dims for id in document.inputs()}
     return {id: d for id, d in dims.items() if d is not None}
 
 
 def shrink_dims(document: GraphDocument, attempt: Callable[[GraphDocument], bool]) -> GraphDocument:
-    """Make dims smaller while `attempt` says yes.
+    """Make dims smaller while `attempt` returns True.
 
-    First all of one size together, then those of each input by themselves; what depends on them
-    follows, see `resized`.
+    First it changes all dims of the same size together, then each input's dims separately. Other
+    shapes and attributes follow, see `resized`.
     """
     for size in sorted({d for s in _shapes(document).values() for d in s}, reverse=True):
         shapes = _shapes(document)
@@ -47,7 +47,7 @@ def _shrunk(
     attempt: Callable[[GraphDocument], bool],
     places: Sequence[tuple[int, int]],
 ) -> GraphDocument:
-    """Make some dims, given by input and axis and all of one size, as small as they can be."""
+    """Make dims of the same size, given by input and axis, as small as possible."""
     again = bool(places)
     while again:
         again = False

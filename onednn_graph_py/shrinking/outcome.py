@@ -13,7 +13,7 @@ Symptom = Literal[
 ]
 
 SYMPTOMS: tuple[Symptom, ...] = ("mismatch", "crash", "hang", "unsupported", "refused")
-"""Those that a graph can be shrunk for."""
+"""The symptoms that shrinking can keep."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Outcome:
     Parameters
     ----------
     symptom : Symptom
-        ``passed`` if nothing is wrong, ``failed`` if the try itself did.
+        ``passed`` if there is none, ``failed`` if the trial itself raised.
     reason : str
-        In words.
+        A text for messages.
     signatures : tuple of str
         Marks of this symptom: a kind of op that has no kernel, a signal, an error without its
-        numbers and names. A smaller graph shows the same symptom if it has one of them too.
+        numbers and names. A smaller graph shows the same symptom if it shares one of them.
     ops : tuple of int
-        Ids of ops that cause the symptom, as far as they are known.
+        Ids of ops that are known to cause the symptom.
     """
 
     symptom: Symptom
@@ -49,7 +49,7 @@ _LISTS = re.compile(r"#([ ,x]*#)+")
 
 
 def signature_of(error: BaseException) -> str:
-    """An error without what changes as a graph shrinks: places, names, numbers, lists of them.
+    """Return an error's text without places, names and numbers, which change with shrinking.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Other sizes for a graph, where a dim that tensors share stays shared."""
+"""Resize a graph such that dims that tensors share stay equal."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["resized"]
 Dims = tuple[int, ...]
 Attributes = Mapping[str, AttributeRecord]
 
-# Ways to fit a graph's inputs to an op, tried at most; and then sizes of one dim.
+# Limits of the ways to fit a graph's inputs to an op, and then of sizes for one dim.
 _WAYS = 200
 _SEARCHED = 500
-# How far such a size is from the proportional one: windows and padding have this effect.
+# The largest distance of such a size from the proportional one, due to windows and padding.
 _NEAR = 8
 
 
 class _NoFit(Exception):
-    """The sizes do not go together."""
+    """Raised if sizes do not fit together."""
 
 
 def resized(
@@ -36,27 +36,25 @@ def resized(
     dims: Mapping[int, Dims] | None = None,
     original: GraphDocument | None = None,
 ) -> GraphDocument | None:
-    """Change the shapes of inputs; what depends on them changes too.
+    """Change the shapes of inputs, and all that depends on them.
 
-    What ops make is inferred with the table of ops. Where an op then reads tensors that do not fit,
-    those of them that are inputs of the graph follow: a dim that was equal to one that has changed
-    becomes what that one became. So do attributes that hold sizes.
+    Results' shapes are inferred with the table of ops. If an op then reads tensors that do not fit,
+    the graph's inputs among them change too: a dim that was equal to a changed dim gets the new
+    size. The same holds for attributes that contain sizes.
 
     Parameters
     ----------
     document : GraphDocument
-        With all shapes known. Attributes may be other ones than its shapes were made with.
+        It has known shapes. Its attributes may have changed since its shapes were inferred.
     dims : mapping of int to tuple of int, optional
-        New shapes by the ids of inputs, of the same rank.
-
+        New shapes of the same rank, by the ids of inputs.
     original : GraphDocument, optional
-        What `document` was before its attributes were changed. An op that is not right in it need
-        not be right in the result.
+        `document` before its attributes changed. Ops that are invalid in it may stay invalid.
 
     Returns
     -------
     GraphDocument or None
-        None if there is no graph of that size, as far as could be found.
+        None if no graph of this size was found.
     """
     try:
         return _Resizing(document, dims or {}, original or document).document()
@@ -77,7 +75,7 @@ class _Resizing:
                 raise _NoFit
             self.old[id] = tensor.dims
         self.new: dict[int, Dims] = dict(dims)
-        # What dims of some size have become; the last change counts.
+        # The new size for each old size of dims; the last change counts.
         self.became: dict[int, int] = {}
         for id, shape in dims.items():
             self.note(self.old[id], shape)
@@ -102,11 +100,11 @@ class _Resizing:
         tag = tag_of(tensor.stride, len(shape))
         gaps = tensor.strides not in (None, strides_of(old, tag))
         if gaps and all(n <= o for n, o in zip(shape, old, strict=True)):
-            return replace(tensor, shape=shape)  # they may be what matters
+            return replace(tensor, shape=shape)  # they may cause the symptom
         return replace(tensor, shape=shape, stride=strides_of(shape, tag))
 
     def fitted(self, op: OpRecord) -> OpRecord:
-        """Settle what an op reads and makes; the op with attributes that fit."""
+        """Fix the shapes that an op reads and makes; return the op with attributes that fit."""
         settled = {t.id: self.new[t.id] for t in op.inputs if t.id in self.new}
         for id, shape in settled.items():
             self.note(self.old[id], shape)
@@ -128,7 +126,7 @@ class _Resizing:
         known: Mapping[int, Dims],
         results: Mapping[int, Dims],
     ) -> bool:
-        """Take these shapes and attributes if the op is right with them."""
+        """Use these shapes and attributes if the op is valid with them; return whether it is."""
         made = self.made(replace(op, attrs=attrs), known, results)
         if made is None:
             return False
@@ -141,9 +139,9 @@ class _Resizing:
     def made(
         self, op: OpRecord, known: Mapping[int, Dims], results: Mapping[int, Dims]
     ) -> list[Dims] | None:
-        """The shapes of an op's results; None where it can't be.
+        """Return the shapes of an op's results; None if the op is invalid.
 
-        Where they do not follow they are those of `results`, or what they were.
+        Shapes that can't be inferred are those of `results`, or the old ones.
         """
         inputs = [(known[t.id], t.dtype) for t in op.inputs]
         try:
@@ -157,7 +155,7 @@ class _Resizing:
             outputs = [(d, t.dtype) for d, t in zip(shapes, op.outputs, strict=True)]
             check(op.kind, inputs, op.values, outputs)
         except OneDNNError:
-            # What was no valid op before need not become one: it may be what is looked for.
+            # An op that was invalid before may stay so, since this may be the symptom.
             if self.was_valid(op):
                 return None
             return [self.mapped(self.old[t.id]) for t in op.outputs]
@@ -166,9 +164,9 @@ class _Resizing:
     def searched(
         self, op: OpRecord, settled: Mapping[int, Dims], free: list[int]
     ) -> Iterator[tuple[dict[int, Dims], dict[int, Dims]]]:
-        """Shapes of inputs and of results with one dim of one of them smaller.
+        """Yield shapes of inputs and of results, with one dim of one of them smaller.
 
-        For what is tied to other dims by a formula, as the result of a convolution is.
+        This is for dims that depend on others by a formula, such as a convolution's result.
         """
         mapped = {**settled, **{id: self.mapped(self.old[id]) for id in free}}
         unchanged = {**settled, **{id: self.old[id] for id in free}}
@@ -182,7 +180,7 @@ class _Resizing:
                         yield ({**known, **tried}, {}) if id in known else (dict(known), tried)
 
     def likely(self, dim: int, seen: list[int]) -> list[int]:
-        """Smaller sizes for a dim: in proportion to what else has changed, and those around it."""
+        """Return smaller sizes for a dim: proportional to other changes, and those around it."""
         sizes = [1, *seen]
         for old, new in self.became.items():
             nearest = dim * new // old if old else dim
@@ -206,7 +204,7 @@ class _Resizing:
         return tuple(self.became.get(d, d) for d in shape)
 
     def ways(self, free: list[int]) -> Iterator[dict[int, Dims]]:
-        """Shapes for inputs of the graph: all dims that changed elsewhere, then fewer of them."""
+        """Yield shapes for the graph's inputs, with all dims that changed elsewhere or fewer."""
         places = [
             (id, axis)
             for id in dict.fromkeys(free)
@@ -224,7 +222,7 @@ class _Resizing:
                 }
 
     def attributes(self, op: OpRecord, known: Mapping[int, Dims]) -> Iterator[Attributes]:
-        """Attributes that may fit: as they are first, where that is possible."""
+        """Yield attributes that may fit, the unchanged ones first if possible."""
         if op.kind == "StaticReshape" and "shape" in op.attrs:
             yield from self.reshapes(op, known)
         elif op.kind in with_attribute("zps") and op.values.get("qtype") == "per_channel":
@@ -248,7 +246,7 @@ class _Resizing:
         wanted = math.prod(known[op.inputs[0].id])
         for shape in (self.mapped(before), before):
             yield _with(op, "shape", shape)
-            # One dim takes up what is too much or missing.
+            # One dim absorbs the difference.
             have = math.prod(shape)
             for i, d in enumerate(shape):
                 if d > 0 and have and d * wanted % have == 0:
@@ -265,7 +263,7 @@ def _with(op: OpRecord, name: str, value: Any) -> Attributes:
 
 
 def _per_channel(op: OpRecord, shape: Dims) -> Attributes:
-    """As many scales and zero points as there are channels."""
+    """Return attributes with a scale and a zero point for each channel."""
     attrs = dict(op.attrs)
     axis: Any = row(op.kind).value_of("axis", op.values)
     if not -len(shape) <= axis < len(shape):

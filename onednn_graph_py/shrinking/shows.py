@@ -1,4 +1,4 @@
-"""A predicate that tries graphs in a helper process, which may crash or hang."""
+"""Test whether graphs show a symptom, in a helper process that may crash or hang: `Shows`."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["Shows"]
 
 
 class Shows:
-    """A predicate: whether a graph shows the same symptom as the first graph it was called with.
+    """A predicate: whether a graph shows the same symptom as the first graph that it tried.
 
     Parameters
     ----------
     symptom : str
-        ``mismatch`` (oneDNN's fused partitions, without workarounds for known defects, compute
-        something else than the reference), ``crash``, ``hang``, ``unsupported`` (oneDNN has no
-        kernel for an op here) or ``refused`` (oneDNN or this package rejects the graph).
+        ``mismatch`` (oneDNN's fused partitions, without workarounds for known defects, differ from
+        the reference), ``crash``, ``hang``, ``unsupported`` (oneDNN has no kernel for an op here)
+        or ``refused`` (oneDNN or this package rejects the graph).
     seed : int
         Seed for generated inputs.
     timeout : float
         Seconds after which a graph counts as hanging.
     trial : callable, optional
-        Takes a `GraphDocument` and the seed, and returns an `Outcome`; a function of a module, as
-        another process calls it. By default the trial that finds `symptom`.
+        Takes a `GraphDocument` and the seed, and returns an `Outcome`. It must be a module's
+        function, since another process calls it. By default the trial that finds `symptom`.
 
     Raises
     ------
     InvalidArgumentsError
-        There is no such symptom, or the timeout is not positive.
+        The symptom is unknown, or the timeout is not positive.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Shows:
         return Outcome("crash", ending(value), (cause(value),))
 
     def __call__(self, document: GraphDocument) -> bool:
-        """Whether a graph shows the symptom, and the same one as the first graph that did."""
+        """Return whether a graph shows the same symptom as the first graph that showed one."""
         found = self.outcome(document)
         if found.symptom != self.symptom:
             return False
@@ -79,7 +79,7 @@ class Shows:
         return self._wanted in found.signatures
 
     def hint(self, document: GraphDocument) -> tuple[int, ...]:
-        """Ids of ops that probably show the symptom by themselves; empty if none are known."""
+        """Return ids of ops that probably show the symptom alone; empty if unknown."""
         return self.outcome(document).ops
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Delta debugging of graphs: the smallest one that still shows what a large one did.
+"""Delta debugging of graphs: find the smallest one that still shows a symptom.
 
-After Zeller and Hildebrandt (2002): leave out as much as possible at a time, then less and less,
-until nothing more can be left out.
+After Zeller and Hildebrandt (2002): leave out large parts first, then smaller ones, until nothing
+more can be left out.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Progress:
 
 
 def elements_of(document: GraphDocument) -> int:
-    """The number of elements of all tensors; unknown dims count as 1."""
+    """Return the number of elements of all tensors; unknown dims count as 1."""
     return sum(math.prod(max(d, 1) for d in t.dims or ()) for t in document.tensors().values())
 
 
 class _Exhausted(Exception):
-    """No more graphs may be tried."""
+    """Raised if no more graphs may be tried."""
 
 
 class _Tries:
-    """Asks the predicate, once for each graph."""
+    """Calls the predicate, once for each graph."""
 
     def __init__(
         self, predicate: Attempt, limit: int, progress: Callable[[Progress], None] | None
@@ -99,9 +99,9 @@ def shrink(
     ----------
     document : GraphDocument
     predicate : str or callable
-        The symptom: one of `Shows`, which a helper process tries, as it may crash or hang; or a
-        function that takes a `GraphDocument` and returns a bool, called in this process; or a
-        `Shows`. A function must not raise, not even for graphs that are invalid.
+        A symptom of `Shows`, which tries graphs in a helper process, as they may crash or hang; a
+        `Shows`; or a function that takes a `GraphDocument` and returns a bool, called in this
+        process. A function must not raise, not even for invalid graphs.
     seed : int
         Seed for generated inputs.
     timeout : float
@@ -119,8 +119,7 @@ def shrink(
     Raises
     ------
     InvalidArgumentsError
-        The graph does not show the symptom, there is no such symptom, or `tries` or `timeout` is
-        not positive.
+        The symptom is unknown, the graph does not show it, or `tries` or `timeout` is not positive.
 
     Examples
     --------
@@ -140,7 +139,7 @@ def shrink(
         attempt = _Tries(predicate, tries, progress)
         if not attempt(document):
             found = f": {predicate.outcome(document)}" if isinstance(predicate, Shows) else ""
-            wanted = predicate.symptom if isinstance(predicate, Shows) else "what is looked for"
+            wanted = predicate.symptom if isinstance(predicate, Shows) else "the symptom"
             raise InvalidArgumentsError(f"the graph does not show {wanted}{found}")
         with contextlib.suppress(_Exhausted):
             _shrink(document, attempt, predicate)
@@ -149,7 +148,7 @@ def shrink(
 
 
 def _shrink(document: GraphDocument, attempt: _Tries, predicate: Attempt) -> None:
-    """Pass after pass, until one round changes nothing; `attempt` keeps the result."""
+    """Run all passes until a round changes nothing; `attempt` keeps the result."""
     whole = settled(document)
     if attempt(whole):
         document = whole
@@ -166,7 +165,7 @@ def _shrink(document: GraphDocument, attempt: _Tries, predicate: Attempt) -> Non
 
 
 def _hinted(document: GraphDocument, attempt: Attempt, shows: Shows) -> GraphDocument:
-    """Only the ops that have to do with it, if they show it by themselves."""
+    """Return only the ops that probably show the symptom, if they do so alone."""
     ops = shows.hint(document)
     if ops:
         made = kept(document, ops)
@@ -194,7 +193,7 @@ def _without_ops(document: GraphDocument, attempt: Attempt) -> GraphDocument:
 
 
 def _varied(document: GraphDocument, attempt: Attempt, variants: Variants) -> GraphDocument:
-    """Take variants while there is one that shows it."""
+    """Replace the graph by a variant while one shows the symptom."""
     found = True
     while found:
         found = False

@@ -1,4 +1,4 @@
-"""Plainer graphs of the same ops: fewer inputs and attributes, plain data types and layouts."""
+"""Simplify graphs, keeping their ops: fewer inputs and attributes, plain data types and layouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .resize import resized
 
 __all__ = ["attributes", "data_types", "layouts", "optional_inputs", "settings"]
 
-# To what a data type may be simplified, the plainest first.
+# The data types that may replace one, the simplest first.
 _PLAINER: Mapping[str, tuple[str, ...]] = {
     "f16": ("f32",),
     "bf16": ("f32",),
@@ -25,7 +25,7 @@ _PLAINER: Mapping[str, tuple[str, ...]] = {
     "s4": ("s8",),
     "u8": ("s8",),
 }
-# Attributes whose every entry may be made smaller by itself.
+# Attributes whose entries may be made smaller separately.
 _SIZES = ("kernel", "sizes")
 
 
@@ -34,7 +34,7 @@ def _with_op(document: GraphDocument, i: int, op: OpRecord) -> GraphDocument:
 
 
 def optional_inputs(document: GraphDocument) -> Iterator[GraphDocument]:
-    """Without an input or an unread result that an op can do without."""
+    """Yield graphs without an optional input, or an optional result that no op reads."""
     read = document.read()
     for i, op in enumerate(document.graph):
         schema = OPS.get(op.kind)
@@ -53,7 +53,7 @@ def optional_inputs(document: GraphDocument) -> Iterator[GraphDocument]:
 
 
 def attributes(document: GraphDocument) -> Iterator[GraphDocument]:
-    """With an attribute left out or plainer; shapes follow."""
+    """Yield graphs with an attribute left out or simplified; shapes follow."""
     for i, op in enumerate(document.graph):
         for name, record in op.attrs.items():
             for value in _plainer(op, name, record.value):
@@ -67,7 +67,7 @@ def attributes(document: GraphDocument) -> Iterator[GraphDocument]:
 
 
 def _plainer(op: OpRecord, name: str, value: AttributeValue) -> Iterator[Any]:
-    """Values that say less, None for leaving it out, the plainest first."""
+    """Yield simpler values, the simplest first; None leaves the attribute out."""
     schema: OpSchema | None = OPS.get(op.kind)
     known = schema.attribute(name) if schema is not None else None
     if known is None or not known.required:
@@ -78,7 +78,7 @@ def _plainer(op: OpRecord, name: str, value: AttributeValue) -> Iterator[Any]:
         plain: list[Any] = [0, 1] if name.startswith(("pads", "zps", "output_pad")) else [1]
         for each in plain:
             made = (each,) * len(value)
-            if name in ("shape", "axes") or made == value:  # what follows is no plainer
+            if name in ("shape", "axes") or made == value:  # later values are not simpler
                 break
             yield made
         if name in _SIZES or name.startswith(("pads", "strides", "dilations")):
@@ -94,7 +94,7 @@ def _plainer(op: OpRecord, name: str, value: AttributeValue) -> Iterator[Any]:
 
 
 def data_types(document: GraphDocument) -> Iterator[GraphDocument]:
-    """With one data type replaced by a plainer one, and without casts that then do nothing."""
+    """Yield graphs with a data type replaced by a simpler one, without needless casts."""
     used = dict.fromkeys(t.dtype for t in document.tensors().values())
     for dtype in used:
         for plainer in _PLAINER.get(dtype, ()):
@@ -108,7 +108,7 @@ def data_types(document: GraphDocument) -> Iterator[GraphDocument]:
 
 
 def _without_casts(document: GraphDocument) -> GraphDocument:
-    """Without a TypeCast whose input has the data type already."""
+    """Return the graph without TypeCasts whose input already has the data type."""
     source: dict[int, TensorRecord] = {}
     graph = []
     for op in document.graph:
@@ -121,7 +121,7 @@ def _without_casts(document: GraphDocument) -> GraphDocument:
 
 
 def layouts(document: GraphDocument) -> Iterator[GraphDocument]:
-    """With all tensors row-major and of no special property, or one of them."""
+    """Yield graphs in which all tensors, or one, are row-major without a special property."""
     tensors = document.tensors()
     special = [id for id, tensor in tensors.items() if _plain(tensor) != tensor]
     for chosen in (special, *([id] for id in special)):
@@ -134,7 +134,7 @@ def layouts(document: GraphDocument) -> Iterator[GraphDocument]:
 
 
 def _plain(tensor: TensorRecord) -> TensorRecord:
-    kept = ("undef", "variable", "host_scalar")  # a host scalar is another kind of argument
+    kept = ("undef", "variable", "host_scalar")  # a host scalar is passed in another way
     if tensor.property_type not in kept:
         tensor = replace(tensor, property_type="undef")
     dims = tensor.dims
@@ -144,7 +144,7 @@ def _plain(tensor: TensorRecord) -> TensorRecord:
 
 
 def settings(document: GraphDocument) -> Iterator[GraphDocument]:
-    """With the floating-point mode that graphs have by default."""
+    """Yield the graph with the default floating-point mode."""
     if document.fpmath_mode not in (None, "strict"):
         yield replace(document, fpmath_mode="strict")
     if document.fpmath_mode_apply_to_int:

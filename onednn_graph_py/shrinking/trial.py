@@ -1,8 +1,8 @@
-"""One try of a graph, in this process: its fused partitions run as oneDNN makes them.
+"""Try a graph in this process, with oneDNN's own partitions.
 
-A model (`GraphBuilder.compile`) knows oneDNN's defects and goes around them. What is shrunk is a
-defect, so nothing is gone around here: each partition is compiled with the layouts that the graph
-has, and run on what the ones before it made.
+Models (`GraphBuilder.compile`) work around oneDNN's defects. Shrinking looks for defects, so this
+module works around none: it compiles each partition with the layouts of the graph, and runs it on
+the results of earlier ones.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class _Ended(Exception):
 
 
 def partition_trial(document: GraphDocument, seed: int) -> Outcome:
-    """Partition a graph and compile what has a kernel."""
+    """Partition a graph, and compile the partitions that have a kernel."""
     return _tried(document, seed, run=False)
 
 
 def run_trial(document: GraphDocument, seed: int) -> Outcome:
     """Partition a graph, compile and run it, and compare every partition's results.
 
-    Ops that have no kernel are computed in NumPy, so that what comes after them runs too.
+    NumPy computes ops without a kernel, so that later ops run too.
     """
     return _tried(document, seed, run=True)
 
 
 def trial_of(symptom: str) -> Any:
-    """The trial that finds a symptom soonest."""
+    """Return the fastest trial that finds a symptom."""
     return partition_trial if symptom in ("unsupported", "refused") else run_trial
 
 
@@ -88,14 +88,14 @@ class _Trial:
         except OneDNNError as e:
             raise _failed(e) from None
         origin = self.builder._origin
-        assert origin is not None  # a builder made of a document has one
+        assert origin is not None  # `to_builder` always sets it
         values = [*self.builder.inputs, *(v for n in self.builder.nodes for v in n.outputs)]
         self.values = {origin.tensors[v.id]: v for v in values if v.id in origin.tensors}
         self.stream = _core.stream(self.engine)
 
     def outcome(self, *, run: bool) -> Outcome:
         arrays: dict[int, Array] = self._inputs() if run else {}
-        # Values of the builder, as the partitions made them and as they should be.
+        # The builder's values, as partitions computed them and as they should be.
         actual: dict[int, Array] = {}
         exact: dict[int, Array] = {}
         makers: dict[int, tuple[int, ...]] = {}
@@ -114,7 +114,7 @@ class _Trial:
                     actual[self.values[id].id] = array
                     makers[self.values[id].id] = tuple(partition.get_ops())
             if not ready:
-                raise _Ended(Outcome("refused", "partitions wait for each other", ("circle",)))
+                raise _Ended(Outcome("refused", "the partitions form a cycle", ("circle",)))
             left = [p for p in left if p not in ready]
         if run:
             names = {v.id: f"tensor {id}" for id, v in self.values.items()}
@@ -176,7 +176,7 @@ class _Trial:
         }
 
     def _described(self, id: int) -> _core.logical_tensor:
-        """A tensor as a partition is compiled for it: strided, with all dims known."""
+        """Return the logical tensor to compile a partition with: strided, with known dims."""
         record, shape = self.records[id], self.values[id].shape or ()
         strides = record.strides if record.layout_type == "strided" else None
         if record.dims != shape or strides is None:
@@ -187,10 +187,10 @@ class _Trial:
     def _tensor(
         self, lt: _core.logical_tensor, array: Array | None = None
     ) -> tuple[_core.tensor, Array]:
-        """A tensor with some contents, and its memory as an array.
+        """Return a tensor with an array's contents, and its memory as an array.
 
-        Whatever is not written, such as gaps between rows, has all bits set, which is NaN in
-        floats. So what oneDNN makes of it is the same in each try.
+        All other bytes, such as gaps between rows, have all bits set, which is NaN in floats. So
+        each try has the same results.
         """
         dtype = self.values[lt.get_id()].dtype
         packed = dtype in _INT4
@@ -199,7 +199,7 @@ class _Trial:
         elements = _strided(memory, lt)
         if array is not None:
             elements[...] = array
-        if packed:  # two to a byte in the order of memory, whatever the strides
+        if packed:  # packed two to a byte in memory order, with any strides
             memory = elements = pack_int4(memory & 0xF if dtype == "u4" else memory, dtype)
         return _core.tensor(lt, self.engine, elements), memory
 
@@ -219,6 +219,6 @@ def _span(lt: _core.logical_tensor) -> int:
 
 
 def _strided(memory: Array, lt: _core.logical_tensor) -> Array:
-    """The elements of a tensor in its memory."""
+    """Return the elements of a tensor, as a view of its memory."""
     strides = [s * memory.itemsize for s in lt.get_strides()]
     return np.ndarray(lt.get_dims(), memory.dtype, memory, strides=strides)

@@ -9,7 +9,7 @@ __all__ = ["did_you_mean", "shortened"]
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
-    """Return a hint such as ``, did you mean 'MatMul'?``; empty where no name is near."""
+    """Return a hint such as ``, did you mean 'MatMul'?``; empty if no name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f", did you mean {shown(near[0])}?" if near else ""
 

@@ -1,4 +1,4 @@
-"""A subject's ops for the reference, and the arrays for judging it."""
+"""Make a subject's ops for the reference, and the arrays for judging it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["arrays_of", "written"]
 Array = npt.NDArray[Any]
 
 _PERIOD = 65537
-"""The number of elements after which large tensors repeat: a prime, so that rows differ."""
+"""Number of elements after which large tensors repeat; it is prime, so that rows differ."""
 
 
 def written(
@@ -30,7 +30,7 @@ def written(
     constants: Mapping[int, Array],
     picks: Picks,
 ) -> tuple[GraphBuilder, dict[int, Value]]:
-    """Write the ops in a builder, for tensors of these shapes; return its values by number too."""
+    """Build the ops for tensors of these shapes; return the builder, and its values by number."""
     builder = GraphBuilder(
         subject.engine_kind, subject.fpmath_mode, apply_to_int=subject.apply_to_int
     )
@@ -62,7 +62,7 @@ def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int) -> Arr
 
 
 def arrays_of(subject: Subject) -> dict[int, Array]:
-    """Make arrays for all inputs and constants, of numbers that make results mean something."""
+    """Make arrays for all inputs and constants, with numbers that make errors visible."""
     every = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}
     known: dict[int, Array] = {}
     for t in subject.inputs:
@@ -70,7 +70,7 @@ def arrays_of(subject: Subject) -> dict[int, Array]:
         if tensor.value is not None:
             known[t] = round_to(np.full(tensor.shape, tensor.value), tensor.dtype)
         elif tensor.limits is not None:
-            # Numbers as large as the constant's own, whatever range the other inputs would need.
+            # Numbers as large as the constant's own, whatever range the other inputs need.
             least, most = integer_limits(tensor.dtype)
             low, high = max(tensor.limits[0], least), min(tensor.limits[1], most)
             known[t] = _numbers(Fill("whole", low, high), tensor.shape, tensor.dtype, t)

@@ -41,15 +41,15 @@ __all__ = ["AIM", "examine"]
 Array = npt.NDArray[Any]
 
 AIM = 0.05
-"""Seconds that the reference may take before the comparison leaves out indices."""
+"""Time limit of the reference in seconds, above which the comparison leaves out indices."""
 
 _FEW, _MANY = 1, 4
-"""Samples of stochastic arithmetic: of many elements, one sample already shows large errors."""
+"""Samples of stochastic arithmetic: with many elements, one sample is enough."""
 _ELEMENTS = 1024
 
 
 def _share_of_samples(count: int) -> float:
-    """The share of the time from `seconds_of` that so many samples take, with the exact values."""
+    """Return the share of `seconds_of` that this number of samples takes, with the exact run."""
     return (1 + 2 * count) / (1 + 2 * _MANY)
 
 
@@ -69,7 +69,7 @@ def _check_equal(first: Sequence[Array], again: Sequence[Array], when: str) -> N
 
 
 class Comparison:
-    """The reference's values for all results, or for a part of them."""
+    """The reference's values for all results, or for some of them."""
 
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
@@ -84,7 +84,7 @@ class Comparison:
                 f"the reference would take about {needed:.1f} s, and no part of it less than "
                 f"{seconds:g} s",
             )
-        # Values know the op that makes them only as long as their builder exists.
+        # Values refer to the op that makes them only while their builder exists.
         self.builder, self.values = written(subject, shapes, {}, self.portion.picks)
         self.expected = Expected(
             self.builder,
@@ -97,7 +97,7 @@ class Comparison:
         self.share = compared / count if count else 1.0
 
     def check(self, outputs: Sequence[Array], when: str) -> None:
-        """Raise `Ended` if outputs are wrong, or say nothing because most are not finite."""
+        """Raise `Ended` if outputs are wrong, or can't be compared because most are not finite."""
         made = {
             self.values[t].id: self.portion.of(array, t)
             for t, array in zip(self.subject.outputs, outputs, strict=True)
@@ -111,7 +111,7 @@ class Comparison:
         for port, array in enumerate(made.values()):
             if array.size and _finite(array) < array.size / 2:
                 raise Ended(
-                    Outcome.UNVERIFIED, f"most of output {port} is not finite, so it says nothing"
+                    Outcome.UNVERIFIED, f"most of output {port} is not finite, so we can't compare"
                 )
 
 
@@ -122,12 +122,12 @@ def _finite(array: Array) -> int:
 def _results(
     subject: Subject, graph: Ops, arrays: Mapping[int, Array], threads: int
 ) -> tuple[list[Array], float]:
-    """Compile and run a subject with so many threads; return its outputs and a call's seconds."""
+    """Compile and run a subject with some threads; return its outputs and a call's seconds."""
     engine = engine_with_dirt()
     with with_threads(threads):
         partition = graph.partition(subject.ops, set(subject.outputs), "fusion")
         if partition is None:
-            raise Ended(Outcome.UNVERIFIED, "by itself it is not one partition")
+            raise Ended(Outcome.UNVERIFIED, "oneDNN does not make one partition of it alone")
         try:
             compiled = graph.compiled(
                 partition,
@@ -181,7 +181,7 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
     Returns
     -------
     Verdict
-        Never that the partition crashed or hung, as this process does so then.
+        The outcome is never that the partition crashed or hung, since this process then does so.
     """
     start = time.perf_counter()
     detail, reduced, ratio = "", False, None

@@ -1,4 +1,4 @@
-"""Partitions judged in a process of their own, once for each oneDNN, CPU and number of threads."""
+"""Judge partitions in another process, once for each oneDNN, CPU and number of threads."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _WORKER = f"{__package__}.worker"
 
 
 def _environment() -> dict[str, str]:
-    """Variables of the helper process, which is to use the same instruction set."""
+    """Return the environment of the helper process, which must use the same instruction set."""
     return {
         **quiet(),
         **instructions(),
-        # NumPy's products are small there; its threads would only be in oneDNN's way.
+        # NumPy's products are small there; its threads would only slow down oneDNN.
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
@@ -37,12 +37,12 @@ class Judge:
     Parameters
     ----------
     reference : float
-        Seconds that the reference may take for one partition. Where it would take longer than a
-        small part of that, the judge compares only a part of the results.
+        Time limit of the reference for one partition, in seconds. If it would take longer than a
+        small part of that, the judge compares only some of the results.
     speed : float
-        Seconds for measuring one partition against its ops apart; 0 to measure nothing.
+        Seconds for measuring a partition and its separate ops; 0 to measure nothing.
     timeout : float
-        Seconds after which a partition counts as hanging.
+        Time limit of a partition in seconds, after which it counts as hanging.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Judge:
         self._lock = threading.RLock()
 
     def verdict(self, subject: Subject) -> Verdict:
-        """Judge one partition, unless that was done before.
+        """Judge one partition, or return its earlier verdict.
 
         Parameters
         ----------
@@ -67,8 +67,8 @@ class Judge:
         Returns
         -------
         Verdict
-            A partition that can't be judged is unverified; no error is raised for it, but one
-            warning if no process can be started.
+            A partition that can't be judged is unverified, without an error. The judge warns once
+            if no process can be started.
         """
         with self._lock:
             key = (subject.threads, subject.signature)
@@ -100,10 +100,10 @@ class Judge:
                 except NoAnswer as e:
                     self.close()
                     if e.status is not None and not self._fresh:
-                        continue  # a partition before may have damaged the process
+                        continue  # an earlier partition may have damaged the process
                     outcome = Outcome.HUNG if e.status is None else Outcome.CRASHED
                     if e.status == -signal.SIGKILL:
-                        outcome = Outcome.UNVERIFIED  # Linux kills so where memory is short
+                        outcome = Outcome.UNVERIFIED  # Linux kills like this if memory is short
                     seconds, passing = time.monotonic() - start, outcome == Outcome.UNVERIFIED
                     return Verdict(outcome, str(e), seconds=seconds, passing=passing)
                 self._fresh = False
@@ -114,7 +114,7 @@ class Judge:
         return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
 
     def _ready(self) -> Process | None:
-        """Return the helper; None if it can't be started, of which one warning tells."""
+        """Return the helper; None if it can't be started, with one warning."""
         if self._helper is not None or self._broken:
             return self._helper
         try:

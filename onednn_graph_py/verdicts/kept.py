@@ -1,4 +1,4 @@
-"""Verdicts on disk, each in a sealed file; only those that this user found here count."""
+"""Verdicts on disk, in sealed files; only those that this user found on this machine count."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class _Untrusted(Exception):
 class Kept:
     """The verdicts of this oneDNN on this CPU, for a number of threads.
 
-    Each has a file of its own that is replaced as a whole, so that any number of processes may read
-    and write. The file says what it is about, and is sealed with a secret of the user and machine.
+    Each verdict has its own file that is replaced as a whole, so that any number of processes may
+    read and write. It names its partition, and is sealed with a secret of the user and machine.
 
     Parameters
     ----------
     threads : int
     reference : float
-        Seconds that the reference may take; they decide which partitions stay unverified.
+        Time limit of the reference in seconds, which decides which partitions stay unverified.
     """
 
     def __init__(self, threads: int, reference: float = Limits.reference) -> None:
@@ -71,12 +71,12 @@ class Kept:
         except (ValueError, TypeError, KeyError):
             raise _Untrusted("it is damaged") from None
         if about != self._facts:
-            raise _Untrusted("it is of another oneDNN, CPU or package")
+            raise _Untrusted("it is for another oneDNN, CPU or package")
         expected = self._seal(told)
         if expected is None or not hmac.compare_digest(seal, expected):
-            raise _Untrusted("it was not written here, or was changed since")
+            raise _Untrusted("another machine or user wrote it, or it was changed")
         if of != signature:
-            raise _Untrusted("it is about another partition")
+            raise _Untrusted("it is for another partition")
         return verdict
 
     def keep(self, signature: str, verdict: Verdict) -> None:
@@ -116,7 +116,7 @@ def number_kept() -> int:
 
 
 def _machine() -> bytes:
-    """The name of this machine and user; a copied folder of another one does not match it."""
+    """Return an id of this machine and user, which a folder copied from another does not match."""
     try:
         name = Path("/etc/machine-id").read_text().strip()
     except OSError:
@@ -125,7 +125,7 @@ def _machine() -> bytes:
 
 
 def _secret(file: Path, *, make: bool) -> bytes | None:
-    """Read the user's secret; without one that only the user can read, make it or return None."""
+    """Return the secret that only the user can read; if missing, make it or return None."""
     for _ in range(2):
         try:
             with open(file, "rb") as opened:
@@ -144,7 +144,7 @@ def _secret(file: Path, *, make: bool) -> bytes | None:
 
 
 def _write_secret(file: Path, *, anew: bool) -> None:
-    """Write a new secret; keep one that another process made meanwhile, unless `anew`."""
+    """Write a new secret; keep one that another process has made, unless `anew`."""
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

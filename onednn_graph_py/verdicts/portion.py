@@ -1,10 +1,10 @@
-"""The part of a partition's results to compare, where the reference for all would take long.
+"""Choose the part of a partition's results to compare, if the reference would take long for all.
 
-oneDNN runs the partition as it is; the reference computes a part of it. Along many axes an index of
-the result depends on the same index of the inputs alone: the batch, the rows and columns of a
-product, the output channels of a convolution. Any of those indices may be left out. Windows slide
-along spatial axes; of those the reference computes one end, and compares the results whose windows
-reach nothing that was left out.
+oneDNN runs the whole partition; the reference computes a part. Along many axes an index of the
+result depends only on the same index of the inputs: the batch, the rows and columns of a product,
+the output channels of a convolution. We may leave out any of these indices. Windows slide along
+spatial axes; there the reference computes one end, and we compare the results whose windows reach
+no omitted element.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Array = npt.NDArray[Any]
 Place = tuple[int, int]
 """A tensor and one of its axes."""
 Picks = Mapping[Place, npt.NDArray[np.int64]]
-"""The indices that the reference computes, for each place where it leaves some out."""
+"""The indices that the reference computes, for each place where it omits some."""
 
-# Seconds that the reference takes, with the samples of stochastic arithmetic, for an operation, for
-# an element that an op reads, and for one that it makes.
+# Seconds of the reference, with the samples of stochastic arithmetic, for each operation, each
+# element that an op reads, and each element that it makes.
 _OPERATION, _READ, _MADE = 1e-9, 5e-8, 4e-7
 _FEWEST = 4
 """The fewest indices to keep of an axis: the first, the last and some between."""
@@ -43,9 +43,9 @@ class Portion:
     Parameters
     ----------
     picks : mapping of (int, int) to numpy.ndarray
-        The indices that the reference computes, for each tensor and axis where some are left out.
+        The indices that the reference computes, for each tensor and axis where some are omitted.
     right : mapping of (int, int) to (int, int)
-        The range of those, begin and end, in which results are the same as in the whole.
+        Their range, begin and end, in which results equal those of the whole partition.
     """
 
     picks: Picks
@@ -59,7 +59,7 @@ class Portion:
         return array
 
     def compared(self, tensor: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """The slices of a computed tensor that may be compared."""
+        """Return the slices of a computed tensor that may be compared."""
         return tuple(slice(*self.right.get((tensor, a), (0, n))) for a, n in enumerate(shape))
 
 
@@ -84,7 +84,7 @@ Ties = Iterable[Sequence[Place]]
 
 
 def _aligned(op: _Op, tensors: Sequence[int], skipped: Sequence[int] = ()) -> Iterator[list[Place]]:
-    """For each axis of the first output but the skipped ones, the axes broadcast to it."""
+    """Yield the axes that broadcast to each axis of the first output, except skipped ones."""
     rank = op.rank(op.outputs[0])
     for axis in range(rank):
         if axis not in skipped:
@@ -208,7 +208,7 @@ def _dynamic_quantization(op: _Op) -> Ties:
 
 
 _TIES: Mapping[str, Callable[[_Op], Ties]] = {
-    # Gradients are computed in whole.
+    # Gradients are always computed completely.
     **dict.fromkeys(with_trait("elementwise") - with_trait("gradient"), _elementwise),
     **dict.fromkeys(with_trait("reduces"), _reduce),
     "AvgPool": _batch_and_channel,
@@ -231,15 +231,12 @@ _TIES: Mapping[str, Callable[[_Op], Ties]] = {
     "StaticReshape": _reshape,
     "StaticTranspose": _transpose,
 }
-"""By kind of op, the axes tied together, along which each index is computed by itself.
-
-Other kinds have no such axes.
-"""
+"""For each kind of op, the tied axes along which it computes each index independently."""
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A window that slides along an axis of a source and makes an axis of a result."""
+    """A window that slides along a source's axis and makes a result's axis."""
 
     source: Place
     made: Place
@@ -279,8 +276,8 @@ def _links(op: _Op) -> Iterator[_Link]:
 class _Spatial:
     """Groups of places along which windows slide, tied to each other by those windows.
 
-    For each element left out of the result of a window of stride s, s elements are left out of its
-    source, so that the shapes still fit together.
+    For each element omitted from the result of a window with stride s, s elements are omitted from
+    its source, so that the shapes still fit together.
     """
 
     def __init__(self, groups: list[frozenset[Place]], links: Sequence[_Link]) -> None:
@@ -300,7 +297,7 @@ class _Spatial:
         self.drops = [int(ratio.get(i, Fraction(0)) * scale) for i in range(len(groups))]
 
     def most(self, subject: Subject) -> int:
-        """The number of times that the smallest part can be left out."""
+        """Return how many times the smallest part can be omitted."""
         return min(
             (subject.tensors[t].shape[a] - 1) // drop
             for members, drop in zip(self.groups, self.drops, strict=True)
@@ -309,9 +306,9 @@ class _Spatial:
         )
 
     def right(self, subject: Subject, times: int, last: bool) -> dict[Place, tuple[int, int]]:
-        """The range of right elements of each place, if some are left out at one end.
+        """Return the range of right elements of each place, if some are omitted at one end.
 
-        They are left out at the begin if `last`, so that the last ones stay, else at the end.
+        If `last`, the last elements stay and the first are omitted; else the reverse.
         """
         count = {
             place: subject.tensors[place[0]].shape[place[1]] - times * self.drops[i]
@@ -341,7 +338,7 @@ class _Spatial:
 
 
 def _axes_of(subject: Subject) -> tuple[list[list[Place]], list[_Spatial]]:
-    """Groups of places of which any indices may be left out, and those that windows tie."""
+    """Return groups of places where any index may be omitted, and those that windows tie."""
     every = [
         (t, axis)
         for t, tensor in enumerate(subject.tensors)
@@ -377,7 +374,7 @@ def _axes_of(subject: Subject) -> tuple[list[list[Place]], list[_Spatial]]:
 def _spatial(
     groups: Sequence[frozenset[Place]], links: Sequence[_Link], fixed: set[Place]
 ) -> Iterator[_Spatial]:
-    """Groups that windows connect, unless an op computes along them in another way."""
+    """Yield groups that windows connect, unless an op computes along them in another way."""
     left = [g for g in groups if any(k.source in g or k.made in g for k in links)]
     while left:
         together = [left.pop()]
@@ -395,7 +392,7 @@ def _spatial(
 
 
 def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) -> dict[str, Any]:
-    """An op's attributes for a part of its tensors."""
+    """Return an op's attributes for a part of its tensors."""
     attrs = dict(op.attrs)
     if op.kind == "StaticReshape":
         attrs["shape"] = list(shapes[op.outputs[0]])
@@ -410,7 +407,7 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
 
 
 def shapes_of(subject: Subject, picks: Picks) -> dict[int, tuple[int, ...]]:
-    """The shapes of all tensors without the indices that are left out."""
+    """Return the shapes of all tensors without the omitted indices."""
     return {
         t: tuple(
             len(picks[t, axis]) if (t, axis) in picks else size
@@ -433,11 +430,11 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
 
 
 def portion_for(subject: Subject, seconds: float, seed: int = 0) -> Portion:
-    """Leave out indices until the reference takes no longer than so many seconds, if possible.
+    """Omit indices until the reference takes at most this number of seconds, if possible.
 
-    First leave out one end of spatial axes: along the innermost one keep the last elements, where
-    windows meet the remainder of a row, along others the first. Then halve the longest of the other
-    axes again and again; keep the first and the last index.
+    First omit one end of spatial axes: keep the last elements of the innermost one, where windows
+    meet the remainder of a row, and the first of others. Then halve the longest other axis
+    repeatedly, but keep its first and last index.
     """
     independent, spatial = _axes_of(subject)
     shape_of = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}

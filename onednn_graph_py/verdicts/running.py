@@ -1,4 +1,4 @@
-"""Compile a subject as a planner does, and run it in memory that shows stray reads and writes."""
+"""Compile a subject like a planner, and run it in memory that shows stray reads and writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 DIRT = (0xFF, 0xAA, 0x7F)
-"""Bytes that fill memory before a call; the first makes NaNs of every floating-point type."""
+"""Bytes that fill memory before a call; the first makes NaNs in all floating-point types."""
 
 _PACKED = ("s4", "u4")
 _GUARD = 4096
@@ -61,7 +61,7 @@ class GuardedMemory:
     Parameters
     ----------
     lt : logical_tensor
-        A strided one.
+        It must be strided.
     dtype : str
     """
 
@@ -75,13 +75,13 @@ class GuardedMemory:
         self.tensor = _core.tensor(lt, engine, self.own.ctypes.data)
 
     def elements(self) -> Array:
-        """The tensor's elements, as a view; a copy for 4-bit integers."""
+        """Return the tensor's elements, as a view; a copy for 4-bit integers."""
         if self.dtype in _PACKED:
             return unpack_int4(self.own, self.shape, self.dtype)
         target = np.dtype(NUMPY_DTYPES[self.dtype])
         if 0 in self.shape:
             return np.empty(self.shape, target)
-        # NumPy can't stride through some of ml_dtypes' types.
+        # NumPy's strides don't work with some of ml_dtypes' types.
         plain = np.dtype(f"u{target.itemsize}")
         flat = self.own[: self.bytes // plain.itemsize * plain.itemsize].view(plain)
         strides = [s * plain.itemsize for s in self.strides]
@@ -98,7 +98,7 @@ class GuardedMemory:
 
     @property
     def changed(self) -> bool:
-        """Whether the tensor changed since it was filled, or a guard did."""
+        """Whether the tensor or a guard changed since it was filled."""
         return self.touched or not np.array_equal(self.own, self._filled)
 
     @property
@@ -109,7 +109,7 @@ class GuardedMemory:
 
 
 class Dirt:
-    """An allocator whose memory is full of a pattern, as if others had used it before."""
+    """An allocator whose memory is filled with a pattern, as if it had been used before."""
 
     def __init__(self) -> None:
         self.pattern = DIRT[0]
@@ -130,7 +130,7 @@ _engines: list[_core.engine] = []
 
 
 def engine_with_dirt() -> _core.engine:
-    """The engine on which results are judged; it allocates from `dirt` where that is possible."""
+    """Return the engine for judging results; it allocates from `dirt` if possible."""
     if not _engines:
         try:
             allocator = _core.allocator(dirt.allocate, dirt.free)
@@ -142,7 +142,7 @@ def engine_with_dirt() -> _core.engine:
 
 
 def plain_engine() -> _core.engine:
-    """The engine for measuring time, with oneDNN's default allocator."""
+    """Return the engine for measuring time, with oneDNN's default allocator."""
     engine_with_dirt()
     return _engines[1]
 
@@ -215,7 +215,7 @@ class Ops:
         free: Sequence[bool],
         engine: _core.engine,
     ) -> Compiled:
-        """Compile as a planner does: with layouts of oneDNN's choice, or else plain ones."""
+        """Compile like a planner: with layouts of oneDNN's choice, or else plain ones."""
         plain = [self.plain(t) for t in outputs]
         wanted = [
             _core.logical_tensor(lt.get_id(), lt.get_data_type(), lt.get_dims(), "any") if f else lt
@@ -285,12 +285,12 @@ class Run:
         return [np.array(m.elements()) for m in self.outputs]
 
     def check_outputs(self) -> None:
-        """Raise `Ended` if the call wrote beside the outputs or the scratchpad."""
+        """Raise `Ended` if the call wrote outside the outputs or the scratchpad."""
         for port, memory in enumerate(self.outputs):
             if memory.touched:
-                raise Ended(Outcome.WRONG, f"it writes beside its output {port}")
+                raise Ended(Outcome.WRONG, f"it writes outside its output {port}")
         if self.scratchpad is not None and self.scratchpad.touched:
-            raise Ended(Outcome.WRONG, "it writes beside its scratchpad")
+            raise Ended(Outcome.WRONG, "it writes outside its scratchpad")
 
     def check_inputs(self) -> None:
         """Raise `Ended` if a call wrote to the inputs."""
@@ -300,15 +300,15 @@ class Run:
 
 
 def bits(array: Array) -> Array:
-    """The bytes of an array's elements."""
+    """Return the bytes of an array's elements."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def same(one: Array, other: Array) -> bool:
-    """Whether two arrays are equal in every bit."""
+    """Return whether two arrays are equal in every bit."""
     return bool(np.array_equal(bits(one), bits(other)))
 
 
 def with_threads(count: int) -> AbstractContextManager[None]:
-    """A ``with`` block in which oneDNN compiles for, and runs on, so many threads."""
+    """Return a ``with`` block in which oneDNN compiles for and runs on this number of threads."""
     return _core._compiling_with(count)

@@ -1,4 +1,4 @@
-"""Measure whether a partition is slower than its ops apart."""
+"""Measure whether a partition is slower than its separate ops."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Array = npt.NDArray[Any]
 def _calls(
     subject: Subject, ops: Ops, arrays: Mapping[int, Array], policy: str
 ) -> Callable[[], None] | None:
-    """Make a function that runs a subject, in one partition or one for each op.
+    """Make a function that runs a subject in one partition, or in one for each op.
 
-    None if oneDNN can't run it so.
+    Return None if oneDNN can't run it like this.
     """
     engine = plain_engine()
     stream = _core.stream(engine)
@@ -83,7 +83,7 @@ def _calls(
 def slowness(
     subject: Subject, ops: Ops, arrays: Mapping[int, Array], seconds: float
 ) -> tuple[str, float | None]:
-    """Measure how much slower a subject is than its ops apart.
+    """Measure how much slower a subject is than its separate ops.
 
     Parameters
     ----------
@@ -93,14 +93,14 @@ def slowness(
     arrays : mapping of int to numpy.ndarray
         The arrays of its inputs.
     seconds : float
-        The time for measuring; slow calls, of which each must run a few times, may take longer.
+        The time for measuring; slow calls may take longer, since each must run a few times.
 
     Returns
     -------
     slow : str
         A message; empty if it is not slower.
     ratio : float or None
-        Its time divided by that of its ops apart; None if one of the two does not run.
+        Its time divided by that of its separate ops; None if one of the two does not run.
     """
     with with_threads(subject.threads):
         fused = _calls(subject, ops, arrays, "fusion")
@@ -111,7 +111,7 @@ def slowness(
     if pace is None or pace.slow is None:
         return "", None if pace is None else pace.ratio
     return (
-        f"{pace.ratio:.1f} times as slow as its ops apart: {pace.fused * 1e6:.0f} against "
+        f"{pace.ratio:.1f} times as slow as its separate ops: {pace.fused * 1e6:.0f} against "
         f"{pace.apart * 1e6:.0f} us",
         pace.ratio,
     )

@@ -1,4 +1,4 @@
-"""One partition as it would run, without names, ids and weights: `Subject`, and its signature."""
+"""A description of a partition, without names, ids and weights: `Subject`, and its signature."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Tensor:
     strides : tuple of int, optional
         The strides of an input that is not row-major, in elements.
     opaque : bool
-        Whether the layout is oneDNN's own, so that nobody else can read or write it.
+        Whether the layout is opaque, so that only oneDNN can read or write it.
     constant : bool
     limits : (int, int), optional
         The range of a constant of 8-bit or 4-bit integers, rounded up to powers of two.
     value : float, optional
-        The value of a constant of one element that is no scale: an epsilon, a divisor.
+        The value of a constant of one element that is not a scale: an epsilon, a divisor.
     """
 
     shape: tuple[int, ...]
@@ -91,7 +91,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Subject:
-    """One partition as it would run.
+    """A partition, as it would be compiled and run.
 
     Parameters
     ----------
@@ -101,11 +101,11 @@ class Subject:
     inputs, outputs : tuple of int
         The numbers of tensors, in the order in which the partition is compiled for them.
     free : tuple of bool
-        For each output, whether oneDNN may choose its layout; row-major otherwise.
+        For each output, whether oneDNN may choose its layout; else it is row-major.
     fpmath_mode : str
     apply_to_int : bool
     threads : int
-        The number for which it is compiled.
+        The number of threads for which it is compiled.
     engine_kind : str
     """
 
@@ -127,10 +127,7 @@ class Subject:
 
     @cached_property
     def signature(self) -> str:
-        """All facts that decide what oneDNN does, as JSON; the same for equal partitions.
-
-        The number of threads is not among them.
-        """
+        """All facts that decide what oneDNN does, except the number of threads, as JSON."""
         order = _canonical_order(self)
         number: dict[int, int] = {}
         for i in order:
@@ -167,10 +164,10 @@ class Subject:
 
 
 def _told(op: Operation) -> list[Any]:
-    """The attributes of an op, as far as they decide what runs.
+    """Return the attributes of an op that decide which kernels run.
 
-    For scales and zero points these are their number, and whether they change anything: their
-    values differ from layer to layer of one model.
+    Scales and zero points, whose values differ between a model's layers, are reduced to their
+    number and whether they have an effect.
     """
     made: list[Any] = []
     for name, value in op.attrs:
@@ -187,10 +184,9 @@ def _hashed(*of: Any) -> str:
 
 
 def _canonical_order(subject: Subject) -> list[int]:
-    """Sort ops in an order that depends only on how they are connected.
+    """Sort ops in an order that depends only on their connections.
 
-    Ops differ by the ops that lead to them, and by those that they lead to. Of two that are still
-    alike either may come first.
+    The ops before and after an op distinguish it from others; ops alike in both have any order.
     """
     maker = {t: (i, port) for i, op in enumerate(subject.ops) for port, t in enumerate(op.outputs)}
     free = dict(zip(subject.outputs, subject.free, strict=True))
@@ -286,11 +282,11 @@ def subject_of(
     shapes : mapping of int to tuple of int
         The shapes of all their values, by id.
     inputs, outputs : sequence of logical_tensor
-        The tensors that `partition.compile` is to take.
+        The tensors for `partition.compile`.
     fpmath_mode, apply_to_int, engine_kind
-        The builder's.
+        As in the builder.
     threads : int
-        The number for which it is compiled; `num_threads()` if 0.
+        The number of threads for which it is compiled; `num_threads()` if 0.
 
     Returns
     -------

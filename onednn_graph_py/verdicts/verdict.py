@@ -15,11 +15,11 @@ class Limits:
     Parameters
     ----------
     reference : float
-        Seconds for the reference.
+        Time limit of the reference, in seconds.
     speed : float
-        Seconds for measuring the partition against its ops apart; 0 to measure nothing.
+        Seconds for comparing its time with that of its separate ops; 0 to measure nothing.
     memory : float
-        The share of the free memory that its tensors may take.
+        The share of the free memory that its tensors may take, from 0 to 1.
     """
 
     reference: float = 1.0
@@ -28,10 +28,10 @@ class Limits:
 
 
 class Outcome(str, Enum):
-    """The outcome of judging a partition; its value is the word that is printed."""
+    """The outcome of judging a partition; messages print its value."""
 
     RIGHT = "right"
-    """The results agree with the reference, and the partition is not slower than its ops apart."""
+    """The results agree with the reference, and the partition is not slower than separate ops."""
     WRONG = "wrong"
     """A result is wrong, or differs from call to call."""
     CRASHED = "crashed"
@@ -39,7 +39,7 @@ class Outcome(str, Enum):
     HUNG = "hung"
     """The partition took longer than the time limit."""
     SLOW = "slow"
-    """The partition is right, and slower than its ops apart."""
+    """The partition is right, but slower than its separate ops."""
     UNVERIFIED = "unverified"
     """The partition could not be judged."""
 
@@ -57,14 +57,14 @@ class Verdict:
     detail : str
         The error, the signal, the slowdown, or why it could not be judged; may be empty.
     reduced : bool
-        Whether only some of its results were compared; `detail` says which.
+        Whether only some of its results were compared; `detail` says which ones.
     ratio : float, optional
-        Its time divided by that of its ops apart; None if it was not measured.
+        Its time divided by that of its separate ops; None if it was not measured.
     seconds : float
         The time that judging took.
     passing : bool
-        Whether the verdict may change another time, because there was no memory or no process. It
-        is not kept then.
+        Whether the verdict may be another next time, because memory or a process was missing. It
+        is not stored then.
     kept : bool
         Whether the verdict was read from disk.
     """

@@ -17,17 +17,17 @@ __all__ = ["main"]
 
 
 def main(descriptor: int) -> None:
-    """Take partitions with limits from a connection, and answer with verdicts, until it ends."""
-    # The caller ends this process; an interrupt is for the caller.
+    """Read partitions and limits from a connection, and answer with verdicts, until it ends."""
+    # The caller handles interrupts, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve(descriptor, lambda request: _judged(*request))
 
 
 def _judged(subject: Subject, limits: Limits, timeout: float) -> Verdict:
-    # If the caller is gone, the process ends itself, even where Python code can't run.
+    # Without the caller, the process ends even if it can't run Python code.
     faulthandler.dump_traceback_later(2 * timeout, exit=True)
-    # This drops the constants of the partition before.
+    # This drops the constants of the previous partition.
     _core.set_constant_tensor_cache_capacity("cpu", DEFAULT_CAPACITY)
     try:
         return examine(subject, limits)

@@ -1,6 +1,6 @@
-"""The operation table: every op of oneDNN Graph up to 3.13, a row each, by family.
+"""The operation table: a row for each op of oneDNN Graph up to 3.13, by family.
 
-A new op is a new row here and a function in ``reference/``, and nothing else.
+A new op needs only a new row here and a function in ``reference/``.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ ROWS = (
         {"T1": _WITH_INTEGERS, "T2": ("boolean",)},
         traits=("elementwise", "binary"),
     ),
-    _binary("Maximum", "The larger of both.", commutative=True),
-    _binary("Minimum", "The smaller of both.", commutative=True),
+    _binary("Maximum", "The larger of both inputs, element by element.", commutative=True),
+    _binary("Minimum", "The smaller of both inputs, element by element.", commutative=True),
     _binary(
         "Multiply",
         "The product.",
@@ -104,18 +104,18 @@ ROWS = (
     ),
     _binary(
         "SquaredDifference",
-        "The square of the difference.",
+        "The square of the difference of both inputs.",
         traits=("elementwise", "binary"),
     ),
     _binary(
         "Subtract",
-        "Input 0 less input 1.",
+        "Input 0 minus input 1.",
         combinations=_ADD_COMBINATIONS,
         changes=_ADD_CHANGES,
     ),
     OpSchema(
         "Select",
-        "Elements of input 1 where the condition holds, of input 2 elsewhere.",
+        "Elements of input 1 where the condition is true, of input 2 elsewhere.",
         inputs=(Port("cond", "T1"), Port("src_0", "T2"), Port("src_1", "T2")),
         outputs=(Port("dst", "T2"),),
         types={"T1": ("boolean",), "T2": FLOATS},
@@ -127,7 +127,7 @@ ROWS = (
     ),
     OpSchema(
         "BiasAdd",
-        "Adds to each channel its bias.",
+        "Adds its bias to each channel.",
         inputs=(Port("src"), Port("bias")),
         outputs=(DST,),
         types=T,
@@ -139,7 +139,7 @@ ROWS = (
     ),
     OpSchema(
         "BiasAddBackward",
-        "The gradient of BiasAdd with respect to the bias: the sum over all but the channels.",
+        "The gradient of BiasAdd with respect to the bias: the sum over all other axes.",
         inputs=(Port("diff_dst"),),
         outputs=(Port("diff_bias"),),
         types=T,

@@ -7,7 +7,7 @@ from ..row import Attribute, Port
 FLOATS = ("f32", "bf16", "f16")
 
 T = {"T": FLOATS}
-"""One type throughout."""
+"""One data type for all ports."""
 
 NORM_TYPES = {"T1": FLOATS, "T2": ("f32", "bf16")}
 """Data, and the parameters and statistics of normalization."""
@@ -20,7 +20,7 @@ DIFF_SRC = Port("diff_src")
 DATA_FORMAT = Attribute(
     "data_format",
     "string",
-    "where the channels are: NXC last, NCX right after the batch",
+    "position of the channels: last (NXC) or right after the batch (NCX)",
     default="NXC",
     allowed=("NXC", "NCX"),
 )
@@ -36,9 +36,9 @@ AUTO_BROADCAST = Attribute(
 AUTO_PAD = Attribute(
     "auto_pad",
     "string",
-    "how paddings are found instead of from pads_begin and pads_end: None takes those, VALID takes "
-    "0, SAME_* make the output size the input's over the stride, with the odd one after (UPPER) or "
-    "before (LOWER)",
+    "None uses pads_begin and pads_end, VALID no padding; SAME_* choose paddings such that the "
+    "output's size is the input's divided by the stride, with an odd element after (UPPER) or "
+    "before (LOWER) the data",
     default="None",
     allowed=("None", "SAME_UPPER", "SAME_LOWER", "VALID"),
 )
@@ -63,11 +63,11 @@ OPTIONAL_EPSILON = Attribute(
 USE_DST = Attribute(
     "use_dst",
     "bool",
-    "whether input 0 is what the forward op returned, rather than what it was given",
+    "whether input 0 is the forward op's result instead of its input",
     default=True,
 )
 
 AUTO_PAD_SPELLING = (
-    "The documents spell auto_pad none, same_upper, same_lower, valid; the library takes only "
-    "None, SAME_UPPER, SAME_LOWER, VALID. This package takes both."
+    "The documents spell auto_pad none, same_upper, same_lower, valid; the library accepts only "
+    "None, SAME_UPPER, SAME_LOWER, VALID. This package accepts both."
 )

@@ -23,12 +23,12 @@ _GEOMETRY = (
     Attribute(
         "dilations",
         "s64[]",
-        "distance of the window's elements, per spatial dim",
+        "distance between window elements, per spatial dim",
         required=True,
         example=(1, 1),
     ),
     AUTO_PAD,
-    Attribute("groups", "s64", "parts that channels are split into", default=1),
+    Attribute("groups", "s64", "number of groups of channels", default=1),
     DATA_FORMAT,
 )
 
@@ -54,7 +54,7 @@ _TRANSPOSED = (
 )
 
 _OUTPUT_PADDING = Attribute(
-    "output_padding", "s64[]", "zeros that the output gets at the end, per spatial dim"
+    "output_padding", "s64[]", "elements added at the output's end, per spatial dim"
 )
 _WEIGHTS_SHAPE = Attribute("weights_shape", "s64[]", "shape of the output")
 
@@ -62,14 +62,14 @@ _BACKWARD_TYPES = {"T1": FLOATS, "T2": ("s32",)}
 
 _TRANSPOSED_NOTES = (
     AUTO_PAD_SPELLING,
-    "The documents call the weights formats OIX and XIO; the library takes only IOX and XOI.",
-    "With groups the weights are (IC, OC / groups, spatial) for IOX in the library, not "
-    "(IC / groups, OC, spatial) as documented.",
+    "The documents call the weights formats OIX and XIO; the library accepts only IOX and XOI.",
+    "In the library, grouped IOX weights are (IC, OC / groups, spatial), not (IC / groups, OC, "
+    "spatial) as documented.",
 )
-_NO_OUTPUT_PADDING = "The documents list output_padding; the library refuses it."
+_NO_OUTPUT_PADDING = "The documents list output_padding, but the library rejects it."
 _SHAPE_AS_INPUT = (
-    "A shape given as the last input, rather than as the attribute, makes a partition that is not "
-    "supported on a CPU."
+    "On a CPU, a partition with the shape as the last input instead of the attribute is not "
+    "supported."
 )
 
 ROWS = (

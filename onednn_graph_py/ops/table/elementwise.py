@@ -68,7 +68,7 @@ _GELU = (
     Attribute(
         "mode",
         "string",
-        "by the error function, or approximated by tanh",
+        "computed by the error function (gelu_erf), or approximated by tanh (gelu_tanh)",
         default="gelu_erf",
         allowed=("gelu_erf", "gelu_tanh"),
         since=(3, 9),
@@ -81,7 +81,7 @@ ROWS = (
     _backward("Abs"),
     _forward("Clamp", "Limits each element to the range from min to max.", _CLAMP),
     _backward("Clamp", _CLAMP, "src/dst"),
-    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below.", _ELU, traits=_RECTIFIER),
+    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below 0.", _ELU, traits=_RECTIFIER),
     _backward("Elu", _ELU, "src/dst"),
     _forward("Exp", "e to the power of x.", traits=(*_UNARY, "steep")),
     _forward(
@@ -103,7 +103,7 @@ ROWS = (
     _backward("HardSwish"),
     _forward(
         "LeakyReLU",
-        "x above 0, alpha * x below.",
+        "x above 0, alpha * x below 0.",
         (_required("alpha", "slope below 0", 0.1),),
         traits=_RECTIFIER,
     ),
@@ -118,7 +118,7 @@ ROWS = (
     ),
     OpSchema(
         "PReLU",
-        "x above 0, slope * x below, with a learnt slope.",
+        "x above 0, slope * x below 0, with a learned slope.",
         inputs=(SRC, Port("slope")),
         outputs=(DST,),
         types=T,
@@ -151,12 +151,12 @@ ROWS = (
     _forward(
         "Reciprocal",
         "1 / x.",
-        notes=("On a CPU it runs only fused with a Multiply; alone it is not supported.",),
+        notes=("On a CPU it runs only fused with a Multiply.",),
         traits=("elementwise",),
     ),
-    _forward("ReLU", "x above 0, 0 below.", traits=_RECTIFIER),
+    _forward("ReLU", "x above 0, 0 elsewhere.", traits=_RECTIFIER),
     _backward("ReLU", first="src/dst"),
-    _forward("Round", "The nearest integer, the even one of two that are equally near."),
+    _forward("Round", "The nearest integer; ties go to the even one."),
     _forward("Sigmoid", "1 / (1 + exp(-x)).", traits=_SIGMOID),
     _backward("Sigmoid", first="src/dst"),
     _forward("SoftPlus", "log(1 + exp(beta * x)) / beta.", _SOFT_PLUS, traits=_RECTIFIER),
@@ -168,7 +168,7 @@ ROWS = (
     _backward("Tanh", first="src/dst"),
     OpSchema(
         "GenIndex",
-        "At each position, its index along one axis.",
+        "The index of each position along an axis.",
         inputs=(Port("src", "T1"),),
         outputs=(Port("dst", "T2"),),
         types={"T1": FLOATS, "T2": ("s32",)},
@@ -180,7 +180,7 @@ ROWS = (
     ),
     OpSchema(
         "Dropout",
-        "Zeroes elements at random and scales the others so that the mean stays.",
+        "Sets random elements to 0, and scales the others to keep the mean.",
         inputs=(
             SRC,
             Port("seed", "T_seed"),
@@ -200,7 +200,7 @@ ROWS = (
         sample_inputs=((4, 16), (1,), (1,), (1,)),
         since=(3, 12),
         notes=(
-            "The documents say that seed and offset are u64; the library takes s64.",
+            "The documents say that seed and offset are u64; the library needs s64.",
             "No CPU kernel runs it alone: its partition is not supported.",
         ),
     ),

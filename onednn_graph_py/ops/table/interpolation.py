@@ -12,24 +12,24 @@ _ATTRIBUTES = (
     Attribute(
         "mode",
         "string",
-        "how values between elements are found",
+        "method of interpolation",
         required=True,
         example="nearest",
         allowed=("nearest", "linear", "bilinear", "trilinear"),
     ),
     Attribute("sizes", "s64[]", "sizes of the output, per spatial dim"),
-    Attribute("scales", "f32[]", "sizes of the output over the input's, per spatial dim"),
+    Attribute("scales", "f32[]", "sizes of the output divided by the input's, per spatial dim"),
     Attribute(
         "coordinate_transformation_mode",
         "string",
-        "whether coordinates are those of the elements' centres, or the corner elements coincide",
+        "whether coordinates are those of the elements' centres, or align the corner elements",
         default="half_pixel",
         allowed=("half_pixel", "align_corners"),
     ),
     DATA_FORMAT,
 )
 _NOTES = (
-    "Exactly one of the attributes sizes and scales is given; sizes as an input do not do.",
+    "Exactly one of the attributes sizes and scales must be given, even with sizes as an input.",
     "Only half_pixel runs on a CPU.",
 )
 

@@ -26,7 +26,7 @@ ROWS = (
             Attribute(
                 "accumulation_mode",
                 "string",
-                "the type that sums are kept in",
+                "the data type of sums",
                 default="strict",
                 allowed=("strict", "relaxed", "any", "f32", "s32", "f16"),
                 since=(3, 10),

@@ -38,7 +38,7 @@ ROWS = (
     ),
     OpSchema(
         "StaticReshape",
-        "The same elements in row-major order, in another shape.",
+        "Gives a tensor another shape; elements keep their row-major order.",
         inputs=(SRC,),
         outputs=(DST,),
         types=T,
@@ -49,14 +49,14 @@ ROWS = (
             Attribute(
                 "shape",
                 "s64[]",
-                "the new shape; one -1 takes what is left",
+                "the new shape; one dim may be -1 and is then inferred",
                 required=True,
                 example=(16, 4),
             ),
             Attribute(
                 "special_zero",
                 "bool",
-                "whether a 0 in shape copies the input's dim, rather than being a size of 0",
+                "whether a 0 in shape copies the input's dim instead of meaning a size of 0",
                 required=True,
                 example=False,
             ),
@@ -64,7 +64,7 @@ ROWS = (
     ),
     OpSchema(
         "StaticTranspose",
-        "The axes in another order.",
+        "Permutes the axes.",
         inputs=(SRC,),
         outputs=(DST,),
         types=T,
@@ -83,7 +83,7 @@ ROWS = (
     ),
     OpSchema(
         "TypeCast",
-        "The same values in another data type, rounded to nearest even.",
+        "Converts to another data type, rounding to nearest even.",
         inputs=(Port("src", "T1"),),
         outputs=(Port("dst", "T2"),),
         types={"T1": FLOATS, "T2": FLOATS},

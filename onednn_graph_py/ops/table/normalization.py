@@ -39,7 +39,7 @@ def _softmax_axis(default: int) -> Attribute:
 ROWS = (
     OpSchema(
         "BatchNormInference",
-        "Normalizes each channel by given statistics, then scales and shifts it.",
+        "Normalizes each channel with given statistics, then scales and shifts it.",
         inputs=(_DATA, *_parameters("gamma", "beta", "mean", "variance")),
         outputs=(_RESULT,),
         types=NORM_TYPES,
@@ -54,7 +54,7 @@ ROWS = (
     ),
     OpSchema(
         "BatchNormForwardTraining",
-        "Normalizes each channel by its own statistics in the batch, and updates running ones.",
+        "Normalizes each channel with its statistics in the batch, and updates running statistics.",
         inputs=(_DATA, *_parameters("mean", "variance"), *_AFFINE),
         outputs=(
             _RESULT,
@@ -68,11 +68,11 @@ ROWS = (
         sample_attrs={"momentum": 0.9},
         attributes=(
             EPSILON,
-            Attribute("momentum", "f32", "the old running statistics' share in the new ones"),
+            Attribute("momentum", "f32", "weight of the old running statistics in the new ones"),
             DATA_FORMAT,
         ),
         rules=(rules.batch_norm_types,),
-        notes=(*_BATCH_NORM_NOTES, "oneDNN takes 4 inputs, but compiles only 3 or 5."),
+        notes=(*_BATCH_NORM_NOTES, "oneDNN accepts 4 inputs, but compiles only 3 or 5."),
     ),
     OpSchema(
         "BatchNormTrainingBackward",
@@ -96,7 +96,7 @@ ROWS = (
         sample_inputs=((2, 4, 4, 8), (2, 4, 4, 8), *((8,),) * 3),
         attributes=(EPSILON, DATA_FORMAT),
         rules=(rules.batch_norm_types,),
-        notes=(*_BATCH_NORM_NOTES, "oneDNN takes 2 outputs, but compiles only 1 or 3."),
+        notes=(*_BATCH_NORM_NOTES, "oneDNN accepts 2 outputs, but compiles only 1 or 3."),
     ),
     OpSchema(
         "LayerNorm",
@@ -183,7 +183,7 @@ ROWS = (
             Attribute(
                 "mode",
                 "string",
-                "what comes of an axis that is all -inf: nan, or 0",
+                "the result along an axis that is all -inf: nan (none), or 0 (inf_as_zero)",
                 default="none",
                 allowed=("none", "inf_as_zero"),
                 since=(3, 8),

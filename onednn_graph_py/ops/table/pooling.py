@@ -22,9 +22,9 @@ from .common import (
 _KERNEL = Attribute(
     "kernel", "s64[]", "size of the window, per spatial dim", required=True, example=(2, 2)
 )
-_DILATIONS = Attribute("dilations", "s64[]", "distance of the window's elements, per spatial dim")
+_DILATIONS = Attribute("dilations", "s64[]", "distance between window elements, per spatial dim")
 _EXCLUDE_PAD = Attribute(
-    "exclude_pad", "bool", "whether padding is left out of the average", required=True, example=True
+    "exclude_pad", "bool", "whether the average excludes the padding", required=True, example=True
 )
 _ROUNDING_TYPE = Attribute(
     "rounding_type",
@@ -72,8 +72,8 @@ ROWS = (
         rules=(rules.pads,),
         notes=(
             AUTO_PAD_SPELLING,
-            "A shape given as input 1, rather than as the attribute, makes a partition that is not "
-            "supported on a CPU.",
+            "On a CPU, a partition with the shape as input 1 instead of the attribute is not "
+            "supported.",
         ),
     ),
     OpSchema(
@@ -104,7 +104,7 @@ ROWS = (
         rules=(rules.pads, rules.pool_dilations),
         notes=(
             AUTO_PAD_SPELLING,
-            "Without dilations oneDNN takes the op but does not compile it; set them to 1.",
+            "Without dilations oneDNN accepts the op but does not compile it; set them to 1.",
         ),
     ),
 )

@@ -13,7 +13,7 @@ def _qtype(*allowed: str) -> Attribute:
     return Attribute(
         "qtype",
         "string",
-        "what has a scale of its own",
+        "the parts with their own scales",
         default="per_tensor",
         allowed=allowed,
         unchecked=True,

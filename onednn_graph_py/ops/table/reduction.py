@@ -25,7 +25,7 @@ def _reduction(kind: str, summary: str, operations: int = 1) -> OpSchema:
         ),
         rules=(rules.axes_once,),
         notes=(
-            "oneDNN gives the attribute axes a default, so that it never takes axes as an input; "
+            "oneDNN gives the attribute axes a default, so it never reads axes from an input; "
             "and it does not compile an empty list.",
         ),
     )

@@ -1,4 +1,4 @@
-"""Rows of the ops that only say something about the graph."""
+"""Rows of the ops that only describe the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = (
     ),
     OpSchema(
         "End",
-        "Marks a tensor as used outside of the graph, so that no partition keeps it to itself.",
+        "Marks a tensor as used outside the graph, so that its partition outputs it.",
         inputs=(Port("src"),),
         outputs=(),
         types={"T": ("f32", "f16", "bf16", "s8", "u8", "s32", "undef")},

@@ -1,10 +1,9 @@
 """Gradients of convolution and transposed convolution.
 
-Convolution takes windows from src and makes an element of dst of each; the transposed one makes a
-window of dst of each element of src. So the gradient of either with respect to its data is the
-other op.
+Convolution makes an element of dst from each window of src; transposed convolution makes a window
+of dst from each element of src. So the gradient of either with respect to its data is the other op.
 
-In the sums' indices n is the batch, g the groups, o and i the channels of a group, a to c the
+In the sums' indices, n is the batch, g the groups, o and i the channels of a group, a to c the
 windows' spatial dims, and x to z the elements of a window.
 """
 
@@ -21,7 +20,7 @@ _AT, _ELEMENT = "abc", "xyz"
 
 
 def _restored_weights(call: Call, grouped: Array) -> Array:
-    """Weights in the op's format, from what `grouped_weights` returns."""
+    """Return weights in the op's format, from the form of `grouped_weights`."""
     weights = grouped.reshape(-1, *grouped.shape[2:])
     if call.attr("weights_format") in ("XIO", "XOI"):
         weights = np.moveaxis(weights, (0, 1), (-1, -2))
@@ -29,7 +28,7 @@ def _restored_weights(call: Call, grouped: Array) -> Array:
 
 
 def _kernel(call: Call) -> tuple[int, ...]:
-    """Spatial dims of the weights that the op returns."""
+    """Return the spatial dims of the weights that the op returns."""
     shape = call.output(0).shape or ()
     return shape[:-2] if call.attr("weights_format") in ("XIO", "XOI") else shape[2:]
 

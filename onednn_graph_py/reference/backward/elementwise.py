@@ -1,7 +1,6 @@
 """Gradients of element-wise ops: diff_dst times the derivative.
 
-Where a function has no derivative, this takes the value that oneDNN takes. With use_dst, input 0 is
-dst instead of src.
+Where a function has no derivative, the value is oneDNN's. With use_dst, input 0 is dst, not src.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _abs(call: Call, x: Array) -> Array:
 
 @_derivative("ClampBackward")
 def _clamp(call: Call, v: Array) -> Array:
-    # Src and dst give the same result: both are at a limit, or inside.
+    # Src and dst give the same result, as both are at a limit or both inside.
     return np.asarray((call.attr("min") < v) & (v < call.attr("max")))
 
 

@@ -1,7 +1,6 @@
 """Gradients of normalization and softmax.
 
-Mean and variance are inputs and are taken as they are, but the gradient assumes that they are those
-of src.
+Mean and variance are inputs; the gradient assumes without a check that they are those of src.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..registry import Array, reference
 def _normalized(
     x: Array, diff_dst: Array, mean: Array, deviation: Array, gamma: Array, axes: tuple[int, ...]
 ) -> tuple[Array, Array]:
-    """The gradient of src, for statistics over some axes, and the normalized src."""
+    """Return the gradient of src, for statistics over some axes, and the normalized src."""
     normal = (x - mean) / deviation
     scaled = diff_dst * gamma
     along_mean = scaled.mean(axes, keepdims=True)
@@ -37,7 +36,7 @@ def _batch_norm(
     axes = batch_axes(call, x.ndim)
     deviation = np.sqrt(variance + call.attr("epsilon"))
     if len(call.outputs) == 1:
-        # oneDNN then leaves gamma out, as documented, and treats the statistics as constants.
+        # oneDNN then ignores gamma, as documented, and treats the statistics as constants.
         return (diff_dst / along_channels(call, deviation, x.ndim),)
     dx, normal = _normalized(
         x,
