@@ -20,6 +20,7 @@ extensions = [
     "myst_parser",
     "extension_docstrings",
     "op_table",
+    "outputs",
     "short_references",
 ]
 exclude_patterns = ["extensions", "static"]

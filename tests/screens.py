@@ -15,11 +15,12 @@ PROGRAMS = ("chromium", "chromedriver", "dot")
 
 # In the page: what is on it, as it is drawn.
 _FUNCTIONS = """
-const solid = (colour) => { // [r, g, b, a]
-  const c = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  c.clearRect(0, 0, 1, 1); c.fillStyle = colour; c.fillRect(0, 0, 1, 1);
-  return [...c.getImageData(0, 0, 1, 1).data];
-};
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+const known = {};
+const solid = (colour) => known[colour] ??= (() => { // [r, g, b, a]
+  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+})();
 const box = (e) => { const r = e.getBoundingClientRect();
   return {left: r.left, top: r.top, right: r.right, bottom: r.bottom,
           width: r.width, height: r.height}; };
