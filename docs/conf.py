@@ -42,3 +42,4 @@ html_title = f"onednn_graph_py {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_show_copyright = False

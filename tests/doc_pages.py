@@ -3,8 +3,8 @@
 ``python doc_pages.py PAGE`` runs the Python of a page from top to bottom in one namespace, as a
 reader would. A block that imports a package which is not there, or SYCL's or OpenCL's where oneDNN
 has none, is left out, and so told on stdout. Commands of ``console`` blocks run in between.
-``python doc_pages.py PAGE FILE`` writes what each block prints and shows into a file, as JSON, which
-the site's extension ``outputs`` puts below the block.
+``python doc_pages.py PAGE FILE`` writes what each block prints and shows into a file, as JSON,
+which the site's extension ``outputs`` puts below the block.
 """
 
 from __future__ import annotations

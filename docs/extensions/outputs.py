@@ -89,7 +89,7 @@ def _add_outputs(app: Sphinx, doctree: nodes.document) -> None:
         made = _nodes(output)
         if made and first:
             first = False
-            where = f"All outputs on this page are of the machine that built it: {machine()}."
+            where = f"Made when this page was built, as all outputs on it: {machine()}, 1 thread."
             made.append(nodes.paragraph("", where, classes=["machine"]))
         place = block.parent.index(block) + 1
         block.parent[place:place] = made
