@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..text.markup import Markup, element
 from ..text.numbers import counted
-from ..text.table import markdown_table
+from ..text.table import in_markdown, markdown_table
 from .measure import FAILURES, VERDICTS, Result
 from .report import LIMITED, Patterns, columns, machine, worst
 
@@ -137,11 +137,11 @@ def _section(results: Sequence[Result], patterns: Patterns) -> list[str]:
     title = f"{counted(len(results), 'case')}: {_verdicts(results)}"
     lines = ["<details>", element("summary", element("b", f"{number} {name}"), f", {title}"), ""]
     # A link to what is inside of a closed element opens it.
-    about = f'<a id="{_anchor(number)}"></a>'
+    about: str = element("a", id=_anchor(number))
     pattern = patterns.get(number)
     if pattern is not None:
         about += f"`{pattern.title}`. {pattern.rule} (oneDNN's {pattern.page})"
-    lines += [about or "&nbsp;", ""]
+    lines += [about, ""]
     order = (*_TYPES, _OTHER)
     ordered = sorted(results, key=lambda r: order.index(_type_of(r)))
     shown = {k: cell for k, cell in columns(results).items() if k != "pattern"}
@@ -150,7 +150,8 @@ def _section(results: Sequence[Result], patterns: Patterns) -> list[str]:
         cells = [cell(result) for cell in shown.values()]
         dtype = _type_of(result)
         if dtype not in seen:
-            cells[0] = f'<a id="{_anchor(number, dtype)}"></a>{cells[0]}'
+            place = element("a", id=_anchor(number, dtype))
+            cells[0] = Markup(place + in_markdown(cells[0]))
         seen.add(dtype)
         rows.append(cells)
     return [*lines, *markdown_table(tuple(shown), rows), "", "</details>", ""]
