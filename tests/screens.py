@@ -56,6 +56,11 @@ class Page:
         """What a piece of JavaScript returns, which has ``box``, ``under`` and ``contrast``."""
         return self._driver.execute_script(_FUNCTIONS + script, *arguments)
 
+    def resize(self, width: int) -> None:
+        """Show the page as on a screen of this width, which windows can't all have."""
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
     def picture(self, path: Path) -> None:
         """Save what is to be seen, for people."""
         height = self.ask("return document.documentElement.scrollHeight")
@@ -95,6 +100,7 @@ def browser(profile: Path) -> Iterator[Any]:
     driver = webdriver.Chrome(options=options, service=service)
 
     def open_file(path: Path) -> Page:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         driver.set_window_size(1200, 900)
         driver.get(path.as_uri())
         return Page(driver)
