@@ -144,7 +144,9 @@ def _section(results: Sequence[Result], patterns: Patterns) -> list[str]:
     lines += [about, ""]
     order = (*_TYPES, _OTHER)
     ordered = sorted(results, key=lambda r: order.index(_type_of(r)))
-    shown = {k: cell for k, cell in columns(results).items() if k != "pattern"}
+    cells_of = columns(results)
+    headings = dict.fromkeys(("data types", "case", "verdict", *cells_of))
+    shown = {heading: cells_of[heading] for heading in headings if heading != "pattern"}
     rows, seen = [], set()
     for result in ordered:
         cells = [cell(result) for cell in shown.values()]
