@@ -20,6 +20,7 @@ extensions = [
     "myst_parser",
     "extension_docstrings",
     "op_table",
+    "outputs",
     "short_references",
 ]
 exclude_patterns = ["extensions", "static"]
@@ -41,3 +42,4 @@ html_title = f"onednn_graph_py {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_show_copyright = False

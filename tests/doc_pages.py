@@ -2,7 +2,9 @@
 
 ``python doc_pages.py PAGE`` runs the Python of a page from top to bottom in one namespace, as a
 reader would. A block that imports a package which is not there, or SYCL's or OpenCL's where oneDNN
-has none, is left out, and so told on stdout.
+has none, is left out, and so told on stdout. Commands of ``console`` blocks run in between.
+``python doc_pages.py PAGE FILE`` writes what each block prints and shows into a file, as JSON,
+which the site's extension ``outputs`` puts below the block.
 """
 
 from __future__ import annotations
@@ -10,8 +12,13 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib.util
+import io
+import json
 import re
+import shlex
+import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,8 +83,13 @@ def lacking(block: Block) -> str | None:
     return None
 
 
-def execute(block: Block, page: Path, names: dict[str, object]) -> None:
+def execute(block: Block, page: Path, names: dict[str, object]) -> object:
     """Run a block of Python, where comments such as ``# TypeError: text`` tell what a line raises.
+
+    Returns
+    -------
+    object
+        The value of the last line if it is an expression, as in a notebook; otherwise None.
 
     Raises
     ------
@@ -86,11 +98,16 @@ def execute(block: Block, page: Path, names: dict[str, object]) -> None:
     """
     lines = block.text.splitlines()
     # Empty lines above, so that a traceback shows the page's line.
-    tree = ast.parse("\n" * (block.line - 1) + block.text, str(page))
+    tree = ast.parse("\n" * (block.line - 1) + block.text, page.name)
+    value = None
     for statement in tree.body:
-        code = compile(ast.Module([statement], []), str(page), "exec")
         below = lines[(statement.end_lineno or 0) - block.line + 1 :][:1]
         told = re.match(r"# (\w+Error): (.*)", below[0]) if below else None
+        if told is None and isinstance(statement, ast.Expr):
+            value = eval(compile(ast.Expression(statement.value), page.name, "eval"), names)
+            continue
+        value = None
+        code = compile(ast.Module([statement], []), page.name, "exec")
         if told is None:
             exec(code, names)
             continue
@@ -101,13 +118,57 @@ def execute(block: Block, page: Path, names: dict[str, object]) -> None:
             assert raised == told.groups(), f"line {statement.lineno} raises {raised}"
         else:
             raise AssertionError(f"line {statement.lineno} raises nothing")
+    return value
+
+
+def shown(value: object) -> dict[str, str]:
+    """Return what a notebook shows of a value: HTML, a diagram in Graphviz's language, or text."""
+    if value is None:
+        return {}
+    if hasattr(value, "_repr_html_"):
+        return {"html": value._repr_html_()}
+    if hasattr(value, "_repr_mimebundle_"):
+        drawn = value if hasattr(value, "dot") else value.diagram()
+        return {"dot": drawn.dot(), "title": repr(drawn)}
+    return {"text": f"{value!r}\n"}
+
+
+def commands(block: Block) -> str:
+    """Run the commands of a ``console`` block, ``$ python ...``; return what they print."""
+    made = []
+    for line in block.text.splitlines():
+        words = shlex.split(line.removeprefix("$ "))
+        assert line.startswith("$ python "), f"line {block.line}: {line}"
+        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True)
+        assert done.returncode == 0, f"line {block.line}: {done.stdout}{done.stderr}"
+        made.append(done.stdout)
+    return "".join(made)
+
+
+def outputs(page: Path) -> list[dict[str, str]]:
+    """Run a page; return what each block of Python and of commands prints and shows, in order."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    made = []
+    for block in blocks(page):
+        if block.language == "console":
+            made.append({"printed": commands(block)})
+        if block.language != "python":
+            continue
+        printed, last = io.StringIO(), None
+        if lacking(block) is None:
+            with redirect_stdout(printed):
+                last = execute(block, page, names)
+        made.append({"printed": printed.getvalue(), **shown(last)})
+    return made
 
 
 def run(page: Path) -> int:
-    """Run a page's Python; return the number of failed examples."""
+    """Run a page's Python and commands; return the number of failed examples."""
     names: dict[str, object] = {"__name__": "__main__"}
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for block in blocks(page):
+        if block.language == "console":
+            commands(block)
         if block.language not in ("python", "pycon"):
             continue
         reason = lacking(block)
@@ -126,4 +187,7 @@ def run(page: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1])))
+    if sys.argv[2:]:
+        Path(sys.argv[2]).write_text(json.dumps(outputs(Path(sys.argv[1]))), encoding="utf-8")
+    else:
+        sys.exit(run(Path(sys.argv[1])))

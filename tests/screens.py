@@ -15,11 +15,12 @@ PROGRAMS = ("chromium", "chromedriver", "dot")
 
 # In the page: what is on it, as it is drawn.
 _FUNCTIONS = """
-const solid = (colour) => { // [r, g, b, a]
-  const c = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  c.clearRect(0, 0, 1, 1); c.fillStyle = colour; c.fillRect(0, 0, 1, 1);
-  return [...c.getImageData(0, 0, 1, 1).data];
-};
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+const known = {};
+const solid = (colour) => known[colour] ??= (() => { // [r, g, b, a]
+  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+})();
 const box = (e) => { const r = e.getBoundingClientRect();
   return {left: r.left, top: r.top, right: r.right, bottom: r.bottom,
           width: r.width, height: r.height}; };
@@ -54,6 +55,11 @@ class Page:
     def ask(self, script: str, *arguments: Any) -> Any:
         """What a piece of JavaScript returns, which has ``box``, ``under`` and ``contrast``."""
         return self._driver.execute_script(_FUNCTIONS + script, *arguments)
+
+    def resize(self, width: int) -> None:
+        """Show the page as on a screen of this width, which windows can't all have."""
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
 
     def picture(self, path: Path) -> None:
         """Save what is to be seen, for people."""
@@ -94,6 +100,7 @@ def browser(profile: Path) -> Iterator[Any]:
     driver = webdriver.Chrome(options=options, service=service)
 
     def open_file(path: Path) -> Page:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         driver.set_window_size(1200, 900)
         driver.get(path.as_uri())
         return Page(driver)

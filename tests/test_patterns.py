@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py import cli
-from onednn_graph_py.patterns import PATTERNS, measure, report
+from onednn_graph_py.patterns import PATTERNS, measure, page, report
 from onednn_graph_py.patterns._epilogue import BINARY, UNARY, chain, epilogue
 from onednn_graph_py.patterns.measure import VERDICTS, Result
 from onednn_graph_py.patterns.pattern import Case, Deviation, Pattern, patterns
@@ -254,10 +255,9 @@ def test_text_has_a_row_for_each_case_and_a_footer():
     lines = shown.splitlines()
     assert lines[0] == report.machine()
     first = next(line for line in lines if "ReLU | <a>" in line)
-    cells = ["FP-08 matmul", "f32", "MatMul + ReLU", "1e-06", "0.5 / 1.25", "1 / 1", "fused"]
+    cells = ["FP-08 matmul", "f32", "MatMul + ReLU", "1e-06", "500 µs", "1.25 ms", "fused"]
     assert [c for c in cells if c not in first] == []
     assert "2 (1 documented)  MatMul + Add + ReLU + 3 more, Exp" in shown
-    assert "2 / -" in shown
     assert "deviates: it fuses 4" in shown
     assert "3 cases ran: 1 fused, 1 deviates, 1 wrong" in shown
     assert "1 more, lacks hardware: no f16" in shown
@@ -302,24 +302,69 @@ class Cells(HTMLParser):
 
 
 def test_html_is_escaped_and_complete():
-    page = report.as_html(RESULTS, PATTERNS)
-    assert "<a>" not in page
+    made = report.as_html(RESULTS, PATTERNS)
+    assert "<a>" not in made
     cells = Cells()
-    cells.feed(page)
-    assert [len(row) for row in cells.rows] == [9] * 5
+    cells.feed(made)
+    assert [len(row) for row in cells.rows] == [10] * 5
     assert cells.rows[1][2] == "ReLU | <a>"
-    assert cells.rows[2][8] == "deviates: it fuses 4"
+    assert cells.rows[2][9] == "deviates: it fuses 4"
 
 
-def test_markdown_has_a_section_for_each_pattern():
-    page = report.as_markdown(RESULTS, PATTERNS)
-    assert report.machine() in page
-    assert "## FP-08 matmul" in page
-    assert PATTERNS["FP-08"].rule in page
-    rows = [line for line in page.splitlines() if line.startswith("| f32 | ReLU")]
-    assert len(rows) == 1
-    assert "ReLU \\| <a>" in rows[0]
-    assert "1 more, lacks hardware: no f16" in page
+class Elements(HTMLParser):
+    """Collects elements with their attributes, and links to places on the page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def attributes(self, name):
+        return [attributes[name] for _, attributes in self.found if name in attributes]
+
+
+def test_markdown_folds_the_cases_of_each_pattern():
+    text = page.as_markdown(RESULTS, PATTERNS)
+    assert report.machine() in text
+    assert (
+        "<summary><b>FP-08 matmul</b>, 4 cases: 1 fused, 1 deviates, 1 lacks hardware, 1 wrong"
+        in text
+    )
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert PATTERNS["FP-08"].rule in text
+    rows = [line for line in text.splitlines() if line.startswith('| <a id="FP-08-f32"></a>f32 |')]
+    (row,) = rows
+    assert "ReLU \\| &lt;a>" in row
+    assert "| 500 µs | 1.25 ms |" in row
+    assert "lacks an op" not in text  # only verdicts that there are have a line in the legend
+    assert "this CPU has no instructions for a data type: no f16" in text
+    assert "- FP-08 f32, bad: 1 of 2" in text
+
+
+def test_the_heat_map_has_a_cell_for_each_data_type_with_the_first_verdict():
+    text = page.as_markdown(RESULTS, PATTERNS)
+    (row,) = (line for line in text.splitlines() if 'scope="row"' in line)
+    cells = Cells()
+    cells.feed(row)
+    assert cells.rows == [["FP-08 matmul", "✗ 1/2", "≠ 1", "□ 1", "", "", ""]]
+    titles = ["FP-08 matmul, f32: 1 fused, 1 wrong", "FP-08 matmul, bf16: 1 deviates"]
+    titles.append("FP-08 matmul, f16: 1 lacks hardware")
+    assert Elements(row).attributes("title") == Elements(row).attributes("aria-label") == titles
+    assert Elements(row).attributes("class") == ["wrong", "deviates", "lacks-hardware"]
+
+
+@pytest.mark.parametrize("which", ["made", "kept"])
+def test_every_cell_of_the_heat_map_leads_to_a_case(which):
+    kept = Path(__file__).parent.parent / "docs" / "patterns.md"
+    text = page.as_markdown(RESULTS, PATTERNS) if which == "made" else kept.read_text("utf-8")
+    elements = Elements(text)
+    places = elements.attributes("id")
+    links = set(elements.attributes("href"))
+    assert len(set(places)) == len(places)
+    assert {f"#{place}" for place in places} == links
 
 
 # -- the command line

@@ -1,4 +1,7 @@
-"""A notebook page as a browser draws it. ``./dev screens`` provides what this needs."""
+"""Pages of notebooks and of the documentation as a browser draws them.
+
+``./dev screens`` provides what this needs.
+"""
 
 from __future__ import annotations
 
@@ -278,3 +281,56 @@ def test_what_is_not_supported_is_told_with_a_change(page):
     cube = next(t["text"] for t in told if t["text"].startswith("Pow '<cube>'"))
     assert "unsupported" in cube and "no cpu kernel for Pow" in cube
     assert "as Square and Multiply (supported" in cube
+
+
+# -- the site that ./dev docs builds
+
+SITE = ROOT / "build" / "docs"
+SOURCES = [p for form in ("*.md", "*.rst") for p in (ROOT / "docs").rglob(form)]
+SITE_PAGES = sorted(str(p.relative_to(ROOT / "docs").with_suffix(".html")) for p in SOURCES)
+built = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not built: ./dev docs")
+
+ILLEGIBLE = """
+for (const folded of document.querySelectorAll("details")) folded.open = true;
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+const found = [];
+while (texts.nextNode()) {
+  const text = texts.currentNode.data.trim(), holder = texts.currentNode.parentElement;
+  const drawn = holder.checkVisibility({visibilityProperty: true, opacityProperty: true});
+  if (!text || !drawn || holder.closest("svg, script, style")) continue;
+  const reached = contrast(solid(getComputedStyle(holder).color), under(holder));
+  if (reached < 4.5) found.push(`${text.slice(0, 40)}: ${reached.toFixed(2)}`);
+}
+return found;
+"""
+
+
+@built
+@pytest.mark.parametrize("name", SITE_PAGES)
+def test_a_page_of_the_site_is_legible_and_fits_any_screen(name, browser):
+    shown = browser(SITE / name)
+    for theme in ("light", "dark"):
+        shown.ask("document.body.dataset.theme = arguments[0]", theme)
+        assert shown.ask(ILLEGIBLE) == [], theme
+    for width in (1400, 400):
+        shown.resize(width)
+        page = "document.documentElement"
+        assert shown.ask(f"return {page}.scrollWidth - {page}.clientWidth") <= 0, width
+
+
+@built
+def test_a_cell_of_the_heat_map_opens_the_cases_that_it_counts(browser):
+    shown = browser(SITE / "patterns.html")
+    link = "document.querySelector('.heat-map a[href=\"#FP-05-bf16\"]')"
+    place = "document.getElementById('FP-05-bf16')"
+    row = f"{place}.closest('tr')"
+    before = shown.ask(f"return {row}.checkVisibility()")
+    shown.ask("document.documentElement.style.scrollBehavior = 'auto'")  # at once
+    shown.ask(f"{link}.click()")
+    after = shown.ask(
+        f"return {{drawn: {row}.checkVisibility(), where: box({row}), height: innerHeight}}"
+    )
+    assert (before, after["drawn"]) == (False, True)
+    assert 0 <= after["where"]["top"] < after["height"]
+    first = shown.ask(f"return {row}.cells[0].textContent").strip()
+    assert first.split()[-1] == "bf16"

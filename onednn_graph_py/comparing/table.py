@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..replay.verdicts import Verdict
 from ..text.markup import Markup, element, joined
 from ..text.names import shortened
-from ..text.numbers import or_dash
+from ..text.numbers import or_dash, seconds_text
 from ..text.table import html_table, in_markdown, markdown_table, text_table
 from .run import Run, Runs
 
@@ -24,8 +24,9 @@ _SHOWN_LINES = 13
 _SHOWN_OPS = 9
 _BUSY = 0.5  # the load average per CPU above which times are unreliable
 
-_COLOURS = {Verdict.PASSED: "#2e7d32", Verdict.SPLIT: "#8d6e00"}
-_WRONG = "#c62828"
+# Backgrounds of black text, which is legible on them on light and dark pages.
+_COLOURS = {Verdict.PASSED: "#9fdcc9", Verdict.SPLIT: "#f3c969"}
+_WRONG = "#f58a8a"
 
 
 def _step(kinds: Sequence[str], implementation: str) -> str:
@@ -64,14 +65,18 @@ def _error(run: Run, first: Run) -> str:
     return f"{run.error:.2g} ({or_dash(run.share, '.1%')} of allowed)"
 
 
+def _duration(milliseconds: float | None) -> str:
+    return "-" if milliseconds is None else seconds_text(milliseconds / 1e3)
+
+
 def _time(run: Run, first: Run) -> str:
     if run.milliseconds is None:
         return "-"
-    return f"{run.milliseconds:.4g} ms, spread {or_dash(run.spread, '.2g')}"
+    return f"{_duration(run.milliseconds)}, spread {_duration(run.spread)}"
 
 
 def _fastest(run: Run, first: Run) -> str:
-    return "-" if run.fastest is None else f"{run.fastest:.4g} ms"
+    return _duration(run.fastest)
 
 
 Rows = Sequence[tuple[str, Callable[[Run, Run], str]]]
@@ -174,7 +179,7 @@ def as_markdown(comparison: Runs) -> str:
 def _html_cell(name: str, cell: str, run: Run) -> Markup:
     lines = (element("b", x) if x.startswith(_OTHER) else x for x in cell.split("\n"))
     colour = _WRONG if run.verdict.failed else _COLOURS.get(run.verdict)
-    style = f"color:{colour}" if name == "verdict" and colour else ""
+    style = f"color:#000;background:{colour}" if name == "verdict" and colour else ""
     return element("td", joined(lines, "<br>"), style=style)
 
 

@@ -76,7 +76,9 @@ def to_dot(drawing: Drawing) -> str:
     for edge in drawing.edges:
         # Edges that go back must not change the order of the nodes.
         back = ", style=dashed, constraint=false" if edge.back else ""
-        lines.append(f"  {edge.source} -> {edge.target} [label={_label(edge_lines(edge))}{back}]")
+        # Spaces that stay keep a font that is wider than Graphviz reckons away from the arrow.
+        label = _label([f"\u00a0{line}\u00a0" for line in edge_lines(edge)])
+        lines.append(f"  {edge.source} -> {edge.target} [label={label}{back}]")
     return "\n".join([*lines, "}"]) + "\n"
 
 

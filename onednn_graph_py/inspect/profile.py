@@ -271,9 +271,9 @@ class Profile:
 
 
 def _microseconds(seconds: float) -> str:
-    """Return microseconds as text with four digits, or all digits before the point."""
+    """Return microseconds as text with three digits, or all digits before the point."""
     value = seconds * 1e6
-    return f"{value:.0f}" if value >= 1e4 else f"{value:.4g}"
+    return f"{value:.0f}" if value >= 1e3 else f"{value:.3g}"
 
 
 _HEADER = ("model", "inputs", "step", "by", "count", "median µs", "min µs", "spread µs", "share")

@@ -10,9 +10,12 @@ from ..text.options import add_forms
 from ..text.progress import show_progress
 from . import PATTERNS
 from .measure import measure
-from .report import FORMS
+from .page import as_markdown
+from .report import as_html, as_json, as_text
 
 __all__ = ["add_patterns"]
+
+_FORMS = {"text": as_text, "json": as_json, "html": as_html, "markdown": as_markdown}
 
 
 def _patterns(arguments: argparse.Namespace) -> int:
@@ -31,7 +34,7 @@ def _patterns(arguments: argparse.Namespace) -> int:
             results.append(measure(pattern, case, timed=not arguments.no_time))
             status |= results[-1].failed
             show_progress(f"measuring: {len(results)} of {of}" * (len(results) < of))
-    print(FORMS[arguments.form or "text"](results, PATTERNS))
+    print(_FORMS[arguments.form or "text"](results, PATTERNS))
     return int(status)
 
 

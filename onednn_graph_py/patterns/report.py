@@ -1,4 +1,4 @@
-"""Show the gallery's results as a table: text, JSON, HTML or Markdown."""
+"""Show the gallery's results as a table: text, JSON or HTML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from .._core import get_effective_cpu_isa
@@ -14,29 +14,30 @@ from ..linked import version
 from ..machine.store import processor
 from ..text.markup import Markup, element, joined
 from ..text.names import shortened
-from ..text.numbers import or_dash
-from ..text.table import html_table, markdown_table, text_table
+from ..text.numbers import or_dash, seconds_text
+from ..text.table import html_table, text_table
 from .measure import VERDICTS, Result
 from .pattern import Pattern
 
-__all__ = ["FORMS", "as_html", "as_json", "as_markdown", "as_text", "machine", "summary"]
+__all__ = [
+    "LIMITED",
+    "Patterns",
+    "as_html",
+    "as_json",
+    "as_text",
+    "columns",
+    "machine",
+    "summary",
+    "worst",
+]
 
 Patterns = Mapping[str, Pattern]
 
-_HEADINGS = (
-    "pattern",
-    "dtypes",
-    "case",
-    "partitions",
-    "fused ops",
-    "max error",
-    "ms fused / unfused",
-    "CPU / GPU",
-    "verdict",
-)
+LIMITED = ("lacks hardware", "needs newer oneDNN")
+"""The verdicts on cases that can't run here."""
+
 _SHOWN_OPS = 4
 _SHOWN_PARTITIONS = 3
-_LIMITED = ("lacks hardware", "needs newer oneDNN")
 
 
 def machine() -> str:
@@ -61,7 +62,7 @@ def _fused(result: Result) -> str:
 
 
 def _partitions(result: Result) -> str:
-    if result.verdict in (*_LIMITED, "error"):
+    if result.verdict in (*LIMITED, "error"):
         return "-"
     made = "refused" if result.partitions is None else str(result.partitions)
     if result.partitions == result.documented:
@@ -70,60 +71,71 @@ def _partitions(result: Result) -> str:
     return f"{made} ({documented} documented)"
 
 
-def _times(result: Result) -> str:
-    if result.fused_ms is None:
-        return "-"
-    return f"{result.fused_ms:.3g} / {or_dash(result.unfused_ms, '.3g')}"
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else seconds_text(value / 1e3)
 
 
-def _cells(result: Result) -> tuple[str, ...]:
-    # The footer says what the hardware lacks, which is the same for all.
-    noted = result.note and result.verdict not in _LIMITED
-    told = f"{result.verdict}: {result.note}" if noted else result.verdict
-    return (
-        f"{result.pattern} {result.name}",
-        result.dtypes,
-        result.case,
-        _partitions(result),
-        _fused(result) or "-",
-        or_dash(result.max_error, ".2g"),
-        _times(result),
-        f"{or_dash(result.partitions)} / {or_dash(result.gpu_partitions)}",
-        told,
-    )
+def _verdict(result: Result) -> str:
+    # Why hardware lacks something is the same for all, and is in the footer.
+    noted = result.note and result.verdict not in LIMITED
+    return f"{result.verdict}: {result.note}" if noted else result.verdict
+
+
+_COLUMNS: Mapping[str, Callable[[Result], str]] = {
+    "pattern": lambda r: f"{r.pattern} {r.name}",
+    "data types": lambda r: r.dtypes,
+    "case": lambda r: r.case,
+    "partitions": _partitions,
+    "fused ops": lambda r: _fused(r) or "-",
+    "largest error": lambda r: or_dash(r.max_error, ".2g"),
+    "time": lambda r: _milliseconds(r.fused_ms),
+    "time unfused": lambda r: _milliseconds(r.unfused_ms),
+    "GPU partitions": lambda r: or_dash(r.gpu_partitions),
+    "verdict": _verdict,
+}
+
+
+def columns(results: Iterable[Result]) -> dict[str, Callable[[Result], str]]:
+    """Return the cells of a result by heading, without headings that have nothing below them."""
+    partitioned = any(r.gpu_partitions is not None for r in results)
+    return {k: cell for k, cell in _COLUMNS.items() if k != "GPU partitions" or partitioned}
 
 
 # -- what it comes to
 
 
-def _worst(results: Iterable[Result]) -> Iterator[str]:
-    """Yield the largest error of right results, for each data type of a destination."""
+def worst(results: Iterable[Result]) -> dict[str, tuple[Result, float]]:
+    """Return the largest error of each destination's data type, of what is right.
+
+    With it the largest fraction of a tolerance, which another result may have.
+    """
     by_type: dict[str, list[Result]] = {}
     for result in results:
         if result.max_error is not None and not result.failed:
             by_type.setdefault(result.destination, []).append(result)
-    for dtype, found in sorted(by_type.items()):
-        worst = max(found, key=lambda r: r.max_error or 0.0)
-        share = max(r.share or 0.0 for r in found)
-        yield (
-            f"{dtype}: {worst.max_error:.2g} ({worst.pattern} {worst.dtypes}, {worst.case}); at "
-            f"most {share:.0%} of its tolerance"
-        )
+    return {
+        dtype: (max(found, key=lambda r: r.max_error or 0.0), max(r.share or 0.0 for r in found))
+        for dtype, found in sorted(by_type.items())
+    }
 
 
 def summary(results: Sequence[Result]) -> tuple[str, ...]:
     """Return the footer: counts of verdicts, the hardware's limits, worst errors and failures."""
     counts = Counter(r.verdict for r in results)
-    ran = sum(n for v, n in counts.items() if v not in _LIMITED)
-    of_verdict = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v] and v not in _LIMITED)
+    ran = sum(n for v, n in counts.items() if v not in LIMITED)
+    of_verdict = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v] and v not in LIMITED)
     lines = [f"{ran} cases ran: {of_verdict}" if ran else "no case ran"]
-    for verdict in (v for v in _LIMITED if counts[v]):
+    for verdict in (v for v in LIMITED if counts[v]):
         why = dict.fromkeys(r.note for r in results if r.verdict == verdict)
         lines.append(f"{counts[verdict]} more, {verdict}: {'; '.join(why)}")
-    worst = list(_worst(results))
-    if worst:
+    largest = worst(results)
+    if largest:
         lines.append("largest error by the destination's data type:")
-        lines += [f"  {line}" for line in worst]
+    for dtype, (r, share) in largest.items():
+        lines.append(
+            f"  {dtype}: {r.max_error:.2g} ({r.pattern} {r.dtypes}, {r.case}); at most {share:.0%} "
+            "of its tolerance"
+        )
     # Failures come last, where they are seen even if only the end of a log is kept.
     lines += [
         f"{r.verdict}: {r.pattern} {r.name}, {r.dtypes}, {r.case}: {r.note}"
@@ -139,7 +151,8 @@ def summary(results: Sequence[Result]) -> tuple[str, ...]:
 def as_text(results: Sequence[Result], patterns: Patterns) -> str:
     """Return a table for a terminal."""
     del patterns
-    lines = text_table([_HEADINGS, *(_cells(r) for r in results)])
+    shown = columns(results)
+    lines = text_table([tuple(shown), *([cell(r) for cell in shown.values()] for r in results)])
     return "\n".join([machine(), "", *lines, "", *summary(results)])
 
 
@@ -179,10 +192,11 @@ _COLOURS = {
 def as_html(results: Sequence[Result], patterns: Patterns) -> str:
     """Return a table for a browser, with each pattern's rule as the tooltip of its name."""
     rows = []
+    shown = columns(results)
     for result in results:
         pattern = patterns.get(result.pattern)
         rule = f"{pattern.title}. {pattern.rule}" if pattern else ""
-        first, *others, verdict = _cells(result)
+        first, *others, verdict = (cell(result) for cell in shown.values())
         colour = f"color:{_COLOURS.get(result.verdict, '#c62828')}"
         rows.append(
             (element("td", first, title=rule), *others, element("td", verdict, style=colour))
@@ -191,44 +205,7 @@ def as_html(results: Sequence[Result], patterns: Patterns) -> str:
     parts = [
         Markup('<!doctype html><meta charset="utf-8"><title>Fusion patterns</title>'),
         element("p", machine()),
-        html_table(_HEADINGS, rows, style=style),
+        html_table(tuple(shown), rows, style=style),
         element("p", joined(summary(results), "<br>")),
     ]
     return "".join(parts)
-
-
-def as_markdown(results: Sequence[Result], patterns: Patterns) -> str:
-    """Return a page with a section for each pattern: its rule, and a table of its cases."""
-    lines = [
-        "# Fusion patterns",
-        "",
-        "The partitions that oneDNN makes of its documented fusion patterns, reported by",
-        "`python -m onednn_graph_py patterns --markdown` on:",
-        "",
-        machine(),
-        "",
-        "CPU / GPU are numbers of partitions. Times are those of one call, as compiled by default",
-        "and with one op in each partition. Verdicts:",
-        "",
-        *(f"- {verdict}: {meaning}" for verdict, meaning in VERDICTS.items()),
-        "",
-        *(f"{line}  " if not line.startswith("  ") else f"- {line.strip()}"
-          for line in summary(results)),
-    ]  # fmt: skip
-    for number in dict.fromkeys(r.pattern for r in results):
-        pattern = patterns.get(number)
-        if pattern is not None:
-            lines += ["", f"## {number} {pattern.name}", "", f"`{pattern.title}`", ""]
-            lines += [f"{pattern.rule} (oneDNN: {pattern.page})", ""]
-        shown = [_cells(r)[1:] for r in results if r.pattern == number]
-        lines += markdown_table(_HEADINGS[1:], shown)
-    return "\n".join(lines)
-
-
-FORMS: Mapping[str, Callable[[Sequence[Result], Patterns], str]] = {
-    "text": as_text,
-    "json": as_json,
-    "html": as_html,
-    "markdown": as_markdown,
-}
-"""The forms of the table, by the name of the command line's option."""

@@ -39,18 +39,19 @@ def gib_text(size: float) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Format a time with its unit; None becomes an empty string.
+    """Format a time with three digits and its unit; None becomes an empty string.
 
     Examples
     --------
-    >>> seconds_text(0.0123), seconds_text(4.5e-6)
+    >>> seconds_text(0.012345), seconds_text(4.5e-6)
     ('12.3 ms', '4.5 µs')
     """
     if seconds is None:
         return ""
     if seconds == 0:
         return "<1 µs"  # below the resolution of oneDNN's log
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.4g} {unit}"
-    return f"{seconds * 1e6:.4g} µs"
+    for factor, unit in ((1e6, "µs"), (1e3, "ms")):
+        value = float(f"{seconds * factor:.3g}")
+        if value < 1000:
+            return f"{value:g} {unit}"
+    return f"{float(f'{seconds:.3g}'):g} s"
