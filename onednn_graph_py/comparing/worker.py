@@ -28,7 +28,7 @@ from ..replay.stages import Ended, built, called, check_memory, compiled, inputs
 from ..replay.verdicts import Verdict
 from ..running.model import CompiledGraph
 from .graph_files import bind_constants
-from .timing import time_calls
+from .timing import time_in_batches
 
 __all__ = ["PROTOCOL", "hello", "serve"]
 
@@ -121,7 +121,7 @@ class _Worker:
     def time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time calls of what was loaded, in seconds."""
         assert self._call is not None
-        return {"times": time_calls(self._call, request["seconds"])}
+        return {"times": time_in_batches(self._call, request["seconds"])}
 
     def kernels(self, request: dict[str, Any]) -> dict[str, Any]:
         """Name the kernels of each step that oneDNN runs at each call, from its log."""
