@@ -78,7 +78,7 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
     path : str
         Written by `save_constants`.
     """
-    contents = builder._contents
+    contents = builder.contents
     with np.load(path) as file:
         for value in builder.inputs:
             name = value.name.removeprefix("t")

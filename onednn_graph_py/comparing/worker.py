@@ -130,7 +130,7 @@ class _Worker:
         shapes = tuple(v.shape or () for v in model.inputs)
         (found,) = kernels_of([job_of(model, shapes)], timeout=request["seconds"])
         made = []
-        for key in step_keys(model._builder, model._specialization(shapes).plan):
+        for key in step_keys(model.builder, model.specialization(shapes).plan):
             step = found.of.get(tuple(key))
             kernels = step.kernels if step is not None else ()
             made.append([f"{k.kind} {k.implementation}" for k in kernels if k.when == "each call"])

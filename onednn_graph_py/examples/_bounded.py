@@ -38,18 +38,19 @@ Scale = float | np.float32 | npt.NDArray[np.floating[Any]]
 _finfo: Callable[[npt.DTypeLike], Any] = ml_dtypes.finfo
 
 # The number of roundings in exp beyond that of its result; its polynomials err by a few of them.
-_EXP_ROUNDINGS = 8
+EXP_ROUNDINGS = 8
 
 
 def _roundoff(dtype: npt.DTypeLike) -> float:
     return float(_finfo(dtype).eps) / 2
 
 
-_U = _roundoff(np.float32)
+ROUNDOFF = _roundoff(np.float32)
 
 
-def _growth(terms: int) -> float:
-    return terms * _U / (1 - terms * _U)
+def growth(terms: int) -> float:
+    """Bound the relative error of a sum of so many products."""
+    return terms * ROUNDOFF / (1 - terms * ROUNDOFF)
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Bounded:
     def stored(self, dtype: npt.DTypeLike = np.float32) -> Bounded:
         """Compute in f32, then store as `dtype`."""
         roundoff = _roundoff(dtype)
-        if roundoff != _U:
-            roundoff += _U * (1 + roundoff)
+        if roundoff != ROUNDOFF:
+            roundoff += ROUNDOFF * (1 + roundoff)
         flushed = float(_finfo(dtype).smallest_normal)
         magnitude = np.abs(self.value) + self.error
         return Bounded(self.value, self.error + roundoff * magnitude + flushed)
@@ -120,7 +121,7 @@ class Bounded:
             value = value + bias.value
             magnitude = magnitude + np.abs(bias.value) + bias.error
             carried = carried + bias.error
-        return Bounded(value, carried + _growth(terms) * magnitude)
+        return Bounded(value, carried + growth(terms) * magnitude)
 
     def convolved(self, weights: Bounded, stride: int) -> Bounded:
         """Convolve channels-last images with (height, width, input, output) weights."""
@@ -149,7 +150,7 @@ class Bounded:
         # The argument of exp is reduced, exp, the sum and the quotient are rounded. A relative
         # error of exp counts value * (1 - value) times, which is the derivative.
         reduced = (np.abs(self.value) + self.error) * of(self.error - self.value)
-        return Bounded(value, carried + value * (reduced + _EXP_ROUNDINGS + 2) * _U)
+        return Bounded(value, carried + value * (reduced + EXP_ROUNDINGS + 2) * ROUNDOFF)
 
     def softmax(self) -> Bounded:
         """Normalise the exponentials of the last axis; the result is not stored yet."""
@@ -159,17 +160,17 @@ class Bounded:
         # Rounding x - max(x), and the reduction of exp's argument, each cost u*|x - max(x)|. An
         # element masked with minus infinity has a weight of zero whatever its error.
         counts = weights > 0
-        exponent_error = np.where(counts, self.error - 2 * _U * below_maximum, 0)
-        numerator = np.expm1(exponent_error + _EXP_ROUNDINGS * _U)
+        exponent_error = np.where(counts, self.error - 2 * ROUNDOFF * below_maximum, 0)
+        numerator = np.expm1(exponent_error + EXP_ROUNDINGS * ROUNDOFF)
         denominator = (value * numerator).sum(axis=-1, keepdims=True)
-        denominator = denominator + _growth(self.value.shape[-1])
+        denominator = denominator + growth(self.value.shape[-1])
         return Bounded(value, value * ((1 + numerator) / (1 - denominator) - 1))
 
     def quantized(self, scale: Scale, zero_point: int, dtype: npt.DTypeLike) -> Bounded:
         """Store as integers; errors are then whole steps, and zero except near a tie."""
         steps = self.value / scale + zero_point
         # A kernel rounds the reciprocal of the scale, the product and the sum.
-        error = self.error / scale + 3 * _U * (np.abs(self.value / scale) + np.abs(steps))
+        error = self.error / scale + 3 * ROUNDOFF * (np.abs(self.value / scale) + np.abs(steps))
         limits = np.iinfo(np.dtype(dtype))
 
         def clipped(numbers: Array) -> Array:

@@ -48,9 +48,7 @@ def timed(
     """
     none: list[float | None] = [None] * len(plan.steps)
     named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
-    run: Any = model._specialization(shapes).run.bind(
-        fill_inputs(model._builder, shapes=named), None
-    )
+    run: Any = model.specialization(shapes).run.bind(fill_inputs(model.builder, shapes=named), None)
     run()  # constants are reordered
     with profile() as p:
         time_calls(run, seconds, least=_CALLS)
@@ -58,7 +56,7 @@ def timed(
     # Other models of this process may run meanwhile.
     calls_seen = [
         c.times
-        for c in p._calls()
+        for c in p.recorded()
         if c.model.name == model.name
         and [name for name, *_ in c.model.steps] == labels
         and c.model.shapes == shapes

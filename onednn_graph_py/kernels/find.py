@@ -68,10 +68,10 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
 
     Ops are named by their numbers there, as a name may have characters that break a log line.
     """
-    builder = model._builder._snapshot()
-    nodes = builder._contents.nodes
-    builder._contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
-    return Job(builder, {**model._options, "threads": model.threads}, shapes, paces())
+    builder = model.builder.snapshot()
+    nodes = builder.contents.nodes
+    builder.contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
+    return Job(builder, {**model.options, "threads": model.threads}, shapes, paces())
 
 
 # -- the other process

@@ -175,7 +175,7 @@ def _for_gpu(builder: GraphBuilder) -> int | None:
     """Count the partitions of the same graph for a GPU, which need not be present."""
     if version().gpu_runtime.lower() == "none":
         return None
-    other = builder._snapshot()
+    other = builder.snapshot()
     other.engine_kind = _core.engine.kind.gpu
     return _partitioned(other, compiled=False).count
 
