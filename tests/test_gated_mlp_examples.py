@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from types import ModuleType
 
-import ml_dtypes
 import numpy as np
 import pytest
 from graphs import LINKED
@@ -11,13 +10,11 @@ from graphs import LINKED
 from onednn_graph_py import InvalidArgumentsError, engine
 from onednn_graph_py.examples import (
     _built,
-    _gated_mlp,
     _pipeline,
     gated_mlp,
     gated_mlp_int4,
     gated_mlp_wei_combined,
 )
-from onednn_graph_py.examples._bounded import Bounded, Comparison
 from onednn_graph_py.examples._report import Case, Skipped
 from onednn_graph_py.machine import cpu
 
@@ -54,11 +51,11 @@ def test_each_data_type_is_right_or_skipped_for_the_cpu(example):
         lacks = cpu.lacks(case.name.split(",")[0])
         if lacks is None:
             assert case.all_faults() == []
-            (compared,) = case.comparisons.values()
-            assert compared.elements == 3 * 64
+            ((compared,),) = (found.outputs for found in case.comparisons.values())
+            assert compared.count == 3 * 64
             # Tolerances small enough to mean something.
             share = 0.001 if case.name.startswith("f32") else 0.1
-            assert compared.tolerance < share * compared.largest
+            assert compared.allowed < share * compared.largest
         else:
             assert (type(case), case.reason) == (Skipped, lacks)
 
@@ -202,117 +199,3 @@ def test_a_corrupted_result_is_found(example, wrong, monkeypatch):
 def test_f32_that_is_off_by_a_thousandth_is_found(example, monkeypatch):
     corrupt(monkeypatch, off_by_a_thousandth)
     assert next(ran(example)).all_faults()
-
-
-# Plausible faults of a kernel, done to the expectation.
-FAULTS = {
-    "columns in another order": (
-        _gated_mlp.Weights,
-        "multiplied_by",
-        lambda right: lambda self, x: right(self, x).moved(lambda a: np.roll(a, 1, axis=-1)),
-    ),
-    "products left out": (Bounded, "__mul__", lambda right: lambda self, other: self),
-    "tanh for sigmoid": (
-        Bounded,
-        "sigmoid",
-        lambda right: lambda self: Bounded(np.tanh(self.value), self.error),
-    ),
-    "zero points left out": (
-        Bounded,
-        "dequantized",
-        lambda right: lambda self, scale, zero_point: right(self, scale, 0),
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_passes_for_a_rounding_error(fault, monkeypatch):
-    owner, name, wrong = FAULTS[fault]
-    monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
-    for example in SIZES if "zero points" not in fault else [gated_mlp_int4]:
-        made = list(ran(example))
-        assert made
-        assert all(case.all_faults() for case in made)
-
-
-# -- the reference
-
-
-@pytest.mark.parametrize("group", [1, 3])
-def test_weights_are_multiplied_some_columns_at_a_time(group, monkeypatch):
-    random = np.random.default_rng(0)
-    x, matrix = random.uniform(-1, 1, (2, 5)), random.uniform(-1, 1, (5, 12))
-    asked = []
-
-    def columns(part: slice) -> Bounded:
-        asked.append((part.start, part.stop))
-        return Bounded.exact(matrix[:, part])
-
-    monkeypatch.setattr(_gated_mlp, "_PORTION", 5 * 4)
-    got = _gated_mlp.Weights((5, 12), columns, group).multiplied_by(Bounded.exact(x))
-    whole = Bounded.exact(x).matmul(Bounded.exact(matrix))
-    np.testing.assert_allclose(got.value, whole.value, rtol=1e-13)
-    np.testing.assert_allclose(got.error, whole.error, rtol=1e-13)
-    assert asked == ([(0, 4), (4, 8), (8, 12)] if group == 1 else [(0, 3), (3, 6), (6, 9), (9, 12)])
-
-
-def test_compressed_weights_stand_for_the_scaled_distance_from_the_zero_point(monkeypatch):
-    monkeypatch.setattr(_gated_mlp, "_PORTION", 64)
-    random = np.random.default_rng(0)
-    for dtype in (np.float32, ml_dtypes.bfloat16):
-        drawn = gated_mlp_int4._draw(random, 8, 12, 4, dtype)
-        assert {name: one.integers.shape for name, one in drawn.items()} == {
-            "gate": (8, 12),
-            "up": (8, 12),
-            "down": (12, 8),
-        }
-        for one in drawn.values():
-            assert one.integers.max() <= 15
-            expected = np.empty(one.integers.shape)
-            for row, column in np.ndindex(expected.shape):
-                q = int(one.integers[row, column]) - int(one.zero_points[row, column // 4])
-                expected[row, column] = q * float(one.scales[row, column // 4])
-            assert (expected != 0).all()
-            got = one.weights().columns(slice(4, 12))
-            assert (np.abs(got.value - expected[:, 4:12]) <= got.error).all()
-
-
-def test_all_terms_of_a_sum_have_one_sign():
-    random = np.random.default_rng(0)
-    gate, up, down = np.empty((8, 50)), np.empty((8, 50)), np.empty((50, 8))
-    signs = _gated_mlp.fill_gate_and_up(random, gate, up)
-    _gated_mlp.fill_down(random, down, signs)
-    assert set(signs) == {-1, 1}
-    assert (np.sign(gate) == signs).all()
-    assert (up > 0).all()
-    assert (np.sign(down) == signs[:, None]).all()
-
-
-def test_sigmoid_in_f32_is_tolerated_and_a_wrong_slope_is_not():
-    x = np.random.default_rng(0).uniform(-80, 80, 20_000).astype(np.float32)
-    expected = Bounded.exact(x).sigmoid().stored()
-    one = np.float32(1)
-    # Both ways in which kernels compute it.
-    small = np.exp(-np.abs(x))
-    for got in (one / (one + np.exp(-x)), np.where(x < 0, small, one) / (one + small)):
-        assert got.dtype == np.float32
-        assert Comparison.of(got, expected).wrong == 0
-    steeper = (1 / (1 + np.exp(-1.0001 * x.astype(np.float64)))).astype(np.float32)
-    assert Comparison.of(steeper, expected).wrong > 1000
-
-
-def test_sigmoid_carries_the_worst_errors_of_its_input():
-    x = np.linspace(-6, 6, 100)
-    inexact = Bounded(x, np.full(x.shape, 0.01))
-    for moved in (x + 0.01, x - 0.01):
-        assert Comparison.of(1 / (1 + np.exp(-moved)), inexact.sigmoid()).wrong == 0
-    worst = 1 / (1 + np.exp(-(x + 0.011)))
-    assert Comparison.of(worst, inexact.sigmoid()).wrong > 90
-
-
-def test_a_product_carries_the_errors_of_both_factors():
-    a, b = Bounded(np.array([2.0, -3.0]), np.array([0.1, 0.0])), Bounded.exact([5.0, 7.0])
-    c = Bounded(b.value, np.array([0.5, 0.5]))
-    np.testing.assert_allclose((a * b).error, [0.5, 0])
-    np.testing.assert_allclose((a * c).value, [10, -21])
-    np.testing.assert_allclose((a * c).error, [2.1 * 5.5 - 10, 1.5])

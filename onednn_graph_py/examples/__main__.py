@@ -103,7 +103,7 @@ class Row:
     partitions: str
     ops: str
     error: str
-    tolerance: str
+    share: str
     milliseconds: str
     verdict: str
     reason: str = ""
@@ -196,7 +196,7 @@ def _tell(name: str, case: Case | Skipped) -> Row:
         partitions,
         ops,
         f"{result.max_error:.2g}",
-        f"{result.tolerance:.2g}",
+        f"{result.share:.2g}",
         f"{case.milliseconds:.3f}",
         "FAILED" if case.all_faults() else "ok",
     )
@@ -209,7 +209,7 @@ def _failed(name: str, message: str) -> Row:
 
 def table(rows: Iterable[Row]) -> str:
     """Put the rows under headings, in columns."""
-    headings = ("example", "case", "partitions", "ops", "max error", "tolerance", "ms", "")
+    headings = ("example", "case", "partitions", "ops", "max error", "of tolerance", "ms", "")
     cells = [headings, *(tuple(vars(row).values())[: len(headings)] for row in rows)]
     return "\n".join(text_table(cells))
 

@@ -1,9 +1,9 @@
-"""The parts that the attention examples share: sizes, inputs, and expected results."""
+"""The parts that the attention examples share: sizes and inputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,9 @@ import numpy.typing as npt
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
 from ..linked import linked_version
-from ._bounded import Bounded, Comparison
+from ._expected import normal
 
 Array = npt.NDArray[Any]
-Arrays = Mapping[str, Array]
 
 
 def check_groups(example: str, q_heads: int, kv_heads: int) -> None:
@@ -34,7 +33,7 @@ def scores_type(data_type: str) -> str:
 
 def random_array(random: np.random.Generator, shape: Sequence[int], data_type: str) -> Array:
     """Draw normally distributed values."""
-    return random.standard_normal(tuple(shape), np.float32).astype(numpy_dtype(data_type))
+    return normal(random, shape, numpy_dtype(data_type))
 
 
 def root_scale(head_size: int, data_type: str) -> Array:
@@ -54,45 +53,3 @@ def padding_mask(shape: Sequence[int], data_type: str) -> Array:
     keys = shape[-1]
     row = np.where(np.arange(keys) < max(3 * keys // 4, 1), np.arange(keys) / keys, -np.inf)
     return np.ascontiguousarray(np.broadcast_to(row, tuple(shape)).astype(numpy_dtype(data_type)))
-
-
-def swapped(matrix: Bounded) -> Bounded:
-    """Transpose the last two dims."""
-    return matrix.moved(lambda a: a.swapaxes(-1, -2))
-
-
-def entry_of(arrays: Arrays, number: int) -> dict[str, Array]:
-    """One entry of the batch; all at once would fill the memory in float64."""
-    return {name: one if name == "scale" else one[number] for name, one in arrays.items()}
-
-
-def expected_scores(arrays: Arrays, between: str) -> Bounded:
-    """Compute the scores to which SoftMax is applied.
-
-    Parameters
-    ----------
-    arrays : mapping of str to numpy.ndarray
-        ``query``, ``key``, ``scale`` and ``mask``, whose leading dims broadcast.
-    between : str
-        The data type in which each op stores its result.
-    """
-    stored = numpy_dtype(between)
-    query, key, mask = (Bounded.exact(arrays[name]) for name in ("query", "key", "mask"))
-    scores = query.matmul(swapped(key)).stored(stored)
-    scores = scores.scaled(1 / arrays["scale"].astype(np.float64)).stored(stored)
-    return (scores + mask).stored(stored)
-
-
-def expected_attention(arrays: Arrays, data_type: str) -> Bounded:
-    """Compute the result of attention for the arrays of `expected_scores` and ``value``."""
-    dtype = numpy_dtype(data_type)
-    weights = expected_scores(arrays, scores_type(data_type)).softmax().stored(dtype)
-    return weights.matmul(Bounded.exact(arrays["value"])).stored(dtype)
-
-
-def compare_attention(got: Array, arrays: Arrays, data_type: str) -> Comparison:
-    """Compare a whole batch, entry by entry."""
-    return Comparison.together(
-        Comparison.of(result, expected_attention(entry_of(arrays, number), data_type))
-        for number, result in enumerate(got)
-    )
