@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import GraphBuilder
 from ..checking.expected import Verification
 from ..planning import KnownDefects
-from ._expected import compare_built
+from ._expected import expected_of
 from ._pipeline import median_milliseconds
 from ._report import Case
 
@@ -48,7 +48,8 @@ class BuiltRun:
         """Compare each output with the reference, by a text that says what was compared."""
         builder = self.model.builder
         ids = {name: value.id for name, value in builder.outputs.items()}
-        found = compare_built(builder, self._arrays, {i: self.output(n) for n, i in ids.items()})
+        results = {i: self.output(name) for name, i in ids.items()}
+        found = expected_of(builder, self._arrays, results).compare(results)
         if len(ids) == 1:
             return {"all elements with NumPy in float64": found}
         return {
