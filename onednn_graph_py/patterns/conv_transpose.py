@@ -9,7 +9,7 @@ import numpy as np
 
 from ..building.builder import GraphBuilder
 from ._cases import in_floats
-from .pattern import Case, Deviation, Pattern
+from .pattern import Case, Deviation, Pattern, named
 
 __all__ = [
     "AUTO_PADS",
@@ -119,46 +119,6 @@ def conv_transpose_op(
     return b
 
 
-def conv_transpose_ranks(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """1, 2 and 3 spatial dims, in each order of the dims of data and weights."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_weights_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """The names of the orders of the weights' dims."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Channels in groups, with the weights' shape as oneDNN has it and as documented."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_bias(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """With and without the third input."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_output_padding(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """More of the result at its end."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_auto_pad(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Paddings found by oneDNN, in the spelling of the documents and in the library's."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_dilations(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Windows with gaps."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """The documented data types."""
-    return conv_transpose_op(dtype, **arguments)
-
-
 FORMATS = tuple(
     case
     for rank in (1, 2, 3)
@@ -191,7 +151,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "strides, pads_begin, pads_end and dilations have an entry for each spatial dim. The "
         "channels of data stand behind the batch (NCX) or last (NXC, the default).",
         _PAGE,
-        conv_transpose_ranks,
+        named("conv_transpose_ranks", conv_transpose_op),
         FORMATS,
     ),
     Pattern(
@@ -201,7 +161,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Input channels, output channels, spatial: IOX; the reverse: XOI, the default. Newer "
         "documents call these OIX and XIO; the library refuses that, the package takes it.",
         _PAGE,
-        conv_transpose_weights_format,
+        named("conv_transpose_weights_format", conv_transpose_op),
         (
             *in_floats("IOX", weights_format="IOX"),
             *in_floats("XOI", weights_format="XOI"),
@@ -215,7 +175,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "groups divides the number of input and of output channels.",
         _PAGE,
-        conv_transpose_groups,
+        named("conv_transpose_groups", conv_transpose_op),
         (
             *in_floats("2, IOX", groups=2, weights_format="IOX"),
             *in_floats("2, XOI", groups=2, weights_format="XOI"),
@@ -243,7 +203,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "Input 2, which may be left out, has an element for each output channel.",
         _PAGE,
-        conv_transpose_bias,
+        named("conv_transpose_bias", conv_transpose_op),
         (
             *in_floats("without"),
             *in_floats("NXC", bias=True),
@@ -258,7 +218,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "No negative entry, one for each spatial dim, all 0 unless given; the result is so much "
         "longer at its end.",
         _PAGE,
-        conv_transpose_output_padding,
+        named("conv_transpose_output_padding", conv_transpose_op),
         (
             *in_floats("zeros", output_padding=(0, 0)),
             *in_floats("1 each", output_padding=(1, 1)),
@@ -276,7 +236,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "as large as the source times the stride. The library spells these in capitals, none as "
         "None; the package takes both.",
         _PAGE,
-        conv_transpose_auto_pad,
+        named("conv_transpose_auto_pad", conv_transpose_op),
         (
             *(case for name in AUTO_PADS for case in in_floats(name, auto_pad=name)),
             Case("explicit", "f32", {"auto_pad": "explicit"}, partitions=None),
@@ -288,7 +248,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "Positive; above 1 the window has gaps.",
         _PAGE,
-        conv_transpose_dilations,
+        named("conv_transpose_dilations", conv_transpose_op),
         (
             *in_floats("2", dilations=2),
             *in_floats("3, stride 1", dilations=3, strides=1),
@@ -303,7 +263,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "Source, weights, bias and result are all f32, all bf16 or all f16.",
         _PAGE,
-        conv_transpose_types,
+        named("conv_transpose_types", conv_transpose_op),
         in_floats("with bias", bias=True),
     ),
 )

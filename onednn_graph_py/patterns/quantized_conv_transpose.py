@@ -26,7 +26,7 @@ from ._quantized_cases import (
     types,
     weighted_cases,
 )
-from .pattern import Case, Deviation, Pattern
+from .pattern import Case, Deviation, Pattern, named
 
 __all__ = ["PATTERNS", "quantized_conv_transpose"]
 
@@ -162,11 +162,11 @@ _SOURCE_PLAIN = {"src": "u8", "dst": "s8"}
 def _part(number: str, name: str, title: str, rule: str, forms: Iterable[Form | Case]) -> Pattern:
     """A row of the documents that is a part of the whole, under a name of its own."""
 
-    def build(**arguments: Any) -> GraphBuilder:
-        return quantized_conv_transpose(**arguments)
-
-    build.__name__ = build.__qualname__ = f"quantized_conv_transpose_{name}"
-    build.__doc__ = f"{title}; `quantized_conv_transpose` has the parameters."
+    build = named(
+        f"quantized_conv_transpose_{name}",
+        quantized_conv_transpose,
+        f"{title}; `quantized_conv_transpose` has the parameters.",
+    )
     cases = tuple(f if isinstance(f, Case) else case_of(f, _deviations) for f in forms)
     return Pattern(number, title, "quantized", rule, _PAGE, build, cases)
 

@@ -1,4 +1,4 @@
-"""The attention examples: partitions by version, right numbers, and what makes them fail."""
+"""The attention and MLP examples: partitions by version, right numbers, what makes them fail."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,6 +14,9 @@ from onednn_graph_py.examples import (
     _attention,
     _built,
     _pipeline,
+    gated_mlp,
+    gated_mlp_int4,
+    gated_mlp_wei_combined,
     gqa,
     gqa_training,
     mqa,
@@ -25,8 +28,13 @@ from onednn_graph_py.examples._report import Case, Skipped
 from onednn_graph_py.machine.cpu import lacks
 
 CORE = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
+MLP = ["MatMul", "MatMul", "MatMul", "Multiply", "Multiply", "Sigmoid"]
+MLPS = [gated_mlp, gated_mlp_int4, gated_mlp_wei_combined]
 BATCH, SEQUENCE, HEADS, SIZE = 3, 24, 4, 16
 SIZES: dict[ModuleType, tuple[int, ...]] = {
+    gated_mlp: (3, 64, 100),
+    gated_mlp_int4: (3, 64, 96, 32),
+    gated_mlp_wei_combined: (3, 64, 100),
     gqa: (BATCH, SEQUENCE, HEADS, 2, SIZE),
     gqa_training: (BATCH, SEQUENCE, HEADS, 2, SIZE),
     mqa: (BATCH, SEQUENCE, HEADS, SIZE),
@@ -46,7 +54,7 @@ no_gpu = pytest.mark.skipif(engine.get_count("gpu") > 0, reason="there is a GPU"
 @pytest.fixture(autouse=True)
 def run_once(monkeypatch):
     """No test looks at times."""
-    for module in (_built, sdpa_stacked_qkv):
+    for module in (_built, gated_mlp_wei_combined, sdpa_stacked_qkv):
         monkeypatch.setattr(module, "median_milliseconds", lambda call: 0.0)
 
 
@@ -130,6 +138,20 @@ def test_integer_attention_is_one_partition():
         assert sorted(ops) == sorted([*CORE, *around, *older])
 
 
+@pytest.mark.parametrize("example", MLPS)
+def test_a_gated_mlp_is_one_partition_with_tolerances_that_mean_something(example):
+    for case in ran(example):
+        (ops,) = case.partitions
+        kinds = [kind for kind in ops if kind not in ("DynamicDequantize", "TypeCast")]
+        assert sorted(kinds) == MLP
+        assert ops.count("DynamicDequantize") == (3 if example is gated_mlp_int4 else 0)
+        narrowed = example is gated_mlp_wei_combined and data_type(case) != "f32"
+        assert ops.count("TypeCast") == (narrowed and LINKED >= (3, 8))
+        ((compared,),) = (found.outputs for found in case.comparisons.values())
+        assert compared.count == 3 * 64
+        assert compared.allowed < (0.001 if data_type(case) == "f32" else 0.1) * compared.largest
+
+
 @since(3, 10)
 def test_training_is_a_partition_forwards_and_one_backwards():
     forward, backward, *narrow = [case.partitions for case in ran(gqa_training)]
@@ -144,6 +166,9 @@ def test_training_is_a_partition_forwards_and_one_backwards():
 
 
 ODD = {
+    gated_mlp: [(1, 1, 1), (2, 7, 33)],
+    gated_mlp_int4: [(1, 32, 32, 32), (5, 96, 64, 32)],
+    gated_mlp_wei_combined: [(1, 1, 1), (2, 7, 33)],
     gqa: [(1, 7, 6, 3, 5), (2, 33, 4, 4, 8)],
     gqa_training: [(1, 7, 6, 3, 5), (2, 9, 4, 4, 8)],
     mqa: [(1, 1, 1, 1), (2, 33, 7, 5)],
@@ -169,6 +194,10 @@ def test_sizes_are_those_of_upstream_unless_given():
     assert defaults(mqa.run) == defaults(sdpa_stacked_qkv.run) == ("cpu", 2, 128, 16, 64)
     assert defaults(sdpa_quantized.run) == ("cpu", 2, 128, 16, 64)
     assert defaults(sdpa_bottom_right_causal_mask.run) == ("cpu", 2, 128, 16, 64, None)
+    assert (
+        defaults(gated_mlp.run) == defaults(gated_mlp_wei_combined.run) == ("cpu", 1, 4096, 14336)
+    )
+    assert defaults(gated_mlp_int4.run) == ("cpu", 1, 4096, 14336, 128)
 
 
 @pytest.mark.parametrize("example", SIZES)
@@ -208,6 +237,31 @@ def test_strided_attention_that_is_known_to_be_wrong_is_skipped():
     made = cases(sdpa_stacked_qkv, 2, 2, 1, 32)
     assert all(isinstance(case, Skipped) for case in made)
     assert "computes attention on strided inputs wrong" in made[0].reason
+
+
+@pytest.mark.parametrize(("ic", "oc"), [(63, 96), (64, 95)])
+def test_a_group_that_does_not_divide_the_sizes_is_refused(ic, oc):
+    message = f"^gated_mlp_int4: group must divide ic and oc, {ic} and {oc}, got 32"
+    with pytest.raises(InvalidArgumentsError, match=message):
+        next(gated_mlp_int4.run("cpu", 1, ic, oc, 32))
+
+
+def test_gate_and_up_are_read_from_one_buffer_without_a_copy(monkeypatch):
+    given = []
+
+    def bind(self, arrays):
+        given.append(arrays)
+        return right(self, arrays)
+
+    right = _pipeline.Pipeline.bind
+    monkeypatch.setattr(_pipeline.Pipeline, "bind", bind)
+    assert all(case.all_faults() == [] for case in ran(gated_mlp_wei_combined))
+    for arrays in given:
+        views = [array for array in arrays.values() if array.strides[0] == 2 * 100 * array.itemsize]
+        assert len(views) == 2
+        assert views[0].base is views[1].base
+        first, second = sorted(array.ctypes.data for array in views)
+        assert second - first == 100 * views[0].itemsize
 
 
 # -- no GPU
