@@ -6,16 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import LONG_EPILOGUES
-from ._quantization import (
-    DST_SCALE,
-    SRC_SCALE,
-    bias_of,
-    dequantized,
-    dequantized_weights,
-    finished,
-    post_ops,
-)
+from ._quantization import bias_of, weighted
 from ._quantized_cases import (
     Form,
     case_of,
@@ -34,80 +27,23 @@ _PAGE = "graph/fusion_patterns/quantized_convtranspose_fusion_patterns"
 
 
 def quantized_conv_transpose(
-    src: str = "u8",
-    weights: str = "s8",
-    dst: str = "s8",
-    *,
-    compute: str = "f32",
-    bias: str | None = None,
-    bias_add: bool = False,
-    epilogue: Sequence[str] = (),
-    residual: str | None = None,
-    per_channel: bool = False,
-    dst_per_channel: bool = False,
-    src_zero_point: int = 0,
-    weights_zero_point: int = 0,
-    dst_zero_point: int = 0,
-    residual_zero_point: int = 0,
-    src_scale: float = SRC_SCALE,
-    dst_scale: float = DST_SCALE,
-    order: Sequence[str] | None = None,
+    *types: str, order: Sequence[str] = (), **arguments: Any
 ) -> GraphBuilder:
-    """Dequantize source and weights, convolve, bias, post-ops, quantize.
+    """Dequantize source and weights, convolve, bias, post-ops, quantize; see `weighted`.
 
-    Parameters
-    ----------
-    src, weights, dst : str
-        Data types; weights in f32 are quantized by the graph, a float destination has no Quantize.
-    compute : str
-        What ConvTranspose computes in; others than f32 come from and go through TypeCast.
-    bias : str, optional
-        Its data type.
-    bias_add : bool
-        A BiasAdd instead of ConvTranspose's third input.
-    epilogue : sequence of str
-        Unary and Binary ops.
-    residual : str, optional
-        Data type of a quantized tensor that is added before the epilogue.
-    per_channel, dst_per_channel : bool
-        Weights and destination have a scale for each output channel.
-    src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
-    src_scale, dst_scale : float
-    order : sequence of str, optional
-        Instead of the epilogue and `bias_add`: kinds of Unary ops and BiasAdd, in this order.
+    `order` names Unary ops and BiasAdd that come instead of the epilogue.
     """
-    b = GraphBuilder()
-    x = dequantized(
-        b.input((1, 8, 8, 16), src, name="src"), compute, scale=src_scale, zero_point=src_zero_point
-    )
-    w = dequantized_weights(
-        b,
-        (3, 3, 32, 16),
-        weights,
-        compute,
-        axis=2,
-        per_channel=per_channel,
-        zero_point=weights_zero_point,
-    )
-    offset = None if bias is None else bias_of(b, 32, bias, compute)
-    inputs = [x, w] if offset is None or bias_add or order else [x, w, offset]
-    y = b.conv_transpose(
-        *inputs, strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1)
-    )
-    if order is not None:
+
+    def ordered(y: Value) -> Value:
         for kind in order:
-            y = (
-                b.bias_add(y, bias_of(b, 32, compute, compute))
-                if kind == "BiasAdd"
-                else b.op(kind, y)
-            )
-    elif offset is not None and bias_add:
-        y = y.bias_add(offset)
-    y = post_ops(y, epilogue, residual=residual, residual_zero_point=residual_zero_point)
-    b.output(
-        finished(y, dst, scale=dst_scale, zero_point=dst_zero_point, per_channel=dst_per_channel)
-    )
-    return b
+            more = [bias_of(y.builder, 32, y.dtype, y.dtype)] if kind == "BiasAdd" else []
+            y = y.builder.op(kind, y, *more)
+        return y
+
+    ones = (1, 1)
+    attrs = {"strides": (2, 2), "pads_begin": ones, "pads_end": ones, "dilations": ones}
+    shapes = (1, 8, 8, 16), (3, 3, 32, 16)
+    return weighted("ConvTranspose", *shapes, 2, attrs, *types, then=ordered, **arguments)
 
 
 def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
@@ -161,7 +97,6 @@ _SOURCE_PLAIN = {"src": "u8", "dst": "s8"}
 
 def _part(number: str, name: str, title: str, rule: str, forms: Iterable[Form | Case]) -> Pattern:
     """A row of the documents that is a part of the whole, under a name of its own."""
-
     build = named(
         f"quantized_conv_transpose_{name}",
         quantized_conv_transpose,
