@@ -54,7 +54,7 @@ no_gpu = pytest.mark.skipif(engine.get_count("gpu") > 0, reason="there is a GPU"
 @pytest.fixture(autouse=True)
 def run_once(monkeypatch):
     """No test looks at times."""
-    for module in (_built, gated_mlp_wei_combined, sdpa_stacked_qkv):
+    for module in (_attention, _built, gated_mlp_wei_combined):
         monkeypatch.setattr(module, "median_milliseconds", lambda call: 0.0)
 
 
