@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
 from onednn_graph_py.filling import fill_inputs
+from onednn_graph_py.machine.timing import time_calls
 from onednn_graph_py.serialization import parse, to_builder
 
 
@@ -44,14 +44,9 @@ def serve(path: str, seconds: float) -> None:
 
 def one_round(call: Callable[[], object], seconds: float) -> dict[str, object]:
     """The least and mean time of a call in milliseconds, and how many there were."""
-    times: list[int] = []
-    end = time.perf_counter_ns() + round(seconds * 1e9)
-    while len(times) < 5 or time.perf_counter_ns() < end:
-        began = time.perf_counter_ns()
-        call()
-        times.append(time.perf_counter_ns() - began)
+    times = time_calls(call, seconds, least=5)
     mean = sum(times) / len(times)
-    return {"least_ms": min(times) / 1e6, "mean_ms": mean / 1e6, "calls": len(times)}
+    return {"least_ms": min(times) * 1e3, "mean_ms": mean * 1e3, "calls": len(times)}
 
 
 def tell(record: dict[str, object]) -> None:

@@ -14,10 +14,9 @@ import os
 # OpenMP reads this when oneDNN is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import time
-from collections.abc import Callable
 
 import numpy as np
+from _timing import seconds_a_call
 
 import onednn_graph_py as og
 from onednn_graph_py import _core
@@ -25,19 +24,6 @@ from onednn_graph_py import _core
 ELEMENTS = 16
 # What issue 2 asks for, in microseconds over C++.
 AIM = {"bound call": 0.15, "execute with lists": 0.5}
-
-
-def seconds_a_call(function: Callable[[], object], count: int) -> float:
-    """Time a Python loop, less what the empty loop takes."""
-    rounds = range(count)
-    begin = time.perf_counter()
-    for _ in rounds:
-        pass
-    empty = time.perf_counter()
-    for _ in rounds:
-        function()
-    end = time.perf_counter()
-    return ((end - empty) - (empty - begin)) / count
 
 
 def main() -> None:

@@ -46,6 +46,7 @@ from _models import (
     stored,
 )
 from _peers import PEERS, NotSupportedError, Ours, Peer, Prepared, aligned, aligned_copy
+from _timing import seconds_a_call
 
 # What is asked for. Microseconds that a call takes over C++, and ratios.
 AIM_CALL = {"model(x, out=y)": 0.6, "model.bind": 0.15}
@@ -65,19 +66,6 @@ Record = dict[str, Any]
 
 
 # -- time
-
-
-def seconds_a_call(function: Callable[[], object], count: int) -> float:
-    """Time a Python loop, less what the empty loop takes."""
-    rounds = range(count)
-    begin = time.perf_counter()
-    for _ in rounds:
-        pass
-    empty = time.perf_counter()
-    for _ in rounds:
-        function()
-    end = time.perf_counter()
-    return ((end - empty) - (empty - begin)) / count
 
 
 def inline_timer(statement: str, names: dict[str, Any]) -> Callable[[int], float]:

@@ -29,7 +29,7 @@ def method_name(kind: str) -> str: ...
 def method_signature(schema: OpSchema) -> inspect.Signature: ...
 
 class OpMethods:
-    def _add(
+    def add_op(
         self,
         kind: str,
         inputs: Sequence[Any],

@@ -40,9 +40,9 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     OneDNNError, TypeError
         As in a call.
     """
-    builder = model._builder
+    builder = model.builder
     if inputs or named:
-        arrays = [np.asarray(a) for a in model._positional(inputs, named)]
+        arrays = [np.asarray(a) for a in model.ordered(inputs, named)]
     else:
         arrays = fill_inputs(builder, seed)
     given: list[Any] = list(arrays)

@@ -22,7 +22,7 @@ from onednn_graph_py.comparing import compare as compare_function
 from onednn_graph_py.comparing.graph_files import bind_constants, constant_values, save_constants
 from onednn_graph_py.comparing.process import WorkerProcess
 from onednn_graph_py.comparing.settings import settings_of
-from onednn_graph_py.comparing.timing import summed_up, time_calls
+from onednn_graph_py.comparing.timing import summed_up, time_in_batches
 from onednn_graph_py.machine.isa import has_amx
 from onednn_graph_py.replay import Verdict
 from onednn_graph_py.running.model import Step
@@ -425,7 +425,7 @@ def test_other_inputs_are_not_compared(graph, interfered):
 
 def test_times_are_of_single_calls():
     calls = []
-    times = time_calls(lambda: calls.append(1), 0.02)
+    times = time_in_batches(lambda: calls.append(1), 0.02)
     assert len(calls) > len(times) > 1
     assert all(0 < t < 0.01 for t in times)
 
@@ -434,7 +434,7 @@ def test_a_slow_call_is_timed_once():
     ticks = iter(range(0, 10**6, 10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.perf_counter", lambda: float(next(ticks)))
-        assert time_calls(lambda: None, 0.1) == [10.0]
+        assert time_in_batches(lambda: None, 0.1) == [10.0]
 
 
 def test_ratios_are_of_rounds():

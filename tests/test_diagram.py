@@ -159,7 +159,7 @@ def test_a_models_edges_tell_the_layouts_that_were_compiled():
     b.output(b.convolution(b.convolution(x, w, **SAME_SIZE, name="a"), w, **SAME_SIZE, name="b"))
     for layout in ("auto", "plain"):
         model = b.compile(layout=layout)
-        between = model._specialization(((1, 16, 8, 8),)).plan.steps[0].outputs[0]
+        between = model.specialization(((1, 16, 8, 8),)).plan.steps[0].outputs[0]
         drawing = model.diagram().drawing
         (edge,) = [e for e in drawing.edges if e.source == "n0" and e.target == "n1"]
         expected = layout_text(between.get_dims(), between.get_strides())

@@ -78,7 +78,7 @@ def test_layouts_that_onednn_chose_are_told():
         x = b.convolution(x, weights, **SAME_SIZE, name=f"c{i}")
     b.output(x)
     model = b.compile()
-    lt = model._specialization(((1, 16, 8, 8),)).plan.steps[0].outputs[0]
+    lt = model.specialization(((1, 16, 8, 8),)).plan.steps[0].outputs[0]
     found = model.explain(seconds=0, what_if=False)
     between = found.steps[0].outputs[0]
     assert between == dataclasses.replace(found.steps[1].inputs[0])

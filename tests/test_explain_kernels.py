@@ -34,7 +34,7 @@ LOGGING = """
     import pickle, sys
     import onednn_graph_py as og
     model = pickle.load(open(sys.argv[1], "rb"))
-    arrays = og.fill_inputs(model._builder)
+    arrays = og.fill_inputs(model.builder)
     for call in range(2):
         print(f"call {call}", flush=True)
         model(*arrays)
@@ -99,7 +99,7 @@ def test_scratch_memory_is_what_a_call_takes_meanwhile():
     b.output(b.input((64, 256), name="x") @ b.input((256, 512), name="w"))
     model = b.compile()
     (step,) = model.explain(seconds=0, what_if=False).steps
-    (planned,) = model._specialization(((64, 256), (256, 512))).plan.steps
+    (planned,) = model.specialization(((64, 256), (256, 512))).plan.steps
     if LINKED >= (3, 13):
         lt = planned.compiled.get_scratchpad_logical_tensor()
         assert step.scratch_bytes == lt.get_mem_size() > 0

@@ -102,15 +102,15 @@ def test_each_of_its_files_comes_back_from_a_builder_as_it_was():
         # Nothing of it is kept aside: without the origin only ids, names and layouts are others.
         made = without_origin(builder)
         assert [op.kind for op in made.graph if op.kind != "End"] == [
-            document.graph[i].kind for i in builder._origin.ops.values()
+            document.graph[i].kind for i in builder.origin.ops.values()
         ]
         again = to_builder(parse(to_json(made)))
         assert shapes(again) == shapes(builder), name
 
 
 def without_origin(builder: og.GraphBuilder) -> GraphDocument:
-    apart = builder._snapshot()
-    apart._origin = None
+    apart = builder.snapshot()
+    apart.origin = None
     return from_builder(apart)
 
 

@@ -12,6 +12,7 @@ from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, compare, evaluate, round_to, run, tolerance
 from onednn_graph_py.reference.registry import reference as register
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
+from onednn_graph_py.reference.tolerance import slack
 
 NEWEST = (3, 13)
 
@@ -300,6 +301,21 @@ def test_small_elements_have_small_tolerances_where_inputs_are_given():
     wrong[0, 0] *= np.float32(1.01)
     assert compare(wrong, exact, call).ok
     assert not compare(wrong, exact, call, inputs=[a, SQUARE]).ok
+
+
+@pytest.mark.parametrize("kind", ["SoftMax", "Exp"])
+def test_an_infinite_input_leaves_tolerances_finite(kind):
+    x = SQUARE.copy()
+    x[:, 10:] = -np.inf
+    attrs, outputs = {}, None
+    if kind == "SoftMax":
+        attrs, outputs = {"axis": -1, "mode": "inf_as_zero"}, [(None, "f32")] * 2
+    call = call_of(kind, [x], attrs, outputs, version=NEWEST)
+    for i, exact in enumerate(evaluate(call, [x])):
+        allowed = slack(call, i, [x], exact)
+        assert allowed.shape == exact.shape
+        assert np.isfinite(exact).all()
+        assert (allowed < 1e-3).all()
 
 
 def test_a_sum_that_cancels_may_be_off_by_what_its_terms_lose():

@@ -151,7 +151,7 @@ def test_a_copy_that_is_not_wanted_raises():
     with pytest.raises(og.InvalidArgumentsError, match=r"input 'x'.*strides.*copy=False"):
         model(np.asfortranarray(X))
     assert model.copies == 0
-    assert pickle.loads(pickle.dumps(model))._options["copy"] is False
+    assert pickle.loads(pickle.dumps(model)).options["copy"] is False
 
 
 def test_a_model_without_a_queue_knows_no_wait():

@@ -259,9 +259,8 @@ def test_one_thread_is_tried_too(monkeypatch):
     original, asked = module._results, []
 
     def results(subject, graph, arrays, threads):
-        outputs, seconds = original(subject, graph, arrays, threads)
         asked.append(threads)
-        return [o + (threads == 1) for o in outputs], seconds
+        return [o + (threads == 1) for o in original(subject, graph, arrays, threads)]
 
     monkeypatch.setattr(module, "_results", results)
     verdict = examine(replace(linear(), threads=2), Limits(speed=0))

@@ -29,7 +29,7 @@ def op(
     **attrs: Any,
 ) -> Value:
     """Add an op by its kind."""
-    made: Value = b._add(kind, inputs, attrs, dtype=dtype, name=name)
+    made: Value = b.add_op(kind, inputs, attrs, dtype=dtype, name=name)
     return made
 
 

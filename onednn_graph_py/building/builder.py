@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import numbers
 import operator
-import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,8 +31,8 @@ Readers = Mapping[int, set[int | None]]
 
 
 @dataclass
-class _Contents:
-    """The contents of a builder."""
+class Contents:
+    """The contents of a builder, which the package itself may change."""
 
     inputs: list[Value] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
@@ -74,13 +73,13 @@ class GraphBuilder(BuilderMethods):
         self.engine_kind = _core.graph(engine_kind).get_engine_kind()
         self.fpmath_mode = _core.graph(self.engine_kind, fpmath_mode).get_fpmath_mode()[0]
         self.apply_to_int = bool(apply_to_int)
-        self._contents = _Contents()
+        self.contents = Contents()
         self._scopes: list[str] = []
-        # For `serialization`, which keeps other data of a loaded graph's file here.
-        self._origin: Any = None
+        # `serialization` keeps other data from the file of a loaded graph here.
+        self.origin: Any = None
 
     def __repr__(self) -> str:
-        c = self._contents
+        c = self.contents
         return (
             f"<GraphBuilder: {len(c.inputs)} inputs, {len(c.constants)} constants, "
             f"{len(c.nodes)} ops, {len(c.outputs)} outputs>"
@@ -91,22 +90,22 @@ class GraphBuilder(BuilderMethods):
     @property
     def inputs(self) -> tuple[Value, ...]:
         """The inputs, in the order in which a call takes them."""
-        return tuple(self._contents.inputs)
+        return tuple(self.contents.inputs)
 
     @property
     def constants(self) -> tuple[Value, ...]:
         """All constants, including those made from Python numbers."""
-        return tuple(self._contents.constants)
+        return tuple(self.contents.constants)
 
     @property
     def outputs(self) -> dict[str, Value]:
         """The outputs by name, in the order in which a call returns them."""
-        return dict(self._contents.outputs)
+        return dict(self.contents.outputs)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The ops, in the order in which they were made."""
-        return tuple(self._contents.nodes)
+        return tuple(self.contents.nodes)
 
     @property
     def graph(self) -> _core.graph:
@@ -162,7 +161,7 @@ class GraphBuilder(BuilderMethods):
         InvalidShapeError
             There is not one stride for each dim, or dims are unknown.
         """
-        inputs = self._contents.inputs
+        inputs = self.contents.inputs
         made = self._named(name) or _free_name(
             self._named(None, "input"), len(inputs), {v.name for v in inputs}
         )
@@ -184,10 +183,10 @@ class GraphBuilder(BuilderMethods):
                     f"{list(strides)} for {shape_text(dims)}"
                 )
         try:
-            value._described(dims)  # the mirror refuses dims that oneDNN can't have
+            value.described(dims)  # the mirror refuses dims that oneDNN can't have
         except OneDNNError as e:
             raise type(e)(f"input {made!r}: {e}") from None
-        self._contents.inputs.append(value)
+        self.contents.inputs.append(value)
         return value
 
     def constant(
@@ -214,7 +213,7 @@ class GraphBuilder(BuilderMethods):
         InvalidDataTypeError
             `dtype` can't hold the values.
         """
-        made = self._named(name, f"constant{len(self._contents.constants)}")
+        made = self._named(name, f"constant{len(self.contents.constants)}")
         values = np.asarray(array)
         if dtype is None:
             dtype = data_type_of(values.dtype).name
@@ -223,8 +222,8 @@ class GraphBuilder(BuilderMethods):
             values = converted(values, dtype, made)
         value = Value(self, values.shape, dtype, made)
         value.data = owned(values, dtype)
-        value._described(value.shape)
-        self._contents.constants.append(value)
+        value.described(value.shape)
+        self.contents.constants.append(value)
         return value
 
     def output(self, /, *values: Value, **named: Value) -> None:
@@ -242,7 +241,7 @@ class GraphBuilder(BuilderMethods):
         InvalidArgumentsError
             A name is taken, or a value is not of this builder.
         """
-        outputs = dict(self._contents.outputs)
+        outputs = dict(self.contents.outputs)
         for name, value in [*((None, v) for v in values), *named.items()]:
             self._own(value, "output")
             key = name or (value.name if value.producer else "")
@@ -250,7 +249,7 @@ class GraphBuilder(BuilderMethods):
             if key in outputs:
                 raise InvalidArgumentsError(f"output {key!r}: there is an output of this name")
             outputs[key] = value
-        self._contents.outputs = outputs
+        self.contents.outputs = outputs
 
     def _own(self, value: Any, what: str) -> Value:
         if not isinstance(value, Value):
@@ -304,9 +303,9 @@ class GraphBuilder(BuilderMethods):
         OneDNNError
             As in `onednn_graph_py.ops.check`.
         """
-        return self._add(kind, inputs, attrs, outputs=outputs, name=name)
+        return self.add_op(kind, inputs, attrs, outputs=outputs, name=name)
 
-    def _add(
+    def add_op(
         self,
         kind: str,
         inputs: Sequence[ValueLike],
@@ -317,9 +316,20 @@ class GraphBuilder(BuilderMethods):
         name: str | None = None,
         where: str | None = None,
     ) -> Any:
+        """Add an op, as `op` does.
+
+        Parameters
+        ----------
+        kind, inputs, attrs, outputs, name
+            As for `op`.
+        dtype : str, optional
+            The data type of the first output, where inputs leave it open.
+        where : str, optional
+            The origin of the op, for messages; by default the caller's line.
+        """
         like = next((i for i in inputs if isinstance(i, Value)), None)
         full = self._named(name)
-        constants = len(self._contents.constants)
+        constants = len(self.contents.constants)
         try:
             values = tuple(self._input(kind, full, i, v, like) for i, v in enumerate(inputs))
             given = [TensorSpec(v.shape, v.dtype) for v in values]
@@ -335,33 +345,31 @@ class GraphBuilder(BuilderMethods):
                         "from the inputs; give dtype"
                     )
         except Exception:
-            del self._contents.constants[constants:]  # made of the op's arrays and numbers
+            del self.contents.constants[constants:]  # made of the op's arrays and numbers
             raise
         call = make_call(kind, given, attrs, made, name=full)
         fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
         node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), where or caller())
         for i, value in enumerate(fresh):
-            value._producer = weakref.ref(node)
+            value.producer = node
             value.name = full if len(fresh) == 1 or not full else f"{full}:{i}"
-        self._contents.nodes.append(node)
+        self.contents.nodes.append(node)
         if len(fresh) == 1:
             return fresh[0]
         return fresh or None
 
     # -- copies
 
-    def _snapshot(self) -> GraphBuilder:
+    def snapshot(self) -> GraphBuilder:
         """Copy the builder; later changes to one of the two don't affect the other."""
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
-        made._origin = self._origin
-        c = self._contents
-        made._contents = _Contents(
-            list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs)
-        )
+        made.origin = self.origin
+        c = self.contents
+        made.contents = Contents(list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs))
         return made
 
     def __reduce__(self) -> Any:
-        c = self._contents
+        c = self.contents
         values = [*c.inputs, *c.constants, *(v for n in c.nodes for v in n.outputs)]
         number = {v.id: i for i, v in enumerate(values)}
         return _restored, (
@@ -419,9 +427,9 @@ def _restored(
         results = tuple(values[i] for i in given)
         node = Node(new_id(), kind, name, tuple(values[i] for i in taken), results, attrs, where)
         for value in results:
-            value._producer = weakref.ref(node)
+            value.producer = node
         made.append(node)
-    builder._contents = _Contents(
+    builder.contents = Contents(
         values[:inputs],
         values[inputs : inputs + constants],
         made,
@@ -514,8 +522,8 @@ def graph_of(
     g.set_fpmath_mode(mode, builder.apply_to_int and not strict)
     for node in members:
         o = _core.op(node.id, node.kind, node.name or node.kind.lower())
-        o.add_inputs([v._described(shapes.get(v.id, v.shape)) for v in node.inputs])
-        o.add_outputs([v._described(shapes.get(v.id, v.shape)) for v in node.outputs])
+        o.add_inputs([v.described(shapes.get(v.id, v.shape)) for v in node.inputs])
+        o.add_outputs([v.described(shapes.get(v.id, v.shape)) for v in node.outputs])
         for attribute, value in node.attrs.items():
             o.set_attr(attribute, value)
         g.add_op(o)
@@ -524,7 +532,7 @@ def graph_of(
     for value in (v for node in members for v in node.outputs):
         if value.id in leaving:
             end = _core.op(new_id(), "End", "end")
-            end.add_input(value._described(shapes.get(value.id, value.shape)))
+            end.add_input(value.described(shapes.get(value.id, value.shape)))
             g.add_op(end)
     g.finalize()
     return g

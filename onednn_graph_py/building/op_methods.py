@@ -65,7 +65,7 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
     def method(self: OpMethods, *inputs: Any, **given: Any) -> Any:
         dtype, name = given.pop("dtype", None), given.pop("name", None)
         if variadic:
-            return self._add(kind, inputs, given, dtype=dtype, name=name)
+            return self.add_op(kind, inputs, given, dtype=dtype, name=name)
         values = list(inputs)
         label = label_of(kind, name or "")
         mine = ports[self._leading_inputs :]
@@ -85,7 +85,7 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
         for port, value in zip(mine, values, strict=False):
             if value is None:
                 raise TypeError(f"{label}: {port} is missing, and later inputs are given")
-        return self._add(kind, values, given, dtype=dtype, name=name)
+        return self.add_op(kind, values, given, dtype=dtype, name=name)
 
     method.__name__ = method_name(kind)
     method.__qualname__ = f"OpMethods.{method.__name__}"
@@ -100,14 +100,14 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
 
 
 class OpMethods:
-    """A method for each op; the class that inherits them adds the op in its `_add`."""
+    """A method for each op; the class that inherits them adds the op in its `add_op`."""
 
     __slots__ = ()
 
     # The number of inputs before those that a caller passes.
     _leading_inputs = 0
 
-    def _add(
+    def add_op(
         self,
         kind: str,
         inputs: Sequence[Any],
@@ -116,6 +116,7 @@ class OpMethods:
         dtype: str | None,
         name: str | None,
     ) -> Any:
+        """Add an op of this kind."""
         raise NotImplementedError
 
 

@@ -150,12 +150,17 @@ class Value(ValueMethods):
         """The op that makes the value; None for inputs and constants."""
         return None if self._producer is None else self._producer()
 
+    @producer.setter
+    def producer(self, node: Node) -> None:
+        self._producer = weakref.ref(node)  # the node holds the value
+
     @property
     def logical_tensor(self) -> _core.logical_tensor:
         """The mirror's logical tensor, with the layout of the built graph, not the compiled one."""
-        return self._described(self.shape)
+        return self.described(self.shape)
 
-    def _described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
+    def described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
+        """Return its logical tensor with another shape; None where the rank is unknown."""
         kind = _core.logical_tensor.property_type
         of = kind.constant if self.data is not None else kind.variable
         layout = _core.logical_tensor.layout_type.strided
@@ -180,9 +185,7 @@ class Value(ValueMethods):
             raise InvalidShapeError(f"{self!r}: the number of dims is not known")
         return len(self.shape)
 
-    # -- the method that OpMethods calls
-
-    def _add(
+    def add_op(
         self,
         kind: str,
         inputs: Sequence[Any],
@@ -191,7 +194,8 @@ class Value(ValueMethods):
         dtype: str | None,
         name: str | None,
     ) -> Any:
-        return self.builder._add(kind, [self, *inputs], attrs, dtype=dtype, name=name)
+        """Add an op whose first input is this value; see `GraphBuilder.add_op`."""
+        return self.builder.add_op(kind, [self, *inputs], attrs, dtype=dtype, name=name)
 
     # -- operators
 
@@ -199,7 +203,7 @@ class Value(ValueMethods):
         if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
             return NotImplemented  # type: ignore[no-any-return]
         pair = (other, self) if swapped else (self, other)
-        made: Value = self.builder._add(kind, pair, {})
+        made: Value = self.builder.add_op(kind, pair, {})
         return made
 
     def __add__(self, other: Any) -> Value:
@@ -242,7 +246,7 @@ class Value(ValueMethods):
         return self._binary("Multiply", -1.0)
 
     def __abs__(self) -> Value:
-        made: Value = self.builder._add("Abs", [self], {})
+        made: Value = self.builder.add_op("Abs", [self], {})
         return made
 
     def __pow__(self, exponent: Any) -> Value:
@@ -252,7 +256,7 @@ class Value(ValueMethods):
             kind, attrs = ("Square" if exponent == 2 else "Sqrt"), {}
         else:
             kind, attrs = "Pow", {"beta": float(exponent)}
-        made: Value = self.builder._add(kind, [self], attrs)
+        made: Value = self.builder.add_op(kind, [self], attrs)
         return made
 
     def __bool__(self) -> bool:

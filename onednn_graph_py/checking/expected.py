@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -285,9 +286,16 @@ class Expected:
         seed: int = 0,
         samples: int = _SAMPLES,
     ) -> None:
+        self._builder = builder
         self._exact = reference_values(builder, inputs)
         self._margins = _margins(builder, inputs, self._exact, seed, samples)
         self._values = {v.id: v for n in builder.nodes for v in n.outputs}
+
+    def of(self, inputs: Sequence[Array]) -> Expected:
+        """Return the values for other inputs that are about as large, with these tolerances."""
+        made = copy(self)
+        made._exact = reference_values(self._builder, inputs)
+        return made
 
     def compare(
         self,

@@ -78,7 +78,7 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
     path : str
         A file that `save_constants` wrote.
     """
-    contents = builder._contents
+    contents = builder.contents
     with np.load(path) as file:
         for value in builder.inputs:
             name = value.name.removeprefix("t")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Times", "summed_up", "time_calls"]
+from ..machine.timing import time_calls
+
+__all__ = ["Times", "summed_up", "time_in_batches"]
 
 # The other workers' threads spin for a while after their last call, and caches are cold.
 _WARM_UP = 0.05
@@ -18,7 +19,7 @@ _SAMPLES = 200
 _PARTS = np.linspace(0.5, 99.5, 100)  # the number of percentiles that represent a round
 
 
-def time_calls(call: Callable[[], Any], seconds: float) -> list[float]:
+def time_in_batches(call: Callable[[], Any], seconds: float) -> list[float]:
     """Time calls, after a warm-up.
 
     Parameters
@@ -32,20 +33,14 @@ def time_calls(call: Callable[[], Any], seconds: float) -> list[float]:
     list of float
         The time of each call in seconds; for short calls, means of several.
     """
-    began, count, passed = time.perf_counter(), 0, 0.0
-    while count == 0 or passed < min(_WARM_UP, seconds):
-        call()
-        count += 1
-        passed = time.perf_counter() - began
-    each = max(1, int(seconds / _SAMPLES * count / passed)) if passed > 0 else 1
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while not times or time.perf_counter() < end:
-        began = time.perf_counter()
+    warm = time_calls(call, min(_WARM_UP, seconds))
+    each = max(1, int(seconds / _SAMPLES * len(warm) / sum(warm)))
+
+    def batch() -> None:
         for _ in range(each):
             call()
-        times.append((time.perf_counter() - began) / each)
-    return times
+
+    return [t / each for t in time_calls(batch, seconds)]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from ..replay.stages import Ended, built, called, check_memory, compiled, inputs
 from ..replay.verdicts import Verdict
 from ..running.model import CompiledGraph
 from .graph_files import bind_constants
-from .timing import time_calls
+from .timing import time_in_batches
 
 __all__ = ["PROTOCOL", "hello", "serve"]
 
@@ -121,7 +121,7 @@ class _Worker:
     def time(self, request: dict[str, Any]) -> dict[str, Any]:
         """Time calls of the loaded graph, in seconds."""
         assert self._call is not None
-        return {"times": time_calls(self._call, request["seconds"])}
+        return {"times": time_in_batches(self._call, request["seconds"])}
 
     def kernels(self, request: dict[str, Any]) -> dict[str, Any]:
         """Name the kernels that each step of oneDNN runs at each call, from oneDNN's log."""
@@ -130,7 +130,7 @@ class _Worker:
         shapes = tuple(v.shape or () for v in model.inputs)
         (found,) = kernels_of([job_of(model, shapes)], timeout=request["seconds"])
         made = []
-        for key in step_keys(model._builder, model._specialization(shapes).plan):
+        for key in step_keys(model.builder, model.specialization(shapes).plan):
             step = found.of.get(tuple(key))
             kernels = step.kernels if step is not None else ()
             made.append([f"{k.kind} {k.implementation}" for k in kernels if k.when == "each call"])

@@ -103,7 +103,7 @@ class Row:
     partitions: str
     ops: str
     error: str
-    tolerance: str
+    share: str
     milliseconds: str
     verdict: str
     reason: str = ""
@@ -196,7 +196,7 @@ def _tell(name: str, case: Case | Skipped) -> Row:
         partitions,
         ops,
         f"{result.max_error:.2g}",
-        f"{result.tolerance:.2g}",
+        f"{result.share:.2g}",
         f"{case.milliseconds:.3f}",
         "FAILED" if case.all_faults() else "ok",
     )
@@ -209,7 +209,7 @@ def _failed(name: str, message: str) -> Row:
 
 def table(rows: Iterable[Row]) -> str:
     """Put the rows under headings, in columns."""
-    headings = ("example", "case", "partitions", "ops", "max error", "tolerance", "ms", "")
+    headings = ("example", "case", "partitions", "ops", "max error", "of tolerance", "ms", "")
     cells = [headings, *(tuple(vars(row).values())[: len(headings)] for row in rows)]
     return "\n".join(text_table(cells))
 
@@ -275,14 +275,14 @@ def main(words: Sequence[str]) -> int:
         f"oneDNN {linked.release}, {linked.cpu_runtime} runtime,"
         f" instruction set {get_effective_cpu_isa().name}"
     )
-    start = time.perf_counter()
+    start = time.monotonic()
     with _one_blas_thread():
         rows = [row for request in chosen for row in run(request)]
     print(f"\n{table(rows)}")
     below = reasons(rows)
     if below:
         print(f"\n{below}")
-    print(f"\n{summary(rows)}, in {time.perf_counter() - start:.1f} s")
+    print(f"\n{summary(rows)}, in {time.monotonic() - start:.1f} s")
     return int(any(row.verdict == "FAILED" for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""The parts that the attention examples share: sizes, inputs, and expected results."""
+"""The parts that the attention examples share: sizes, inputs, and a graph of the mirror."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import engine, graph, logical_tensor, op
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
 from ..linked import linked_version
-from ._bounded import Bounded, Comparison
+from ._expected import compare_entries, normal
+from ._pipeline import Pipeline, fused_ops, median_milliseconds
+from ._report import Case
 
 Array = npt.NDArray[Any]
-Arrays = Mapping[str, Array]
 
 
 def check_groups(example: str, q_heads: int, kv_heads: int) -> None:
@@ -34,7 +36,7 @@ def scores_type(data_type: str) -> str:
 
 def random_array(random: np.random.Generator, shape: Sequence[int], data_type: str) -> Array:
     """Draw normally distributed values."""
-    return random.standard_normal(tuple(shape), np.float32).astype(numpy_dtype(data_type))
+    return normal(random, shape, numpy_dtype(data_type))
 
 
 def root_scale(head_size: int, data_type: str) -> Array:
@@ -56,43 +58,74 @@ def padding_mask(shape: Sequence[int], data_type: str) -> Array:
     return np.ascontiguousarray(np.broadcast_to(row, tuple(shape)).astype(numpy_dtype(data_type)))
 
 
-def swapped(matrix: Bounded) -> Bounded:
-    """Transpose the last two dims."""
-    return matrix.moved(lambda a: a.swapaxes(-1, -2))
+class Attention:
+    """Five ops of the mirror: MatMul, Divide, Add of a mask, SoftMax and MatMul.
 
-
-def entry_of(arrays: Arrays, number: int) -> dict[str, Array]:
-    """One entry of the batch; all at once would fill the memory in float64."""
-    return {name: one if name == "scale" else one[number] for name, one in arrays.items()}
-
-
-def expected_scores(arrays: Arrays, between: str) -> Bounded:
-    """Compute the scores to which SoftMax is applied.
+    The inputs are query, key, value, scale and mask, with ids from 0 to 4.
 
     Parameters
     ----------
-    arrays : mapping of str to numpy.ndarray
-        ``query``, ``key``, ``scale`` and ``mask``, whose leading dims broadcast.
-    between : str
-        The data type in which each op stores its result.
+    engine_kind, data_type : str
+    query, key, mask : tuple of int
+        Shapes; a value's is a key's.
+    wide : str
+        The data type of scale and mask.
+    strides : tuple of int, optional
+        Of query, key and value; row-major by default.
     """
-    stored = numpy_dtype(between)
-    query, key, mask = (Bounded.exact(arrays[name]) for name in ("query", "key", "mask"))
-    scores = query.matmul(swapped(key)).stored(stored)
-    scores = scores.scaled(1 / arrays["scale"].astype(np.float64)).stored(stored)
-    return (scores + mask).stored(stored)
 
+    def __init__(
+        self,
+        engine_kind: str,
+        data_type: str,
+        query: tuple[int, ...],
+        key: tuple[int, ...],
+        mask: tuple[int, ...],
+        wide: str,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        self.between = scores_type(data_type)
 
-def expected_attention(arrays: Arrays, data_type: str) -> Bounded:
-    """Compute the result of attention for the arrays of `expected_scores` and ``value``."""
-    dtype = numpy_dtype(data_type)
-    weights = expected_scores(arrays, scores_type(data_type)).softmax().stored(dtype)
-    return weights.matmul(Bounded.exact(arrays["value"])).stored(dtype)
+        def tensor(number: int, dtype: str, shape: tuple[int, ...]) -> logical_tensor:
+            return logical_tensor(number, dtype, shape, logical_tensor.strided)
 
+        def vectors(number: int, shape: tuple[int, ...]) -> logical_tensor:
+            if strides is None:
+                return tensor(number, data_type, shape)
+            return logical_tensor(number, data_type, shape, strides)
 
-def compare_attention(got: Array, arrays: Arrays, data_type: str) -> Comparison:
-    """Compare a whole batch, entry by entry."""
-    return Comparison.together(
-        Comparison.of(result, expected_attention(entry_of(arrays, number), data_type))
-        for number, result in enumerate(got)
-    )
+        q, k, v = vectors(0, query), vectors(1, key), vectors(2, key)
+        scale, added = tensor(3, wide, (1,)), tensor(4, wide, mask)
+        matrices = (*query[:-1], key[-2])
+        products, scaled, masked = (tensor(n, self.between, matrices) for n in (5, 6, 7))
+        weights = tensor(8, data_type, matrices)
+        self.output = tensor(9, data_type, query)
+        self.inputs = [q, k, v, scale, added]
+
+        multiply = op(0, op.MatMul, [q, k], [products], "query by key")
+        multiply.set_attr(op.transpose_b, True)
+        divide = op(1, op.Divide, [products, scale], [scaled], "scale")
+        add = op(2, op.Add, [scaled, added], [masked], "mask")
+        softmax = op(3, op.SoftMax, [masked], [weights], "softmax")
+        softmax.set_attr(op.axis, -1)
+        combine = op(4, op.MatMul, [weights, v], [self.output], "weights by value")
+        self.net = graph(engine_kind)
+        for one in (multiply, divide, add, softmax, combine):
+            self.net.add_op(one)
+        self.net.finalize()
+
+    def case(self, name: str, arrays: Mapping[int, Array], facts: Sequence[str] = ()) -> Case:
+        """Run with these inputs, by id, and report on it."""
+        partitions, ops = self.net.get_partitions(), self.net.get_ops()
+        device = engine(self.net.get_engine_kind(), 0)
+        execution = Pipeline(partitions, self.inputs, [self.output], device).bind(arrays)
+        execution()
+        compared = compare_entries(ops, arrays, {9: execution.output(self.output)})
+        return Case(
+            name=name,
+            expected_partitions=1,
+            partitions=fused_ops(ops, partitions),
+            comparisons={"all elements with NumPy in float64": compared},
+            milliseconds=median_milliseconds(execution),
+            facts=[*facts, f"between MatMul and SoftMax: {self.between}"],
+        )

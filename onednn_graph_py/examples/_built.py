@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import GraphBuilder
+from ..checking.expected import Verification
 from ..planning import KnownDefects
-from ._bounded import Comparison
+from ._expected import expected_of
 from ._pipeline import median_milliseconds
 from ._report import Case
 
@@ -34,6 +35,7 @@ class BuiltRun:
         known_defects: KnownDefects = "avoid",
     ) -> None:
         # An example shows oneDNN's fusions, also where its kernel for one is slow here.
+        self._arrays = [arrays[v.name] for v in builder.inputs]
         self.model = builder.compile(known_defects=known_defects, slow_fusions="run")
         self._bound = self.model.bind(arrays)
         self._bound()
@@ -42,19 +44,26 @@ class BuiltRun:
         """Return an output, without a copy."""
         return np.asarray(self._bound.outputs[self.model.output_names.index(name)])
 
-    def case(
-        self,
-        name: str,
-        comparisons: Mapping[str, Comparison],
-        expected_partitions: int = 1,
-        facts: Sequence[str] = (),
-    ) -> Case:
+    def compared(self) -> dict[str, Verification]:
+        """Compare each output with the reference, by a text that says what was compared."""
+        builder = self.model.builder
+        ids = {name: value.id for name, value in builder.outputs.items()}
+        results = {i: self.output(name) for name, i in ids.items()}
+        found = expected_of(builder, self._arrays, results).compare(results)
+        if len(ids) == 1:
+            return {"all elements with NumPy in float64": found}
+        return {
+            f"all elements of the {name} with NumPy in float64": Verification((check,))
+            for name, check in zip(ids, found.outputs, strict=True)
+        }
+
+    def case(self, name: str, facts: Sequence[str] = ()) -> Case:
         """Time the model, and return a `Case` that reports on it."""
         return Case(
             name=name,
-            expected_partitions=expected_partitions,
+            expected_partitions=1,
             partitions=[list(step.ops) for step in self.model.steps()],
-            comparisons=comparisons,
+            comparisons=self.compared(),
             milliseconds=median_milliseconds(self._bound),
             facts=facts,
         )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ._bounded import Array, Bounded
 from ._report import ExampleError
 
+Array = npt.NDArray[np.float64]
 Classes = npt.NDArray[np.int64]
 
 
@@ -61,20 +61,6 @@ class Classifier:
             if layer.activated:
                 images = np.maximum(images, 0)
             yield images
-
-    def undecided(self) -> npt.NDArray[np.bool_]:
-        """Find the images for which f32 may prefer another class, by rounding errors alone."""
-        logits = Bounded.exact(self.images).stored()
-        for layer in self.layers:
-            weights, bias = (Bounded.exact(part).stored() for part in (layer.weights, layer.bias))
-            logits = logits.matmul(weights, bias).stored()
-            if layer.activated:
-                logits = logits.relu()
-        best = self.predictions[:, None]
-        at_least = np.take_along_axis(logits.value - logits.error, best, axis=1)[:, 0]
-        others = logits.value + logits.error
-        np.put_along_axis(others, best, -np.inf, axis=1)
-        return np.asarray(others.max(axis=1) >= at_least)
 
 
 def train() -> Classifier:

@@ -15,7 +15,6 @@ from .. import GraphBuilder
 from ._arguments import DATA_TYPES
 from ._attention import (
     Array,
-    compare_attention,
     padding_mask,
     random_array,
     root_scale,
@@ -128,10 +127,4 @@ def cases(engine_kind: str, heads: GroupedHeads) -> Iterator[Case | Skipped]:
                 continue
             arrays = {one.name: grouped[one.name].reshape(one.shape or ()) for one in made.inputs}
             done = BuiltRun(made, arrays)
-            result = done.output("result").reshape(heads.grouped_query)
-            compared = compare_attention(result, grouped, data_type)
-            yield done.case(
-                name,
-                {"all elements with NumPy in float64": compared},
-                facts=[f"between MatMul and SoftMax: {scores_type(data_type)}"],
-            )
+            yield done.case(name, [f"between MatMul and SoftMax: {scores_type(data_type)}"])

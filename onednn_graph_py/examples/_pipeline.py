@@ -7,7 +7,6 @@ layout; oneDNN infers those of all other tensors.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from .. import bound_execution, compiled_partition, engine, logical_tensor, op, partition, stream
 from .. import tensor as memory_tensor
+from ..machine.timing import time_calls
 
 Arrays = Mapping[int, npt.NDArray[Any]]
 
@@ -134,10 +134,4 @@ def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: floa
 
     A call that takes longer than that is timed once.
     """
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while not times or (len(times) < runs and time.perf_counter() < end):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+    return statistics.median(time_calls(run, seconds, most=runs)) * 1e3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..checking.expected import Verification
 from ..text.numbers import counted
-from ._bounded import Comparison
 
 
 class ExampleError(Exception):
@@ -24,7 +24,7 @@ class Case:
     expected_partitions : int
     partitions : sequence of sequence of str
         The ops of each partition.
-    comparisons : mapping of str to Comparison
+    comparisons : mapping of str to Verification
         The comparisons by a text that says what was compared; that of the result comes last.
     milliseconds : float
         Median time of a run.
@@ -37,7 +37,7 @@ class Case:
     name: str
     expected_partitions: int
     partitions: Sequence[Sequence[str]]
-    comparisons: Mapping[str, Comparison]
+    comparisons: Mapping[str, Verification]
     milliseconds: float
     facts: Sequence[str] = ()
     faults: Sequence[str] = ()
@@ -50,10 +50,11 @@ class Case:
                 0, f"expected {self.expected_partitions} partitions, got {len(self.partitions)}"
             )
         for what, compared in self.comparisons.items():
-            if compared.wrong:
+            wrong = sum(output.wrong for output in compared.outputs)
+            if wrong:
+                count = sum(output.count for output in compared.outputs)
                 faults.append(
-                    f"{compared.wrong} of {compared.elements} elements are off by more than their"
-                    f" tolerance ({what})"
+                    f"{wrong} of {count} elements are off by more than their tolerance ({what})"
                 )
         return faults
 
@@ -64,8 +65,8 @@ class Case:
             lines += [
                 f"compared: {what}",
                 f"  maximum error: {compared.max_error:.3g} of values up to"
-                f" {compared.largest:.3g} (tolerance there: {compared.tolerance:.3g});"
-                f" at most {compared.max_share:.2g} of a tolerance used",
+                f" {max(output.largest for output in compared.outputs):.3g};"
+                f" at most {compared.share:.2g} of a tolerance used",
             ]
         lines += [f"time: {self.milliseconds:.3f} ms (median)", *self.facts]
         return lines + [f"WRONG: {fault}" for fault in self.all_faults()]

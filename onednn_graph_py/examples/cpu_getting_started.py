@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import allocator, engine, make_engine_with_allocator, partition, version
-from ._bounded import Comparison
 from ._convolutions import ConvolutionBlocks
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case
@@ -33,7 +32,7 @@ def run() -> Iterator[Case]:
     execution = pipeline.bind(arrays)
     execution()
     between = pipeline.steps[0].get_outputs()[0]
-    comparison = Comparison.of(execution.output(blocks.output), blocks.expected(arrays))
+    compared = blocks.compared(arrays, execution.output(blocks.output))
     milliseconds = median_milliseconds(execution)
     if counting is None:
         memory = "allocator: none, because this oneDNN takes its memory from SYCL"
@@ -47,7 +46,7 @@ def run() -> Iterator[Case]:
         name="f32",
         expected_partitions=blocks.expected_partitions,
         partitions=fused_ops(blocks.net.get_ops(), partitions),
-        comparisons={"all elements with a float64 convolution in NumPy": comparison},
+        comparisons=compared,
         milliseconds=milliseconds,
         facts=[f"between the partitions: {between}", memory],
     )

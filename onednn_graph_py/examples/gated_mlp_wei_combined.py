@@ -14,8 +14,8 @@ import numpy as np
 from .. import engine, graph, logical_tensor, op, version
 from ..dtypes import numpy_dtype
 from ._arguments import DATA_TYPES, check_arguments
-from ._bounded import Comparison
-from ._gated_mlp import SIZES_IN_ALL, Weights, expected, fill_down, fill_gate_and_up, source
+from ._expected import compare
+from ._gated_mlp import SIZES_IN_ALL, draw
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
 from ._skips import cannot_run
@@ -68,27 +68,20 @@ def _case(name: str, mlp: _GatedMLP) -> Case:
     device = engine(mlp.net.get_engine_kind(), 0)
     pipeline = Pipeline(partitions, mlp.inputs, [mlp.output], device)
 
-    random = np.random.default_rng(0)
     mb, ic = mlp.output.get_dims()
     oc, _ = mlp.inputs[3].get_dims()
-    dtype = numpy_dtype(mlp.output.get_data_type())
-    x = source(random, mb, ic, dtype)
-    combined = np.empty((ic, 2 * oc), dtype)
-    gate, up = combined[:, :oc], combined[:, oc:]
-    down = np.empty((oc, ic), dtype)
-    fill_down(random, down, fill_gate_and_up(random, gate, up))
-
+    x, combined, down = draw(mb, ic, oc, numpy_dtype(mlp.output.get_data_type()))
+    gate, up = np.hsplit(combined, 2)
     arrays = {lt.get_id(): a for lt, a in zip(mlp.inputs, (x, gate, up, down), strict=True)}
     execution = pipeline.bind(arrays)
     execution()
-    weights = (Weights.of(array) for array in (gate, up, down))
     return Case(
         name=name,
         expected_partitions=1,
         partitions=fused_ops(mlp.net.get_ops(), partitions),
         comparisons={
-            "all elements with NumPy in float64": Comparison.of(
-                execution.output(mlp.output), expected(x, dtype, *weights)
+            "all elements with NumPy in float64": compare(
+                mlp.net.get_ops(), arrays, {mlp.output.get_id(): execution.output(mlp.output)}
             )
         },
         milliseconds=median_milliseconds(execution),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import engine, version
-from ._bounded import Comparison
 from ._convolutions import ConvolutionBlocks
 from ._device import only_partitioned, without_device
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
@@ -41,11 +40,11 @@ def run() -> Iterator[Case | Skipped]:
     pipeline = Pipeline(partitions, blocks.inputs(arrays), [blocks.output], engine(engine.gpu, 0))
     execution = pipeline.bind(arrays)
     execution()
-    comparison = Comparison.of(execution.output(blocks.output), blocks.expected(arrays))
+    compared = blocks.compared(arrays, execution.output(blocks.output))
     yield Case(
         name="f32",
         expected_partitions=blocks.expected_partitions,
         partitions=fused_ops(blocks.net.get_ops(), partitions),
-        comparisons={"all elements with a float64 convolution in NumPy": comparison},
+        comparisons=compared,
         milliseconds=median_milliseconds(execution),
     )

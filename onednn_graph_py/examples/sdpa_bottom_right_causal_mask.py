@@ -14,10 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import GraphBuilder
-from ..dtypes import numpy_dtype
 from ._arguments import DATA_TYPES, check_arguments
-from ._attention import Array, Arrays, entry_of, random_array, swapped
-from ._bounded import Bounded, Comparison
+from ._attention import Array, random_array
 from ._built import BuiltRun
 from ._report import Case, Skipped
 from ._skips import cannot_run, too_old
@@ -43,19 +41,6 @@ def _build(
     weights = b.softmax(masked, axis=-1, mode="inf_as_zero", dtype=data_type)
     b.output(result=b.matmul(weights, value))
     return b
-
-
-def _expected(arrays: Arrays, scale: np.float32, data_type: str) -> Bounded:
-    """Compute the expected result of one entry of the batch."""
-    dtype = numpy_dtype(data_type)
-    query, key, value = (Bounded.exact(arrays[name]) for name in ("query", "key", "value"))
-    scores = query.matmul(swapped(key)).stored().scaled(scale).stored()
-    queries, keys = scores.value.shape[-2:]
-    seen = np.tri(queries, keys, keys - queries, dtype=bool)
-    empty = ~seen.any(axis=-1, keepdims=True)
-    masked = Bounded(np.where(seen | empty, scores.value, -np.inf), scores.error)
-    weights = masked.softmax().scaled(np.where(empty, 0.0, 1.0)).stored(dtype)
-    return weights.matmul(value).stored(dtype)
 
 
 def run(
@@ -96,9 +81,4 @@ def run(
         arrays: dict[str, Array] = {
             one: random_array(random, shape, data_type) for one, shape in shapes.items()
         }
-        done = BuiltRun(made, arrays)
-        compared = Comparison.together(
-            Comparison.of(result, _expected(entry_of(arrays, number), scale, data_type))
-            for number, result in enumerate(done.output("result"))
-        )
-        yield done.case(name, {"all elements with NumPy in float64": compared})
+        yield BuiltRun(made, arrays).case(name)

@@ -20,8 +20,7 @@ from ..dtypes import numpy_dtype
 from ..linked import linked_version
 from ..machine.cpu import largest_int8_weight
 from ._arguments import check_arguments
-from ._attention import Array, Arrays, entry_of, padding_mask, root_scale, swapped
-from ._bounded import Bounded, Comparison
+from ._attention import Array, padding_mask, root_scale
 from ._built import BuiltRun
 from ._report import Case, Skipped
 from ._skips import cannot_run, too_old
@@ -49,17 +48,6 @@ class _Quantized:
 
     def quantize(self, x: Value) -> Value:
         return x.builder.quantize(x, dtype=self.data_type, **self._attributes)
-
-    def dequantized(self, x: Bounded) -> Bounded:
-        if self.is_float:
-            return x.scaled(self.scale).stored()
-        return x.dequantized(self.scale, self.zero_point)
-
-    def quantized(self, x: Bounded) -> Bounded:
-        dtype = numpy_dtype(self.data_type)
-        if self.is_float:
-            return x.scaled(1 / np.float64(self.scale)).stored().stored(dtype)
-        return x.quantized(self.scale, self.zero_point, dtype)
 
     def random(self, random: np.random.Generator, shape: tuple[int, ...], largest: int) -> Array:
         """Draw numbers of this type; integers are up to `largest` from their range's middle."""
@@ -131,21 +119,6 @@ def _arrays(types: _Types, shape: tuple[int, ...]) -> dict[str, Array]:
     }
 
 
-def _expected(types: _Types, arrays: Arrays) -> Bounded:
-    """Compute the expected result of one entry of the batch."""
-    query = types.query.dequantized(Bounded.exact(arrays["query"]))
-    key = types.key.dequantized(Bounded.exact(arrays["key"]))
-    value = types.value.dequantized(Bounded.exact(arrays["value"]))
-    scores = query.matmul(swapped(key)).stored()
-    scores = scores.scaled(1 / arrays["scale"].astype(np.float64)).stored()
-    weights = (scores + Bounded.exact(arrays["mask"])).stored().softmax().stored()
-    weights = types.weights.dequantized(types.weights.quantized(weights))
-    result = weights.matmul(value).stored()
-    if not _fuses_plain():
-        result = result.moved(lambda a: a.swapaxes(0, 1))
-    return types.result.quantized(result)
-
-
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:
@@ -175,21 +148,7 @@ def run(
         # s8 saturate. Here keys and values are small enough.
         small = largest_int8_weight() < 127 and not types.key.is_float
         done = BuiltRun(made, arrays, "run" if small else "avoid")
-        expected = [_expected(types, entry_of(arrays, number)) for number in range(mb)]
-        compared = Comparison.together(
-            Comparison.of(*pair) for pair in zip(done.output("result"), expected, strict=True)
-        )
-        undecided = sum(np.count_nonzero(one.error) for one in expected)
         facts = [f"key and value: {types.key.data_type}, all else {data_type}"]
         if small:
             facts.append("no VNNI: keys and values are kept small, so that one partition is right")
-        if not types.result.is_float:
-            facts.append(
-                f"rounding: {compared.differing} of {compared.elements} elements are beside"
-                f" NumPy's; {undecided} depend on ties, where either step is right"
-            )
-        yield done.case(
-            name,
-            {"all elements with NumPy in float64, in quantization steps": compared},
-            facts=facts,
-        )
+        yield done.case(name, facts)

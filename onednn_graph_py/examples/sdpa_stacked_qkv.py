@@ -12,54 +12,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import engine, graph, logical_tensor, op
 from ..linked import linked_version
 from ._arguments import DATA_TYPES, check_arguments
-from ._attention import compare_attention, padding_mask, random_array, root_scale, scores_type
-from ._pipeline import Pipeline, fused_ops, median_milliseconds
+from ._attention import Attention, padding_mask, random_array, root_scale, scores_type
 from ._report import Case, Skipped
 from ._skips import cannot_run
 
 # _STACKED names the three in their order in the buffer; the places in _NAMES are tensors' ids.
 _STACKED = ("query", "key", "value")
 _NAMES = (*_STACKED, "scale", "mask")
-
-
-class _Attention:
-    """The graph, and its inputs and output as logical tensors."""
-
-    def __init__(
-        self, engine_kind: str, data_type: str, mb: int, seq: int, heads: int, head_size: int
-    ) -> None:
-        between = scores_type(data_type)
-
-        def row_major(number: int, dtype: str, *dims: int) -> logical_tensor:
-            return logical_tensor(number, dtype, dims, logical_tensor.strided)
-
-        vectors, matrices = (mb, heads, seq, head_size), (mb, heads, seq, seq)
-        # Elements from one batch entry, head, position and component to the next.
-        self.strides = (seq * heads * 3 * head_size, 3 * head_size, heads * 3 * head_size, 1)
-        query, key, value = (
-            logical_tensor(number, data_type, vectors, self.strides) for number in range(3)
-        )
-        scale = row_major(3, between, 1)
-        mask = row_major(4, between, mb, 1, 1, seq)
-        products, scaled, masked = (row_major(number, between, *matrices) for number in (5, 6, 7))
-        weights = row_major(8, data_type, *matrices)
-        self.output = row_major(9, data_type, *vectors)
-        self.inputs = [query, key, value, scale, mask]
-
-        multiply = op(0, op.MatMul, [query, key], [products], "query by key")
-        multiply.set_attr(op.transpose_b, True)
-        divide = op(1, op.Divide, [products, scale], [scaled], "scale")
-        add = op(2, op.Add, [scaled, mask], [masked], "mask")
-        softmax = op(3, op.SoftMax, [masked], [weights], "softmax")
-        softmax.set_attr(op.axis, -1)
-        combine = op(4, op.MatMul, [weights, value], [self.output], "weights by value")
-        self.net = graph(engine_kind)
-        for one in (multiply, divide, add, softmax, combine):
-            self.net.add_op(one)
-        self.net.finalize()
 
 
 def _known_wrong(name: str, mb: int, seq: int) -> Skipped | None:
@@ -85,16 +46,21 @@ def run(
     check_arguments(
         "sdpa_stacked_qkv", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size
     )
+    vectors = (mb, heads, seq, head_size)
+    # Elements from one batch entry, head, position and component to the next.
+    strides = (seq * heads * 3 * head_size, 3 * head_size, heads * 3 * head_size, 1)
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
-        attention = _Attention(engine_kind, data_type, mb, seq, heads, head_size)
+        between = scores_type(data_type)
+        attention = Attention(
+            engine_kind, data_type, vectors, vectors, (mb, 1, 1, seq), between, strides
+        )
         skipped = cannot_run(name, data_type, attention.net) or _known_wrong(name, mb, seq)
         if skipped is not None:
             yield skipped
             continue
-        between = scores_type(data_type)
         stacked = random_array(np.random.default_rng(0), (mb, seq, heads, 3, head_size), data_type)
-        arrays = {
+        named = {
             # Views, (batch, heads, sequence, head size); nothing is copied.
             **{
                 name: stacked[:, :, :, number].swapaxes(1, 2)
@@ -103,22 +69,12 @@ def run(
             "scale": root_scale(head_size, between),
             "mask": padding_mask((mb, 1, 1, seq), between),
         }
-        partitions = attention.net.get_partitions()
-        device = engine(engine_kind, 0)
-        pipeline = Pipeline(partitions, attention.inputs, [attention.output], device)
-        execution = pipeline.bind({n: arrays[name] for n, name in enumerate(_NAMES)})
-        execution()
-        compared = compare_attention(execution.output(attention.output), arrays, data_type)
-        yield Case(
-            name=name,
-            expected_partitions=1,
-            partitions=fused_ops(attention.net.get_ops(), partitions),
-            comparisons={"all elements with NumPy in float64": compared},
-            milliseconds=median_milliseconds(execution),
-            facts=[
+        yield attention.case(
+            name,
+            {number: named[one] for number, one in enumerate(_NAMES)},
+            [
                 f"one buffer: {stacked.nbytes / 2**20:.3g} MiB, strides"
-                f" {'x'.join(str(stride) for stride in attention.strides)}, keys {head_size} and"
-                f" values {2 * head_size} elements behind queries",
-                f"between MatMul and SoftMax: {between}",
+                f" {'x'.join(str(stride) for stride in strides)}, keys {head_size} and"
+                f" values {2 * head_size} elements behind queries"
             ],
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ._bounded import Comparison
 from ._convolutions import ConvolutionBlocks
 from ._device import only_partitioned
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
@@ -30,12 +29,12 @@ def run(engine_kind: str = "cpu") -> Iterator[Case | Skipped]:
     pipeline = Pipeline(partitions, blocks.inputs(arrays), [blocks.output], queue.engine)
     execution = SyclExecution(pipeline, queue, arrays)
     execution()
-    comparison = Comparison.of(execution.output(blocks.output), blocks.expected(arrays))
+    compared = blocks.compared(arrays, execution.output(blocks.output))
     yield Case(
         name=name,
         expected_partitions=blocks.expected_partitions,
         partitions=fused_ops(blocks.net.get_ops(), partitions),
-        comparisons={"all elements with a float64 convolution in NumPy": comparison},
+        comparisons=compared,
         milliseconds=median_milliseconds(execution),
         facts=queue.facts(),
     )

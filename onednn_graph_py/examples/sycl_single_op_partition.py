@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import logical_tensor, op, partition
-from ._bounded import Bounded, Comparison
+from ._expected import compare
 from ._pipeline import Pipeline, fused_ops, median_milliseconds
 from ._report import Case, Skipped
 from ._usm import SyclExecution, SyclQueue, without_sycl
@@ -41,16 +41,12 @@ def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case
     pipeline = Pipeline(partitions, [a, b], [product], queue.engine)
     execution = SyclExecution(pipeline, queue, {0: left, 1: right})
     execution()
-    expected = Bounded.exact(left).matmul(Bounded.exact(right)).stored()
+    compared = compare([matmul], {0: left, 1: right}, {2: execution.output(product)})
     yield Case(
         name=name,
         expected_partitions=1,
         partitions=fused_ops([matmul], partitions),
-        comparisons={
-            "all elements with NumPy's float64 product": Comparison.of(
-                execution.output(product), expected
-            )
-        },
+        comparisons={"all elements with NumPy's float64 product": compared},
         milliseconds=median_milliseconds(execution),
         facts=queue.facts(),
     )

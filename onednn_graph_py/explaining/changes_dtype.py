@@ -9,7 +9,7 @@ from ..building.value import Node, Value
 from ..linked import linked_version
 from ..machine.cpu import lacks
 from ..ops.lookup import row, with_trait
-from ..serialization.rewrite import _RETYPED
+from ..serialization.rewrite import RETYPED
 from .changes import Around, Candidate, called
 from .rebuild import Edit
 
@@ -27,7 +27,7 @@ def _possible(but: str) -> list[str]:
 
 def _ports(node: Node) -> tuple[Sequence[int], Sequence[int]]:
     """Return the indices of the inputs and outputs that have the op's floating-point type."""
-    ports = _RETYPED.get(node.kind, (range(len(node.inputs)), range(len(node.outputs))))
+    ports = RETYPED.get(node.kind, (range(len(node.inputs)), range(len(node.outputs))))
     return tuple(
         [i for i in which if i < len(values) and values[i].dtype in _FLOATS]
         for which, values in zip(ports, (node.inputs, node.outputs), strict=True)

@@ -64,18 +64,17 @@ def _chosen(name: str, builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -
 
 
 def _of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> _Subject:
-    builder = model._builder
+    builder = model.builder
     chosen = _chosen(model.name, builder, shapes)
     if not shapes and not all(map(is_whole, chosen)):
-        with model._lock:
-            latest = next(reversed(model._made), None)
+        latest = model.latest_shapes
         if latest is None:
             raise InvalidArgumentsError(
                 f"explain: {model.name} has unknown dims and was not called yet: give the shapes "
                 f"of {', '.join(f'{v.name} ({shape_text(v.shape)})' for v in model.inputs)}"
             )
         chosen = latest
-    plan = model._specialization(chosen).plan
+    plan = model.specialization(chosen).plan
     return _Subject(builder, model, plan, chosen, True, [])
 
 
@@ -90,7 +89,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             subject.model = builder.compile()
-            subject.plan = subject.model._specialization(chosen).plan
+            subject.plan = subject.model.specialization(chosen).plan
             subject.runs = True
             return subject
         except OneDNNError as e:
@@ -98,7 +97,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
             subject.notes.append(f"it does not compile: {e}")
         try:
             subject.model = builder.compile(fallback="reference")
-            subject.plan = subject.model._specialization(chosen).plan
+            subject.plan = subject.model.specialization(chosen).plan
             subject.notes.append("the steps are those of compile(fallback='reference')")
         except OneDNNError:
             subject.model = None
@@ -222,7 +221,7 @@ def _finish(
             except (OneDNNError, MemoryError) as e:
                 subject.notes.append(f"not timed: {e}")
     steps = [replace(s, work=speed(s, peaks)) for s in steps]
-    if model is not None and model._options["policy"] == "debug":
+    if model is not None and model.options["policy"] == "debug":
         subject.notes.append("policy='debug' runs each op in a partition of its own")
         what_if = False
     return Explanation(
@@ -257,7 +256,7 @@ def _reasons(subject: _Subject) -> tuple[Any, ...]:
     from .reasons import reasons
 
     model = subject.model
-    slow_fusions: SlowFusions = "avoid" if model is None else model._options["slow_fusions"]
+    slow_fusions: SlowFusions = "avoid" if model is None else model.options["slow_fusions"]
     try:
         return reasons(subject.builder, shapes=subject.shapes, slow_fusions=slow_fusions)
     except OneDNNError as e:
@@ -352,7 +351,7 @@ def explain(
     (found,) = explain_all([(model, shapes)], seconds=seconds, what_if=what_if, timeout=timeout)
     if not onednn:
         return found
-    builder = model._builder if isinstance(model, CompiledGraph) else model
+    builder = model.builder if isinstance(model, CompiledGraph) else model
     known = tuple(shape for _, shape in found.shapes)
     lines, reasons = elsewhere(builder, known, onednn, found.reasons, timeout)
     return replace(found, notes=(*found.notes, *lines), reasons=reasons)

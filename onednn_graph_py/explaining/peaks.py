@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from ..errors import OneDNNError
 from ..filling import fill_inputs
 from ..linked import version
 from ..machine.store import place, processor, save
+from ..machine.timing import time_calls
 
 __all__ = ["PEAK_TYPES", "Machine", "machine"]
 
@@ -84,13 +84,7 @@ def _fastest(builder: GraphBuilder, threads: int) -> float:
     model = builder.compile(threads=threads)
     call: Callable[[], Any] = model.bind(fill_inputs(builder))
     call()  # kernels are made, constants reordered
-    times: list[float] = []
-    end = time.perf_counter() + _MEASURING
-    while len(times) < _CALLS or time.perf_counter() < end:
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return min(times)
+    return min(time_calls(call, _MEASURING, least=_CALLS))
 
 
 def _last_cache() -> int:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -110,12 +109,12 @@ class Copy:
         self, kind: str, inputs: Sequence[Any], attrs: Mapping[str, Any] | None = None, **more: Any
     ) -> Any:
         """Add an op in the place of the one that is being written; returns as `GraphBuilder.op`."""
-        made = self.builder._add(kind, inputs, dict(attrs or {}), **more)
-        contents = self.builder._contents
+        made = self.builder.add_op(kind, inputs, dict(attrs or {}), **more)
+        contents = self.builder.contents
         # Its line is that of the op that it replaces.
         node = replace(contents.nodes[-1], where=self.source.nodes[self._at].where)
         for value in node.outputs:
-            value._producer = weakref.ref(node)
+            value.producer = node
         contents.nodes[-1] = node
         return made
 
@@ -124,7 +123,7 @@ class Copy:
     ) -> Any:
         """Add an op that stands for the one that is being written."""
         made = self.add(kind, inputs, attrs, **more)
-        self.stands[self.builder._contents.nodes[-1].id] = self._at
+        self.stands[self.builder.contents.nodes[-1].id] = self._at
         return made
 
     def same(
@@ -157,7 +156,7 @@ class Copy:
             outputs=list(zip(shapes, dtypes, strict=True)),
             name=(node.name if name is None else name) or None,
         )
-        self.stands[self.builder._contents.nodes[-1].id] = self._positions[node.id]
+        self.stands[self.builder.contents.nodes[-1].id] = self._positions[node.id]
         return made if isinstance(made, tuple) else () if made is None else (made,)
 
     def cast(self, value: Value, dtype: str) -> Value:
@@ -197,7 +196,7 @@ class Copy:
         """Add an input or constant as it was, or in another shape, in the edit's type."""
         number = self._numbers[value.id]
         dtype = self.edit.dtypes.get(number, value.dtype)
-        contents = self.builder._contents
+        contents = self.builder.contents
         if value.data is None:
             taken = {v.name for v in contents.inputs}
             name = value.name if value.name and value.name not in taken else None
@@ -282,7 +281,7 @@ def rebuild(
 
 def _drop_unread(copy: Copy, read: Container[int]) -> None:
     """Remove the inputs and constants that the changed graph no longer reads."""
-    contents = copy.builder._contents
+    contents = copy.builder.contents
     still = {v.id for n in contents.nodes for v in n.inputs}
     still |= {v.id for v in contents.outputs.values()}
     unread = {v.id for i, v in copy.values.items() if i in read} - still
@@ -306,6 +305,6 @@ def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:
 
 def for_engine_kind(builder: GraphBuilder, kind: str) -> GraphBuilder:
     """The same graph for another kind of engine."""
-    made = builder._snapshot()
+    made = builder.snapshot()
     made.engine_kind = _core.graph(kind).get_engine_kind()
     return made

@@ -204,7 +204,7 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
     plan : Plan
         One of its own.
     """
-    builder = model._builder
+    builder = model.builder
     shapes = infer_shapes(builder, {v.id: tuple(lt.get_dims()) for v, lt in plan.inputs})
     told = _Described(builder, shapes, [(name, lt.get_id()) for name, lt in plan.outputs])
     for step in plan.steps:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import replace
 from typing import Any
 
 from ..filling import fill_inputs
 from ..inspect.profile import profile
+from ..machine.timing import time_calls
 from ..planning import Plan
 from ..running.model import CompiledGraph
 from .facts import StepFacts, Work
@@ -16,9 +16,8 @@ from .peaks import Machine
 
 __all__ = ["NO_PRIMITIVE", "speed", "timed"]
 
-# The least number of timed calls, unless they take longer than so many seconds.
+# The least number of timed calls.
 _CALLS = 5
-_LONGEST = 10.0
 
 NO_PRIMITIVE = "oneDNN logs no primitive of it"
 """The reason why a step that only gives its input other strides has no kernels."""
@@ -49,21 +48,15 @@ def timed(
     """
     none: list[float | None] = [None] * len(plan.steps)
     named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
-    run: Any = model._specialization(shapes).run.bind(
-        fill_inputs(model._builder, shapes=named), None
-    )
+    run: Any = model.specialization(shapes).run.bind(fill_inputs(model.builder, shapes=named), None)
     run()  # constants are reordered
     with profile() as p:
-        began = time.perf_counter()
-        calls, spent = 0, 0.0
-        while spent < seconds or (calls < _CALLS and spent < max(seconds, _LONGEST)):
-            run()
-            calls, spent = calls + 1, time.perf_counter() - began
+        time_calls(run, seconds, least=_CALLS)
     labels = [s.label for s in plan.running]
     # Other models of this process may run meanwhile.
     calls_seen = [
         c.times
-        for c in p._calls()
+        for c in p.recorded()
         if c.model.name == model.name
         and [name for name, *_ in c.model.steps] == labels
         and c.model.shapes == shapes

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..building.value import row_major
 from ..ops.terms import AttributeType, AttributeValue
-from .cpp_runtime import RUNTIME
 from .program import ExportedOp, ExportedTensor, Program, program_of
 
 __all__ = ["to_cpp"]
@@ -108,6 +108,7 @@ def _text(program: Program) -> str:
     outputs = "\n".join(
         f"    print({_string(name)}, tensors[{number}]);" for name, number in program.outputs
     )
+    runtime = (files(__package__) / "runtime.hpp").read_text(encoding="utf-8")
     return f"""\
 // A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops.
 //
@@ -130,7 +131,10 @@ def _text(program: Program) -> str:
 using namespace dnnl::graph;
 
 namespace {{
-{RUNTIME.replace("@TYPES@", types)}
+
+const logical_tensor::data_type dnnl_types[] = {{{types}}};
+
+{runtime}
 }}  // namespace
 
 int main() try {{

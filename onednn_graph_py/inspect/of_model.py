@@ -18,11 +18,8 @@ __all__ = ["graph_of_model"]
 
 def _plan_for(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> Plan | None:
     """Return the plan for these shapes, or by default for the shapes compiled last."""
-    if shapes or all(is_whole(v.shape or ()) for v in model.inputs):
-        chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in model.inputs)
-        return model._specialization(chosen).plan
-    with model._lock:
-        return next(reversed(model._made.values())).plan if model._made else None
+    chosen = tuple(tuple(s) for s in shapes) or model.latest_shapes
+    return None if chosen is None else model.specialization(chosen).plan
 
 
 def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -> Graph:
@@ -42,11 +39,11 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
     """
     plan = _plan_for(model, shapes)
     if plan is None:
-        graph = graph_of_builder(model._builder)
+        graph = graph_of_builder(model.builder)
         graph.title = model.name
         graph.notes.append("not compiled for any shapes yet")
         return graph
-    builder = model._builder
+    builder = model.builder
     values = {
         v.id: v
         for v in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -68,10 +68,10 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
 
     Ops are named by their numbers there, as a name may have characters that break a log line.
     """
-    builder = model._builder._snapshot()
-    nodes = builder._contents.nodes
-    builder._contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
-    return Job(builder, {**model._options, "threads": model.threads}, shapes, paces())
+    builder = model.builder.snapshot()
+    nodes = builder.contents.nodes
+    builder.contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
+    return Job(builder, {**model.options, "threads": model.threads}, shapes, paces())
 
 
 # -- the other process
@@ -225,12 +225,7 @@ def _understood(heard: _Heard) -> Kernels:
     return Kernels(dict(zip(wanted, found, strict=True)))
 
 
-def kernels_of(
-    jobs: Sequence[Job],
-    *,
-    timeout: float = 120.0,
-    progress: Callable[[int], None] = lambda done: None,
-) -> list[Kernels]:
+def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
     """Run models in another process, and read what its log says of each.
 
     Parameters
@@ -238,8 +233,6 @@ def kernels_of(
     jobs : sequence of Job
     timeout : float
         Time limit of a process in seconds; jobs that it did not begin get another process.
-    progress : callable
-        Called with the number of jobs done.
 
     Returns
     -------
@@ -273,5 +266,4 @@ def kernels_of(
         if why and not (heard[begun[-1]].ended or heard[begun[-1]].failed):
             made[begun[-1]] = Kernels(unknown=why)  # the reason why it died
         left = [(number, job) for number, job in left if number not in heard]
-        progress(len(jobs) - len(left))
     return [k if k is not None else Kernels(unknown="it was not run") for k in made]

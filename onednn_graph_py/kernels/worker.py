@@ -24,7 +24,7 @@ from ..errors import OneDNNError
 from ..filling import fill_inputs
 from ..planning.engines import set_engine
 from ..planning.pace import Paces, remember
-from ..running.model import CompiledGraph, _Specialization
+from ..running.model import CompiledGraph, Specialization
 from .step_keys import step_keys
 
 __all__ = ["CALLS", "MARKER", "Job", "main"]
@@ -104,13 +104,13 @@ def _count_memory() -> bool:
 def _run(job: Job, counted: bool) -> None:
     remember(job.paces)
     model = CompiledGraph(job.builder, **job.options)
-    plan = model._specialization(job.shapes).plan
-    keys = step_keys(model._builder, plan)
+    plan = model.specialization(job.shapes).plan
+    keys = step_keys(model.builder, plan)
     for step in plan.steps:
         if step.function is not None:
             step.function = _nothing
     _tell("plan", steps=keys, counted=counted and job.builder.engine_kind.name == "cpu")
-    run = _Specialization(model, plan).run
+    run = Specialization(model, plan).run
     named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
     arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))
     end = time.monotonic() + _SECONDS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from resource import RUSAGE_SELF, getrusage
 
 from .cpu_runtime import threads_spin
+from .timing import timed
 
 __all__ = ["LIMIT", "Pace"]
 
@@ -31,9 +31,7 @@ _NOISE = 4e-6
 def _timed(call: Callable[[], None]) -> tuple[float, bool]:
     """Return the seconds of a call, and whether another process used one of our CPUs."""
     before = getrusage(RUSAGE_SELF).ru_nivcsw
-    start = time.perf_counter()
-    call()
-    seconds = time.perf_counter() - start
+    seconds, _ = timed(call)
     # Threads that sleep take CPUs from each other, and are not held up by other processes.
     if seconds >= _LONG or not threads_spin():
         return seconds, False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "dequantized_weights",
     "finished",
     "post_ops",
+    "weighted",
 ]
 
 # Not powers of two, so that scaling rounds; `fill_inputs` draws integers whose results fit.
@@ -163,3 +164,85 @@ def finished(
     parameters = _parameters(scale, zero_point, channels, axis)
     made: Value = converted(value, "f32").quantize(dtype=dst, **parameters)
     return made
+
+
+def weighted(
+    kind: str,
+    source: Sequence[int],
+    shape: Sequence[int],
+    axis: int,
+    attributes: dict[str, Any],
+    src: str = "u8",
+    weights: str = "s8",
+    dst: str = "s8",
+    *,
+    compute: str = "f32",
+    bias: str | None = None,
+    bias_add: bool = False,
+    epilogue: Sequence[str] = (),
+    residual: str | None = None,
+    per_channel: bool = False,
+    dst_per_channel: bool = False,
+    src_zero_point: int = 0,
+    weights_zero_point: int = 0,
+    dst_zero_point: int = 0,
+    residual_zero_point: int = 0,
+    src_scale: float = SRC_SCALE,
+    dst_scale: float = DST_SCALE,
+    then: Callable[[Value], Value] | None = None,
+) -> GraphBuilder:
+    """Dequantize source and weights, multiply or convolve, bias, post-ops, quantize.
+
+    Parameters
+    ----------
+    kind : str
+        Convolution, ConvTranspose or MatMul.
+    source, shape : sequence of int
+        Shapes of source and weights.
+    axis : int
+        The dim of the weights' output channels.
+    attributes : dict
+    src, weights, dst : str
+        Data types; weights in f32 are quantized by the graph, a float destination has no Quantize.
+    compute : str
+        What the op computes in; others than f32 come from and go through TypeCast.
+    bias : str, optional
+        Its data type.
+    bias_add : bool
+        A BiasAdd instead of the op's third input.
+    epilogue : sequence of str
+        Unary and Binary ops.
+    residual : str, optional
+        Data type of a quantized tensor that is added before the epilogue.
+    per_channel, dst_per_channel : bool
+        Weights and destination have a scale for each output channel.
+    src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
+    src_scale, dst_scale : float
+    then : callable, optional
+        Adds further ops before the Quantize.
+    """
+    b = GraphBuilder()
+    x = dequantized(
+        b.input(source, src, name="src"), compute, scale=src_scale, zero_point=src_zero_point
+    )
+    w = dequantized_weights(
+        b,
+        shape,
+        weights,
+        compute,
+        axis=axis,
+        per_channel=per_channel,
+        zero_point=weights_zero_point,
+    )
+    offset = None if bias is None else bias_of(b, shape[axis], bias, compute)
+    third = [] if offset is None or bias_add else [offset]
+    y: Value = b.op(kind, x, w, *third, **attributes)
+    if offset is not None and bias_add:
+        y = y.bias_add(offset)
+    y = post_ops(y, epilogue, residual=residual, residual_zero_point=residual_zero_point)
+    if then is not None:
+        y = then(y)
+    b.output(
+        finished(y, dst, scale=dst_scale, zero_point=dst_zero_point, per_channel=dst_per_channel)
+    )
+    return b

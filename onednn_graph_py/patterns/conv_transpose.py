@@ -9,7 +9,7 @@ import numpy as np
 
 from ..building.builder import GraphBuilder
 from ._cases import in_floats
-from .pattern import Case, Deviation, Pattern
+from .pattern import Case, Deviation, Pattern, named
 
 __all__ = [
     "AUTO_PADS",
@@ -119,46 +119,6 @@ def conv_transpose_op(
     return b
 
 
-def conv_transpose_ranks(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with 1, 2 or 3 spatial dims and any data and weights format."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_weights_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with any name of a weights format."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with groups, and weights of oneDNN's or the documented shape."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_bias(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with or without a bias."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_output_padding(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with output_padding."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_auto_pad(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with auto_pad, spelled as in the documents or as in the library."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_dilations(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with dilations."""
-    return conv_transpose_op(dtype, **arguments)
-
-
-def conv_transpose_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with any documented data type."""
-    return conv_transpose_op(dtype, **arguments)
-
-
 FORMATS = tuple(
     case
     for rank in (1, 2, 3)
@@ -191,7 +151,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "strides, pads_begin, pads_end and dilations have an entry for each spatial dim. The "
         "data's channels come after the batch (NCX) or last (NXC, the default).",
         _PAGE,
-        conv_transpose_ranks,
+        named("conv_transpose_ranks", conv_transpose_op),
         FORMATS,
     ),
     Pattern(
@@ -202,7 +162,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "reverse. Newer documents call them OIX and XIO, which the library rejects and this "
         "package accepts.",
         _PAGE,
-        conv_transpose_weights_format,
+        named("conv_transpose_weights_format", conv_transpose_op),
         (
             *in_floats("IOX", weights_format="IOX"),
             *in_floats("XOI", weights_format="XOI"),
@@ -216,7 +176,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "groups divides the number of input and of output channels.",
         _PAGE,
-        conv_transpose_groups,
+        named("conv_transpose_groups", conv_transpose_op),
         (
             *in_floats("2, IOX", groups=2, weights_format="IOX"),
             *in_floats("2, XOI", groups=2, weights_format="XOI"),
@@ -244,7 +204,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "The optional input 2 has an element for each output channel.",
         _PAGE,
-        conv_transpose_bias,
+        named("conv_transpose_bias", conv_transpose_op),
         (
             *in_floats("without"),
             *in_floats("NXC", bias=True),
@@ -259,7 +219,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "An entry for each spatial dim, not negative, by default 0, by which the result is longer "
         "at its end.",
         _PAGE,
-        conv_transpose_output_padding,
+        named("conv_transpose_output_padding", conv_transpose_op),
         (
             *in_floats("zeros", output_padding=(0, 0)),
             *in_floats("1 each", output_padding=(1, 1)),
@@ -277,7 +237,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "result as large as the source times the stride. The library spells these in capitals, "
         "and none as None; the package accepts both.",
         _PAGE,
-        conv_transpose_auto_pad,
+        named("conv_transpose_auto_pad", conv_transpose_op),
         (
             *(case for name in AUTO_PADS for case in in_floats(name, auto_pad=name)),
             Case("explicit", "f32", {"auto_pad": "explicit"}, partitions=None),
@@ -289,7 +249,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "A positive number for each spatial dim; above 1, the window has gaps.",
         _PAGE,
-        conv_transpose_dilations,
+        named("conv_transpose_dilations", conv_transpose_op),
         (
             *in_floats("2", dilations=2),
             *in_floats("3, stride 1", dilations=3, strides=1),
@@ -304,7 +264,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "Source, weights, bias and result are all f32, all bf16 or all f16.",
         _PAGE,
-        conv_transpose_types,
+        named("conv_transpose_types", conv_transpose_op),
         in_floats("with bias", bias=True),
     ),
 )

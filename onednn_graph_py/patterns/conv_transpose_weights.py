@@ -16,7 +16,7 @@ from .conv_transpose import (
     layout,
     weights_shape,
 )
-from .pattern import Case, Deviation, Pattern
+from .pattern import Case, Deviation, Pattern, named
 
 __all__ = ["PATTERNS"]
 
@@ -80,33 +80,6 @@ def _padded(attrs: Mapping[str, Any], spatial: Sequence[int]) -> list[int]:
     return made
 
 
-def conv_transpose_weights_gradient_shape(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with any source of the result's shape."""
-    return conv_transpose_weights_gradient(dtype, **arguments)
-
-
-def conv_transpose_weights_gradient_groups(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with groups, and a result of oneDNN's or the documented shape."""
-    return conv_transpose_weights_gradient(dtype, **arguments)
-
-
-def conv_transpose_weights_gradient_format(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with any data and weights format."""
-    return conv_transpose_weights_gradient(dtype, **arguments)
-
-
-def conv_transpose_weights_gradient_attributes(
-    dtype: str = "f32", **arguments: Any
-) -> GraphBuilder:
-    """Build it with strides, paddings, dilations and other documented attributes."""
-    return conv_transpose_weights_gradient(dtype, **arguments)
-
-
-def conv_transpose_weights_gradient_types(dtype: str = "f32", **arguments: Any) -> GraphBuilder:
-    """Build it with any documented data type."""
-    return conv_transpose_weights_gradient(dtype, **arguments)
-
-
 _PADDED_OTHERWISE = (Deviation(None, "oneDNN computes it with other padding than ConvTranspose"),)
 _SHAPE_AS_INPUT = (Deviation(None, "a partition with the shape as an input is not supported"),)
 
@@ -118,7 +91,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "weights_shape is given as the attribute or as input 2 (s32); if both are, the input "
         "counts.",
         _PAGE,
-        conv_transpose_weights_gradient_shape,
+        named("conv_transpose_weights_gradient_shape", conv_transpose_weights_gradient),
         (
             *in_floats("attribute", shape_from="attribute"),
             *in_floats("output's own shape", shape_from="output"),
@@ -139,7 +112,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "groups divides the number of input and of output channels.",
         _PAGE,
-        conv_transpose_weights_gradient_groups,
+        named("conv_transpose_weights_gradient_groups", conv_transpose_weights_gradient),
         (
             *in_floats("2, IOX", groups=2, weights_format="IOX"),
             *in_floats("2, XOI", groups=2, weights_format="XOI"),
@@ -166,7 +139,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "Data as NCX or NXC (the default), weights as IOX or XOI (the default).",
         _PAGE,
-        conv_transpose_weights_gradient_format,
+        named("conv_transpose_weights_gradient_format", conv_transpose_weights_gradient),
         FORMATS,
     ),
     Pattern(
@@ -175,7 +148,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "As ConvTranspose has them: strides, paddings, dilations, auto_pad, output_padding.",
         _PAGE,
-        conv_transpose_weights_gradient_attributes,
+        named("conv_transpose_weights_gradient_attributes", conv_transpose_weights_gradient),
         (
             *in_floats("stride 1, no padding", strides=1, pads=(0, 0)),
             *in_floats("stride 3", strides=3),
@@ -206,7 +179,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "operation",
         "src, diff_dst and diff_weights are all f32, all bf16 or all f16.",
         _PAGE,
-        conv_transpose_weights_gradient_types,
+        named("conv_transpose_weights_gradient_types", conv_transpose_weights_gradient),
         in_floats("with padding"),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from ..filling import fill_inputs
 from ..linked import linked_version, version
 from ..machine import current
 from ..machine.cpu import lacks
+from ..machine.timing import time_calls
 from ..ops.terms import Version
 from ..planning import engine_of
 from ..running.model import CompiledGraph
@@ -44,8 +44,8 @@ VERDICTS = {
 FAILURES = ("unexpected partitions", "wrong", "error")
 """The verdicts that count as failures."""
 
-_MEASURING = 0.02
-_CALLS = (5, 200)
+# The seconds for which a model is called, and how often at least and at most.
+_MEASURING, _FEW, _MANY = 0.02, 5, 200
 
 
 @dataclass(frozen=True)
@@ -175,24 +175,14 @@ def _for_gpu(builder: GraphBuilder) -> int | None:
     """Count the partitions of the same graph for a GPU, which need not be present."""
     if version().gpu_runtime.lower() == "none":
         return None
-    other = builder._snapshot()
+    other = builder.snapshot()
     other.engine_kind = _core.engine.kind.gpu
     return _partitioned(other, compiled=False).count
 
 
 def _milliseconds(model: CompiledGraph, arrays: list[npt.NDArray[Any]]) -> float:
     """Return the time of the fastest call, the one that other programs disturb least."""
-    bound = model.bind(arrays)
-    times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < _CALLS[1]:
-        start = time.perf_counter()
-        bound()
-        now = time.perf_counter()
-        times.append(now - start)
-        if len(times) >= _CALLS[0] and now - began > _MEASURING:
-            break
-    return 1e3 * min(times)
+    return 1e3 * min(time_calls(model.bind(arrays), _MEASURING, least=_FEW, most=_MANY))
 
 
 def _unfused(builder: GraphBuilder, arrays: list[npt.NDArray[Any]]) -> float | None:

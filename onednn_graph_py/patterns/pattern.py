@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..building.builder import GraphBuilder
 from ..ops.terms import Version
 
-__all__ = ["Case", "Deviation", "Pattern", "patterns"]
+__all__ = ["Case", "Deviation", "Pattern", "named", "patterns"]
 
 ALL_VERSIONS: tuple[Version, Version] = ((3, 0), (99, 0))
 
@@ -121,6 +121,17 @@ class Pattern:
     def graph(self, case: Case) -> GraphBuilder:
         """Build one of its cases."""
         return self.build(**case.arguments)
+
+
+def named(name: str, build: Build, about: str = "") -> Build:
+    """Give a function another name, under which a row of its own is found."""
+
+    def made(*args: Any, **arguments: Any) -> GraphBuilder:
+        return build(*args, **arguments)
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = about or build.__doc__
+    return made
 
 
 def patterns(*groups: Iterable[Pattern]) -> dict[str, Pattern]:

@@ -6,16 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import LONG_EPILOGUES
-from ._quantization import (
-    DST_SCALE,
-    SRC_SCALE,
-    bias_of,
-    dequantized,
-    dequantized_weights,
-    finished,
-    post_ops,
-)
+from ._quantization import bias_of, weighted
 from ._quantized_cases import (
     Form,
     case_of,
@@ -26,7 +19,7 @@ from ._quantized_cases import (
     types,
     weighted_cases,
 )
-from .pattern import Case, Deviation, Pattern
+from .pattern import Case, Deviation, Pattern, named
 
 __all__ = ["PATTERNS", "quantized_conv_transpose"]
 
@@ -34,80 +27,23 @@ _PAGE = "graph/fusion_patterns/quantized_convtranspose_fusion_patterns"
 
 
 def quantized_conv_transpose(
-    src: str = "u8",
-    weights: str = "s8",
-    dst: str = "s8",
-    *,
-    compute: str = "f32",
-    bias: str | None = None,
-    bias_add: bool = False,
-    epilogue: Sequence[str] = (),
-    residual: str | None = None,
-    per_channel: bool = False,
-    dst_per_channel: bool = False,
-    src_zero_point: int = 0,
-    weights_zero_point: int = 0,
-    dst_zero_point: int = 0,
-    residual_zero_point: int = 0,
-    src_scale: float = SRC_SCALE,
-    dst_scale: float = DST_SCALE,
-    order: Sequence[str] | None = None,
+    *types: str, order: Sequence[str] = (), **arguments: Any
 ) -> GraphBuilder:
-    """Build ConvTranspose of dequantized source and weights, with bias, post-ops and Quantize.
+    """Build ConvTranspose of dequantized source and weights, with post-ops; see `weighted`.
 
-    Parameters
-    ----------
-    src, weights, dst : str
-        Data types. The graph quantizes weights in f32; a float destination has no Quantize.
-    compute : str
-        The data type in which it computes; TypeCasts convert from and to others than f32.
-    bias : str, optional
-        Its data type.
-    bias_add : bool
-        Add the bias with a BiasAdd instead of ConvTranspose's third input.
-    epilogue : sequence of str
-        Unary and Binary ops, as in `epilogue`.
-    residual : str, optional
-        Data type of a quantized tensor that is added before the epilogue.
-    per_channel, dst_per_channel : bool
-        Weights and destination have a scale for each output channel.
-    src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
-    src_scale, dst_scale : float
-    order : sequence of str, optional
-        Kinds of Unary ops and BiasAdd, which replace the epilogue and `bias_add`.
+    `order` lists the kinds of Unary ops and BiasAdd, which replace the epilogue.
     """
-    b = GraphBuilder()
-    x = dequantized(
-        b.input((1, 8, 8, 16), src, name="src"), compute, scale=src_scale, zero_point=src_zero_point
-    )
-    w = dequantized_weights(
-        b,
-        (3, 3, 32, 16),
-        weights,
-        compute,
-        axis=2,
-        per_channel=per_channel,
-        zero_point=weights_zero_point,
-    )
-    offset = None if bias is None else bias_of(b, 32, bias, compute)
-    inputs = [x, w] if offset is None or bias_add or order else [x, w, offset]
-    y = b.conv_transpose(
-        *inputs, strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1), dilations=(1, 1)
-    )
-    if order is not None:
+
+    def ordered(y: Value) -> Value:
         for kind in order:
-            y = (
-                b.bias_add(y, bias_of(b, 32, compute, compute))
-                if kind == "BiasAdd"
-                else b.op(kind, y)
-            )
-    elif offset is not None and bias_add:
-        y = y.bias_add(offset)
-    y = post_ops(y, epilogue, residual=residual, residual_zero_point=residual_zero_point)
-    b.output(
-        finished(y, dst, scale=dst_scale, zero_point=dst_zero_point, per_channel=dst_per_channel)
-    )
-    return b
+            more = [bias_of(y.builder, 32, y.dtype, y.dtype)] if kind == "BiasAdd" else []
+            y = y.builder.op(kind, y, *more)
+        return y
+
+    ones = (1, 1)
+    attrs = {"strides": (2, 2), "pads_begin": ones, "pads_end": ones, "dilations": ones}
+    shapes = (1, 8, 8, 16), (3, 3, 32, 16)
+    return weighted("ConvTranspose", *shapes, 2, attrs, *types, then=ordered, **arguments)
 
 
 def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
@@ -161,12 +97,11 @@ _SOURCE_PLAIN = {"src": "u8", "dst": "s8"}
 
 def _part(number: str, name: str, title: str, rule: str, forms: Iterable[Form | Case]) -> Pattern:
     """Return a separate pattern for one part of the documented rule."""
-
-    def build(**arguments: Any) -> GraphBuilder:
-        return quantized_conv_transpose(**arguments)
-
-    build.__name__ = build.__qualname__ = f"quantized_conv_transpose_{name}"
-    build.__doc__ = f"{title}; `quantized_conv_transpose` has the parameters."
+    build = named(
+        f"quantized_conv_transpose_{name}",
+        quantized_conv_transpose,
+        f"{title}; `quantized_conv_transpose` has the parameters.",
+    )
     cases = tuple(f if isinstance(f, Case) else case_of(f, _deviations) for f in forms)
     return Pattern(number, title, "quantized", rule, _PAGE, build, cases)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..building.builder import GraphBuilder
+from ..building.value import Value
 from ._cases import LONG_EPILOGUES
 from ._epilogue import chain
-from ._quantization import bias_of, dequantized, dequantized_weights, finished, post_ops
+from ._quantization import weighted
 from ._quantized_cases import conversions_apart, long_epilogue_deviations, ops_apart, weighted_cases
 from .pattern import Deviation, Pattern
 
@@ -19,71 +20,33 @@ _WEIGHTS = (32, 48)
 
 
 def quantized_matmul(
-    src: str = "u8",
-    weights: str = "s8",
-    dst: str = "s8",
-    *,
-    compute: str = "f32",
-    bias: str | None = None,
-    bias_add: bool = False,
-    epilogue: Sequence[str] = (),
-    residual: str | None = None,
+    *types: str,
     select: Literal["src_0", "src_1"] | None = None,
     transpose_b: bool = False,
-    per_channel: bool = False,
-    dst_per_channel: bool = False,
-    src_zero_point: int = 0,
-    weights_zero_point: int = 0,
-    dst_zero_point: int = 0,
-    residual_zero_point: int = 0,
+    **arguments: Any,
 ) -> GraphBuilder:
-    """Build MatMul of dequantized source and weights, with bias, post-ops, Select and Quantize.
+    """Build MatMul of dequantized source and weights, with post-ops and Select; see `weighted`.
 
     Parameters
     ----------
-    src, weights, dst : str
-        Data types. The graph quantizes weights in f32; a float destination has no Quantize.
-    compute : str
-        The data type in which MatMul computes; TypeCasts convert from and to others than f32.
-    bias : str, optional
-        Its data type.
-    bias_add : bool
-        Add the bias with a BiasAdd instead of MatMul's third input.
-    epilogue : sequence of str
-        Unary and Binary ops, as in `epilogue`.
-    residual : str, optional
-        Data type of a quantized tensor that is added before the epilogue.
+    *types, **arguments
     select : str, optional
         The input of a Select that the result becomes; the other one is a constant.
     transpose_b : bool
         The weights' shape is (N, K).
-    per_channel, dst_per_channel : bool
-        Weights and destination have a scale for each output channel.
-    src_zero_point, weights_zero_point, dst_zero_point, residual_zero_point : int
     """
-    b = GraphBuilder()
-    x = dequantized(b.input(_SRC, src, name="src"), compute, zero_point=src_zero_point)
-    w = dequantized_weights(
-        b,
-        _WEIGHTS[::-1] if transpose_b else _WEIGHTS,
-        weights,
-        compute,
-        axis=0 if transpose_b else 1,
-        per_channel=per_channel,
-        zero_point=weights_zero_point,
-    )
-    offset = None if bias is None else bias_of(b, _WEIGHTS[1], bias, compute)
-    third = [] if offset is None or bias_add else [offset]
-    y = b.matmul(x, w, *third, transpose_b=transpose_b)
-    if offset is not None and bias_add:
-        y = y.bias_add(offset)
-    y = post_ops(y, epilogue, residual=residual, residual_zero_point=residual_zero_point)
-    if select is not None:
+
+    def selected(y: Value) -> Value:
+        if select is None:
+            return y
+        b = y.builder
         cond = b.input((*_SRC[:-1], _WEIGHTS[1]), "boolean", name="cond")
         other = b.constant([-1.0], y.dtype)
-        y = b.select(cond, *((y, other) if select == "src_0" else (other, y)))
-    b.output(finished(y, dst, zero_point=dst_zero_point, per_channel=dst_per_channel))
-    return b
+        return b.select(cond, *((y, other) if select == "src_0" else (other, y)))
+
+    shape, axis = (_WEIGHTS[::-1], 0) if transpose_b else (_WEIGHTS, 1)
+    attrs = {"transpose_b": transpose_b}
+    return weighted("MatMul", _SRC, shape, axis, attrs, *types, then=selected, **arguments)
 
 
 def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:

@@ -139,7 +139,7 @@ class Planner:
         self.nodes = one_dequantize_each(builder, nodes, shapes)
         self._readers = readers_of(builder, self.nodes)
         for value in (*builder.inputs, *builder.constants):
-            self._made.known[value.id] = value._described(shapes[value.id])
+            self._made.known[value.id] = value.described(shapes[value.id])
         self._made.sources.update({v.id: self._constants.constant(v.id) for v in builder.constants})
         self._outputs = {v.id for v in builder.outputs.values()}
         self._free_layout: set[int] = set()
@@ -176,7 +176,7 @@ class Planner:
 
     def plain(self, value: Value) -> _core.logical_tensor:
         """Describe a value as the graph declares it: row-major, unless it has strides."""
-        return value._described(self.shapes[value.id])
+        return value.described(self.shapes[value.id])
 
     @contextmanager
     def _trying(self) -> Iterator[_Progress]:

@@ -325,7 +325,11 @@ def slack(
     if limits.function:
         product = np.ones(())
         for a in inputs or ():
-            product = product * np.maximum(np.abs(a.astype(np.float64)), 1.0)
+            # What holds scores back may be infinite, and is exact then.
+            size = np.where(np.isfinite(a), np.abs(a.astype(np.float64)), 0.0)
+            product = product * np.maximum(size, 1.0)
+        if call.kind == "SoftMax" and product.ndim:  # its statistics are of whole rows
+            product = product.max(axis=call.attr("axis"), keepdims=True)
         scale = np.maximum(np.maximum(magnitude, 1.0), product)
         if call.kind == "Exp":  # an absolute error of x is a relative one of exp(x)
             scale = np.maximum(magnitude, 2.0**-24) * product

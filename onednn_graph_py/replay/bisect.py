@@ -52,8 +52,8 @@ class Divergence:
 
 def _ending_at(builder: GraphBuilder, value: Value) -> GraphBuilder:
     """Return the graph with this value as its only output, without the ops after it."""
-    made = builder._snapshot()
-    made._contents.outputs = {value.name or "result": value}
+    made = builder.snapshot()
+    made.contents.outputs = {value.name or "result": value}
     return made
 
 

@@ -14,15 +14,8 @@ __all__ = ["bar", "exit_status", "json_line", "line", "summary"]
 _BAR = 24
 
 
-def line(result: Result, name: str | None = None) -> str:
-    """Return a line with verdict, partitions, error, time and case, and the reason below it.
-
-    Parameters
-    ----------
-    result : Result
-    name : str, optional
-        The case's name in the line; by default its own.
-    """
+def line(result: Result) -> str:
+    """Return a line with verdict, partitions, error, time and case, and the reason below it."""
     partitions = "-"
     if result.partitions is not None:
         partitions = f"{result.supported}/{result.partitions}"
@@ -32,7 +25,7 @@ def line(result: Result, name: str | None = None) -> str:
     text = f"{result.verdict!s:<12}{partitions:>6} {error:>9} {result.seconds:7.2f} s"
     if result.milliseconds is not None:
         text += f" {result.milliseconds:9.3f} ms"
-    text += f"  {name or result.case}"
+    text += f"  {result.case}"
     for more in (result.reason, result.diverges):
         text += "".join(f"\n    {part}" for part in more.splitlines())
     return text

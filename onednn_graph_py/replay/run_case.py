@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..building.builder import GraphBuilder
 from ..checking.expected import compare_values
+from ..machine.timing import time_calls
 from .bisect import first_divergence
 from .cases import Case
 from .stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
@@ -80,7 +81,7 @@ def run_case(case: Case, options: Options = DEFAULTS) -> Result:
     case : Case
     options : Options
     """
-    began = time.perf_counter()
+    began = time.monotonic()
     result = Result(str(case), Verdict.RAN)
     try:
         _run(case, options, result)
@@ -88,7 +89,7 @@ def run_case(case: Case, options: Options = DEFAULTS) -> Result:
         result.verdict, result.reason = e.verdict, e.reason
     except MemoryError as e:
         result.verdict, result.reason = Verdict.TOO_LARGE, str(e) or "out of memory"
-    result.seconds = time.perf_counter() - began
+    result.seconds = time.monotonic() - began
     return result
 
 
@@ -124,13 +125,7 @@ def _milliseconds(model: CompiledGraph, inputs: Sequence[Array]) -> float:
     """Return the median time of a call, in milliseconds."""
     call = model.bind(list(inputs))
     call()
-    times: list[float] = []
-    end = time.perf_counter() + _BENCH_SECONDS
-    while len(times) < _BENCH_CALLS or time.perf_counter() < end:
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times) * 1e3
+    return statistics.median(time_calls(call, _BENCH_SECONDS, least=_BENCH_CALLS)) * 1e3
 
 
 def _verify(

@@ -96,13 +96,19 @@ class Step(NamedTuple):
     verified: str = ""
 
 
-class _Specialization:
-    """A model compiled for one set of input shapes."""
+class Specialization:
+    """A model compiled for one set of input shapes.
+
+    Parameters
+    ----------
+    model : CompiledGraph
+    plan : Plan
+    """
 
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
         self.plan = plan
         # Not the model itself, which keeps its specializations alive.
-        may_copy = model._options["copy"] is not False
+        may_copy = model.options["copy"] is not False
         convert = Converter(model.name, plan, may_copy, model._counters.copied)
         self.run: _core._executor | QueueExecutor
         if model._queue is not None:
@@ -269,11 +275,11 @@ class CompiledGraph(_core._model_base, ModelMethods):
             engine_of(builder.engine_kind)  # raises without a device, even if only calls compile
         self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
         self._device_constants: dict[tuple[int, str], Any] = {}
-        self._builder = builder._snapshot()
+        self.builder = builder.snapshot()
         self._compile_options = CompileOptions(
             layout, fallback, policy, known_defects, slow_fusions, fold_constants, check
         )
-        self._options: dict[str, Any] = {
+        self.options: dict[str, Any] = {
             **asdict(self._compile_options),
             "threads": threads,
             "max_shapes": max_shapes,
@@ -283,16 +289,16 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._threads = threads or _core.num_threads()
         self._counters = _Counters()
         self._lock = threading.Lock()
-        self._positions = {v.name: i for i, v in enumerate(self._builder.inputs)}
-        self._made: OrderedDict[tuple[tuple[int, ...], ...], _Specialization] = OrderedDict()
+        self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
+        self._made: OrderedDict[tuple[tuple[int, ...], ...], Specialization] = OrderedDict()
         self._registration = Registration(
-            sum(v.data.nbytes for v in self._builder.constants if v.data is not None)
+            sum(v.data.nbytes for v in self.builder.constants if v.data is not None)
         )
         self._folded = FoldedConstants()
         self._queue_run: QueueExecutor | None = None
-        shapes = [v.shape or () for v in self._builder.inputs]
+        shapes = [v.shape or () for v in self.builder.inputs]
         if all(is_whole(s) for s in shapes):
-            run = self._specialization(tuple(shapes)).run
+            run = self.specialization(tuple(shapes)).run
             if isinstance(run, QueueExecutor):
                 self._queue_run = run
             else:
@@ -301,7 +307,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def __repr__(self) -> str:
         inputs = ", ".join(f"{v.name}: {v.dtype} {shape_text(v.shape)}" for v in self.inputs)
         outputs = ", ".join(
-            f"{n}: {v.dtype} {shape_text(v.shape)}" for n, v in self._builder.outputs.items()
+            f"{n}: {v.dtype} {shape_text(v.shape)}" for n, v in self.builder.outputs.items()
         )
         return f"<CompiledGraph {self.name!r}: ({inputs}) -> ({outputs})>"
 
@@ -310,24 +316,24 @@ class CompiledGraph(_core._model_base, ModelMethods):
     @property
     def inputs(self) -> tuple[Value, ...]:
         """The inputs, in the order of a call."""
-        return self._builder.inputs
+        return self.builder.inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the outputs, in the order in which a call returns them."""
-        return tuple(self._builder.outputs)
+        return tuple(self.builder.outputs)
 
     @property
     def graph(self) -> _core.graph:
         """The mirror's graph, before partitioning."""
-        return self._builder.graph
+        return self.builder.graph
 
     @property
     def engine(self) -> _core.engine:
         """The engine, which all models of this kind, or on queues of this device, share."""
         if self._queue is not None:
             return self._queue.engine
-        return engine_of(self._builder.engine_kind)
+        return engine_of(self.builder.engine_kind)
 
     @property
     def threads(self) -> int:
@@ -357,7 +363,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         tuple of Step
         """
         chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in self.inputs)
-        plan = self._specialization(chosen).plan
+        plan = self.specialization(chosen).plan
         return tuple(
             Step(
                 tuple(n.kind for n in step.nodes),
@@ -388,7 +394,14 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     # -- for shapes
 
-    def _specialization(self, shapes: tuple[tuple[int, ...], ...]) -> _Specialization:
+    @property
+    def latest_shapes(self) -> tuple[tuple[int, ...], ...] | None:
+        """The shapes of the inputs that it was called with or compiled for last; None before."""
+        with self._lock:
+            return next(reversed(self._made), None)
+
+    def specialization(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
+        """Return the model for these shapes of its inputs; compile it for them if need be."""
         with self._lock:
             found = self._made.get(shapes)
             if found is not None:
@@ -396,7 +409,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 self._counters.hits += 1
                 return found
             self._counters.misses += 1
-            inputs = self._builder.inputs
+            inputs = self.builder.inputs
             if len(shapes) != len(inputs):
                 raise InvalidArgumentsError(
                     f"{self.name}: expected {len(inputs)} inputs, got {len(shapes)}"
@@ -412,7 +425,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                         f"{shape_text(declared)}, got {shape_text(shape)}"
                     )
             plan = make_plan(
-                self._builder,
+                self.builder,
                 {v.id: s for v, s in zip(inputs, shapes, strict=True)},
                 self._compile_options,
                 threads=self._threads,
@@ -420,8 +433,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 constants=self._folded,
                 engine=None if self._queue is None else self._queue.engine,
             )
-            made = self._made[shapes] = _Specialization(self, plan)
-            while len(self._made) > self._options["max_shapes"]:
+            made = self._made[shapes] = Specialization(self, plan)
+            while len(self._made) > self.options["max_shapes"]:
                 self._made.popitem(last=False)
                 self._counters.evictions += 1
             return made
@@ -437,8 +450,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 self._device_constants[key] = self._queue.upload(array, kind)
         return [self._device_constants[id(array), kind] for array in plan.constants]
 
-    def _positional(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """Return all inputs in order."""
+    def ordered(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Return all inputs in order, of those given by position and by name."""
         names = list(self._positions)
         if len(given) > len(names):
             raise InvalidArgumentsError(
@@ -464,7 +477,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         if run is not None:
             return run
         shapes = []
-        for value, array in zip(self._builder.inputs, arrays, strict=True):
+        for value, array in zip(self.builder.inputs, arrays, strict=True):
             if self._queue is not None and isinstance(array, _core.tensor):
                 shapes.append(tuple(array.get_logical_tensor().get_dims()))
                 continue
@@ -474,7 +487,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                     f"got {type(array).__name__}"
                 )
             shapes.append(tuple(int(d) for d in array.shape))
-        return self._specialization(tuple(shapes)).run
+        return self.specialization(tuple(shapes)).run
 
     # -- calls
 
@@ -487,7 +500,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 for key in ("wait", "deps")
                 if key in named and key not in self._positions
             }
-        arrays = self._positional(inputs, named)
+        arrays = self.ordered(inputs, named)
         run = self._executor_for(arrays)
         if isinstance(run, QueueExecutor):
             return run(*arrays, out=out, **options)
@@ -515,18 +528,18 @@ class CompiledGraph(_core._model_base, ModelMethods):
             As in a call.
         """
         if isinstance(inputs, Mapping):
-            arrays = self._positional((), inputs)
+            arrays = self.ordered((), inputs)
         else:
-            arrays = self._positional(list(inputs), {})
+            arrays = self.ordered(list(inputs), {})
         return self._executor_for(arrays).bind(arrays, out)
 
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
-        return _restored, (self._builder, self._options, device)
+        return _restored, (self.builder, self.options, device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph into a file, as `GraphBuilder.save` does."""
-        save(self._builder, path)
+        save(self.builder, path)
 
 
 def _restored(

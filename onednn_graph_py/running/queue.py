@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -19,7 +19,6 @@ __all__ = ["ModelQueue"]
 # dpctl has no type annotations.
 Queue = Any
 Event = Any
-UsmType = Literal["shared", "host", "device"]
 
 _MEMORY = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
 _ALIGNMENT = 64
@@ -173,19 +172,9 @@ class ModelQueue:
         deps: Sequence[Event],
     ) -> Event:
         """Submit a partition to run after events, and return its event."""
-        event = self._dpctl.SyclEvent()
-        _core._sycl.execute(
-            compiled,
-            stream,
-            inputs,
-            outputs,
-            scratchpad,
-            [one.addressof_ref() for one in deps],
-            event.addressof_ref(),
-            lambda: self.is_complete(event),
-            False,
+        return sycl_interop.execute(
+            compiled, stream, inputs, outputs, deps, scratchpad=scratchpad, wait=False
         )
-        return event
 
 
 def note_written(tensors: Iterable[_core.tensor], event: Event) -> None:

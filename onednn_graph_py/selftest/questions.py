@@ -17,6 +17,8 @@ import numpy as np
 from ..building.builder import GraphBuilder
 from ..checking.expected import Expected
 from ..errors import OneDNNError
+from ..machine.pace import Pace
+from ..machine.timing import time_calls
 from .draft import Arrays
 from .families import Draw
 
@@ -44,8 +46,6 @@ SLOW = 1.2
 
 _CALLS = 2  # calls of a model that are compared with the reference
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
-_GAP = 5e-6  # seconds of difference that are not worth reporting
-_TIMED = (9, 31)  # calls of both, to suspect and to be sure
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
     threads : int, optional
         Threads per call.
     """
-    began = time.perf_counter()
+    began = time.monotonic()
     ratio: float | None = None
     steps: tuple[str, ...] = ()
     try:
@@ -136,23 +136,23 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
         if wrong is None:
             ratio = _ratio(builder, inputs, model, threads)
     except OneDNNError as e:
-        return Answer("refused", str(e), steps, seconds=time.perf_counter() - began)
+        return Answer("refused", str(e), steps, seconds=time.monotonic() - began)
     verdict: Verdict = "right" if wrong is None else "wrong"
-    return Answer(verdict, wrong or "", steps, ratio, time.perf_counter() - began)
+    return Answer(verdict, wrong or "", steps, ratio, time.monotonic() - began)
 
 
 def as_it_is(draw: Draw, seed: int, threads: int | None, known: Sequence[str]) -> Answer:
     """Test oneDNN's own partitions, unless they are the steps that were tested already."""
-    began = time.perf_counter()
+    began = time.monotonic()
     try:
         builder, inputs = draw(seed)
         model = compiled(builder, threads, "run")
         steps = _steps(model, inputs)
         wrong = None if steps == tuple(known) else compared(builder, inputs, model, seed)
     except OneDNNError as e:
-        return Answer("refused", str(e), seconds=time.perf_counter() - began)
+        return Answer("refused", str(e), seconds=time.monotonic() - began)
     verdict: Verdict = "right" if wrong is None else "wrong"
-    return Answer(verdict, wrong or "", steps, seconds=time.perf_counter() - began)
+    return Answer(verdict, wrong or "", steps, seconds=time.monotonic() - began)
 
 
 def several_by_default(draw: Draw, seeds: Sequence[int], threads: int | None) -> list[Answer]:
@@ -170,36 +170,21 @@ def several_as_they_are(
 # -- time
 
 
-def _fastest(models: Sequence[CompiledGraph], inputs: Arrays, calls: int) -> list[float]:
-    """Return the seconds of each model's fastest call, as other processes only slow calls down."""
-    bound = [m.bind(list(inputs)) for m in models]
-    best = [math.inf] * len(bound)
-    for _ in range(calls):
-        for i, call in enumerate(bound):
-            start = time.perf_counter()
-            call()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
-
-
 def _ratio(
     builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, threads: int | None
 ) -> float | None:
     """Divide a model's time by that of its separate ops; None if it is not worth timing."""
     if all(" + " not in step for step in _steps(model, inputs)):
         return None
-    if _fastest([model], inputs, 2)[0] > _CHEAP:
+    call = model.bind(list(inputs))
+    if min(time_calls(call, 0, least=2)) > _CHEAP:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             apart = builder.compile(policy="debug", threads=threads)
-        for calls in _TIMED:
-            fused, single = _fastest([model, apart], inputs, calls)
-            if fused <= SLOW * single:
-                break
-            if fused - single < _GAP:
-                return None
+        pace = Pace.measured(call, apart.bind(list(inputs)))
     except OneDNNError:  # an op does not run alone
         return None
-    return fused / single
+    # A few microseconds more are not worth reporting, however many times as long it takes.
+    return None if pace is None or (pace.ratio > SLOW and pace.slow is None) else pace.ratio

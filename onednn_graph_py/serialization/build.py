@@ -137,7 +137,7 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
         ops[node.id] = i
         values.update(zip((t.id for t in op.outputs), node.outputs, strict=True))
     builder.output(**{f"t{id}": values[id] for id in document.outputs()})
-    builder._origin = Origin(document, {v.id: id for id, v in values.items()}, ops)
+    builder.origin = Origin(document, {v.id: id for id, v in values.items()}, ops)
     return builder
 
 
@@ -169,7 +169,7 @@ def _where(file: str | None, i: int, op: OpRecord) -> str:
 def _node(builder: GraphBuilder, op: OpRecord, inputs: list[Value], where: str) -> Node:
     outputs = [(t.dims, None if t.dtype == "undef" else t.dtype) for t in op.outputs]
     name = op.name or None
-    builder._add(op.kind, inputs, op.values, outputs=outputs, name=name, where=where)
+    builder.add_op(op.kind, inputs, op.values, outputs=outputs, name=name, where=where)
     return builder.nodes[-1]
 
 

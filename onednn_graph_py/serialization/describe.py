@@ -58,7 +58,7 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     """
     if not builder.nodes:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
-    origin: Origin | None = builder._origin
+    origin: Origin | None = builder.origin
     source = origin.document if origin else None
     known_tensors = source.tensors() if source else {}
     tensor_ids = _Ids(origin.tensors if origin else {}, known_tensors)

@@ -93,11 +93,11 @@ def _refuse(place: str, expected: str, value: Any) -> GraphFormatError:
     return GraphFormatError(f"{place}: expected {expected}, got {_shown(value)}")
 
 
-def _integer(value: Any, place: str, low: int, high: int, what: str = "an integer") -> int:
+def _integer(value: Any, place: str, low: int, high: int) -> int:
     if isinstance(value, LongNumber) and not set(value) & set(".eE"):
         raise _refuse(place, f"an integer from {low} to {high}", value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _refuse(place, what, value)
+        raise _refuse(place, "an integer", value)
     if not low <= value <= high:
         raise _refuse(place, f"an integer from {low} to {high}", value)
     return int(value)

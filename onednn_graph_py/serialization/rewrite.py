@@ -23,7 +23,7 @@ __all__ = ["attribute_type", "rewrite"]
 _FLOATS = ("f32", "bf16", "f16")
 # For each kind, the inputs and outputs whose data type changes with the graph's; statistics, gamma
 # and beta stay f32. For kinds that are not listed, all change.
-_RETYPED: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
+RETYPED: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
     "Select": ((1, 2), (0,)),
     "BatchNormForwardTraining": ((0,), (0,)),
     "BatchNormInference": ((0,), (0,)),
@@ -327,7 +327,7 @@ def _with_dtypes(document: GraphDocument, dtypes: str | Mapping[int, str] | None
                 f"graph[{i}]: {op.kind} converts data types, so the graph can't have a single one; "
                 "give data types by tensor id"
             )
-        inputs, outputs = _RETYPED.get(op.kind, (range(len(op.inputs)), range(len(op.outputs))))
+        inputs, outputs = RETYPED.get(op.kind, (range(len(op.inputs)), range(len(op.outputs))))
         if op.kind == "GreaterEqual":
             inputs, outputs = ((0, 1) if op.inputs[0].dtype in _FLOATS else ()), ()
         made.append(

@@ -22,7 +22,7 @@ def settled(document: GraphDocument) -> GraphDocument:
         builder = to_builder(document)
     except OneDNNError:
         return document
-    origin = builder._origin
+    origin = builder.origin
     assert origin is not None  # `to_builder` always sets it
     shapes = {
         origin.tensors[v.id]: v.shape

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..checking.expected import Expected
 from ..errors import OneDNNError
 from ..machine.cpu_runtime import threads_can_be_set
 from ..machine.memory import free_bytes
+from ..machine.timing import timed
 from ..reference.rounding import NUMPY_DTYPES
 from ..text.numbers import gib_text
 from .arrays import arrays_of, written
@@ -121,8 +123,8 @@ def _finite(array: Array) -> int:
 
 def _results(
     subject: Subject, graph: Ops, arrays: Mapping[int, Array], threads: int
-) -> tuple[list[Array], float]:
-    """Compile and run a subject with some threads; return its outputs and a call's seconds."""
+) -> list[Array]:
+    """Compile and run a subject with some threads; return its outputs."""
     engine = engine_with_dirt()
     with with_threads(threads):
         partition = graph.partition(subject.ops, set(subject.outputs), "fusion")
@@ -146,17 +148,15 @@ def _results(
             raise Ended(Outcome.UNVERIFIED, "the layout of its output can't be read")
         run = Run(compiled, arrays, subject, engine)
         first = run(DIRT[0])
-        spent, calls, seconds = 0.0, 0, 0.0
+        spent, calls = 0.0, 0
         while calls < 2 or (spent < 0.01 and calls < 6):
-            start = time.perf_counter()
-            again = run(DIRT[(calls + 1) % len(DIRT)])
-            seconds = time.perf_counter() - start
+            seconds, again = timed(partial(run, DIRT[(calls + 1) % len(DIRT)]))
             calls, spent = calls + 1, spent + seconds
             _check_equal(first, again, "from call to call")
             if seconds > 1.0:
                 break
         run.check_inputs()
-    return first, seconds
+    return first
 
 
 def _check_memory(subject: Subject, share: float) -> None:
@@ -183,7 +183,7 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
     Verdict
         The outcome is never that the partition crashed or hung, since this process then does so.
     """
-    start = time.perf_counter()
+    start = time.monotonic()
     detail, reduced, ratio = "", False, None
     outcome, passing = Outcome.RIGHT, False
     try:
@@ -192,13 +192,12 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
         _check_memory(subject, limits.memory)
         graph = Ops(subject)
         arrays = arrays_of(subject)
-        outputs, _ = _results(subject, graph, arrays, subject.threads)
+        outputs = _results(subject, graph, arrays, subject.threads)
         comparison = Comparison(subject, arrays, limits.reference)
         reduced = comparison.share < 1
         comparison.check(outputs, "")
         if subject.threads > 1 and threads_can_be_set():
-            alone, _ = _results(subject, graph, arrays, 1)
-            comparison.check(alone, " with one thread")
+            comparison.check(_results(subject, graph, arrays, 1), " with one thread")
         if limits.speed and len(subject.ops) > 1:
             slow, ratio = slowness(subject, graph, arrays, limits.speed)
             if slow:
@@ -208,4 +207,4 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
     if reduced:
         said = f"{100 * comparison.share:.2g} % of its elements were compared"
         detail = f"{detail}; {said}" if detail else said
-    return Verdict(outcome, detail, reduced, ratio, time.perf_counter() - start, passing)
+    return Verdict(outcome, detail, reduced, ratio, time.monotonic() - start, passing)

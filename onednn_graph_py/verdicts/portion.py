@@ -429,7 +429,7 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
     return total
 
 
-def portion_for(subject: Subject, seconds: float, seed: int = 0) -> Portion:
+def portion_for(subject: Subject, seconds: float) -> Portion:
     """Omit indices until the reference takes at most this number of seconds, if possible.
 
     First omit one end of spatial axes: keep the last elements of the innermost one, where windows
@@ -460,7 +460,7 @@ def portion_for(subject: Subject, seconds: float, seed: int = 0) -> Portion:
                         kept = np.arange(drop, size) if last else np.arange(size - drop)
                         picks[t, a] = kept.astype(np.int64)
                     break
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     while independent and seconds_now() > seconds:
         counts = [len(picks.get(g[0], range(shape_of[g[0][0]][g[0][1]]))) for g in independent]
         longest = counts.index(max(counts))

@@ -1,13 +1,9 @@
-"""The part that all exported C++ programs share: storing data, and running partitions."""
+// The part that all exported C++ programs share: storing data, and running partitions.
+// The program defines the includes and `dnnl_types`, the library's data types by kind, before it.
 
-__all__ = ["RUNTIME"]
-
-RUNTIME = r"""
 // -- data types: numbers are kept as double and stored as oneDNN has them
 
 enum kind { f32, f16, bf16, f8_e5m2, f8_e4m3, s64, s32, s8, u8, s4, u4, boolean };
-
-const logical_tensor::data_type dnnl_types[] = {@TYPES@};
 
 // Bits of exponent and fraction of the floats.
 const int exponents[] = {8, 5, 8, 5, 4}, fractions[] = {23, 10, 7, 2, 3};
@@ -30,22 +26,29 @@ uint64_t encode(double x, kind k) {
     const int power = std::isinf(a) ? bias + 1 : std::max(std::ilogb(a), 1 - bias);
     // Rounds to nearest even; what carries into the exponent is right as it is.
     const double steps = std::isinf(a) ? 0 : std::nearbyint(std::ldexp(a, f - power));
-    const uint64_t bits = static_cast<uint64_t>(steps)
-            + (static_cast<uint64_t>(power + bias - 1) << f);
+    const uint64_t bits =
+            static_cast<uint64_t>(steps) + (static_cast<uint64_t>(power + bias - 1) << f);
     if (std::isinf(a)) return sign | (((uint64_t(1) << e) - 1) << f);
     return sign | bits;
 }
 
 double decode(uint64_t bits, kind k) {
     switch (k) {
-        case s64: return static_cast<double>(static_cast<int64_t>(bits));
-        case s32: return static_cast<int32_t>(bits);
-        case s8: return static_cast<int8_t>(bits);
+        case s64:
+            return static_cast<double>(static_cast<int64_t>(bits));
+        case s32:
+            return static_cast<int32_t>(bits);
+        case s8:
+            return static_cast<int8_t>(bits);
         case u8:
-        case boolean: return static_cast<uint8_t>(bits);
-        case s4: return static_cast<int>((bits & 15) ^ 8) - 8;
-        case u4: return static_cast<double>(bits & 15);
-        default: break;
+        case boolean:
+            return static_cast<uint8_t>(bits);
+        case s4:
+            return static_cast<int>((bits & 15) ^ 8) - 8;
+        case u4:
+            return static_cast<double>(bits & 15);
+        default:
+            break;
     }
     const int e = exponents[k], f = fractions[k], bias = (1 << (e - 1)) - 1;
     const uint64_t fraction = bits & ((uint64_t(1) << f) - 1);
@@ -89,8 +92,10 @@ struct tensor_data {
     void allocate() {
         const size_t n = count();
         const size_t elements = n ? place(n - 1) + 1 : 0;
-        memory.assign(std::max<size_t>(is_packed(type) ? (elements + 1) / 2 : elements, 1)
-                        * size_of(type) + 64, 0);
+        memory.assign(
+                std::max<size_t>(is_packed(type) ? (elements + 1) / 2 : elements, 1) * size_of(type)
+                        + 64,
+                0);
     }
     void *data() {
         const auto address = reinterpret_cast<uintptr_t>(memory.data());
@@ -100,23 +105,27 @@ struct tensor_data {
         const uint64_t bits = encode(x, type);
         const size_t at = place(i);
         auto *bytes = static_cast<unsigned char *>(data());
-        if (is_packed(type)) bytes[at / 2] |= static_cast<unsigned char>((bits & 15) << at % 2 * 4);
-        else std::memcpy(bytes + at * size_of(type), &bits, size_of(type));
+        if (is_packed(type))
+            bytes[at / 2] |= static_cast<unsigned char>((bits & 15) << at % 2 * 4);
+        else
+            std::memcpy(bytes + at * size_of(type), &bits, size_of(type));
     }
     double get(size_t i) {
         uint64_t bits = 0;
         const size_t at = place(i);
         const auto *bytes = static_cast<const unsigned char *>(data());
-        if (is_packed(type)) bits = bytes[at / 2] >> at % 2 * 4;
-        else std::memcpy(&bits, bytes + at * size_of(type), size_of(type));
+        if (is_packed(type))
+            bits = bytes[at / 2] >> at % 2 * 4;
+        else
+            std::memcpy(&bits, bytes + at * size_of(type), size_of(type));
         return decode(bits, type);
     }
     logical_tensor described() const {
         const auto property = constant ? logical_tensor::property_type::constant
                                        : logical_tensor::property_type::variable;
         if (dims.empty())
-            return logical_tensor(id, dnnl_types[type], dims,
-                    logical_tensor::layout_type::strided, property);
+            return logical_tensor(
+                    id, dnnl_types[type], dims, logical_tensor::layout_type::strided, property);
         return logical_tensor(id, dnnl_types[type], dims, strides, property);
     }
 };
@@ -230,4 +239,3 @@ bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where) {
     }
     return true;
 }
-"""
