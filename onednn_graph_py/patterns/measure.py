@@ -21,6 +21,7 @@ from ..machine import current
 from ..machine.cpu import lacks
 from ..ops.terms import Version
 from ..planning import engine_of
+from ..refusals import with_reason
 from ..running.model import CompiledGraph
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
@@ -167,7 +168,7 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
                 else:
                     refusal = f"{' + '.join(kinds)}: {e}"
             except OneDNNError as e:
-                refusal = f"{' + '.join(kinds)} does not compile: {e}"
+                refusal = f"{' + '.join(kinds)} does not compile: {with_reason(e)}"
     return _Partitioned(tuple(fused), None if refusal else len(fused), refusal, defect)
 
 
