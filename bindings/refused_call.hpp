@@ -1,5 +1,5 @@
 // A call that oneDNN refused, as plain values: another process can make it again and see what
-// oneDNN prints then (onednn_graph_py/refusals/).
+// oneDNN prints then (refusals/).
 #pragma once
 
 #include <string>

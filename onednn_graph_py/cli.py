@@ -16,7 +16,6 @@ from .inspect.log_command import add_log
 from .ops.command import add_ops
 from .patterns.command import add_patterns
 from .probing.command import add_capabilities
-from .refusals import with_reason
 from .replay.command import add_replay
 from .selftest.command import add_selftest
 from .shrinking.command import add_shrink
@@ -60,7 +59,6 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # __main__ knows what to do
         raise
     except (OneDNNError, OSError) as e:  # of a file or an option
-        told = with_reason(e) if isinstance(e, OneDNNError) else e
-        print(f"{arguments.command}: {told}", file=sys.stderr)
+        print(f"{arguments.command}: {e}", file=sys.stderr)
         return 2
     return status

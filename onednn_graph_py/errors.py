@@ -69,7 +69,7 @@ class OneDNNError(RuntimeError):
         ...     og.graph("cpu").add_op(og.op(0, "ReLU", [x], [], "relu"))
         ... except og.InvalidGraphOpError as error:
         ...     print(error.reason())  # doctest: +ELLIPSIS
-        add_op,ReLU,given num outputs 0 v.s. expected 1 [op_schema.cpp:...]
+        add_op,ReLU,given num outputs 0 v.s. expected {1} [op_schema.cpp:...]
         """
         if self._call is None or self._reason is not None:
             return self._reason

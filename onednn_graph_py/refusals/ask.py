@@ -56,7 +56,7 @@ def with_reason(error: OneDNNError) -> str:
     reason = error.reason()
     if reason is None:
         return str(error)
-    return f"{error}: oneDNN's reason: {'; '.join(reason.splitlines())}"
+    return f"{error}; oneDNN's reason: {'; '.join(reason.splitlines())}"
 
 
 def _is_opaque(call: dict[str, Any]) -> bool:
