@@ -13,9 +13,9 @@ namespace ogp {
 
 // What the error of a failed call tells.
 struct failure {
-    std::string context;      // names the call, and the op or partition
-    std::string why;          // as far as that is known here
-    py::object call;          // as plain values (refused_call.hpp), for OneDNNError.reason
+    std::string context;  // names the call, and the op or partition
+    std::string why;      // as far as that is known here
+    py::object call;      // as plain values (refused_call.hpp), for OneDNNError.reason
 
     failure(std::string named, std::string known = "", py::object refused = {})
         : context(std::move(named)), why(std::move(known)), call(std::move(refused)) {}

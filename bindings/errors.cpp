@@ -11,8 +11,8 @@ namespace {
 // as the interpreter: exceptions may be raised until its very end.
 std::array<PyObject *, 11> exception_of_status{};
 
-[[noreturn]] void raise_instance(PyObject *type, dnnl_status_t status, const std::string &message,
-        const py::object &call) {
+[[noreturn]] void raise_instance(
+        PyObject *type, dnnl_status_t status, const std::string &message, const py::object &call) {
     py::object instance = py::reinterpret_borrow<py::object>(type)(message);
     // A status that a newer oneDNN brought stays None.
     for (const auto &known : table_of<dg::status>().entries)
@@ -32,8 +32,7 @@ std::array<PyObject *, 11> exception_of_status{};
 
 std::string status_name(dnnl_status_t status) { return enum_name(static_cast<dg::status>(status)); }
 
-void raise_status(
-        dnnl_status_t status, const std::string &message, const py::object &call) {
+void raise_status(dnnl_status_t status, const std::string &message, const py::object &call) {
     const auto index = static_cast<size_t>(status);
     PyObject *type = index < exception_of_status.size() ? exception_of_status[index] : nullptr;
     if (!type) type = exception_of_status[0];

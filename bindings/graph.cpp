@@ -57,8 +57,7 @@ dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
                 },
                 [&]() -> failure {
                     const std::string context = "graph.add_op: " + label(o);
-                    if (g.value.is_finalized())
-                        return {context, "the graph is finalized already"};
+                    if (g.value.is_finalized()) return {context, "the graph is finalized already"};
                     return {context, fault_of(o), refused_call("add_op", o, g.engine_kind)};
                 });
         g.record->ops.emplace(o.id, o);

@@ -247,7 +247,8 @@ partition from_op(op &o, dnnl::engine::kind kind) {
                 return dnnl_success;
             },
             [&]() -> failure {
-                return {"partition of " + label(o), fault_of(o), refused_call("partition", o, kind)};
+                return {"partition of " + label(o), fault_of(o),
+                        refused_call("partition", o, kind)};
             });
     o.frozen = true;
     return made;

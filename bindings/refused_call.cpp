@@ -11,7 +11,8 @@ py::tuple values_of(const op &o) {
     py::dict attrs;
     for (const auto &[name, value] : o.attrs)
         attrs[py::str(enum_name(name))] = attribute_to_python(value);
-    return py::make_tuple(o.id, enum_name(o.kind), o.name, as_values(o.inputs), as_values(o.outputs), attrs);
+    return py::make_tuple(
+            o.id, enum_name(o.kind), o.name, as_values(o.inputs), as_values(o.outputs), attrs);
 }
 
 }  // namespace

@@ -9,8 +9,7 @@
 namespace ogp {
 
 // A call on a graph, such as "finalize".
-py::dict refused_call(
-        const std::string &call, const graph_record &record, dnnl::engine::kind kind);
+py::dict refused_call(const std::string &call, const graph_record &record, dnnl::engine::kind kind);
 
 // A call with an op, such as "add_op".
 py::dict refused_call(const std::string &call, const op &o, dnnl::engine::kind kind);

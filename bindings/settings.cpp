@@ -49,8 +49,7 @@ py::typing::Dict<py::str, py::object> version_dict() {
 
 // A setter that answers with a status: raised unless it is success.
 dg::status done(dnnl::status status, const std::string &context) {
-    if (status != dnnl::status::success)
-        raise_failure(static_cast<dnnl_status_t>(status), context);
+    if (status != dnnl::status::success) raise_failure(static_cast<dnnl_status_t>(status), context);
     return dg::status::success;
 }
 
