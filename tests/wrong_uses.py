@@ -1097,7 +1097,7 @@ wrong(
 wrong(
     "op of two data types",
     GRAPH_OP,
-    "data type",
+    "input 1 \\(weights\\) must be f32",
     lambda: graph_of(op("MatMul", [lt(0), lt(1, (8, 4), "f16")], [lt(2, (4, 4))])),
 )
 wrong(
