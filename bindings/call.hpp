@@ -4,19 +4,30 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common.hpp"
 #include "errors.hpp"
-#include "reason.hpp"
 
 namespace ogp {
 
-// Raises for a status: "<context>: <what oneDNN said>".
-[[noreturn]] inline void raise_with_reason(
-        dnnl_status_t status, const std::string &context, const std::string &reason) {
+// What the error of a failed call tells.
+struct failure {
+    std::string context;  // names the call, and the op or partition
+    std::string why;      // as far as that is known here
+    py::object call;      // as plain values (refused_call.hpp), for OneDNNError.reason
+
+    failure(std::string named, std::string known = "", py::object refused = {})
+        : context(std::move(named)), why(std::move(known)), call(std::move(refused)) {}
+};
+
+// Raises for a status: "<context> failed: <why> (<status>)".
+[[noreturn]] inline void raise_failure(dnnl_status_t status, const failure &f) {
+    const char *without = f.call ? "oneDNN refused it" : "oneDNN returned only its status";
     raise_status(status,
-            context + " failed: " + (reason.empty() ? "oneDNN gives no reason" : reason) + " ("
-                    + status_name(status) + ")");
+            f.context + " failed: " + (f.why.empty() ? without : f.why) + " (" + status_name(status)
+                    + ")",
+            f.call);
 }
 
 // Takes the GIL again. When the interpreter ends under a daemon thread, Python up to 3.13 would
@@ -32,42 +43,31 @@ inline void take_gil_again(PyThreadState *thread) {
     PyEval_RestoreThread(thread);
 }
 
-// Runs `body` (which returns a dnnl_status_t or throws) without the GIL and with oneDNN's reason
-// caught. On failure only, `context` is asked to name the op or partition, and `diagnose` for a
-// reason where oneDNN printed none.
-template <typename Body, typename Context, typename Diagnose>
-void call_onednn(Body &&body, Context &&context, Diagnose &&diagnose) {
+// Runs `body` (which returns a dnnl_status_t or throws) without the GIL. On failure only, `told`
+// is asked for the failure, or for its context alone.
+template <typename Body, typename Told>
+void call_onednn(Body &&body, Told &&told) {
     dnnl_status_t status = dnnl_success;
-    std::string reason, message;
+    std::string message;
     PyThreadState *thread = PyEval_SaveThread();
-    {
-        reason_capture capture;
-        try {
-            status = body();
-        } catch (const dnnl::error &e) {
-            status = e.status;
-            message = e.message;
-        } catch (const std::bad_alloc &) {
-            status = dnnl_out_of_memory;
-        } catch (const std::exception &e) {
-            // Standard containers inside oneDNN, sized by unchecked values.
-            status = dnnl_invalid_arguments;
-            message = e.what();
-        }
-        if (status != dnnl_success) {
-            reason = capture.reason();
-            capture.discard_reports();
-        }
+    try {
+        status = body();
+    } catch (const dnnl::error &e) {
+        status = e.status;
+        message = e.message;
+    } catch (const std::bad_alloc &) {
+        status = dnnl_out_of_memory;
+    } catch (const std::exception &e) {
+        // Standard containers inside oneDNN, sized by unchecked values.
+        status = dnnl_invalid_arguments;
+        message = e.what();
     }
     take_gil_again(thread);
     if (status == dnnl_success) return;
-    if (reason.empty()) reason = diagnose();
-    raise_with_reason(status, context(), reason.empty() ? message : reason);
-}
-
-template <typename Body, typename Context>
-void call_onednn(Body &&body, Context &&context) {
-    call_onednn(body, context, [] { return std::string(); });
+    failure f = told();
+    // oneDNN's advice to run it again with ONEDNN_VERBOSE is what OneDNNError.reason does.
+    if (f.why.empty()) f.why = message.substr(0, message.find(". Run workload with environment"));
+    raise_failure(status, f);
 }
 
 }  // namespace ogp

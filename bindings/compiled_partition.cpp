@@ -49,8 +49,7 @@ void init_compiled_partition(py::module_ &m) {
                                 dnnl_graph_compiled_partition_get_scratchpad_logical_tensor(
                                         self.value.get(), &c);
                         if (status != dnnl_success)
-                            raise_with_reason(
-                                    status, self.name + ": get_scratchpad_logical_tensor", "");
+                            raise_failure(status, self.name + ": get_scratchpad_logical_tensor");
                         return logical_tensor(c);
 #else
                 raise_needs_version("compiled_partition.get_scratchpad_logical_tensor", "3.13");

@@ -12,12 +12,19 @@ namespace {
 // as the interpreter: exceptions may be raised until its very end.
 std::array<PyObject *, 11> exception_of_status{};
 
-[[noreturn]] void raise_instance(PyObject *type, dnnl_status_t status, const std::string &message) {
+[[noreturn]] void raise_instance(
+        PyObject *type, dnnl_status_t status, const std::string &message, const py::object &call) {
     py::object instance = py::reinterpret_borrow<py::object>(type)(message);
     // A status that a newer oneDNN brought stays None.
     for (const auto &known : table_of<dg::status>().entries)
         if (static_cast<dnnl_status_t>(known.value) == status)
             instance.attr("status") = py::cast(known.value);
+    if (call) {
+        instance.attr("_call") = call;
+        // Shown below the message from Python 3.11 on.
+        if (py::hasattr(instance, "add_note"))
+            instance.attr("add_note")("error.reason() asks oneDNN why, in another process");
+    }
     PyErr_SetObject(type, instance.ptr());
     throw py::error_already_set();
 }
@@ -26,11 +33,11 @@ std::array<PyObject *, 11> exception_of_status{};
 
 std::string status_name(dnnl_status_t status) { return enum_name(static_cast<dg::status>(status)); }
 
-void raise_status(dnnl_status_t status, const std::string &message) {
+void raise_status(dnnl_status_t status, const std::string &message, const py::object &call) {
     const auto index = static_cast<size_t>(status);
     PyObject *type = index < exception_of_status.size() ? exception_of_status[index] : nullptr;
     if (!type) type = exception_of_status[0];
-    raise_instance(type, status, message);
+    raise_instance(type, status, message, call);
 }
 
 void raise_invalid_arguments(const std::string &message) {

@@ -8,7 +8,9 @@
 namespace ogp {
 
 // Raises the Python exception of `status`, with `message` as its text. Needs the GIL.
-[[noreturn]] void raise_status(dnnl_status_t status, const std::string &message);
+// `call` is what oneDNN refused, as plain values, for OneDNNError.reason; null if nothing is known.
+[[noreturn]] void raise_status(
+        dnnl_status_t status, const std::string &message, const py::object &call = {});
 
 // Our own validation speaks through the same exceptions as the library.
 [[noreturn]] void raise_invalid_arguments(const std::string &message);

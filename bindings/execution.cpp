@@ -232,7 +232,7 @@ dnnl_status_t submit(const handle_arguments &a) {
 }
 
 template <typename Submit>
-dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string &reason) noexcept {
+dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string &why) noexcept {
     try {
         return submit(a);
     } catch (const dnnl::error &e) {
@@ -240,7 +240,7 @@ dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string 
     } catch (const std::bad_alloc &) {
         return dnnl_out_of_memory;
     } catch (const std::exception &e) {
-        reason = e.what();  // SYCL's, for example
+        why = e.what();  // SYCL's, for example
         return dnnl_runtime_error;
     } catch (...) {
         return dnnl_runtime_error;
@@ -259,14 +259,14 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
         if (scratchpad) scratchpad->in_use += by;
     };
     const handle_arguments arguments = handles_of(cp, s, inputs, outputs, scratchpad);
-    std::string reason;
+    std::string why;
     count_use(1);
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
-    const dnnl_status_t status = call(submit, arguments, reason);
+    const dnnl_status_t status = call(submit, arguments, why);
     take_gil_again(thread);
     count_use(-1);
-    if (status != dnnl_success) raise_with_reason(status, cp.name + ": execute", reason);
+    if (status != dnnl_success) raise_failure(status, {cp.name + ": execute", why});
 }
 
 // What an execution uses, and has to stay until it is done.

@@ -34,7 +34,7 @@ struct tensor_destroyer {
 using tensor_handle = std::unique_ptr<dnnl_graph_tensor, tensor_destroyer>;
 
 void check(dnnl_status_t status, const std::string &what) {
-    if (status != dnnl_success) raise_with_reason(status, what, "");
+    if (status != dnnl_success) raise_failure(status, what);
 }
 
 place place_of(const std::string &text) {
@@ -428,8 +428,7 @@ void executor::run(run_context &context, const arrays &ins, const arrays &outs, 
     ticks_taken += ticks() - begin;
     ++calls;
     if (status != dnnl_success)
-        raise_with_reason(
-                status, name + ": " + (done < steps.size() ? steps[done].name : "wait"), "");
+        raise_failure(status, name + ": " + (done < steps.size() ? steps[done].name : "wait"));
     if (timed) record(*this, times);
 }
 

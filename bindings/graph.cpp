@@ -4,9 +4,9 @@
 #include <set>
 
 #include "call.hpp"
-#include "diagnosis.hpp"
 #include "partition.hpp"
 #include "python_hooks.hpp"
+#include "refused_call.hpp"
 
 namespace ogp {
 namespace {
@@ -41,12 +41,11 @@ dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
                     std::lock_guard<std::mutex> lock(g.mutex);
                     return static_cast<dnnl_status_t>(g.value.add_op(copy, false));
                 },
-                [&] {
-                    return "graph.add_op: " + label(o)
-                            + (g.value.is_finalized() ? ": the graph is finalized already; it"
-                                                      : "");
-                },
-                [&] { return diagnose_op(o, g.engine_kind); });
+                [&]() -> failure {
+                    const std::string context = "graph.add_op: " + label(o);
+                    if (g.value.is_finalized()) return {context, "the graph is finalized already"};
+                    return {context, fault_of(o), refused_call("add_op", o, g.engine_kind)};
+                });
         g.record->ops.emplace(o.id, o);
         for (const auto &lt : o.outputs) g.record->producers.emplace(lt.id(), o.id);
         o.frozen = true;
@@ -114,7 +113,10 @@ void finalize(graph &g) {
                 g.value.finalize();
                 return dnnl_success;
             },
-            [&] { return "graph.finalize of " + std::to_string(g.record->ops.size()) + " ops"; });
+            [&]() -> failure {
+                return {"graph.finalize of " + std::to_string(g.record->ops.size()) + " ops", "",
+                        refused_call("finalize", *g.record, g.engine_kind)};
+            });
 }
 
 std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
@@ -126,9 +128,12 @@ std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
                 found = g.value.get_partitions(policy);
                 return dnnl_success;
             },
-            [&] {
-                return std::string("graph.get_partitions")
-                        + (g.value.is_finalized() ? "" : " (finalize the graph first)");
+            [&]() -> failure {
+                if (!g.value.is_finalized())
+                    return std::string("graph.get_partitions (finalize the graph first)");
+                py::dict call = refused_call("get_partitions", *g.record, g.engine_kind);
+                call["policy"] = enum_name(policy);
+                return {"graph.get_partitions", "", call};
             });
     // The graph takes no more ops, but the Python object may live on: partitions get a snapshot.
     const auto record = std::make_shared<const graph_record>(*g.record);
@@ -138,6 +143,17 @@ std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
 }
 
 }  // namespace
+
+std::string fault_of(const op &o) {
+    try {
+        check_op(o, true);
+    } catch (py::error_already_set &e) {
+        if (py::getattr(e.value(), "status", py::none()).is_none()) throw;
+        const std::string told = py::str(e.value()), name = label(o) + ": ";
+        return told.rfind(name, 0) == 0 ? told.substr(name.size()) : told;
+    }
+    return "";
+}
 
 void init_graph(py::module_ &m) {
     py::class_<graph, std::shared_ptr<graph>>(m, "graph",

@@ -29,4 +29,7 @@ struct graph {
     graph(dnnl::engine::kind kind, dnnl::fpmath_mode mode) : value(kind, mode), engine_kind(kind) {}
 };
 
+// What the operation table says is wrong with an op that oneDNN refused; empty if nothing.
+std::string fault_of(const op &o);
+
 }  // namespace ogp

@@ -77,7 +77,7 @@ logical_tensor with_dims(
                       ndims, shape.data(), static_cast<dnnl_graph_layout_type_t>(layout),
                       static_cast<dnnl_graph_tensor_property_t>(property));
     if (status != dnnl_success)
-        raise_with_reason(status, prefix(id) + "making it from dims " + join(shape), "");
+        raise_failure(status, prefix(id) + "making it from dims " + join(shape));
     return logical_tensor(c);
 }
 
@@ -93,7 +93,7 @@ logical_tensor with_ndims(
             static_cast<int32_t>(ndims), static_cast<dnnl_graph_layout_type_t>(layout),
             static_cast<dnnl_graph_tensor_property_t>(property));
     if (status != dnnl_success)
-        raise_with_reason(status, prefix(id) + "making it from ndims " + std::to_string(ndims), "");
+        raise_failure(status, prefix(id) + "making it from ndims " + std::to_string(ndims));
     return logical_tensor(c);
 }
 
@@ -121,7 +121,7 @@ logical_tensor with_strides(size_t id, data_type dtype, const dims &shape, const
             static_cast<dnnl_data_type_t>(dtype), static_cast<int32_t>(shape.size()), shape.data(),
             strides.data(), static_cast<dnnl_graph_tensor_property_t>(property));
     if (status != dnnl_success)
-        raise_with_reason(status, prefix(id) + "making it from strides " + join(strides), "");
+        raise_failure(status, prefix(id) + "making it from strides " + join(strides));
     return logical_tensor(c);
 }
 
@@ -236,7 +236,7 @@ size_t required_bytes(const logical_tensor &lt) {
     if (c.layout_type == dnnl_graph_layout_type_opaque) {
         size_t size = 0;
         const auto status = dnnl_graph_logical_tensor_get_mem_size(&c, &size);
-        if (status != dnnl_success) raise_with_reason(status, name() + ": get_mem_size", "");
+        if (status != dnnl_success) raise_failure(status, name() + ": get_mem_size");
         return size;
     }
     if (c.layout_type != dnnl_graph_layout_type_strided && c.ndims != 0)

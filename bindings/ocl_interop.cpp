@@ -125,7 +125,7 @@ template <typename Get, typename Handle>
 uintptr_t address_of(Get get, Handle handle, const char *what) {
     cl_handle address = nullptr;
     const dnnl_status_t status = get(handle, &address);
-    if (status != dnnl_success) raise_with_reason(status, what, "");
+    if (status != dnnl_success) raise_failure(status, std::string(what));
     return reinterpret_cast<uintptr_t>(address);
 }
 

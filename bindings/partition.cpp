@@ -6,8 +6,8 @@
 #include "caches.hpp"
 #include "call.hpp"
 #include "compiled_partition.hpp"
-#include "diagnosis.hpp"
 #include "python_hooks.hpp"
+#include "refused_call.hpp"
 
 namespace ogp {
 
@@ -210,10 +210,12 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 remover.needed = status != dnnl_success;
                 return status;
             },
-            [&] { return label(p) + ": compile"; },
-            [&] {
-                return diagnose_compile(
-                        *p.record, p.value.get_ops(), inputs, outputs, p.value.get_engine_kind());
+            [&]() -> failure {
+                py::dict call = refused_call("compile", *p.record, p.value.get_engine_kind());
+                call["partition"] = p.value.get_ops();
+                call["inputs"] = as_values(inputs);
+                call["outputs"] = as_values(outputs);
+                return {label(p) + ": compile", "", call};
             });
     for (const auto &lt : inputs) made->inputs.push_back(query(made->value, lt));
     for (const auto &lt : outputs) made->outputs.push_back(query(made->value, lt));
@@ -241,7 +243,10 @@ partition from_op(op &o, dnnl::engine::kind kind) {
                 made.value = dg::partition(copy, kind);
                 return dnnl_success;
             },
-            [&] { return "partition of " + label(o); }, [&] { return diagnose_op(o, kind); });
+            [&]() -> failure {
+                return {"partition of " + label(o), fault_of(o),
+                        refused_call("partition", o, kind)};
+            });
     o.frozen = true;
     return made;
 }

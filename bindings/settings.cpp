@@ -49,20 +49,13 @@ py::typing::Dict<py::str, py::object> version_dict() {
 
 // A setter that answers with a status: raised unless it is success.
 dg::status done(dnnl::status status, const std::string &context) {
-    if (status != dnnl::status::success)
-        raise_with_reason(static_cast<dnnl_status_t>(status), context, "");
+    if (status != dnnl::status::success) raise_failure(static_cast<dnnl_status_t>(status), context);
     return dg::status::success;
 }
 
 dg::status set_verbose(int level) {
-    const auto status = done(dnnl::set_verbose(level),
+    return done(dnnl::set_verbose(level),
             "set_verbose(" + std::to_string(level) + ") (levels are 0, 1 and 2)");
-    if (level > 0) {
-        const std::string header = take_verbose_header();
-        std::fwrite(header.data(), 1, header.size(), stdout);
-        std::fflush(stdout);
-    }
-    return status;
 }
 
 }  // namespace
@@ -75,7 +68,7 @@ void init_settings(py::module_ &m) {
             "    ``gpu_runtime``, and the version of the ``headers`` this package was built with.");
     m.def("set_verbose", &set_verbose, py::arg("level"),
             "Has oneDNN print what it does: 0 nothing, 1 executions, 2 also creations.\n\n"
-            "oneDNN page: Verbose Mode. Exceptions carry oneDNN's reasons at any level.\n\n"
+            "oneDNN page: Verbose Mode. `OneDNNError.reason` needs no level.\n\n"
             "Raises\n------\nInvalidArgumentsError\n    Another level.");
     m.def(
             "set_dump_mode",

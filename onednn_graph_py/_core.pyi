@@ -1910,7 +1910,7 @@ def set_verbose(level: typing.SupportsInt | typing.SupportsIndex) -> status:
     """
     Has oneDNN print what it does: 0 nothing, 1 executions, 2 also creations.
 
-    oneDNN page: Verbose Mode. Exceptions carry oneDNN's reasons at any level.
+    oneDNN page: Verbose Mode. `OneDNNError.reason` needs no level.
 
     Raises
     ------

@@ -7,7 +7,7 @@ Python type is a plain ``TypeError``. The extension raises these classes, by sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from ._core import status as _status
@@ -25,6 +25,7 @@ __all__ = [
     "OneDNNError",
     "OutOfMemoryError",
     "UnimplementedError",
+    "reworded",
 ]
 
 
@@ -33,6 +34,47 @@ class OneDNNError(RuntimeError):
 
     status: _status | None = None
     """The oneDNN status behind the error, e.g. ``status.invalid_graph``."""
+
+    # The call that oneDNN refused, as plain values; None if this package refused it itself.
+    _call: dict[str, Any] | None = None
+    _reason: str | None = None
+    # `methods` sets it: a function of a higher room, which starts the other process.
+    _ask: ClassVar[Any]
+
+    def reason(self, *, timeout: float = 120.0) -> str | None:
+        """Ask oneDNN why it refused what failed.
+
+        oneDNN gives reasons only where ``ONEDNN_VERBOSE`` was set before it was first used. So
+        another process with that variable repeats the call: it adds the same op, or compiles the
+        same partition. That takes a second or so; the answer is kept with the error.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds after which the process is ended.
+
+        Returns
+        -------
+        str or None
+            oneDNN's own words, a line for each message, with the place in oneDNN's source. Where
+            there are none, a sentence says so: oneDNN gives no reason, or the process took too
+            long, crashed, or was not refused. None if oneDNN was not asked or can't be asked again,
+            as when this package refused the call itself: then the message has the reason.
+
+        Examples
+        --------
+        >>> import onednn_graph_py as og
+        >>> x = og.logical_tensor(0, "f32", [4], "strided")
+        >>> try:
+        ...     og.graph("cpu").add_op(og.op(0, "ReLU", [x], [], "relu"))
+        ... except og.InvalidGraphOpError as error:
+        ...     print(error.reason())  # doctest: +ELLIPSIS
+        add_op,ReLU,given num outputs 0 v.s. expected {1} [op_schema.cpp:...]
+        """
+        if self._call is None or self._reason is not None:
+            return self._reason
+        answer: str = self._ask(timeout)
+        return answer
 
 
 class InvalidArgumentsError(OneDNNError, ValueError):
@@ -83,3 +125,13 @@ class OutOfMemoryError(OneDNNError, MemoryError):
 
 class ExecutionError(OneDNNError):
     """The oneDNN runtime failed while it worked (status.runtime_error)."""
+
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def reworded(error: _Error, message: str) -> _Error:
+    """Make an error with another message, which knows what `OneDNNError.reason` needs."""
+    made = type(error)(message)
+    made.__dict__.update(error.__dict__)
+    return made

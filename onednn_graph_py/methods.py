@@ -1,4 +1,7 @@
-"""Attaches functions to graphs and models as methods, so that signature and help exist once."""
+"""Attaches functions to graphs and models as methods, so that signature and help exist once.
+
+Errors get the function that asks for oneDNN's reasons.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from types import MethodType
 from typing import Any
 
 from .building.room_methods import GraphMethods, ModelMethods
+from .errors import OneDNNError
 
 __all__ = ["METHODS", "Attached"]
 
@@ -62,3 +66,4 @@ METHODS: dict[type, dict[str, Attached]] = {
 for _owner, _methods in METHODS.items():
     for _name, _method in _methods.items():
         setattr(_owner, _name, _method)
+OneDNNError._ask = Attached(".refusals", "ask")

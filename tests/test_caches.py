@@ -131,7 +131,7 @@ try:
     {failing}
     print("compiled")
 except og.OneDNNError as e:
-    print(e)
+    print(e, e.reason())
 # As many others as the cache takes, and one more.
 for rows in range(1, og.get_compiled_partition_cache_capacity() + 2):
     compile("ReLU", [("f32", (rows, 2))] * 2)

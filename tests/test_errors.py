@@ -48,10 +48,10 @@ def test_a_status_becomes_the_exception_of_its_class(hook, name):
     assert caught.value.status is og.status[name]
 
 
-def test_a_call_names_its_context_and_owns_up_to_a_missing_reason():
+def test_a_call_names_its_context_and_says_that_onednn_told_no_more():
     with pytest.raises(og.ExecutionError) as caught:
         hooks.call_status(og.status.runtime_error.value)
-    assert str(caught.value) == "a test failed: oneDNN gives no reason (runtime_error)"
+    assert str(caught.value) == "a test failed: oneDNN returned only its status (runtime_error)"
 
 
 def test_success_raises_nothing():
@@ -115,7 +115,7 @@ def test_an_exception_travels_from_another_process():
     assert done.stdout.split() == ["InvalidArgumentsError", "invalid_arguments"]
 
 
-# -- oneDNN's own reasons ---------------------------------------------------------------------
+# -- what they say ----------------------------------------------------------------------------
 
 FAILURES = """
 import onednn_graph_py as og
@@ -181,33 +181,14 @@ def test_the_text_names_the_object_and_the_reason(told, failure, parts):
 
 
 @pytest.mark.parametrize("failure", ["schema", "missing_attribute", "wrong_type"])
-def test_the_reason_of_a_refused_op_is_known(told, failure):
-    assert "gives no reason" not in told[failure]
-
-
-def test_no_reason_names_a_path_of_the_build(told):
-    for text in told.values():
-        assert "/src/" not in text and "onednn_verbose" not in text
+def test_the_table_says_what_is_wrong_with_a_refused_op(told, failure):
+    assert told[failure].endswith(" (invalid_graph_op)")
+    assert "oneDNN refused it" not in told[failure]
 
 
 def test_a_failing_call_prints_nothing():
     done = python(FAILURES + "assert len(list(fail_all(3))) == 18")
     assert done.stdout == ""
-    assert done.stderr == ""
-
-
-def test_a_failing_call_prints_nothing_from_many_threads():
-    done = python(
-        FAILURES
-        + """
-import threading
-threads = [threading.Thread(target=lambda: list(fail_all(5))) for _ in range(6)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-print("done")
-"""
-    )
-    assert done.stdout == "done\n"
     assert done.stderr == ""
 
 
@@ -238,11 +219,6 @@ def test_the_environment_variable_still_makes_onednn_print():
     assert lines_of(done, ",graph,compile")
 
 
-def test_the_environment_variable_for_failures_still_makes_onednn_print_them_or_us():
-    done = python(FAILURES + "print(*dict(fail_all()).values())", env={"ONEDNN_VERBOSE": "all"})
-    assert "transpose_a" in done.stdout
-
-
 @pytest.mark.parametrize("failing", ["", "list(fail_all(2))\n"], ids=["alone", "after failures"])
 def test_set_verbose_prints_header_and_profile(failing):
     program = FAILURES + failing + "og.set_verbose(2)\n" + WORK + "og.set_verbose(0)\n" + WORK
@@ -258,41 +234,3 @@ def test_set_verbose_one_prints_executions_only():
     done = python("import onednn_graph_py as og\nog.set_verbose(1)\n" + WORK)
     assert len(lines_of(done, ",graph,exec,")) == 2
     assert not lines_of(done, ",graph,compile")
-
-
-def test_printing_goes_on_in_other_threads_while_calls_fail():
-    done = python(
-        FAILURES
-        + """
-import threading
-stop = threading.Event()
-def fail():
-    while not stop.is_set():
-        list(fail_all())
-threads = [threading.Thread(target=fail) for _ in range(2)]
-[t.start() for t in threads]
-og.set_verbose(1)
-"""
-        + WORK
-        + "stop.set()\n[t.join() for t in threads]"
-    )
-    assert len(lines_of(done, ",graph,exec,")) == 2
-
-
-def test_what_python_prints_is_not_caught():
-    done = python(
-        FAILURES
-        + """
-import os, threading
-def chat():
-    for i in range(200):
-        os.write(1, b"raw\\n")
-        print("line", flush=True)
-t = threading.Thread(target=chat)
-t.start()
-list(fail_all(20))
-t.join()
-"""
-    )
-    assert done.stdout.count("raw\n") == 200
-    assert done.stdout.count("line\n") == 200

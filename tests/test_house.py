@@ -24,7 +24,7 @@ FACE = "__init__"
 ROOMS = (
     # what everything stands on
     "errors", "_enums", "loading", "linked", "_dpctl", "dtypes", "text", "ocl_interop",
-    "processes", "machine",
+    "processes", "refusals", "machine",
     # ops one by one
     "ops", "sycl_interop", "safety", "reference", "probing", "hardware",
     # graphs as they are written

@@ -443,6 +443,16 @@ def test_the_command_prints_a_line_a_case_and_a_summary(tmp_path, capsys):
     assert out.splitlines()[-1] == "2 cases: 1 passed, 1 unsupported"
 
 
+def test_the_command_prints_onednns_reason(tmp_path, capsys):
+    def dequantized(b):
+        b.output(b.dynamic_dequantize(b.input((4, 4), "s4"), b.input((1,), "f32")))
+
+    status, out, _ = run(capsys, saved(tmp_path / "a.json", dequantized))
+    assert status == 1
+    assert out.startswith("refused")
+    assert "(invalid_arguments); oneDNN's reason: reorder,invalid datatype for mask for int4" in out
+
+
 def test_the_command_prints_json(tmp_path, capsys):
     path = saved(tmp_path / "a.json", small)
     status, out, _ = run(capsys, path, "--verify", "--json", "--set", "dt=bf16,f32")

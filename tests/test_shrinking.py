@@ -405,6 +405,17 @@ def test_the_command_writes_the_smallest_graph(unsupported_file, tmp_path, capsy
     assert "Pow" in said.err.splitlines()[-1]
 
 
+def test_the_command_prints_onednns_reason(tmp_path, capsys):
+    b = og.GraphBuilder()
+    scaled = b.dynamic_dequantize(b.input((4, 4), "s4"), b.input((1,), "f32"))
+    b.output(scaled.softmax(axis=0).tanh())
+    path = tmp_path / "graph.json"
+    b.save(path)
+    assert main(["shrink", str(path), "--while", "refused"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "oneDNN's reason: reorder,invalid datatype for mask for int4 source [" in last
+
+
 def test_the_command_prints_the_smallest_graph(unsupported_file):
     done = subprocess.run(
         [sys.executable, "-m", "onednn_graph_py", "shrink", unsupported_file,

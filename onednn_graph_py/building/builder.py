@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from .. import _core
 from ..dtypes import data_type_of
-from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, OneDNNError
+from ..errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+    OneDNNError,
+    reworded,
+)
 from ..ops.check import check, make_call
 from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
@@ -185,7 +191,7 @@ class GraphBuilder(BuilderMethods):
         try:
             value.described(dims)  # the mirror refuses dims that oneDNN can't have
         except OneDNNError as e:
-            raise type(e)(f"input {made!r}: {e}") from None
+            raise reworded(e, f"input {made!r}: {e}") from None
         self.contents.inputs.append(value)
         return value
 
@@ -400,7 +406,7 @@ class GraphBuilder(BuilderMethods):
         except (OneDNNError, TypeError) as e:
             port = row(kind).port("inputs", i)
             what = f"input {i}" + (f" ({port.name})" if port is not None else "")
-            raise type(e)(f"{label_of(kind, name)}: {what}: {e}") from None
+            raise reworded(e, f"{label_of(kind, name)}: {what}: {e}") from None
 
 
 def _restored(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import InvalidShapeError, OneDNNError
+from ..errors import InvalidShapeError, OneDNNError, reworded
 from ..ops.check import check
 from .builder import GraphBuilder
 from .value import is_whole
@@ -35,7 +35,7 @@ def infer_shapes(
                 name=node.name,
             )
         except OneDNNError as e:
-            raise type(e)(f"{e} (made at {node.where})") from None
+            raise reworded(e, f"{e} (made at {node.where})") from None
         for value, spec in zip(node.outputs, made, strict=True):
             if spec.shape is None or not is_whole(spec.shape):
                 raise InvalidShapeError(

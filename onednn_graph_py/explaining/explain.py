@@ -16,6 +16,7 @@ from ..linked import version
 from ..ops.lookup import row
 from ..ops.terms import shape_text
 from ..planning import Plan, SlowFusions
+from ..refusals import with_reason
 from ..running.model import CompiledGraph
 from .elsewhere import elsewhere
 from .explanation import Explanation
@@ -94,7 +95,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
             return subject
         except OneDNNError as e:
             subject.model = None
-            subject.notes.append(f"it does not compile: {e}")
+            subject.notes.append(f"it does not compile: {with_reason(e)}")
         try:
             subject.model = builder.compile(fallback="reference")
             subject.plan = subject.model.specialization(chosen).plan
@@ -189,7 +190,7 @@ def _partitions(subject: _Subject) -> list[StepFacts]:
         steps = steps_of_builder(builder, shapes)
         return [replace(s, kernels_unknown="it is not compiled") for s in steps]
     except OneDNNError as e:
-        subject.notes.append(f"oneDNN makes no partitions: {e}")
+        subject.notes.append(f"oneDNN makes no partitions: {with_reason(e)}")
         return []
 
 

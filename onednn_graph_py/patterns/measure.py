@@ -21,6 +21,7 @@ from ..machine.cpu import lacks
 from ..machine.timing import time_calls
 from ..ops.terms import Version
 from ..planning import engine_of
+from ..refusals import with_reason
 from ..running.model import CompiledGraph
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
@@ -110,15 +111,22 @@ class _Partitioned:
     count : int or None
         None if oneDNN refuses one.
     refusal : str
-        The refused partition, and the reason.
+        The refused partition; and the reason, unless `error` says it.
     defect : str
         The known defect that would make results wrong.
+    error : OneDNNError, optional
+        The error behind the refusal.
     """
 
     fused: tuple[tuple[str, ...], ...]
     count: int | None
     refusal: str = ""
     defect: str = ""
+    error: OneDNNError | None = None
+
+    def why_refused(self) -> str:
+        """The refusal with oneDNN's reason, which another process finds."""
+        return self.refusal if self.error is None else f"{self.refusal}: {with_reason(self.error)}"
 
 
 def _defect(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
@@ -137,6 +145,7 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
     """Partition a graph unchanged, and check whether each partition compiles."""
     nodes = {node.id: node for node in builder.nodes if node.kind != "End"}
     fused, refusal, defect = [], "", ""
+    error: OneDNNError | None = None
     for partition in builder.graph.get_partitions():
         members = [nodes[i] for i in partition.get_ops() if i in nodes]
         if not members:
@@ -144,11 +153,11 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
         kinds = tuple(node.kind for node in members)
         fused.append(kinds)
         if not partition.is_supported():
-            refusal = f"{' + '.join(kinds)} is not supported"
+            refusal, error = f"{' + '.join(kinds)} is not supported", None
         elif compiled:
             alone = next((why for n in members if (why := _defect(builder, [n]))), None)
             if alone:
-                refusal = f"{' + '.join(kinds)}: {alone}"
+                refusal, error = f"{' + '.join(kinds)}: {alone}", None
                 continue
             wrong = _defect(builder, members)
             if wrong:
@@ -165,10 +174,10 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
                 if len(members) > 1:
                     defect = str(e)
                 else:
-                    refusal = f"{' + '.join(kinds)}: {e}"
+                    refusal, error = f"{' + '.join(kinds)}: {e}", None
             except OneDNNError as e:
-                refusal = f"{' + '.join(kinds)} does not compile: {e}"
-    return _Partitioned(tuple(fused), None if refusal else len(fused), refusal, defect)
+                refusal, error = f"{' + '.join(kinds)} does not compile", e
+    return _Partitioned(tuple(fused), None if refusal else len(fused), refusal, defect, error)
 
 
 def _for_gpu(builder: GraphBuilder) -> int | None:
@@ -248,7 +257,7 @@ def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
             return result(
                 "unexpected partitions",
                 f"expected {'a refusal' if wanted is None else wanted}, got "
-                f"{found.refusal or found.count}",
+                f"{found.why_refused() or found.count}",
             )
         checked = _run(builder, timed=timed, told=told, refused=found.count is None)
     except OneDNNError as e:
@@ -262,10 +271,10 @@ def measure(pattern: Pattern, case: Case, *, timed: bool = True) -> Result:
         return result("wrong", checked)
     if found.defect:
         return result("runs in parts", found.defect)
-    if found.count is None:
-        return _refused(case, linked, result, found.refusal)
     if deviation is not None:
         return result("deviates", deviation.why)
+    if found.count is None:
+        return result("refused", found.why_refused())
     return result("fused")
 
 

@@ -23,6 +23,7 @@ from ..errors import (
     KnownDefectError,
     OneDNNError,
     UnimplementedError,
+    reworded,
 )
 from ..machine import current
 from ..machine.constant_cache import Registration
@@ -301,7 +302,7 @@ class Planner:
                 self.add_reference(nodes[0], why)
             else:
                 where = f"{nodes[0].label} made at {nodes[0].where}"
-                raise type(e)(f"{where}: {e}") from None
+                raise reworded(e, f"{where}: {e}") from None
             return
         slow = self._slower_than_apart(nodes)
         if slow is not None:

@@ -72,7 +72,7 @@ class Capability:
     outcome : str
         A key of `OUTCOMES`.
     reason : str
-        oneDNN's reason, or empty.
+        The error, with oneDNN's reason; empty if it runs.
     """
 
     kind: str

@@ -16,6 +16,7 @@ from onednn_graph_py.errors import OneDNNError
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.check import check, type_combinations
 from onednn_graph_py.processes import serve
+from onednn_graph_py.refusals import with_reason
 
 from ..linked import linked_version
 
@@ -67,7 +68,7 @@ def attempt(a: Attempt, engine: _core.engine, stream: _core.stream) -> tuple[str
     try:
         g.add_op(o)
     except OneDNNError as e:
-        return "refused", str(e)
+        return "refused", with_reason(e)
     g.finalize()
     (partition,) = g.get_partitions()
     if not partition.is_supported():
@@ -75,7 +76,7 @@ def attempt(a: Attempt, engine: _core.engine, stream: _core.stream) -> tuple[str
     try:
         compiled = partition.compile(inputs, outputs, engine)
     except OneDNNError as e:
-        return "not compiled", str(e)
+        return "not compiled", with_reason(e)
     made_lts = [compiled.query_logical_tensor(lt.get_id()) for lt in outputs]
     try:
         compiled.execute(

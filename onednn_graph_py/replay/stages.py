@@ -15,6 +15,7 @@ from ..building.builder import GraphBuilder
 from ..errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
 from ..filling import fill_inputs
 from ..machine.memory import free_bytes
+from ..refusals import with_reason
 from ..serialization import GraphDocument, parse, to_builder, to_graph
 from ..text.numbers import gib_text
 from .cases import Case
@@ -38,12 +39,13 @@ class Ended(Exception):
     ----------
     verdict : Verdict
     reason : str or exception
+        If oneDNN refused something, another process finds out why.
     """
 
     def __init__(self, verdict: Verdict, reason: object) -> None:
         super().__init__(verdict, reason)
         self.verdict = verdict
-        self.reason = str(reason)
+        self.reason = with_reason(reason) if isinstance(reason, OneDNNError) else str(reason)
 
 
 def read(case: Case) -> GraphDocument:

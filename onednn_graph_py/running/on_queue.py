@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core, _dpctl, sycl_interop
-from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, reworded
 from ..ops.terms import shape_text
 from ..planning import Plan
 from .queue import Event, ModelQueue, note_written, writer_of
@@ -253,7 +253,7 @@ class QueueExecutor:
         try:
             return sycl_interop.make_tensor(lt, self.queue.engine, given)
         except (InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError) as error:
-            raise type(error)(f"{what}: {error}") from None
+            raise reworded(error, f"{what}: {error}") from None
 
     def _new_output(self, i: int, usm_type: str | None, family: Family, wait: bool) -> _Output:
         _, lt = self.plan.outputs[i]

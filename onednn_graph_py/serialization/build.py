@@ -10,7 +10,7 @@ from .. import _core
 from .._core import UNKNOWN_DIM
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value, is_whole, row_major
-from ..errors import GraphFormatError, OneDNNError
+from ..errors import GraphFormatError, OneDNNError, reworded
 from ..ops.check import check
 from ..ops.table import OPS
 from .document import GraphDocument, OpRecord, TensorRecord
@@ -41,8 +41,8 @@ def _at(place: object) -> Iterator[None]:
         if len(text) > _LONGEST_MESSAGE:
             text = f"{text[: _LONGEST_MESSAGE - 3]}..."
         # A TypeError means that an attribute has another type than the op needs.
-        made = type(e) if isinstance(e, OneDNNError) else GraphFormatError
-        raise made(f"{place}: {text}") from None
+        known = e if isinstance(e, OneDNNError) else GraphFormatError()
+        raise reworded(known, f"{place}: {text}") from None
 
 
 def _check_types(op: OpRecord) -> None:

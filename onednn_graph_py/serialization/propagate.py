@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._core import UNKNOWN_DIM
-from ..errors import InvalidShapeError, OneDNNError
+from ..errors import InvalidShapeError, OneDNNError, reworded
 from ..ops.check import check
 from ..ops.lookup import row, with_attribute, with_trait
 from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRecord
@@ -86,7 +86,7 @@ def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> 
                 id=op.id,
             )
         except OneDNNError as e:
-            raise type(e)(f"graph[{i}]: {e}") from None
+            raise reworded(e, f"graph[{i}]: {e}") from None
         for k, (tensor, spec) in enumerate(zip(op.outputs, made, strict=True)):
             shape = spec.shape
             if shape is None:

@@ -72,7 +72,7 @@ def _shrink(arguments: argparse.Namespace) -> int:
         f"shrink: {len(document.graph)} ops, {elements_of(document)} elements -> "
         f"{counted(len(made.graph), 'op')} "
         f"({', '.join(op.kind for op in made.graph)}), "
-        f"{elements_of(made)} elements, after {tried} tries\n{outcome}",
+        f"{elements_of(made)} elements, after {tried} tries\n{outcome.with_reason()}",
         file=sys.stderr,
     )
     text = to_json(made)

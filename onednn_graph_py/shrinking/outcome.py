@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from ..errors import OneDNNError
+from ..refusals import with_reason
 
 __all__ = ["SYMPTOMS", "Outcome", "Symptom", "signature_of"]
 
@@ -31,12 +34,19 @@ class Outcome:
         numbers and names. A smaller graph shows the same symptom if it shares one of them.
     ops : tuple of int
         Ids of ops that are known to cause the symptom.
+    error : OneDNNError, optional
+        The error behind it.
     """
 
     symptom: Symptom
     reason: str = ""
     signatures: tuple[str, ...] = ()
     ops: tuple[int, ...] = ()
+    error: OneDNNError | None = field(default=None, compare=False)
+
+    def with_reason(self) -> str:
+        """Say it all, with oneDNN's reason, which another process finds."""
+        return str(self if self.error is None else replace(self, reason=with_reason(self.error)))
 
     def __str__(self) -> str:
         return f"{self.symptom}: {self.reason}" if self.reason else self.symptom

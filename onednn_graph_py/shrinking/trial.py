@@ -71,7 +71,7 @@ def _tried(document: GraphDocument, seed: int, *, run: bool) -> Outcome:
 
 def _failed(error: OneDNNError, ops: Sequence[int] = ()) -> _Ended:
     symptom: Symptom = "unsupported" if isinstance(error, UnimplementedError) else "refused"
-    return _Ended(Outcome(symptom, str(error), (signature_of(error),), tuple(ops)))
+    return _Ended(Outcome(symptom, str(error), (signature_of(error),), tuple(ops), error))
 
 
 class _Trial:

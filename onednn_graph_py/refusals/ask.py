@@ -1,0 +1,76 @@
+"""Questions about refused calls, for `OneDNNError.reason`: `ask`, `with_reason`."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from typing import Any
+
+from ..errors import OneDNNError
+from ..processes import calling, instructions, quiet, run
+from .worker import MAKES, TAKEN
+
+__all__ = ["ask", "with_reason"]
+
+_UNKNOWN = "not known: "
+# ``onednn_verbose,v1,graph,create:check,add_op,<message>,<path of source>:<line>``
+_LINE = re.compile(r"onednn_verbose,.*?(:check|:dispatch|,error),(.*)")
+_PLACE = re.compile(r"(.*),(?:[^,]*/)?([^/,]*:\d+)")
+
+
+def ask(error: OneDNNError, timeout: float) -> str:
+    """Find out why oneDNN refused a call, and keep the answer; see `OneDNNError.reason`."""
+    call = error._call
+    assert call is not None
+    if _is_opaque(call):
+        return (
+            f"{_UNKNOWN}another process can't make the call, because the layout of an input is "
+            "opaque and means something only in the process that it comes from"
+        )
+    # Once oneDNN has chosen its instructions, they can't be set any more; so they are not asked for
+    # where no kernel is chosen.
+    chosen = call["call"] not in ("add_op", "finalize")
+    out, failure = run(
+        *calling(f"{__package__}.worker"),
+        timeout=timeout,
+        environment={
+            **quiet(),
+            **(instructions() if chosen else {}),
+            "ONEDNN_VERBOSE": "check,dispatch",
+            "PYTHONIOENCODING": "utf-8",
+        },
+        given=pickle.dumps(call),
+        who="the process that made the call again",
+    )
+    said = out.rpartition(MAKES)[2]
+    if failure:
+        return f"{_UNKNOWN}{failure}"
+    if TAKEN in said:
+        return f"{_UNKNOWN}oneDNN took the same call in another process"
+    error._reason = _shortened(said) or "oneDNN gives no reason"
+    return error._reason
+
+
+def with_reason(error: OneDNNError) -> str:
+    """An error's message, with oneDNN's reason if it was oneDNN that refused."""
+    reason = error.reason()
+    if reason is None:
+        return str(error)
+    return f"{error}; oneDNN's reason: {'; '.join(reason.splitlines())}"
+
+
+def _is_opaque(call: dict[str, Any]) -> bool:
+    """Whether a tensor has an opaque layout, which is None in the call."""
+    of_ops = [tensors for *_, inputs, outputs, _ in call["ops"] for tensors in (inputs, outputs)]
+    return None in (*of_ops, call.get("inputs", ()), call.get("outputs", ()))
+
+
+def _shortened(said: str) -> str:
+    """The messages in oneDNN's lines; those on failed checks if there are any.
+
+    Others say of each implementation why it was passed over.
+    """
+    found = [m.groups() for m in map(_LINE.match, said.splitlines()) if m]
+    checks = [text for kind, text in found if kind != ":dispatch"]
+    texts = checks or [text for _, text in found if not text.startswith("pattern_matcher")]
+    return "\n".join(dict.fromkeys(_PLACE.sub(r"\1 [\2]", text.strip()) for text in texts))
