@@ -20,7 +20,7 @@ std::array<PyObject *, 11> exception_of_status{};
         if (static_cast<dnnl_status_t>(known.value) == status)
             instance.attr("status") = py::cast(known.value);
     if (call) {
-        instance.attr("_call") = call;
+        instance.attr("refused") = call;
         // Shown below the message from Python 3.11 on.
         if (py::hasattr(instance, "add_note"))
             instance.attr("add_note")("error.reason() asks oneDNN why, in another process");

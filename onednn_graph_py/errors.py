@@ -36,10 +36,10 @@ class OneDNNError(RuntimeError):
     """The oneDNN status behind the error, e.g. ``status.invalid_graph``."""
 
     # The call that oneDNN refused, as plain values; None if this package refused it itself.
-    _call: dict[str, Any] | None = None
-    _reason: str | None = None
+    refused: dict[str, Any] | None = None
+    answer: str | None = None
     # `methods` sets it: a function of a higher room, which starts the other process.
-    _ask: ClassVar[Any]
+    asker: ClassVar[Any]
 
     def reason(self, *, timeout: float = 120.0) -> str | None:
         """Ask oneDNN why it refused what failed.
@@ -71,10 +71,10 @@ class OneDNNError(RuntimeError):
         ...     print(error.reason())  # doctest: +ELLIPSIS
         add_op,ReLU,given num outputs 0 v.s. expected {1} [op_schema.cpp:...]
         """
-        if self._call is None or self._reason is not None:
-            return self._reason
-        answer: str = self._ask(timeout)
-        return answer
+        if self.refused is None or self.answer is not None:
+            return self.answer
+        found: str = self.asker(timeout)
+        return found
 
 
 class InvalidArgumentsError(OneDNNError, ValueError):

@@ -66,4 +66,4 @@ METHODS: dict[type, dict[str, Attached]] = {
 for _owner, _methods in METHODS.items():
     for _name, _method in _methods.items():
         setattr(_owner, _name, _method)
-OneDNNError._ask = Attached(".refusals", "ask")
+OneDNNError.asker = Attached(".refusals", "ask")

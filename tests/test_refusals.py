@@ -118,13 +118,13 @@ def test_floats_of_lower_precision_are_allowed_there_too():
     g = og.graph("cpu", "bf16")
     g.set_fpmath_mode("bf16", True)
     error = error_of(g.add_op, op("ReLU", [lt(0)], []))
-    assert error._call["fpmath"] == ("strict", False)  # an op alone does not depend on it
+    assert error.refused["fpmath"] == ("strict", False)  # an op alone does not depend on it
     g.add_op(clamp_backward())
     g.finalize()
     (part,) = g.get_partitions()
     inputs, outputs = [lt(0), lt(1)], [lt(2)]
     error = error_of(part.compile, inputs, outputs, og.engine("cpu", 0))
-    assert error._call["fpmath"] == ("bf16", True)
+    assert error.refused["fpmath"] == ("bf16", True)
     assert "alpha and beta" in error.reason()
 
 
@@ -153,13 +153,13 @@ def test_there_is_none_where_this_package_refused():
 
 def test_a_call_that_is_taken_there_is_told():
     error = refused_op()
-    error._call["ops"] = refused_compile(clamp_backward())._call["ops"]
+    error.refused["ops"] = refused_compile(clamp_backward()).refused["ops"]
     assert error.reason() == "not known: oneDNN took the same call in another process"
 
 
 def test_a_process_that_fails_is_told():
     error = refused_compile(clamp_backward())
-    error._call["partition"] = [1]
+    error.refused["partition"] = [1]
     assert error.reason() == (
         "not known: the process that made the call again ended with exit status 1: "
         "oneDNN made no partition of these ops"

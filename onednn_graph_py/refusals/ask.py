@@ -20,7 +20,7 @@ _PLACE = re.compile(r"(.*),(?:[^,]*/)?([^/,]*:\d+)")
 
 def ask(error: OneDNNError, timeout: float) -> str:
     """Find out why oneDNN refused a call, and keep the answer; see `OneDNNError.reason`."""
-    call = error._call
+    call = error.refused
     assert call is not None
     if _is_opaque(call):
         return (
@@ -47,8 +47,8 @@ def ask(error: OneDNNError, timeout: float) -> str:
         return f"{_UNKNOWN}{failure}"
     if TAKEN in said:
         return f"{_UNKNOWN}oneDNN took the same call in another process"
-    error._reason = _shortened(said) or "oneDNN gives no reason"
-    return error._reason
+    error.answer = _shortened(said) or "oneDNN gives no reason"
+    return error.answer
 
 
 def with_reason(error: OneDNNError) -> str:

@@ -28,7 +28,7 @@ def main() -> None:
         try:
             attempt()
         except OneDNNError as e:
-            if e._call is None:  # this package refused it, before oneDNN could
+            if e.refused is None:  # this package refused it, before oneDNN could
                 raise
             return
     if not made:
