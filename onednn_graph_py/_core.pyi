@@ -178,7 +178,7 @@ class allocator:
     def __repr__(self) -> str: ...
     def statistics(self) -> dict[str, int]:
         """
-        What was taken so far.
+        Count the memory that was taken so far.
 
         Returns
         -------
@@ -514,7 +514,7 @@ class logical_tensor:
         """
     def is_equal(self, other: logical_tensor) -> bool:
         """
-        Whether oneDNN takes the two for the same: a strided and an opaque layout may be.
+        Whether oneDNN treats both as equal; a strided and an opaque layout can be.
         """
 
 class tensor:
@@ -1057,8 +1057,8 @@ class compiled_partition:
         wait: bool = True,
     ) -> None:
         """
-        Runs, without the GIL. On a CPU with OpenMP it is done on return; elsewhere
-        ``stream.wait()`` tells, and what reads an output through its tensor waits.
+        Runs, without the GIL. On a CPU with OpenMP the work is done on return; elsewhere
+        ``stream.wait()`` waits for it, and so does reading an output through its tensor.
 
         Parameters
         ----------
@@ -1069,8 +1069,8 @@ class compiled_partition:
         scratchpad : tensor, optional
             Working memory (oneDNN 3.13).
         wait : bool
-            Be done on return where an output can be read without asking its tensor: its
-            memory is an array of the caller's, or ``numpy()`` or DLPack gave out views.
+            Wait before returning if an output can be read without its tensor: its memory
+            is the caller's array, or ``numpy()`` or DLPack has given out views.
 
         Raises
         ------
@@ -1137,7 +1137,7 @@ class _device_allocator:
     def __repr__(self) -> str: ...
     def statistics(self) -> typing.Any:
         """
-        What was taken so far.
+        Count the memory that was taken so far.
 
         Returns
         -------
@@ -1198,7 +1198,7 @@ class _sycl:
     @staticmethod
     def let_go(stream: stream) -> None:
         """
-        Has a stream let go what finished executions used.
+        Releases what finished executions of a stream used.
         """
     @staticmethod
     def make_allocator(
@@ -1401,12 +1401,12 @@ class _executor:
     @property
     def contexts(self) -> int:
         """
-        How many calls ran at the same time at most; each has its own arena.
+        The largest number of calls that ran at once; each has its own arena.
         """
     @property
     def seconds(self) -> float:
         """
-        How long it ran, all calls together.
+        The time of all calls together, in seconds.
         """
 
 class _model_base:
@@ -1427,14 +1427,14 @@ class _model_base:
     @property
     def _run(self) -> _executor | None:
         """
-        What runs where all shapes are fixed.
+        The executor, where all shapes are fixed.
         """
     @_run.setter
     def _run(self, arg0: _executor | None) -> None: ...
 
 class _recorder:
     """
-    What `profile` gathers: when the steps of models ran.
+    The times at which steps of models ran, for `profile`.
     """
     def __init__(self, max_calls: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
@@ -1612,13 +1612,13 @@ class graph:
         InvalidGraphOpError
             The op breaks its schema, repeats an id or produces a tensor that has a producer.
         InvalidShapeError
-            Its shapes can't be right.
+            Its shapes don't fit together.
         InvalidGraphError
             The graph is finalized.
         """
     def finalize(self) -> None:
         """
-        Ends building, without the GIL; from now on the graph only partitions. A second call
+        Ends building, without the GIL; the graph takes no more ops after it. A second call
         does nothing.
 
         Raises
@@ -1890,7 +1890,7 @@ def set_max_cpu_isa(isa: cpu_isa | str) -> status:
 
 def set_num_threads(count: int) -> None:
     """
-    Has models that are compiled from now on, on any thread, use `count` threads. A model
+    Sets how many threads models use that are compiled from now on, on any thread. A model
     keeps the number that it was compiled for.
 
     Raises
