@@ -425,7 +425,7 @@ CASES = [
         "before the weights of MatMul 'fc'" if VNNI else None,
     ),
     Case(scales_per_channel, "fc", "in parts", "per_tensor", "scales per channel"),
-    Case(residual_of_other_sign, "fc", "in parts", "the result of Quantize 'to_y' u8", "u8 and s8 mix"),
+    Case(residual_of_other_sign, "fc", "in parts", "result of Quantize 'to_y' u8", "u8 and s8 mix"),
     Case(weights_with_a_zero_point, "conv", "in parts", "set zps", "compile failed"),
     Case(zero_points_per_channel, "from_x", "unsupported", "per_tensor", "compile failed"),
     Case(
