@@ -433,7 +433,7 @@ def test_attention_that_selects_one_element_is_refused_by_the_mirror():
     masked = b.select(b.constant(hidden), np.float32([-1e30]), scores)
     b.output(masked.softmax(axis=-1) @ v)
     arrays = arrays_of(b)
-    with pytest.raises(og.UnimplementedError, match="turn the condition around"):
+    with pytest.raises(og.UnimplementedError, match="negate the condition"):
         run_fused(b, arrays)
     model, caught = compiled(b)
     assert len(caught) == 1

@@ -589,7 +589,7 @@ def test_a_graph_that_crashes_the_search_for_fusions_is_refused(quantized):
         assert outcome.startswith("executed")
     else:
         assert found is not None
-        assert "op 1 (Convolution): a convolution of what op 0 (Dequantize) makes" in found
+        assert "op 1 (Convolution): a convolution of the result of op 0 (Dequantize)" in found
         assert outcome.startswith("partition: KnownDefectError: op 1 'convolution1' (Convolution)")
         given.policy = "debug"
         assert run_case(given).startswith("executed")

@@ -425,11 +425,11 @@ CASES = [
         "before the weights of MatMul 'fc'" if VNNI else None,
     ),
     Case(scales_per_channel, "fc", "in parts", "per_tensor", "scales per channel"),
-    Case(residual_of_other_sign, "fc", "in parts", "makes u8", "u8 and s8 mix"),
+    Case(residual_of_other_sign, "fc", "in parts", "result of Quantize 'to_y' u8", "u8 and s8 mix"),
     Case(weights_with_a_zero_point, "conv", "in parts", "set zps", "compile failed"),
     Case(zero_points_per_channel, "from_x", "unsupported", "per_tensor", "compile failed"),
     Case(
-        depthwise_of_s8, "conv", "in parts", "reads u8",
+        depthwise_of_s8, "conv", "in parts", "input 0 of Dequantize 'from_x' u8",
         "one channel a group" if VNNI else "this CPU has no VNNI",
     ),
     Case(int8_pool("MaxPool"), "pool", "alone", "behind MaxPool 'pool'", name="int8 MaxPool"),
@@ -569,7 +569,7 @@ def test_a_data_type_that_this_cpu_lacks(op):
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (product_of_eighth_floats, "reads s8"),
+        (product_of_eighth_floats, "input 0 of Dequantize 'from_x' s8"),
         (product_of_two_eighth_floats, "s8 instead of" if VNNI else None),
     ],
 )

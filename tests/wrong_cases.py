@@ -470,7 +470,7 @@ ROWS = {
         ),
         **ONLY_NEW,
     ),
-    "what attention selects by": Row(
+    "the masking input of attention's Select": Row(
         (
             attention_of_chosen((4, 16, 16)),
             attention_of_chosen((2, 4, 16, 16), (4, 1, 1)),
@@ -523,7 +523,7 @@ ROWS = {
             pool((1, 8, 4, 1), (4, 1, 1)),
         ),
     ),
-    "rounds what int8 pooling makes": Row((int8_pool("relu"),), (int8_pool(),)),
+    "rounds the result of int8 pooling": Row((int8_pool("relu"),), (int8_pool(),)),
     "reads an operand along one dim wrongly in int8 pooling": Row(
         (
             int8_pool_with((2, 1, 1, 1)),
@@ -786,7 +786,7 @@ ROWS = {
         ),
         **F16_NEW,
     ),
-    "what no window of a transposed convolution reaches": Row(
+    "no bias and applies no fused ops": Row(
         (
             convolution((2, 8, 7), (8, 8, 2), operand=(1, 8, 1), **_gap),
             transposed_with_bias,

@@ -1,4 +1,4 @@
-"""Changes around an op that may make it fuse: `Change`, and candidates for it."""
+"""Changes around an op that may make it fuse: `Change`, and `Candidate` for untried ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Around", "Candidate", "Change", "Family", "called"]
 
 
 def called(node: Node) -> str:
-    """``MatMul 'fc'``, or the kind alone."""
+    """Return an op's kind and name, such as ``MatMul 'fc'``, or the kind alone."""
     return f"{node.kind} {node.name!r}" if node.name else node.kind
 
 
@@ -25,11 +25,11 @@ class Change:
     Parameters
     ----------
     description : str
-        What to do, such as ``set auto_broadcast of Add 'sum' to none``.
+        An instruction, such as ``set auto_broadcast of Add 'sum' to none``.
     result : str
-        Such as ``fuses with ReLU 'act'`` or ``supported``.
+        The effect, such as ``fuses with ReLU 'act'`` or ``supported``.
     exact : bool
-        Whether the changed graph computes the same, but for rounding.
+        Whether the changed graph computes the same, except for rounding.
     """
 
     description: str
@@ -38,37 +38,38 @@ class Change:
     _edit: Edit = field(default_factory=Edit, repr=False, compare=False)
 
     def apply(self, builder: GraphBuilder) -> GraphBuilder:
-        """Make the change in a copy of the graph, which stays as it is.
+        """Make the change in a copy of the graph.
 
         Parameters
         ----------
         builder : GraphBuilder
-            The one that `reasons` was given, or an equal one.
+            The graph that `reasons` got, or an equal one; it is not changed.
 
         Returns
         -------
         GraphBuilder
+            The changed copy.
 
         Raises
         ------
         InvalidArgumentsError
             The change is for another graph.
         OneDNNError
-            The change does not fit it.
+            The change does not fit the graph.
         """
         return rebuild(builder, self._edit).builder
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A change that may help.
+    """A change that may help, and was not tried yet.
 
     Parameters
     ----------
     description : str
     edit : Edit
     exact : bool
-        As of `Change`.
+        As in `Change`.
     """
 
     description: str
@@ -85,7 +86,7 @@ class Around:
     builder : GraphBuilder
     node : Node
     patterns : mapping of int to (Node, tuple of str)
-        The ops that the documents let it fuse with, by id, and the titles of the patterns.
+        The ops with which it fuses by the documents, by id, and the titles of the patterns.
     readers : mapping of int to list of Node
         The ops that read each value, by the value's id.
     numbers : mapping of int to int
@@ -95,9 +96,9 @@ class Around:
     group : tuple of Node
         The ops that the library puts into one partition with it, and itself.
     unsupported : frozenset of int
-        Ids of the ops that the library has no kernel for.
+        Ids of the ops for which the library has no kernel.
     on_gpu : frozenset of int
-        Those of them that it has a kernel for on a GPU.
+        Those of them for which it has a GPU kernel.
     """
 
     builder: GraphBuilder
@@ -117,12 +118,12 @@ class Around:
 
     @property
     def neighbours(self) -> tuple[Node, ...]:
-        """The ops that it could fuse with by the documents."""
+        """The ops with which it could fuse by the documents."""
         return tuple(n for n, _ in self.patterns.values())
 
     @property
     def concerned(self) -> tuple[Node, ...]:
-        """The op first, then those of its group and its neighbours."""
+        """The op, then those of its group, then its neighbours."""
         every = {n.id: n for n in (self.node, *self.group, *self.neighbours)}
         return tuple(every.values())
 
@@ -143,7 +144,7 @@ class Around:
         return any(v.id == value.id for v in self.builder.outputs.values())
 
     def written(self, node: Node, writer: object, *more: tuple[Node, object]) -> Edit:
-        """Make an edit that writes some ops in another way, each with its writer."""
+        """Make an edit that replaces some ops, each by its writer."""
         nodes = {self.positions[n.id]: w for n, w in ((node, writer), *more)}
         kinds = {self.positions[n.id]: n.kind for n, _ in ((node, writer), *more)}
         return Edit(nodes=nodes, kinds=kinds)  # type: ignore[arg-type]
@@ -155,4 +156,4 @@ class Around:
 
 
 Family = Callable[[Around], Iterator[Candidate]]
-"""A function that yields candidates of one sort, the likeliest first."""
+"""A function that yields candidates of one family, the likeliest first."""

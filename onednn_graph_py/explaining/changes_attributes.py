@@ -1,4 +1,4 @@
-"""Changes of attributes."""
+"""Changes of an op's attributes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _set(around: Around, node: Node, attrs: dict[str, Any], *, exact: bool) -> C
 
 
 def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
-    """Other values of an attribute, and whether the op computes the same with them."""
+    """Yield other values of an attribute, and whether the op computes the same with them."""
     name = attribute.name
     value = node.attr(name)
     if attribute.type == "bool":
@@ -60,7 +60,7 @@ def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
 
 
 def attributes(around: Around) -> Iterator[Candidate]:
-    """Candidates that give one attribute another value, where the op's row allows that."""
+    """Yield candidates that give one attribute another value that the op's row allows."""
     for node in around.concerned:
         schema = row(node.kind).at(linked_version())
         for attribute in schema.attributes:
@@ -71,7 +71,7 @@ def attributes(around: Around) -> Iterator[Candidate]:
 
 
 def scales_and_zero_points(around: Around) -> Iterator[Candidate]:
-    """Candidates with one scale, without zero points, or with equal quantization in all ops."""
+    """Yield candidates with one scale, without zero points, or with all ops quantized equally."""
     nodes = around.quantizing
     for node in nodes:
         yield from _per_tensor(around, node)
@@ -106,7 +106,7 @@ def _without_shape(
 
 
 def shapes_as_attributes(around: Around) -> Iterator[Candidate]:
-    """Candidates that pass a shape as an attribute instead of an input."""
+    """Yield candidates that pass a shape as an attribute instead of an input."""
     for node in around.concerned:
         schema = row(node.kind)
         port = schema.port("inputs", len(node.inputs) - 1) if node.inputs else None
@@ -121,7 +121,7 @@ def shapes_as_attributes(around: Around) -> Iterator[Candidate]:
 
 
 def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
-    """Candidates that replace per-channel scales, equal or not, by one for the tensor."""
+    """Yield candidates that replace per-channel scales, equal or not, by one for the tensor."""
     scales: tuple[float, ...] = tuple(node.attrs.get("scales", ()))
     zps: tuple[int, ...] | None = node.attrs.get("zps")
     if node.kind not in with_attribute("zps") or node.attrs.get("qtype") != "per_channel":
@@ -134,7 +134,7 @@ def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
 
 
 def explicit_pads(around: Around) -> Iterator[Candidate]:
-    """Candidates that replace auto_pad by the paddings that it finds."""
+    """Yield candidates that replace auto_pad by the paddings that it implies."""
     for node in around.concerned:
         automatic = str(node.attr("auto_pad"))
         if automatic == "None" or "pads_begin" not in node.attrs:
@@ -147,7 +147,7 @@ def explicit_pads(around: Around) -> Iterator[Candidate]:
 
 
 def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return a window op's paddings before and behind; None where a shape is not known."""
+    """Return a window op's paddings before and behind; None if a shape is unknown."""
     strides = node.attrs["strides"]
     if automatic == "VALID":
         return (0,) * len(strides), (0,) * len(strides)
@@ -161,7 +161,7 @@ def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]]
     call = make_call(node.kind, specs[0], node.attrs, specs[1])
     transposed = node.kind.startswith("ConvTranspose")
     found = windows(call, data, kernel, made, transposed=transposed)
-    # The padding behind the data is what the last window covers beyond it.
+    # The padding behind the data reaches to the end of the last window.
     end = tuple(
         max(0, (n - 1) * s + (k - 1) * d + 1 - b - size)
         for n, s, k, d, b, size in zip(

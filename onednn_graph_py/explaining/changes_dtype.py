@@ -21,7 +21,7 @@ _BORDER = with_trait("converts") - {"TypeCast"} | with_trait("marks")
 
 
 def _possible(but: str) -> list[str]:
-    """The other floating-point types that this CPU computes in."""
+    """Return the other floating-point types that this CPU computes in."""
     return [d for d in _FLOATS if d != but and lacks(d) is None]
 
 
@@ -43,7 +43,7 @@ def _computes_in(node: Node) -> str | None:
 
 
 def _retyped(around: Around, nodes: Sequence[Node], dtype: str) -> Edit:
-    """Let ops compute in another type; values that others need in the old one are cast."""
+    """Make an edit in which ops compute in another type; values for other ops are cast back."""
     inside = {n.id for n in nodes}
     dtypes: dict[int, str] = {}
     ports: dict[tuple[int, int], str] = {}
@@ -62,7 +62,7 @@ def _retyped(around: Around, nodes: Sequence[Node], dtype: str) -> Edit:
 
 
 def _region(around: Around) -> list[Node]:
-    """The ops that floating-point tensors connect with the op, through TypeCasts too."""
+    """Find the ops connected with the op by floating-point tensors, through TypeCasts too."""
     found: dict[int, Node] = {}
     waiting = [around.node]
     while waiting:
@@ -79,11 +79,11 @@ def _region(around: Around) -> list[Node]:
 
 
 def region_types(around: Around) -> Iterator[Candidate]:
-    """Candidates that compute the op, and all ops connected with it, in another type."""
+    """Yield candidates that compute the op, and all ops connected with it, in another type."""
     have = _computes_in(around.node)
     if have is None:
         return
-    # TypeCasts inside have nothing left to do; those at the border cast from another type.
+    # TypeCasts inside are not needed any more; those at the border cast from another type.
     region = [n for n in _region(around) if n.kind != "TypeCast"]
     for dtype in _FLOATS:
         changed = [n for n in region if _computes_in(n) not in (None, dtype)]
@@ -100,7 +100,7 @@ def region_types(around: Around) -> Iterator[Candidate]:
 
 
 def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str) -> Edit:
-    """Let TypeCasts between ops of the region make the region's type, so that they drop out."""
+    """Let TypeCasts between ops of the region return the region's type, so that they vanish."""
     inside = {n.id for n in region}
     dtypes = dict(edit.dtypes)
     for node in _region(around):
@@ -117,7 +117,7 @@ def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str
 
 
 def op_types(around: Around) -> Iterator[Candidate]:
-    """Candidates that compute the op alone in another type, with TypeCasts around it."""
+    """Yield candidates that compute the op alone in another type, with TypeCasts around it."""
     have = _computes_in(around.node)
     if have is None:
         return
@@ -132,7 +132,7 @@ def op_types(around: Around) -> Iterator[Candidate]:
 
 
 def parameter_types(around: Around) -> Iterator[Candidate]:
-    """Candidates that give the parameters (scales, statistics, bias) another type."""
+    """Yield candidates that give the parameters (scales, statistics, bias) another type."""
     for node in around.concerned:
         schema = row(node.kind).at(linked_version())
         ports = [schema.port("inputs", i) for i in range(len(node.inputs))]
@@ -171,7 +171,7 @@ def _with_parameters(
 
 
 def casts_left_out(around: Around) -> Iterator[Candidate]:
-    """Candidates that compute an op in the type that its TypeCast reads, without the cast."""
+    """Yield candidates that compute an op in the type before its TypeCast, without the cast."""
     for node in around.concerned:
         for maker in (v.producer for v in node.inputs):
             if maker is None or maker.kind != "TypeCast":

@@ -13,7 +13,7 @@ _OTHER = {"u8": "s8", "s8": "u8", "f8_e4m3": "s8", "f8_e5m2": "s8"}
 
 
 def integer_types(around: Around) -> Iterator[Candidate]:
-    """Candidates that make a quantized tensor s8 instead of u8, or the other way round."""
+    """Yield candidates that make a quantized tensor s8 instead of u8 or f8, or u8 instead of s8."""
     dynamic = [n for n in around.concerned if n.kind.startswith("Dynamic")]
     for node in (*around.quantizing, *dynamic):
         value = node.outputs[0] if node.kind.endswith("Quantize") else node.inputs[0]
@@ -21,13 +21,13 @@ def integer_types(around: Around) -> Iterator[Candidate]:
         readers = around.readers.get(value.id, [])
         if other is None or any("Dequantize" not in r.kind for r in readers):
             continue
-        what = f"what {called(node)} " + ("makes" if value is node.outputs[0] else "reads")
+        what = ("the result" if value is node.outputs[0] else "input 0") + f" of {called(node)}"
         edit = Edit(dtypes={around.numbers[value.id]: other})
         yield Candidate(f"make {what} {other}", around.checked(edit), exact=False)
 
 
 def eighth_floats(around: Around) -> Iterator[Candidate]:
-    """A candidate that quantizes to s8 instead of 8-bit floats."""
+    """Yield a candidate that quantizes to s8 instead of 8-bit floats."""
     values = {
         v.id: v
         for n in around.quantizing
@@ -45,7 +45,7 @@ def eighth_floats(around: Around) -> Iterator[Candidate]:
 
 
 def math_modes(around: Around) -> Iterator[Candidate]:
-    """Candidates for graphs with compressed weights, which need a mode that covers integers."""
+    """Yield candidates with a mode that covers integers, which compressed weights need."""
     if not any(n.kind == "DynamicDequantize" for n in around.concerned):
         return
     builder = around.builder

@@ -1,4 +1,4 @@
-"""Changes that write an op with others, where oneDNN has kernels only for those."""
+"""Changes that replace an op by others that compute the same, for which oneDNN has kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OVER_LAST_DIMS = with_trait("normalizes") & with_attribute("begin_norm_axis")
 def _one_of(
     kinds: tuple[str, ...], copy: Copy, node: Node, inputs: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """Write a chain of ops of one input each."""
+    """Write a chain of ops with one input each."""
     value = inputs[0]
     for i, kind in enumerate(kinds):
         name = node.name if i == len(kinds) - 1 else ""
@@ -113,7 +113,7 @@ def _as_bias(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, 
 
 
 def _flattened(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Write a normalization over several dims as one over a single dim of as many elements."""
+    """Write a normalization over several dims as one over a single dim."""
     shape = node.inputs[0].shape or ()
     flat = (*shape[:first], math.prod(shape[first:]))
     data = copy.add("StaticReshape", inputs[:1], {"shape": flat, "special_zero": False})
@@ -131,7 +131,7 @@ def _flattened(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) ->
 def _transposed(
     flags: dict[int, str], copy: Copy, node: Node, inputs: tuple[Value, ...]
 ) -> tuple[Value, ...]:
-    """Write a product that transposes its operands itself."""
+    """Write a product that transposes its operands by its attributes."""
     attrs = dict(node.attrs)
     given = list(inputs)
     for i, flag in flags.items():
@@ -151,7 +151,7 @@ def _swaps_last_two(node: Node | None) -> bool:
 
 
 def _of(node: Node) -> Iterator[tuple[str, Writer]]:
-    """Other ways to write an op: for each a description and its writer."""
+    """Yield other ways to write an op: a description and a writer for each."""
     shape = node.inputs[0].shape if node.inputs else None
     known = shape is not None and is_whole(shape)
     if node.kind == "Pow":
@@ -167,7 +167,7 @@ def _of(node: Node) -> Iterator[tuple[str, Writer]]:
     elif node.kind == "BiasAdd":
         yield "Add of the bias in the data's rank", _added_bias
     elif node.kind in with_trait("reduces") and known and _reduces_ones(node):
-        yield "StaticReshape, as all it reduces are dims of 1", _as_bias
+        yield "StaticReshape, as all reduced dims are 1", _as_bias
     elif node.kind in _OVER_LAST_DIMS and known and shape is not None:
         first = int(node.attr("begin_norm_axis")) % len(shape)
         if first < len(shape) - 1:
@@ -192,12 +192,12 @@ def _reduces_ones(node: Node) -> bool:
 
 
 def other_kinds(around: Around) -> Iterator[Candidate]:
-    """Candidates that write an op with others that compute the same."""
+    """Yield candidates that write an op with others that compute the same."""
     for node in around.concerned:
         for what, writer in _of(node):
             yield Candidate(f"write {called(node)} as {what}", around.written(node, writer))
     node = around.node
     if node.kind == "Reciprocal":
         yield Candidate(
-            f"multiply what {called(node)} makes by 1", around.written(node, _times_one)
+            f"multiply the result of {called(node)} by 1", around.written(node, _times_one)
         )

@@ -15,7 +15,7 @@ from .rebuild import Copy, Edit, LeafWriter, Writer
 
 __all__ = ["data_formats", "plain_strides", "weights_formats"]
 
-# These ops work in either format: at most their axis attribute changes.
+# These ops work in either format; only an axis attribute may have to change.
 _FOLLOWING = (
     with_trait("epilogue") | with_trait("keeps", "elementwise") | with_attribute("zps") | {"Concat"}
 )
@@ -24,7 +24,7 @@ Order = tuple[int, ...]
 
 
 def _orders(rank: int, data_format: str) -> tuple[Order, Order]:
-    """Return the orders of axes that transpose this format to the other one, and back."""
+    """Return the axis orders that transpose this format to the other one, and back."""
     channels_first = (0, rank - 1, *range(1, rank - 1))
     channels_last = (0, *range(2, rank), 1)
     if data_format == "NXC":
@@ -54,7 +54,7 @@ def _transposed(copy: Copy, value: Value, order: Order) -> Value:
 
 
 def _leaf(order: Order, copy: Copy, value: Value) -> Value:
-    """Write an input or constant with its axes in another order; dims of 1 fill up its rank."""
+    """Write an input or constant with its axes in another order, padded with dims of 1."""
     shape = (1,) * (len(order) - len(value.shape or ())) + (value.shape or ())
     if value.data is None:
         return copy.leaf(value, [shape[i] for i in order], strides=None)
@@ -93,7 +93,7 @@ def _turned_back(
 
 
 def _region(around: Around, start: Node, rank: int) -> dict[int, Node]:
-    """The ops that tensors of this rank connect with `start` and that work in either format."""
+    """Find the ops connected with `start` by tensors of this rank that work in either format."""
     found: dict[int, Node] = {}
     waiting = [start]
     while waiting:
@@ -158,7 +158,7 @@ def _rank_is(around: Around, id: int, rank: int) -> bool:
 
 
 def data_formats(around: Around) -> Iterator[Candidate]:
-    """Candidates that set the other data_format for an op and all ops connected with it."""
+    """Yield candidates that set the other data_format for an op and all ops connected with it."""
     done: set[int] = set()
     for node in around.concerned:
         rank = _rank_of(node) if node.inputs and _has_format(node) else None
@@ -169,8 +169,7 @@ def data_formats(around: Around) -> Iterator[Candidate]:
         other = "NCX" if _format_of(node) == "NXC" else "NXC"
         if edit is not None:
             yield Candidate(
-                f"set data_format of {called(node)} to {other}, and lay out what is connected "
-                "with it so",
+                f"set data_format of {called(node)} and of all ops connected with it to {other}",
                 edit,
             )
 
@@ -184,7 +183,7 @@ def _with_format(name: str, copy: Copy, node: Node, inputs: tuple[Value, ...]) -
 
 
 def weights_formats(around: Around) -> Iterator[Candidate]:
-    """Candidates that set the other weights_format, and permute an input or a constant for it."""
+    """Yield candidates that set the other weights_format, and permute the weights to match."""
     for node in around.concerned:
         attribute = row(node.kind).attribute("weights_format")
         if attribute is None or len(node.inputs) < 2 or node.kind.endswith("Weights"):
@@ -207,7 +206,8 @@ def weights_formats(around: Around) -> Iterator[Candidate]:
             number = around.numbers[weights.id]
             edit = around.written(node, partial(_with_format, other))
             yield Candidate(
-                f"set weights_format of {called(node)} to {other}, and permute {weights.name!r} so",
+                f"set weights_format of {called(node)} to {other}, and permute {weights.name!r} "
+                "to match",
                 Edit(
                     nodes=edit.nodes, leaves={number: partial(_permuted, order)}, kinds=edit.kinds
                 ),
@@ -219,7 +219,7 @@ def _row_major(copy: Copy, value: Value) -> Value:
 
 
 def plain_strides(around: Around) -> Iterator[Candidate]:
-    """Candidates that make strided inputs row-major, all of them or one."""
+    """Yield candidates that make strided inputs row-major, all of them or one."""
     strided = {
         around.numbers[v.id]: v for n in around.concerned for v in n.inputs if v.strides is not None
     }

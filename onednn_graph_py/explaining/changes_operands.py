@@ -1,4 +1,4 @@
-"""Changes of the rank of operands, and of their broadcasting."""
+"""Changes of operands' ranks and broadcasting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rebuild import Copy, Edit
 
 __all__ = ["operand_forms"]
 
-_LARGEST = 1 << 22  # elements of an operand that is written out
+_LARGEST = 1 << 22  # elements of an operand that is broadcast in the graph
 
 
 def _reshaped(shape: tuple[int, ...], copy: Copy, value: Value) -> Value:
@@ -28,7 +28,7 @@ def _written_out(shape: tuple[int, ...], copy: Copy, value: Value) -> Value:
 
 
 def _forms(shape: tuple[int, ...], rank: int) -> Iterator[tuple[int, ...]]:
-    """Shapes of the same number of elements that broadcast in the same way."""
+    """Yield shapes of the same number of elements that broadcast in the same way."""
     plain = shape
     while plain[:1] == (1,):
         plain = plain[1:]
@@ -41,7 +41,7 @@ def _forms(shape: tuple[int, ...], rank: int) -> Iterator[tuple[int, ...]]:
 
 
 def operand_forms(around: Around) -> Iterator[Candidate]:
-    """Candidates that give an operand another rank, or write it out to the whole shape."""
+    """Yield candidates that give an operand another rank, or broadcast it to the whole shape."""
     for node in around.concerned:
         if row(node.kind).attribute("auto_broadcast") is None:
             continue
@@ -59,7 +59,7 @@ def _may_change(around: Around, value: Value) -> bool:
 
 
 def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Candidate]:
-    """A candidate that writes out all operands, as some kernels broadcast none."""
+    """Yield a candidate that broadcasts all operands itself, as some kernels broadcast none."""
     full = node.outputs[0].shape
     smaller = [v for v in free if v.shape != full]
     if full is None or not is_whole(full) or np.prod(full) > _LARGEST:

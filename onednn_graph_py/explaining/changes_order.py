@@ -1,4 +1,4 @@
-"""Changes of the order of two ops."""
+"""Changes that swap two ops, or leave one out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tu
 
 
 def earlier(around: Around) -> Iterator[Candidate]:
-    """Candidates that swap an op with the one before it, where both work element by element."""
+    """Yield candidates that swap an op with the one before it, if both work element by element."""
     for node in (around.node, *around.neighbours):
         if node.kind not in _EXCHANGED:
             continue
@@ -67,7 +67,7 @@ def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tup
 
 
 def left_out(around: Around) -> Iterator[Candidate]:
-    """Candidates that leave out an op beside this one, to show that it prevents a fusion."""
+    """Yield candidates without an op beside this one, to show that it prevents a fusion."""
     node = around.node
     beside = [v.producer for v in node.inputs]
     beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]

@@ -1,4 +1,4 @@
-"""Neighbours that a quantized op lacks: a Quantize and a Dequantize at its inputs or its output."""
+"""Changes that add a Quantize and a Dequantize at an op's inputs or output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rebuild import Copy
 
 __all__ = ["missing_quantization"]
 
-# The scale of tensors whose elements are not known before a call.
+# The scale of tensors whose elements are unknown before a call.
 _SCALE = 0.05
 
 
@@ -27,7 +27,7 @@ def _through(copy: Copy, value: Value, dtype: str, attrs: dict[str, Any]) -> Val
 
 
 def _scale(value: Value, largest: int) -> float:
-    """Return the scale that a constant's largest element needs; a fixed one for other values."""
+    """Return the scale for a constant's largest element; a fixed one for other values."""
     if value.data is None or value.data.size == 0:
         return _SCALE
     return float(np.abs(value.data.astype(np.float64)).max() / largest) or 1.0
@@ -72,7 +72,7 @@ def _dequantized(value: Value) -> Node | None:
 
 
 def missing_quantization(around: Around) -> Iterator[Candidate]:
-    """Candidates that add a Quantize and a Dequantize where the int8 patterns have them."""
+    """Yield candidates that add a Quantize and a Dequantize in places of the int8 patterns."""
     for node in around.concerned:
         if node.kind in with_attribute("zps") | {"TypeCast"} or not node.inputs:
             continue
@@ -96,7 +96,7 @@ def _operands(around: Around, node: Node, sources: list[Node | None]) -> Iterato
 
 
 def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
-    """A candidate that quantizes the other inputs as the one that is quantized."""
+    """Yield a candidate that quantizes the other inputs like the one that is quantized."""
     like = next((n for n in sources if n is not None and n.kind == "Dequantize"), None)
     missing = tuple(i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32")
     if like is not None and missing and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
@@ -110,7 +110,7 @@ def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[
 
 
 def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
-    """A candidate that quantizes the result, which pooling, Concat and others need for int8."""
+    """Yield a candidate that quantizes the result, as pooling, Concat and others need for int8."""
     source = sources[0]
     if source is None or source.kind != "Dequantize" or node.outputs[0].dtype != "f32":
         return

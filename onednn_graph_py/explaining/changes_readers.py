@@ -14,7 +14,7 @@ __all__ = ["fewer_outputs", "own_producers", "swapped_operands"]
 
 
 def _between(around: Around) -> Iterator[tuple[Node, Value]]:
-    """The ops concerned, each with a result that another one of them reads."""
+    """Yield the concerned ops, each with a result that another one of them reads."""
     inside = {n.id for n in around.concerned}
     for node in around.concerned:
         for value in node.outputs:
@@ -23,7 +23,7 @@ def _between(around: Around) -> Iterator[tuple[Node, Value]]:
 
 
 def fewer_outputs(around: Around) -> Iterator[Candidate]:
-    """Candidates that do not return a value which other ops read too."""
+    """Yield candidates that do not return a value that other ops read too."""
     for _, value in _between(around):
         if not around.is_output(value):
             continue
@@ -46,7 +46,7 @@ def _again(producer: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> 
 
 
 def own_producers(around: Around) -> Iterator[Candidate]:
-    """Candidates that compute a producer twice, once for one reader alone."""
+    """Yield candidates that compute a producer twice, once for one reader alone."""
     inside = {n.id for n in around.concerned}
     for node, value in _between(around):
         every = around.readers.get(value.id, [])
@@ -71,7 +71,7 @@ def _reversed(node: Node) -> Node:
 
 
 def swapped_operands(around: Around) -> Iterator[Candidate]:
-    """Candidates that swap the operands of a commutative op."""
+    """Yield candidates that swap the operands of a commutative op."""
     for node in around.concerned:
         if row(node.kind).commutative and len(node.inputs) == 2:
             yield Candidate(f"swap the operands of {called(node)}", around.written(node, _swapped))

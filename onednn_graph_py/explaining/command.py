@@ -23,7 +23,7 @@ status: 0, also for a graph that does not run here; 2 if the file or an option c
 
 
 def _graph(file: Path, options: list[str]) -> GraphBuilder:
-    """The graph of a file, rewritten.
+    """Read the graph of a file, and rewrite it.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of the command line."""
+    """Add the command to those of a parser."""
     parser = commands.add_parser(
         "explain",
         help="show a graph's partitions, kernels and speed, and why ops did not fuse",
@@ -79,7 +79,7 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--seconds",
         type=seconds,
         default=0.2,
-        help="time calls for so many seconds; 0 does not time them (default: %(default)g)",
+        help="how long to time calls, in seconds; 0 does not time them (default: %(default)g)",
     )
     parser.add_argument(
         "--timeout",

@@ -1,4 +1,4 @@
-"""Questions to other installs of oneDNN about a graph."""
+"""Compare a graph's partitions with those of other installs of oneDNN."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def elsewhere(
     ----------
     builder : GraphBuilder
     shapes : sequence of shapes
-        Of the inputs.
+        Shapes of the inputs.
     onednn : str or sequence of str
         Environments, as `onednn_graph_py.compare` takes them.
     reasons : sequence of Reason
         The reasons in this process.
     timeout : float
-        Seconds that each install may take.
+        Time limit for each install, in seconds.
 
     Returns
     -------
     list of str
         A line for each install.
     tuple of Reason
-        The same ones, with what the installs do otherwise.
+        The same reasons, each with the differences in those installs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Explaining models and graphs: `explain`."""
+"""Explain models and graphs: `explain` and `explain_all`."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _Subject:
     ----------
     builder : GraphBuilder
     model : CompiledGraph, optional
-        None where nothing can be compiled.
+        The compiled graph; None if nothing can be compiled.
     plan : Plan, optional
     shapes : tuple of shapes
-        Of the inputs.
+        Shapes of the inputs.
     runs : bool
-        Whether the model is what would run; otherwise NumPy stands in for what has no kernel.
+        Whether the graph compiles; if not, NumPy computes ops without a kernel in `model`.
     notes : list of str
     """
 
@@ -86,7 +86,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         subject.notes.append("dims are unknown: give shapes to have it compiled and timed")
         return subject
     with warnings.catch_warnings():
-        # The report shows with each step that it was split.
+        # The report shows it at each step that was split.
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             subject.model = builder.compile()
@@ -124,7 +124,7 @@ def _weights(builder: GraphBuilder) -> set[str]:
 
 
 def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
-    """Note causes of slow steps: weights packed at each call, reference implementations."""
+    """Return notes on slow steps: weights packed at each call, reference implementations."""
     made = []
     weights = _weights(builder)
     for number, step in enumerate(steps, 1):
@@ -175,7 +175,7 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 
 def _unsupported(builder: GraphBuilder, steps: list[StepFacts]) -> list[StepFacts]:
-    """Mark the steps that NumPy stood in for as unsupported."""
+    """Mark the steps that NumPy would compute as unsupported."""
     return [replace(s, by="unsupported") if s.by in ("reference", "view") else s for s in steps]
 
 
@@ -261,7 +261,7 @@ def _reasons(subject: _Subject) -> tuple[Any, ...]:
     try:
         return reasons(subject.builder, shapes=subject.shapes, slow_fusions=slow_fusions)
     except OneDNNError as e:
-        subject.notes.append(f"why ops stayed alone is not known: {e}")
+        subject.notes.append(f"the reasons why ops did not fuse are not known: {e}")
         return ()
 
 
@@ -278,7 +278,12 @@ def explain_all(
     ----------
     subjects : sequence of (model or graph, shapes)
     seconds, what_if, timeout
-        As `explain` takes them.
+        As in `explain`.
+
+    Returns
+    -------
+    list of Explanation
+        In the order of `subjects`.
     """
     made = []
     for what, shapes in subjects:
@@ -308,15 +313,15 @@ def explain(
 
     The report gives for each step its ops, the kernels that oneDNN chose, layouts, memory, time,
     and the share of this machine's peak that it reaches (`onednn_graph_py.explaining.machine`). For
-    ops that stayed unfused or have no kernel, it gives the reason, and each single change that
-    fuses them. Another process finds the kernels: it runs the model with oneDNN's verbose log on.
+    ops that stayed unfused or have no kernel, it gives the reason, and single changes that help.
+    Another process finds the kernels: it runs the model with oneDNN's verbose log on.
 
     Parameters
     ----------
     model : CompiledGraph or GraphBuilder
         A builder need not compile: ops without a kernel are reported rather than raised.
     *shapes : sequence of int
-        Shapes of the inputs, where dims are unknown. By default those of the model's last call.
+        Shapes of the inputs, if dims are unknown; by default those of the model's last call.
     seconds : float
         How long to time calls, at least five of them if they take no longer than 10 s; 0 does not
         time them.
@@ -336,8 +341,8 @@ def explain(
     TypeError
         `model` is neither a compiled graph nor a builder.
     InvalidArgumentsError, InvalidShapeError
-        Shapes are not of the inputs, or of a model with unknown dims they are not known; `onednn`
-        names no environment with this package.
+        `shapes` do not fit the inputs, or are missing for a model with unknown dims that was not
+        called; `onednn` names no environment with this package.
 
     Examples
     --------

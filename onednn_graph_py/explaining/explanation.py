@@ -1,4 +1,4 @@
-"""The facts about a graph that runs, for people to read: `Explanation`."""
+"""A report on a graph that runs: `Explanation`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Explanation(Facts):
     shapes : tuple of (str, shape)
         The inputs' names and shapes.
     compiled : bool
-        Whether the graph compiles; otherwise the steps are the partitions that oneDNN makes.
+        Whether the graph compiles; if not, the steps are the partitions that oneDNN makes.
     steps : tuple of StepFacts
-        In order.
+        The steps, in order.
     input_bytes, output_bytes, constant_bytes : int or None
-        Memory of the model's tensors of these roles; None where dims are not known.
+        Memory of the model's tensors of these roles; None if dims are unknown.
     intermediate_bytes : int or None
-        Memory of all other tensors, and scratch memory where oneDNN leaves that to its callers
-        (from 3.13 on).
+        Memory of all other tensors, and scratch memory if oneDNN leaves that to its callers (from
+        3.13 on); None if the graph does not compile.
     seconds : float or None
         The median of the steps' sums over many calls.
     calls : int

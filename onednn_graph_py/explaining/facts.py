@@ -26,7 +26,7 @@ class OpFacts:
     ----------
     kind, name : str
     where : str
-        ``file:line`` that made it.
+        The ``file:line`` that made it.
     """
 
     kind: str
@@ -49,8 +49,8 @@ class TensorFacts:
     tensor : Tensor
         Data type, shape and layout, as compiled.
     bytes : int or None
-        Of its elements, without gaps; of all its memory where the layout is oneDNN's own; None
-        where dims are not known.
+        Size of its elements, without gaps; of all its memory if the layout is oneDNN's own; None if
+        dims are unknown.
     """
 
     role: str
@@ -66,7 +66,7 @@ class Work:
     Parameters
     ----------
     operations : int
-        Operations, as the rows of the op table count them (``flop``).
+        The number of operations, as the rows of the op table count them (``flop``).
     bytes : int
         Bytes of its inputs and outputs, each once: the least that it must move.
     dtype : str or None
@@ -74,7 +74,7 @@ class Work:
     operations_per_second, bytes_per_second : float or None
         Its speed; None if it was not timed.
     peak_operations, peak_bytes : float or None
-        The machine's peaks, per second. None where they were not measured.
+        The machine's peaks, per second; None if they were not measured.
     bound : str or None
         The limit of its speed: ``compute`` if it has more operations a byte than the machine has at
         both peaks, else ``memory``.
@@ -91,7 +91,7 @@ class Work:
 
     @property
     def operations_per_byte(self) -> float | None:
-        """The arithmetic intensity."""
+        """The arithmetic intensity; None without bytes."""
         return self.operations / self.bytes if self.bytes else None
 
 
@@ -104,26 +104,26 @@ class StepFacts:
     ops : tuple of OpFacts
     by : str
         ``oneDNN``; ``reference`` for ops that NumPy computes; ``view`` for a reshape or transpose
-        that is not run; ``constant`` for ops that were computed when the model was compiled;
-        ``unsupported`` for ops that oneDNN has no kernel for, so that the graph does not compile.
+        that is not run; ``constant`` for ops that ran once, when the model was compiled;
+        ``unsupported`` for ops without a oneDNN kernel, with which the graph does not compile.
     inputs, outputs : tuple of TensorFacts
     partition : str
         oneDNN's names of the partition's kind and implementation, such as ``matmul_post_ops`` and
-        ``matmul_t`` with a blank between; empty where not known.
+        ``matmul_t`` with a blank between; empty if unknown.
     kernels : tuple of Kernel
     kernels_unknown : str
         The reason why `kernels` is empty, unless oneDNN runs nothing in this step.
     scratch_bytes : int or None
-        Memory that it needs while it runs; None where that is not known: oneDNN reports it from
-        3.13 on, before that the process that logs counts it.
+        Memory that it needs while it runs; None if unknown. oneDNN reports it from 3.13 on; for
+        older versions the process that logs kernels counts it.
     seconds : float or None
         The median of many calls.
     share : float or None
         Its share of the time of all steps, 0 to 1.
     work : Work or None
-        None where dims are not known.
+        Its operations and bytes; None if dims are unknown.
     split : str
-        The reason why it runs apart from ops that oneDNN would fuse it with; empty if it does not.
+        The reason why it is not fused with ops that oneDNN would fuse it with; else empty.
     """
 
     ops: tuple[OpFacts, ...]
@@ -141,7 +141,7 @@ class StepFacts:
 
     @property
     def label(self) -> str:
-        """Its ops, joined."""
+        """The ops, joined by ``+``."""
         return " + ".join(map(str, self.ops))
 
 
@@ -203,7 +203,7 @@ class Facts:
 
 
 def _plain(value: Any) -> Any:
-    """Lists for tuples, as JSON has them."""
+    """Replace tuples by lists, as JSON has them."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value

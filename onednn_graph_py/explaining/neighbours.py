@@ -1,4 +1,4 @@
-"""The ops that may fuse by the documents: pairs of neighbours in the gallery's patterns."""
+"""The pairs of ops that may fuse, from the documented patterns of the gallery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["fusable_in", "neighbours", "readers_of"]
 # Ops that move elements or change their type: the search for neighbours goes on beyond them.
 _THROUGH = with_trait("moves") | {"TypeCast"}
 
-# A pattern for one op of a category is taken to hold for all of them.
+# A pattern with one op of a category is assumed to hold for all of them.
 _CATEGORIES: dict[str, str] = {
     **dict.fromkeys(with_trait("epilogue"), "Unary"),
     **dict.fromkeys(with_trait("epilogue", "binary"), "Binary"),
@@ -31,7 +31,7 @@ def _category(kind: str) -> str:
 
 @functools.cache
 def _documented() -> dict[tuple[str, str], tuple[str, ...]]:
-    """The titles of the patterns in which an op of one category reads a result of another."""
+    """Return titles of the patterns in which an op of one category reads a result of another."""
     made: dict[tuple[str, str], dict[str, None]] = {}
     linked = linked_version()
     for pattern in PATTERNS.values():
@@ -40,7 +40,7 @@ def _documented() -> dict[tuple[str, str], tuple[str, ...]]:
                 continue
             try:
                 builder = pattern.graph(case)
-            except OneDNNError:  # this oneDNN does not have it
+            except OneDNNError:  # this oneDNN lacks one of its ops
                 continue
             for node in builder.nodes:
                 for value in node.inputs:
@@ -52,12 +52,12 @@ def _documented() -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def fusable_in(producer: str, consumer: str) -> tuple[str, ...]:
-    """The titles of the documented patterns in which `consumer` reads what `producer` makes."""
+    """Return titles of documented patterns in which `consumer` reads a result of `producer`."""
     return _documented().get((_category(producer), _category(consumer)), ())
 
 
 def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
-    """The ops that read each value, by its id."""
+    """Return the ops that read each value, by its id."""
     made: dict[int, list[Node]] = {}
     for node in builder.nodes:
         for value in {v.id: v for v in node.inputs}.values():
@@ -68,9 +68,9 @@ def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
 def neighbours(
     node: Node, readers: dict[int, list[Node]]
 ) -> dict[int, tuple[Node, tuple[str, ...]]]:
-    """Find the ops that the documents let an op fuse with, also beyond ops that only move.
+    """Find the ops with which an op fuses by the documents, also beyond ops that only move.
 
-    Returns them by id, each with the titles of the patterns.
+    Return them by id, each with the titles of the patterns.
     """
     found: dict[int, tuple[Node, tuple[str, ...]]] = {}
     for maker in _makers(node):

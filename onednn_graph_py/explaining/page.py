@@ -1,6 +1,6 @@
 """An explanation as HTML, for notebooks and browsers.
 
-The page sets no colours but greys that are visible on light and dark backgrounds.
+The page's only colours are greys that are visible on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _reason(reason: Reason) -> Markup:
 
 
 def to_html(of: Facts) -> str:
-    """A table of steps, each step in full behind its title, and the reasons.
+    """Format a table of steps, each step in full behind its title, and the reasons.
 
     Parameters
     ----------

@@ -23,12 +23,12 @@ from ..machine.timing import time_calls
 __all__ = ["PEAK_TYPES", "Machine", "machine"]
 
 PEAK_TYPES = ("f32", "bf16", "f16", "s8")
-"""Data types of the products that are measured; the last one multiplies u8 by s8."""
+"""Data types of the measured products; the last one multiplies u8 by s8."""
 
-# The time of one measurement in seconds, and its least number of calls.
+# The time of one measurement in seconds, and its smallest number of calls.
 _MEASURING = 0.15
 _CALLS = 5
-# The least bytes of each of the three tensors that Add moves; a larger cache needs more.
+# The smallest size of each of the three tensors that Add moves; a larger cache needs more.
 _LEAST_BYTES = 32 << 20
 
 
@@ -41,13 +41,14 @@ class Machine:
     cpu, isa, runtime : str
         The processor, the instruction set that oneDNN uses, and the runtime of its threads.
     oneDNN : str
-        Version.
+        The version of oneDNN.
     threads : int
+        The number of threads.
     operations : mapping of str to float
-        Operations a second by data type, of `PEAK_TYPES`; without those that oneDNN has no kernel
-        for here.
+        Operations per second, by data type of `PEAK_TYPES`; without types for which oneDNN has no
+        kernel here.
     bandwidth : float
-        Bytes a second.
+        Bytes per second.
     how : str
         The method of measurement.
     """
@@ -83,12 +84,12 @@ def _fastest(builder: GraphBuilder, threads: int) -> float:
     """Return the seconds of the fastest call, which other processes disturbed least."""
     model = builder.compile(threads=threads)
     call: Callable[[], Any] = model.bind(fill_inputs(builder))
-    call()  # kernels are made, constants reordered
+    call()  # oneDNN makes kernels and reorders constants
     return min(time_calls(call, _MEASURING, least=_CALLS))
 
 
 def _last_cache() -> int:
-    """Return the bytes of the largest cache that Linux reports; 0 where it reports none."""
+    """Return the bytes of the largest cache that Linux reports; 0 if it reports none."""
     sizes = [0]
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:
@@ -151,14 +152,14 @@ def _machine(threads: int, file: Path) -> Machine:
 def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
     """Measure this machine's peak speed once; later calls read the stored result.
 
-    It takes a second or two, and is kept for this CPU, oneDNN and number of threads.
+    Measuring takes a second or two; the result is stored by CPU, oneDNN and number of threads.
 
     Parameters
     ----------
     threads : int, optional
-        `num_threads()` by default.
+        The number of threads; `num_threads()` by default.
     refresh : bool
-        Measure again, as after a measurement on a busy machine.
+        Whether to measure again, as after a measurement on a busy machine.
 
     Returns
     -------

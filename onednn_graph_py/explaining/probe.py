@@ -1,8 +1,8 @@
-"""Partitioning of changed graphs: the library's groups of ops, and whether they run together.
+"""Partition changed graphs: find the library's groups of ops, and whether each runs.
 
-Only planning executes partitions, to measure whether they are slower fused than apart.
+Only planning executes partitions, to measure whether they are slower than separate ops.
 
-A `Probe` asks this of copies of one graph in which something is changed.
+A `Probe` does so for changed copies of one graph.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 LIMIT = 200
-"""The largest number of changes that are tried for one op."""
+"""The largest number of tried changes for one op."""
 
-# Of a graph with more ops, a part is tried: about as many around the op, in whole groups.
+# Of a graph with more ops, only a part is tried: about this many around the op, in whole groups.
 _NEAR = 12
 
 
@@ -53,7 +53,7 @@ class Group:
     trouble : str
         The reason why they can't run together: a known defect, or the error when compiling.
     slow : str
-        The reason why they run apart though they could run together: fused they are slower.
+        The reason why they run separately though they could run together: fused they are slower.
     """
 
     nodes: tuple[Node, ...]
@@ -63,7 +63,7 @@ class Group:
     _compile: Callable[[], tuple[str, str]] | None = None
 
     def compiled(self) -> Group:
-        """Compile the group where there is an engine; return it with its trouble or slowness."""
+        """Compile the group if there is an engine; return it with its trouble or slowness."""
         if self.trouble or self._compile is None:
             return self
         trouble, slow = self._compile()
@@ -76,14 +76,14 @@ class Group:
 
 
 def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> GraphBuilder:
-    """Return the graph with these shapes of its inputs; without shapes, the builder itself.
+    """Copy the graph with these shapes of its inputs; return the builder itself without shapes.
 
     Raises
     ------
     InvalidArgumentsError
         The number of shapes is not that of the inputs.
     OneDNNError
-        They don't fit the graph.
+        The shapes don't fit the graph.
     """
     if not shapes:
         return builder
@@ -107,7 +107,7 @@ def can_compile(builder: GraphBuilder) -> bool:
 
 
 def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Planner | None:
-    """Make a planner for the graph; None where some shape is not known."""
+    """Make a planner for the graph; None if a shape is unknown."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
     shapes = {v.id: v.shape for v in every if v.shape is not None and is_whole(v.shape)}
@@ -131,14 +131,14 @@ def grouped(
     ----------
     builder : GraphBuilder
     compiled : bool
-        Compile each group, to see that it runs.
+        Whether to compile each group, to see that it runs.
     slow_fusions : str
-        As a model is compiled with.
+        The option of `GraphBuilder.compile`.
 
     Raises
     ------
     OneDNNError
-        The library does not take the graph.
+        The library rejects the graph.
     """
     planner = _planner(builder, slow_fusions)
     if planner is None:
@@ -154,7 +154,7 @@ def grouped(
     compiles = can_compile(builder)
     made = []
     for nodes, partition in ordered(planner.groups(planner.nodes)):
-        # Where a Dequantize has several readers, each has a copy of it.
+        # If a Dequantize has several readers, each has a copy of it.
         known = tuple(by_id.get(n.id) or by_attrs.get(id(n.attrs), n) for n in nodes)
         if partition is None:
             made.append(Group(known, False))
@@ -171,7 +171,7 @@ def _compiling(
     """Compile a partition; return the error and the reason to split it, or empty strings."""
     for node in nodes:
         for value in node.inputs:
-            # Row-major, whatever the step before it would make.
+            # Row-major, even if the step before it would choose another layout.
             planner.known.setdefault(value.id, planner.plain(value))
     try:
         planner.add_compiled(nodes, partition)
@@ -181,9 +181,9 @@ def _compiling(
 
 
 def near_defect(builder: GraphBuilder, group: Group) -> bool:
-    """Whether these ops would have a known defect if there were no TypeCasts between them.
+    """Whether these ops would meet a known defect without the TypeCasts between them.
 
-    The table of defects knows ops that are next to each other; a cast between may hide one.
+    The table of defects looks at adjacent ops; a cast between them may hide a defect.
     """
     source: dict[int, Value] = {}
     nodes = []
@@ -200,7 +200,7 @@ def near_defect(builder: GraphBuilder, group: Group) -> bool:
 
 
 def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
-    """By id, the ops of a group in trouble that can't run by themselves either, and why."""
+    """Return the reasons for ops of a group in trouble that can't run alone either, by id."""
     planner = _planner(builder) if group.trouble and len(group.nodes) > 1 else None
     if planner is None or not can_compile(builder):
         return {}
@@ -229,12 +229,12 @@ class Tried:
     groups: list[Group]
 
     def with_op(self, position: int) -> list[Group]:
-        """The groups with an op that stands for the source's op at `position`."""
+        """Return the groups with an op that stands for the source's op at `position`."""
         stands = self.copy.stands
         return [g for g in self.groups if any(stands.get(n.id) == position for n in g.nodes)]
 
     def partners(self, position: int) -> set[int]:
-        """Positions of the ops that run together with the one at `position`."""
+        """Return the positions of the ops that run together with the one at `position`."""
         inside = {n.id for g in self.with_op(position) if not g.slow for n in g.nodes}
         return {i for id, i in self.copy.stands.items() if id in inside} - {position}
 
@@ -250,15 +250,15 @@ class Probe:
     Parameters
     ----------
     builder : GraphBuilder
-        With shapes as far as they are known; it is not changed.
+        The graph, with shapes as far as they are known; it is not changed.
     position : int
-        Of the op.
+        The op's position.
     concerned : collection of int
-        Positions of others that changes are about.
+        Positions of the other ops that changes are about.
     groups : sequence of Group
-        Of the graph as it is.
+        The groups of the unchanged graph.
     slow_fusions : str
-        As a model is compiled with.
+        The option of `GraphBuilder.compile`.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class Probe:
         except KeyError:
             if only is None:
                 raise
-            # A writer may need a value that only the whole graph has.
+            # A writer may need a value outside the part.
             copy = rebuild(self.builder, edit)
         return Tried(copy, grouped(copy.builder, slow_fusions=self._slow_fusions))
 

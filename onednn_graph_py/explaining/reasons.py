@@ -1,4 +1,4 @@
-"""Reasons why an op is unsupported, stays alone or runs in parts, and changes that help."""
+"""Reasons why ops are unsupported, stay alone or run in parts, and changes that help."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Reason:
     Parameters
     ----------
     op : str
-        Its name; empty if it has none.
+        The op's name; empty if it has none.
     kind : str
     where : str
-        The line that made it.
+        The line of code that made it.
     status : str
         ``unsupported``: oneDNN has no kernel; ``alone``: in a partition of its own, though the
-        documents have patterns with a neighbour; ``in parts``: fused by oneDNN, but run apart,
-        because fused it would be wrong or slower, or does not compile.
+        documents have patterns with a neighbour; ``in parts``: oneDNN fuses it, but the model runs
+        the ops separately, because fused they would be wrong or slower, or do not compile.
     why : str
         The cause, as far as the library or this package's tables know it.
     changes : tuple of Change
-        Changes each of which makes it supported, or fuse; those that compute the same come first.
+        Changes each of which makes it supported or fused; those that compute the same come first.
     elsewhere : tuple of str
         Differences in other installs of oneDNN, if `explain` asked any.
     """
@@ -69,29 +69,29 @@ def reasons(
     shapes: Sequence[Sequence[int]] = (),
     slow_fusions: SlowFusions = "avoid",
 ) -> tuple[Reason, ...]:
-    """Say of each op that is unsupported, alone or in parts why, and which change would help.
+    """Find the reasons for ops that are unsupported, alone or in parts, and changes that help.
 
-    Every change is tried: the changed graph is built, the library partitions it, and the partition
-    is compiled. Nothing is executed, but partitions that may be slower fused than apart are timed.
+    It tries every change: it builds the changed graph, lets the library partition it, and compiles
+    the partition. It executes only partitions that may be slower than separate ops, to time them.
 
     Parameters
     ----------
     builder : GraphBuilder
-        It stays as it is.
+        The graph; it is not changed.
     shapes : sequence of sequence of int
-        Of the inputs, where they are not known; without them nothing is compiled.
+        Shapes of the inputs, if they have unknown dims; without them nothing is compiled.
     slow_fusions : str
-        As a model is compiled with.
+        The option of `GraphBuilder.compile`.
 
     Returns
     -------
     tuple of Reason
-        In the order of the ops.
+        The reasons, in the order of the ops.
 
     Raises
     ------
     OneDNNError
-        `shapes` do not fit the graph, or the library does not take it.
+        `shapes` do not fit the graph, or the library rejects it.
     """
     graph = specialised(builder, shapes)
     groups = grouped(graph, compiled=can_compile(graph), slow_fusions=slow_fusions)
@@ -130,8 +130,8 @@ def _status(
         return "unsupported"
     if group.trouble or group.slow:
         if alone:
-            return None  # the ops that can't run alone have reasons of their own
-        # A group has one reason: that of its first op that is no conversion.
+            return None  # the ops that can't run alone have their own reasons
+        # A group has one reason, at its first op that is no conversion.
         return "in parts" if node.id == _subject(group).id else None
     return "alone" if len(group.nodes) == 1 and near else None
 
@@ -167,12 +167,12 @@ def _why(around: Around, status: Status, group: Group) -> str:
         told.append(f"{called(other)} (pattern {titles[0]}{more})")
         if other.id in around.unsupported:
             told[-1] += ", which is unsupported itself"
-    why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, here oneDNN does not"
+    why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, but oneDNN does not"
     return "; ".join([why, *_lacking(around), *_also_read(around)])
 
 
 def _lacking(around: Around) -> Iterator[str]:
-    """Say which data types around an op this CPU does not compute in."""
+    """Yield a text for each data type around an op that this CPU does not compute in."""
     if around.builder.engine_kind.name == "cpu":
         nodes = (*around.concerned, *around.quantizing)
         dtypes = dict.fromkeys(v.dtype for n in nodes for v in (*n.inputs, *n.outputs))
@@ -180,7 +180,7 @@ def _lacking(around: Around) -> Iterator[str]:
 
 
 def _also_read(around: Around) -> Iterator[str]:
-    """Say which other ops or outputs read the values between an op and its neighbours."""
+    """Yield a text for each value between an op and its neighbours that has other readers."""
     near = {n.id for n in around.neighbours}
     between = {v.id: v for v in around.node.outputs}
     between.update({v.id: v for v in around.node.inputs if v.producer and v.producer.id in near})
@@ -191,7 +191,7 @@ def _also_read(around: Around) -> Iterator[str]:
             continue
         told = [f"read by {', '.join(called(n) for n in every)}"]
         told += [f"returned as {', '.join(names)}"] if names else []
-        yield f"what {called(maker)} makes is {' and '.join(told)}"
+        yield f"the result of {called(maker)} is {' and '.join(told)}"
 
 
 def _plain(message: str) -> str:
@@ -220,7 +220,7 @@ def _why_unsupported(around: Around, group: Group) -> str:
 
 
 def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[int]:
-    """Those of the ops for which a GPU has a kernel, if the library knows about GPUs."""
+    """Return those of the ops for which a GPU has a kernel; none without a GPU runtime."""
     on_cpu = builder.engine_kind.name == "cpu"
     if not unsupported or not on_cpu or version().gpu_runtime.lower() == "none":
         return frozenset()

@@ -1,6 +1,6 @@
-"""Copies of a builder's graph with something changed, op by op, constants shared.
+"""Copy a builder's graph with changes, op by op; copies share its constants.
 
-`serialization.rewrite` changes documents, which have no constants; here they stay.
+`serialization.rewrite` changes documents, which have no constants.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _FLOATS = ("f32", "bf16", "f16")
 
 
 def values_of(builder: GraphBuilder) -> list[Value]:
-    """All values in a fixed order, by which an `Edit` numbers them: inputs, constants, results."""
+    """Return all values in the order of an `Edit`'s numbers: inputs, constants, results."""
     return [*builder.inputs, *builder.constants, *(v for n in builder.nodes for v in n.outputs)]
 
 
 def numbers_of(builder: GraphBuilder) -> dict[int, int]:
-    """The number of each value, by its id."""
+    """Return the number of each value, by its id."""
     return {v.id: i for i, v in enumerate(values_of(builder))}
 
 
 Writer = Callable[["Copy", Node, tuple[Value, ...]], tuple[Value, ...]]
-"""Writes ops in an op's place: takes the copy, the op and its new inputs; returns its results."""
+"""A function that replaces an op: takes the copy, the op and its new inputs; returns results."""
 
 LeafWriter = Callable[["Copy", Value], Value]
-"""Writes a value in the place of an input or a constant."""
+"""A function that replaces an input or a constant: takes the copy and the value."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """The differences of a copy; ops and values are numbered, so that it fits any equal graph.
+    """The changes of a copy; it refers to ops and values by number, so it fits any equal graph.
 
     Parameters
     ----------
@@ -56,17 +56,17 @@ class Edit:
     leaves : mapping of int to LeafWriter
         Writers of inputs and constants, by their numbers.
     dtypes : mapping of int to str
-        Data types by number of the value.
+        New data types, by number of the value.
     ports : mapping of (int, int) to str
         Data types that an op's inputs must have, by position of the op and number of the port;
         inputs of other types are cast.
     hidden : frozenset of int
-        Numbers of values that are no output any more.
+        Numbers of values that are no longer outputs.
     kinds : mapping of int to str
-        The kinds of ops at some positions, which show whether an edit is for this graph.
+        The kinds of ops at some positions, to check that an edit is for a graph.
     fpmath_mode : str, optional
     apply_to_int : bool, optional
-        Of the builder, instead of what it has.
+        Options of the copy; by default the builder's.
     """
 
     nodes: Mapping[int, Writer] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Edit:
 
 
 class Copy:
-    """A copy of a builder's graph while it is being written.
+    """A copy of a builder's graph, while writers add its ops.
 
     Attributes
     ----------
@@ -108,10 +108,10 @@ class Copy:
     def add(
         self, kind: str, inputs: Sequence[Any], attrs: Mapping[str, Any] | None = None, **more: Any
     ) -> Any:
-        """Add an op in the place of the one that is being written; returns as `GraphBuilder.op`."""
+        """Add an op in place of the current one; return its results as `GraphBuilder.op` does."""
         made = self.builder.add_op(kind, inputs, dict(attrs or {}), **more)
         contents = self.builder.contents
-        # Its line is that of the op that it replaces.
+        # The op gets the line of the op that it replaces.
         node = replace(contents.nodes[-1], where=self.source.nodes[self._at].where)
         for value in node.outputs:
             value.producer = node
@@ -121,7 +121,7 @@ class Copy:
     def instead(
         self, kind: str, inputs: Sequence[Any], attrs: Mapping[str, Any] | None = None, **more: Any
     ) -> Any:
-        """Add an op that stands for the one that is being written."""
+        """Add an op as `add` does, and record that it stands for the current one."""
         made = self.add(kind, inputs, attrs, **more)
         self.stands[self.builder.contents.nodes[-1].id] = self._at
         return made
@@ -134,9 +134,9 @@ class Copy:
         *,
         name: str | None = None,
     ) -> tuple[Value, ...]:
-        """Add the op as it was, of these inputs, with other attributes if given.
+        """Add the same op with these inputs, and with other attributes if given.
 
-        Data types are as the edit has them; inputs of others are cast.
+        It has the edit's data types; inputs of other types are cast.
         """
         given = self._cast(node, inputs)
         dtypes = [self.edit.dtypes.get(self._numbers[v.id], v.dtype) for v in node.outputs]
@@ -160,7 +160,7 @@ class Copy:
         return made if isinstance(made, tuple) else () if made is None else (made,)
 
     def cast(self, value: Value, dtype: str) -> Value:
-        """The value in another data type."""
+        """Return the value in another data type, cast through f32 if need be."""
         if value.dtype == dtype:
             return value
         if "f32" not in (value.dtype, dtype):
@@ -193,7 +193,7 @@ class Copy:
         *,
         strides: Sequence[int] | Literal["same"] | None = "same",
     ) -> Value:
-        """Add an input or constant as it was, or in another shape, in the edit's type."""
+        """Add the same input or constant, or one of another shape, in the edit's data type."""
         number = self._numbers[value.id]
         dtype = self.edit.dtypes.get(number, value.dtype)
         contents = self.builder.contents
@@ -230,11 +230,11 @@ def rebuild(
     Parameters
     ----------
     builder : GraphBuilder
-        It stays as it is.
+        The graph; it is not changed.
     edit : Edit, optional
     only : container of int, optional
-        Positions of the ops that are wanted; results of other ops become inputs, and values that
-        those read become outputs.
+        Positions of the ops to copy; results of other ops become inputs, and values that other ops
+        read become outputs.
     shapes : mapping of int to tuple of int, optional
         Shapes that inputs have in the copy, by id.
 
@@ -262,7 +262,7 @@ def rebuild(
     made = {v.id for i in kept for v in nodes[i].outputs}
     known = shapes or {}
     for value in values_of(builder):
-        # A part has only the leaves that it reads, and results of other ops that it reads.
+        # A part has only those inputs, constants and results of other ops that it reads.
         if value.id in made or (only is not None and value.id not in read):
             continue
         write = edit.leaves.get(numbers[value.id])
@@ -304,7 +304,7 @@ def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:
 
 
 def for_engine_kind(builder: GraphBuilder, kind: str) -> GraphBuilder:
-    """The same graph for another kind of engine."""
+    """Copy a graph for another kind of engine."""
     made = builder.snapshot()
     made.engine_kind = _core.graph(kind).get_engine_kind()
     return made

@@ -27,10 +27,10 @@ __all__ = ["Search", "Status", "helpful", "tried_in_vain"]
 Status = Literal["unsupported", "alone", "in parts"]
 
 _MOST = 5
-"""The largest number of changes that are reported for one op."""
+"""The largest number of reported changes for one op."""
 
 _ALL = 5000
-"""The largest number of changes that are tried for one graph."""
+"""The largest number of tried changes for one graph."""
 
 FAMILIES: dict[str, Family] = {
     "outputs in the middle": changes_readers.fewer_outputs,
@@ -53,8 +53,8 @@ FAMILIES: dict[str, Family] = {
     "8-bit floats": changes_integers.eighth_floats,
     "fpmath_mode": changes_integers.math_modes,
     "data types of the op": changes_dtype.op_types,
-    "data types of all that is connected": changes_dtype.region_types,
-    "leaving out what is beside it": changes_order.left_out,
+    "data types of all connected ops": changes_dtype.region_types,
+    "leaving out an op beside it": changes_order.left_out,
 }
 """The families of changes to try, by the names that messages use."""
 
@@ -62,7 +62,7 @@ FAMILIES: dict[str, Family] = {
 def tried_in_vain(around: Around, probe: Probe) -> str:
     """Describe the changes that were tried in vain."""
     if not probe.asked:
-        return "no change that is known could help"
+        return "no known change could help"
     names = [name for name, family in FAMILIES.items() if next(family(around), None)]
     count = "one change was" if probe.asked == 1 else f"{probe.asked} changes were"
     return f"{count} tried ({', '.join(names)}), and none helps"
@@ -75,15 +75,15 @@ def _candidates(around: Around) -> Iterator[Candidate]:
 
 @dataclass
 class Search:
-    """The results of a search, so that equal layers are not searched again.
+    """The results of earlier searches, which equal layers share.
 
     Parameters
     ----------
     left : int
         The number of changes that may still be tried.
     known : dict
-        The numbers of the candidates that helped, and how many were tried; by the key that ops
-        in equal neighbourhoods share.
+        The numbers of the candidates that helped, and the number of tried ones; by the key that
+        ops in equal neighbourhoods share.
     """
 
     left: int = _ALL
@@ -91,7 +91,7 @@ class Search:
 
 
 def _looks(around: Around, status: Status) -> Any:
-    """Return a key that is equal for ops which the same changes are likely to help."""
+    """Return a key that is equal for ops that the same changes are likely to help."""
 
     def spec(value: Value) -> Any:
         readers = len(around.readers.get(value.id, ()))

@@ -1,4 +1,4 @@
-"""The facts of steps and partitions, without running anything."""
+"""Describe steps and partitions without running them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSED = with_trait("dequantizes") | with_trait("moves")
 
 
 def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
-    """Return the bytes of a tensor's elements, packed if 4-bit; None where a dim is not known.
+    """Return the bytes of a tensor's elements, packed if 4-bit; None if a dim is unknown.
 
     Examples
     --------
@@ -48,9 +48,9 @@ def _op(node: Node) -> OpFacts:
 
 
 def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | None:
-    """Return the data type that the kernel multiplies, None without products.
+    """Return the data type that the kernel multiplies; None without products.
 
-    Where the same step converts integers to floats, the integers count.
+    If the same step converts integers to floats, it is the integers' type.
     """
     made = {v.id: n for n in nodes for v in n.outputs}
     types = set()
@@ -127,7 +127,7 @@ class _Described:
         return TensorFacts(role, self.names.get(i, ""), tensor, size)
 
     def operations(self, nodes: Sequence[Node]) -> int | None:
-        """Count the operations of all ops together; None where a dim is not known."""
+        """Count the operations of all ops together; None if a dim is unknown."""
         total = 0
         for node in nodes:
             if not node.outputs:
@@ -152,7 +152,7 @@ class _Described:
 
 
 def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[Value]]:
-    """Return the values that ops read from elsewhere, and their results that leave them.
+    """Return the values that ops read from other ops, and their results that leave them.
 
     A result leaves if it is in `outside`, or if none of the ops reads it.
     """
@@ -202,7 +202,7 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
     ----------
     model : CompiledGraph
     plan : Plan
-        One of its own.
+        One of the model's plans.
     """
     builder = model.builder
     shapes = infer_shapes(builder, {v.id: tuple(lt.get_dims()) for v, lt in plan.inputs})
@@ -221,12 +221,12 @@ def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
     ----------
     builder : GraphBuilder
     shapes : mapping of int to tuple of int
-        Shapes of tensors by id, where they are known better than in the builder.
+        Shapes of tensors by id, if more is known of them than in the builder.
 
     Raises
     ------
     OneDNNError
-        oneDNN does not take the graph.
+        oneDNN rejects the graph.
     """
     told = _Described(builder, shapes, [(n, v.id) for n, v in builder.outputs.items()])
     by_id = {n.id: n for n in builder.nodes if n.kind != "End"}

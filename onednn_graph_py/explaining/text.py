@@ -13,14 +13,14 @@ __all__ = ["to_text"]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align the columns, and leave out those in which all cells are empty."""
+    """Align the columns, without those in which all cells are empty."""
     shown = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
     right = [k for k, i in enumerate(shown) if i in NUMBERS]
     return text_table([[row[i] for i in shown] for row in (HEADER, *rows)], right=right)
 
 
 def to_text(of: Facts) -> str:
-    """A table of steps, each step in full, and the reasons.
+    """Format a table of steps, each step in full, and the reasons.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Times of the steps of a model, and their speeds."""
+"""Measure the times of a model's steps, and compute their speeds."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ from .peaks import Machine
 
 __all__ = ["NO_PRIMITIVE", "speed", "timed"]
 
-# The least number of timed calls.
+# The smallest number of timed calls.
 _CALLS = 5
 
 NO_PRIMITIVE = "oneDNN logs no primitive of it"
-"""The reason why a step that only gives its input other strides has no kernels."""
+"""The reason why a step that only changes its input's strides has no kernels."""
 
 
 def timed(
     model: CompiledGraph, plan: Plan, shapes: tuple[tuple[int, ...], ...], seconds: float
 ) -> tuple[list[float | None], float | None, int]:
-    """Call a model for some time.
+    """Call a model repeatedly, and measure its steps.
 
     Parameters
     ----------
     model : CompiledGraph
     plan : Plan
-        Of these shapes.
+        The plan for these shapes.
     shapes : tuple of shapes
-        Of the inputs.
+        Shapes of the inputs.
     seconds : float
+        How long to call it; at least five calls, if they take at most 10 s.
 
     Returns
     -------
     steps : list of float or None
-        Each step's median.
+        The median of each step, in seconds; 0 for steps that do not run.
     call : float or None
-        The median of a call.
+        The median of a call, in seconds.
     calls : int
-        How many there were.
+        The number of timed calls.
     """
     none: list[float | None] = [None] * len(plan.steps)
     named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
     run: Any = model.specialization(shapes).run.bind(fill_inputs(model.builder, shapes=named), None)
-    run()  # constants are reordered
+    run()  # oneDNN reorders constants in the first call
     with profile() as p:
         time_calls(run, seconds, least=_CALLS)
     labels = [s.label for s in plan.running]
@@ -78,8 +79,9 @@ def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
     Parameters
     ----------
     step : StepFacts
-        With its time.
+        The step, with its time.
     peaks : Machine, optional
+        The machine's peaks.
     """
     work, seconds = step.work, step.seconds
     # Without a primitive nothing is moved: the output is the input with other strides.
@@ -93,7 +95,7 @@ def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
         )
     if peaks is None or not peaks.operations:
         return work
-    # Elementwise work is done in f32 whatever is stored.
+    # Elementwise ops compute in f32, even on other data types.
     operations = peaks.operations.get(work.dtype or "f32")
     work = replace(work, peak_operations=operations, peak_bytes=peaks.bandwidth)
     if operations is None or not work.bytes:

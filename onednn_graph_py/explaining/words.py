@@ -1,4 +1,4 @@
-"""The words of an explanation, before they are laid out as text or HTML."""
+"""The text of an explanation, before it is formatted as plain text or HTML."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def _count_text(count: int) -> str:
 
 
 def heading(step: StepFacts) -> str:
-    """A step's ops with their names."""
+    """Return a step's ops with their names."""
     return " + ".join(visible(str(op)) for op in step.ops)
 
 
 def _main_kernel(step: StepFacts) -> str:
-    """The kernel that computes most of each call, and how many others there are.
+    """Return the kernel that computes most of each call, and the number of others.
 
     Reorders come last, however long they take: on a busy machine their logged time is mostly
-    waiting. If no kernel is logged, it is the implementation of the whole partition.
+    waiting. If no kernel is logged, return the implementation of the whole partition.
     """
     each = [k for k in step.kernels if k.when == "each call"]
     if not each:
@@ -92,7 +92,7 @@ def _main_kernel(step: StepFacts) -> str:
 
 
 def cells(number: int, step: StepFacts) -> tuple[str, ...]:
-    """A step's row of the table under `HEADER`."""
+    """Return a step's row of the table under `HEADER`."""
     ops = kinds_text([op.kind for op in step.ops])
     if len(step.ops) == 1 and step.ops[0].name:
         ops = str(step.ops[0])
@@ -111,7 +111,7 @@ def cells(number: int, step: StepFacts) -> tuple[str, ...]:
 
 
 def tensor_line(given: TensorFacts) -> str:
-    """A tensor with its role, layout and bytes."""
+    """Describe a tensor in one line: its role, layout and bytes."""
     name = f"{given.role} {visible(given.name)}" if given.name else given.role
     layout = "" if given.tensor.layout else " row-major"
     size = "" if given.bytes is None else f", {bytes_text(given.bytes)}"
@@ -155,7 +155,7 @@ def _places(wheres: Sequence[str]) -> list[str]:
     """Join the places of each file in one line: ``model.py:12, 14``."""
     files: dict[str, list[str]] = {}
     for where in dict.fromkeys(w for w in wheres if place_known(w)):
-        # "model.py:12", or "g.json: graph[3] 'conv'" with a name that may have anything in it.
+        # "model.py:12", or "g.json: graph[3] 'conv'" with a name of any characters.
         found = _PLACE.fullmatch(where)
         file, place = found.groups() if found else (where, "")
         files.setdefault(file, []).append(place)
@@ -166,7 +166,7 @@ _PLACE = re.compile(r"(.*?: ?)(\d+|graph\[\d+\].*)", re.DOTALL)
 
 
 def place_known(where: str) -> bool:
-    """Whether an op's place is known: not empty, and no name in angle brackets."""
+    """Whether an op's place is known: neither empty nor a name in angle brackets."""
     return bool(where) and not where.startswith("<")
 
 

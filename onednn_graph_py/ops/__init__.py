@@ -1,7 +1,7 @@
-"""The operations of oneDNN Graph: what each takes, makes and means, and what is wrong with a use.
+"""The ops of oneDNN Graph: a table of their inputs, outputs and attributes, and checks of uses.
 
 ``ops.Convolution`` is the row of Convolution in the one table; ``help(ops.Convolution)`` shows it,
-and calling it infers what it makes of given inputs.
+and a call infers its outputs from given inputs.
 
 >>> from onednn_graph_py import ops
 >>> ops.MatMul(((8, 64), "f32"), ((10, 64), "f32"), transpose_b=True)

@@ -1,4 +1,4 @@
-"""Attribute values as people write them, made into what the library takes."""
+"""Convert attribute values of users to those that the library accepts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMES = {
 
 
 def spelling(attribute: Attribute, value: str) -> str:
-    """The library's spelling of a string that may be the documents'; others come back as given."""
+    """Return the library's spelling of an allowed string; an unknown string as it is given."""
     if value in attribute.allowed:
         return value
     documented = _DOCUMENTED.get(attribute.allowed, {})
@@ -84,14 +84,14 @@ def _converted(type_: str, value: Any) -> AttributeValue:
 
 
 def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
-    """One attribute's value as the library takes it.
+    """Return one attribute's value in the type that the library accepts.
 
     Raises
     ------
     TypeError
-        The attribute holds something else.
+        The value is of another type than the attribute.
     InvalidGraphOpError
-        The value is not one of those that are allowed, or too large.
+        The value is not allowed, or too large.
     """
     at = f"{label}: attribute {attribute.name}"
     try:
@@ -124,22 +124,22 @@ def _no_such(schema: Row, label: str, name: str, newer: Attribute | None) -> NoR
 def normalize(
     schema: Row, label: str, attrs: Mapping[str, Any], newest: Row | None = None
 ) -> dict[str, AttributeValue]:
-    """All attributes of an op, as the library takes them.
+    """Return all attributes of an op in the types that the library accepts, by name.
 
     Parameters
     ----------
     schema : Row
-        As the oneDNN in question has the op.
+        The op's row for the oneDNN in question.
     label : str
-        Names the op in messages.
+        The op's name in messages.
     attrs : mapping of str to value
     newest : Row, optional
-        The op with what newer versions brought, to tell those attributes from misspelt ones.
+        The op of the newest version, to distinguish newer attributes from misspelt ones.
 
     Raises
     ------
     TypeError
-        An attribute holds something else.
+        A value is of another type than its attribute.
     InvalidGraphOpError
         An attribute does not exist, is missing, or has a value that is not allowed.
     """

@@ -1,7 +1,7 @@
-"""An op as somebody uses it: which tensors it has and which attributes are set.
+"""Uses of ops: `Call`, an op with its tensors and the attributes that are set.
 
-Shape functions and rules read a `Call`. Every check passes over what is not known: a dim of -1,
-a shape of None, a dtype of None.
+Shape functions and rules read a `Call`. Every check skips unknown facts: a dim of -1, a
+shape of None, a dtype of None.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ __all__ = ["Call", "Operand"]
 
 @dataclass(frozen=True)
 class Operand:
-    """One input or output of a call, with what is known of it."""
+    """One input or output of a call, with its shape and data type, if known."""
 
     call: str
     """The call's label, for messages."""
     name: str
-    """Such as ``input 0 (src)``."""
+    """Its name in messages, such as ``input 0 (src)``."""
     shape: Shape = None
     dtype: str | None = None
 
     @property
     def rank(self) -> int | None:
-        """The number of dims; None where unknown."""
+        """The number of dims; None if unknown."""
         return None if self.shape is None else len(self.shape)
 
     def dim(self, axis: int) -> int:
-        """A dim, counted from the end when `axis` is negative; -1 where unknown or absent."""
+        """Return a dim, counted from the end if `axis` is negative; -1 if unknown or absent."""
         if self.shape is None or not -len(self.shape) <= axis < len(self.shape):
             return UNKNOWN
         return self.shape[axis]
 
     def count(self) -> int:
-        """The number of elements; -1 where unknown."""
+        """Return the number of elements; -1 if unknown."""
         if self.shape is None or any(d < 0 for d in self.shape):
             return UNKNOWN
         return math.prod(self.shape)
 
     def refuse(self, expected: str) -> NoReturn:
-        """Raise; the operand should have been as `expected` says."""
+        """Raise `InvalidShapeError`: the operand is not as `expected` says."""
         raise InvalidShapeError(
             f"{self.call}: {self.name} must have {expected}, got {shape_text(self.shape)}"
         )
@@ -81,7 +81,7 @@ class Operand:
             self.refuse(f"the shape {shape_text(expected)} ({why})")
 
     def need_broadcastable(self, target: Shape, why: str) -> None:
-        """Check that NumPy's rules stretch it to `target`."""
+        """Check that it broadcasts to `target` by NumPy's rules."""
         if self.shape is None or target is None:
             return
         fits = len(self.shape) <= len(target) and all(
@@ -99,9 +99,9 @@ class Call:
     Parameters
     ----------
     schema : Row
-        As the oneDNN in question has the op.
+        The op's row for the oneDNN in question.
     label : str
-        Names the op in messages: ``op 3 'conv0' (Convolution)``.
+        The op's name in messages: ``op 3 'conv0' (Convolution)``.
     inputs, outputs : sequence of Operand
     attrs : mapping of str to value
         The attributes that are set, in the library's spelling; lists are tuples.
@@ -119,23 +119,23 @@ class Call:
         return self.schema.kind
 
     def input(self, i: int) -> Operand:
-        """The i-th input; one of which nothing is known where there are fewer."""
+        """Return the i-th input; an unknown operand if there are fewer."""
         if i < len(self.inputs):
             return self.inputs[i]
         return Operand(self.label, f"input {i}")
 
     def output(self, i: int) -> Operand:
-        """The i-th output; one of which nothing is known where there are fewer."""
+        """Return the i-th output; an unknown operand if there are fewer."""
         if i < len(self.outputs):
             return self.outputs[i]
         return Operand(self.label, f"output {i}")
 
     def attr(self, name: str) -> Any:
-        """An attribute's value, its default where it is not set, or None without one."""
+        """Return an attribute's value: the one that is set, or the default, or None."""
         return self.schema.value_of(name, self.attrs)
 
     def axis(self, name: str, rank: int) -> int:
-        """The axis that an attribute names, counted from the front."""
+        """Return the axis that an attribute names, counted from the front."""
         axis: int = self.attr(name)
         if not -rank <= axis < rank:
             self.refuse_shape(f"attribute {name} is {axis}, input 0 has rank {rank}")
@@ -147,9 +147,9 @@ class Call:
         return bool(self.attr("data_format") == "NXC")
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise; the op breaks its schema."""
+        """Raise `InvalidGraphOpError`: the op breaks its schema."""
         raise InvalidGraphOpError(f"{self.label}: {why}")
 
     def refuse_shape(self, why: str) -> NoReturn:
-        """Raise; shapes don't fit together."""
+        """Raise `InvalidShapeError`: shapes don't fit together."""
         raise InvalidShapeError(f"{self.label}: {why}")

@@ -1,4 +1,4 @@
-"""Whether an op is right, and if not, what is wrong with it."""
+"""Check an op by its kind: `check`, and the data types that its schema allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["check", "library_spelling", "make_call", "type_combinations"]
 
 
 def library_spelling(kind: str, name: str, value: str) -> str:
-    """A string attribute as the library spells it; one that is no choice of the op's as given."""
+    """Return a string attribute in the library's spelling; an unknown string as it is given."""
     schema = OPS.get(kind)
     attribute = schema.attribute(name) if schema is not None else None
     return value if attribute is None else spelling(attribute, value)
@@ -36,7 +36,7 @@ def make_call(
     id: int | None = None,
     version: Version | None = None,
 ) -> Call:
-    """A `Call` with its attributes checked one by one; see `check` for the parameters."""
+    """Make a `Call`, and check each attribute by itself; see `check` for the parameters."""
     return inference.make_call(row(kind), inputs, attrs, outputs, name=name, id=id, version=version)
 
 
@@ -55,11 +55,11 @@ def check(
     Parameters
     ----------
     kind : str
-        Such as ``Convolution``.
+        The op kind, such as ``Convolution``.
     inputs : sequence of TensorSpec, (shape, dtype), logical_tensor or array
-        In the order of the op's ports. Unknown shapes and data types pass.
+        The inputs in the order of the op's ports. Unknown shapes and data types pass.
     attrs : mapping of str to value, optional
-        In the documents' spelling or the library's.
+        The attributes that are set, in the documents' spelling or the library's.
     outputs : sequence like `inputs`, optional
         The outputs that the caller expects; without them `check` only infers the outputs.
     name, id
@@ -70,18 +70,18 @@ def check(
     Returns
     -------
     tuple of TensorSpec
-        The outputs, as far as they follow; a data type that inputs leave open is None.
+        The outputs, as far as they follow; None for a data type that the inputs leave open.
 
     Raises
     ------
     InvalidArgumentsError
-        There is no such kind.
+        oneDNN has no such op kind.
     UnimplementedError
         The version does not have the op.
     InvalidGraphOpError
         The number of inputs or outputs, a data type or an attribute is wrong.
     InvalidShapeError
-        The shapes don't fit together, or don't make the outputs'.
+        The shapes don't fit together, or give other outputs than expected.
     TypeError
         An attribute is of the wrong type, or a tensor is given by an object of another type.
 
@@ -98,18 +98,18 @@ def check(
 def type_combinations(
     kind: str, version: Version | None = None
 ) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The data types that an op's schema allows for the ports of its sample.
+    """Return the data types that an op's schema allows for the ports of its sample.
 
     Parameters
     ----------
     kind : str
     version : (int, int), optional
-        The linked oneDNN's by default.
+        The version of oneDNN; the linked one by default.
 
     Returns
     -------
     list of (inputs, outputs)
-        Of both the data types, port by port.
+        The data types of the inputs and of the outputs, port by port.
     """
     schema = row(kind).at(version or linked_version())
     shapes, attrs = schema.sample

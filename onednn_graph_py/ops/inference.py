@@ -1,4 +1,4 @@
-"""Whether an op's use fits its row, and what its outputs are."""
+"""Check that a use of an op fits its row, and infer its outputs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_call(
     id: int | None = None,
     version: Version | None = None,
 ) -> Call:
-    """A `Call` with its attributes checked one by one; see `infer_outputs`."""
+    """Make a `Call`, and check each attribute by itself; see `infer_outputs`."""
     label = label_of(row.kind, name, id)
     try:
         schema = row.at(version or linked_version())
@@ -81,7 +81,7 @@ def _check_count(call: Call, ports: Literal["inputs", "outputs"]) -> None:
 def _check_types(
     call: Call, ports: Literal["inputs", "outputs"], fixed: dict[str, Operand]
 ) -> None:
-    """Each type variable stands for one data type; `fixed` has the port that chose it."""
+    """Check that each type variable has one data type; `fixed` has the operand that chose it."""
     operands: Sequence[Operand] = getattr(call, ports)
     for i, operand in enumerate(operands):
         port = call.schema.port(ports, i)
@@ -98,9 +98,10 @@ def _check_types(
 
 
 def _open_type(call: Call, i: int, allowed: Sequence[str]) -> str | None:
-    """The data type of an output that its type variable leaves open.
+    """Return the data type of an output whose type variable no input fixes.
 
-    The inputs' own where that is allowed, f32 where they differ; None where the caller must say.
+    It is the inputs' own, or f32 if they differ, if the rules allow that; else the only type that
+    they allow; None if the caller must choose.
     """
     possible = []
     for dtype in allowed:
@@ -142,7 +143,7 @@ def _inferred(call: Call, fixed: Mapping[str, Operand]) -> tuple[TensorSpec, ...
 
 
 def _output_count(call: Call) -> int:
-    """The number of outputs of an op where the caller gives none."""
+    """Return the number of outputs of an op if the caller gives none."""
     counts = call.schema.counts("outputs")
     for promise in ("keep_stats", "use_affine"):
         if call.schema.attribute(promise) is not None:
@@ -160,7 +161,7 @@ def infer_outputs(
     id: int | None = None,
     version: Version | None = None,
 ) -> tuple[TensorSpec, ...]:
-    """Infer the outputs of an op, and raise where its use does not fit its row.
+    """Infer the outputs of an op, and raise if its use does not fit its row.
 
     Parameters, result and exceptions are those of `onednn_graph_py.ops.check`, which finds the row
     of a kind.

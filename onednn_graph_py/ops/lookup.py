@@ -1,4 +1,4 @@
-"""The table by op kind."""
+"""Look up ops in the table by kind, trait or attribute."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["overview", "row", "with_attribute", "with_trait"]
 
 
 def row(kind: str) -> OpSchema:
-    """The row of a kind, in its newest form.
+    """Return the row of a kind, in its newest form.
 
     Raises
     ------
     InvalidArgumentsError
-        There is no such kind.
+        oneDNN has no such op kind.
     """
     found = OPS.get(kind)
     if found is not None:
@@ -32,7 +32,7 @@ def row(kind: str) -> OpSchema:
 
 
 def with_trait(*words: Trait) -> frozenset[str]:
-    """The kinds that have all these traits.
+    """Return the kinds that have all these traits.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def _having(words: tuple[Trait, ...]) -> frozenset[str]:
 
 @cache
 def with_attribute(name: str) -> frozenset[str]:
-    """The kinds that have an attribute of this name.
+    """Return the kinds that have an attribute of this name.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def with_attribute(name: str) -> frozenset[str]:
 
 
 def overview(version: Version) -> str:
-    """All ops, a line each; those that a version lacks say what they need."""
+    """Return a line for each op; it names the oneDNN that it needs if the version lacks it."""
     rows: list[tuple[str, ...]] = []
     for kind, schema in sorted(OPS.items()):
         needs = f"needs oneDNN >= {version_text(schema.since)}: " if schema.since > version else ""

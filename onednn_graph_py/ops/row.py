@@ -1,7 +1,7 @@
 """Rows of the table of ops: `Row` and its parts.
 
-A row describes the op as the oldest supported oneDNN (3.7) knows it; `Change` rows say what newer
-versions made of it, and `Row.at` gives the op as one version has it.
+A row describes the op of the oldest supported oneDNN (3.7); its `Change` entries describe
+changes in newer versions, and `Row.at` returns the op of one version.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Port:
     Parameters
     ----------
     name : str
-        As oneDNN's documentation calls it, e.g. ``src``.
+        Its name in oneDNN's documentation, such as ``src``.
     type : str
-        The type variable; ports that share one have the same data type. ``any`` takes every type.
+        The type variable; ports that share one have the same data type. ``any`` allows every type.
     optional : bool
-        May be left out, together with all that follow it.
+        Whether it may be left out, together with all ports that follow it.
     variadic : bool
-        Stands for any number of ports from here on.
+        Whether it stands for any number of ports from here on.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Attribute:
         Its meaning in a few words; for lists, what each entry stands for.
     required : bool
     default : AttributeValue, optional
-        The value that oneDNN uses where the attribute is not set; None if there is no such value.
+        The value that oneDNN uses if the attribute is not set; None if there is no such value.
     allowed : tuple of str
-        The strings that it may be, in the library's spelling; empty if it is no choice.
+        The allowed strings, in the library's spelling; empty if there is no such list.
     unchecked : bool
         Whether oneDNN silently accepts strings other than the documented ones in `allowed`.
     since : Version
@@ -91,41 +91,42 @@ class Change:
 # Compared by identity: `at` caches by row, and mappings have no hash.
 @dataclass(frozen=True, repr=False, eq=False)
 class Row:
-    """The data of one operation: ports, attributes, data types, and what its outputs look like.
+    """The data of one op: ports, attributes, data types, and functions that infer and count.
 
     Parameters
     ----------
     kind : str
-        oneDNN's name, e.g. ``Convolution``.
+        oneDNN's name, such as ``Convolution``.
     summary : str
-        What it computes.
+        Its computation, in a sentence.
     inputs, outputs : tuple of Port
-        In order.
+        Its ports, in order.
     types : mapping of str to tuple of str
         The data types that each type variable may stand for.
     infer : callable
-        Takes a `Call`; raises `InvalidShapeError` where the inputs don't fit together, and returns
-        the outputs' shapes as far as they follow.
+        Takes a `Call`; raises `InvalidShapeError` if the inputs don't fit together, and returns the
+        outputs' shapes as far as they follow.
     work : callable
         Takes a `Use`; counts its operations (`onednn_graph_py.ops.work`).
     attributes : tuple of Attribute
     rules : tuple of callable
-        What oneDNN checks beyond types and attributes; each takes a `Call` and raises.
+        oneDNN's checks beyond types and attributes; each takes a `Call`, and raises if it fails.
     input_counts, output_counts : tuple of int
-        The possible numbers of ports, where they are not all from the required to the full number.
+        The possible numbers of ports, unless all from the required to the full number are.
     combinations : tuple of str
-        Documented data types, one port after the other, where they are fewer than `types` allows.
+        Documented data types, one port after the other, if they are fewer than `types` allows.
     traits : tuple of Trait
-        What it has in common with others (`onednn_graph_py.ops.traits`).
+        The traits that it shares with other ops (`onednn_graph_py.ops.traits`).
     commutative : bool
-        Two inputs may change places.
+        Whether the two inputs may change places.
     since : Version
+        The first oneDNN that has it.
     changes : tuple of Change
-        By version, oldest first.
+        Changes in newer versions, oldest first.
     notes : tuple of str
-        Where documents and library differ, and other facts a user should know.
+        Differences of documents and library, and other facts that a user should know.
     sample_inputs : tuple of tuple of int
-        Shapes of a small use of the op, by which it is probed; (4, 16) for each input unless given.
+        Shapes of a small use of the op, to probe it; (4, 16) for each required input by default.
     sample_attrs : mapping of str to value
         Attributes of that use beyond the required ones.
     """
@@ -135,7 +136,7 @@ class Row:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     types: Mapping[str, tuple[str, ...]]
-    # `Call` and `Use` have a row and so stand above it; `OpSchema` says what these functions take.
+    # `Call` and `Use` have a row and so stand above it; `OpSchema` types these functions.
     infer: Callable[..., list[Shape]]
     work: Callable[..., int]
     attributes: tuple[Attribute, ...] = ()
@@ -152,7 +153,7 @@ class Row:
     sample_attrs: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute of a name, or None."""
+        """Return the attribute of a name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
 
     def value_of(self, name: str, attrs: Mapping[str, Any]) -> Any:
@@ -170,7 +171,7 @@ class Row:
         return shapes, {**attrs, **self.sample_attrs}
 
     def at(self: R, version: Version) -> R:
-        """The op as a version of oneDNN has it; the same object at each call.
+        """Return the op of a version of oneDNN; each call returns the same object.
 
         Raises
         ------
@@ -180,7 +181,7 @@ class Row:
         return cast(R, _at(self, version))
 
     def counts(self, ports: Literal["inputs", "outputs"]) -> range | tuple[int, ...]:
-        """The numbers of inputs or outputs that the op may have."""
+        """Return the numbers of inputs or outputs that the op may have."""
         listed = self.input_counts if ports == "inputs" else self.output_counts
         if listed:
             return listed
@@ -188,7 +189,7 @@ class Row:
         return range(sum(not p.optional for p in declared), len(declared) + 1)
 
     def port(self, ports: Literal["inputs", "outputs"], i: int) -> Port | None:
-        """The port that the i-th input or output belongs to, or None if there are fewer."""
+        """Return the port of the i-th input or output, or None if there are fewer."""
         declared: tuple[Port, ...] = getattr(self, ports)
         if i < len(declared):
             return declared[i]

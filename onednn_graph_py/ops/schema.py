@@ -1,4 +1,4 @@
-"""An op as people use it: its row in the table, with help, a signature and a call."""
+"""`OpSchema`: a row of the table that users can call, with help and a signature."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["OpSchema"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OpSchema(Row):
-    """One operation; `Row` explains the parameters."""
+    """One op; `Row` describes the parameters."""
 
     infer: Callable[[Call], list[Shape]]
     work: Work
@@ -32,14 +32,14 @@ class OpSchema(Row):
         outputs: Sequence[Sequence[int]],
         attrs: Mapping[str, Any],
     ) -> int:
-        """Floating-point (or integer) operations of one use.
+        """Count the floating-point (or integer) operations of one use.
 
         Parameters
         ----------
         inputs, outputs : sequence of shapes
-            All dims known.
+            All dims must be known.
         attrs : mapping of str to value
-            Those that are set, in the library's spelling.
+            The attributes that are set, in the library's spelling.
 
         Returns
         -------
@@ -67,9 +67,9 @@ class OpSchema(Row):
         return html(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> tuple[TensorSpec, ...]:
-        """Infer what the op makes, as `check` does.
+        """Infer the op's outputs, as `check` does, with the same errors.
 
-        Inputs by position or by name, attributes by name.
+        Pass inputs by position or by name, attributes by name.
         """
         given = list(inputs)
         for name in list(self.__signature__.parameters)[len(inputs) : len(self.inputs)]:

@@ -1,4 +1,4 @@
-"""Tensors that need not exist: a shape and a data type."""
+"""Descriptions of tensors: `TensorSpec`, a shape and a data type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TensorSpec:
     Parameters
     ----------
     shape : tuple of int, optional
-        -1 for a dim that is not known yet; None if even the rank is unknown.
+        -1 for an unknown dim; None if even the rank is unknown.
     dtype : str, optional
         oneDNN's name, such as ``f32``; None if unknown.
     """
@@ -38,12 +38,12 @@ SpecLike = Any
 
 
 def spec_of(value: SpecLike) -> TensorSpec:
-    """A `TensorSpec` of whatever tells a shape and a data type.
+    """Return the `TensorSpec` of an object with a shape and a data type.
 
     Raises
     ------
     TypeError
-        It tells neither.
+        The object is none of `SpecLike`.
     """
     if isinstance(value, TensorSpec):
         return value

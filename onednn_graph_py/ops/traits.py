@@ -1,4 +1,4 @@
-"""Words for what several ops have in common; rows name theirs, and each word promises something."""
+"""Traits that several ops share: a row lists its op's, and each makes a promise."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ Trait = Literal[
 
 TRAITS: Mapping[Trait, str] = MappingProxyType(
     {
-        "binary": "Elementwise, of two inputs that broadcast with each other.",
-        "channelwise": "Each element by itself, with parameters of its channel.",
-        "converts": "Gives its first input in another data type, in the same shape.",
+        "binary": "Works elementwise on two inputs that broadcast with each other.",
+        "channelwise": "Computes each element from one of the input and parameters of its channel.",
+        "converts": "Converts its first input to another data type, in the same shape.",
         "dequantizes": "Converts integers (or f8) to floating-point numbers, by scales.",
-        "elementwise": "Each element of the result follows from those at its place of the inputs, "
+        "elementwise": "Computes each element of the result from those at its place in the inputs, "
         "which broadcast.",
-        "epilogue": "Of the documents' categories Unary and Binary, which oneDNN fuses behind "
+        "epilogue": "Is in the documents' category Unary or Binary, which oneDNN fuses behind "
         "other ops.",
-        "gradient": "What training asks of another op: how a loss changes with its inputs.",
-        "keeps": "Each element of the inputs comes out once, and nothing else does; it may be "
+        "gradient": "Computes the gradients of another op, for training.",
+        "keeps": "Returns each element of the inputs once, and nothing else; it may be "
         "rounded to another data type.",
-        "marks": "Computes nothing, but says something about the graph.",
-        "moves": "Keeps the elements of its one input as they are, at other places or in another "
+        "marks": "Computes nothing, but marks something in the graph.",
+        "moves": "Copies the elements of its one input unchanged to other places or another "
         "layout.",
-        "normalizes": "The first result has a mean square of about 1 by its own statistics, "
-        "before it is scaled and shifted.",
-        "product": "Sums of products of elements of its first two inputs, by a kernel for matrices "
+        "normalizes": "Makes a first result with a mean square of about 1 by its own statistics, "
+        "before it scales and shifts it.",
+        "product": "Sums products of elements of its first two inputs, in a kernel for matrices "
         "or windows.",
         "quantizes": "Converts floating-point numbers to integers (or f8), by scales.",
-        "rectifies": "What is far above 0 comes out about as it is, what is far below 0 much "
+        "rectifies": "Hardly changes elements far above 0, and makes those far below 0 much "
         "smaller.",
-        "reduces": "Makes one element of all along some axes; the documents' category Reduction.",
-        "squashes": "The result is from -1 to 1, however large the input.",
-        "steep": "An exponential of its input decides, so that inputs of more than some units are "
-        "of no use.",
+        "reduces": "Makes one element of all along some axes (the documents' category Reduction).",
+        "squashes": "Makes results from -1 to 1, for inputs of any size.",
+        "steep": "Depends on an exponential of its input, so that inputs of more than some units "
+        "are of no use.",
     }
 )
-"""The promise of each word."""
+"""The promise of each trait."""

@@ -1,9 +1,9 @@
-"""Counts of the operations of an op, by shapes and attributes; rows of the table name these.
+"""Functions of the table's rows that count an op's operations from shapes and attributes.
 
-What is counted is what the op's definition asks for, whatever a kernel does instead: the sums and
-products of a convolution over the whole window, also where it lies in the padding. A product and a
-sum are two operations; a comparison, an exponential, a root are one each; moving, rounding and
-converting are none.
+They count the operations of the op's definition, even if a kernel does others: the sums and
+products of a convolution over the whole window, also in the padding. A product and a sum are two
+operations; a comparison, an exponential, a root are one each; moving, rounding and converting are
+none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Dims = Sequence[int]
 
 
 class Use:
-    """An op with whole shapes."""
+    """An op with known shapes and its attributes."""
 
     def __init__(
         self,
@@ -49,15 +49,15 @@ class Use:
         self.attrs = attrs
 
     def attr(self, name: str) -> Any:
-        """An attribute, or its default."""
+        """Return an attribute, or its default."""
         return self.row.value_of(name, self.attrs)
 
     def source(self, i: int = 0) -> int:
-        """Elements of an input."""
+        """Return the number of elements of an input."""
         return math.prod(self.inputs[i])
 
     def result(self, i: int = 0) -> int:
-        """Elements of an output."""
+        """Return the number of elements of an output."""
         return math.prod(self.outputs[i])
 
     def has(self, port: str) -> bool:
@@ -67,21 +67,21 @@ class Use:
 
 
 Work = Callable[[Use], int]
-"""Counts the operations of a use."""
+"""A function that counts the operations of a use."""
 
 
 def a_result(count: int) -> Work:
-    """So many for each element of the first output."""
+    """Return a function that counts this number for each element of the first output."""
     return lambda use: count * use.result()
 
 
 def a_source(count: int) -> Work:
-    """So many for each element of the first input."""
+    """Return a function that counts this number for each element of the first input."""
     return lambda use: count * use.source()
 
 
 def none(use: Use) -> int:
-    """Nothing is computed."""
+    """Return 0, for an op that computes nothing."""
     return 0
 
 
@@ -89,7 +89,7 @@ def none(use: Use) -> int:
 
 
 def matmul(use: Use) -> int:
-    """A product and a sum for each element of a row, then the bias."""
+    """Count a product and a sum for each element of a row, then the bias."""
     shape = use.inputs[0]
     across = len(shape) > 1 and use.attr("transpose_a")
     terms = shape[-2 if across else -1] if shape else 1
@@ -97,17 +97,17 @@ def matmul(use: Use) -> int:
 
 
 def _per_channel(use: Use, weights: Dims) -> int:
-    """Elements of the weights that meet one element of the tensor they are slid over.
+    """Return the number of weights that are used for one element of the tensor they slide over.
 
     That is the destination of a convolution, the source of a transposed one. Its channels come
-    last in XIO and XOI, first in OIX and IOX; groups are in the weights' shape already.
+    last in XIO and XOI, first in OIX and IOX; the weights' shape already accounts for groups.
     """
     channels: int = weights[-1] if use.attr("weights_format").startswith("X") else weights[0]
     return math.prod(weights) // channels if channels else 0
 
 
 def windows(tensor: str, index: int, weights: str, at: int) -> Work:
-    """Two operations for each element of a tensor and of the weights that meet it, and the bias."""
+    """Return a function that counts two operations for each use of a weight, and the bias."""
 
     def count(use: Use) -> int:
         slid: Dims = getattr(use, tensor)[index]
@@ -121,7 +121,7 @@ def windows(tensor: str, index: int, weights: str, at: int) -> Work:
 
 
 def pool(tensor: str) -> Work:
-    """One for each element of a window: its sums and the division, or its comparisons."""
+    """Return a function that counts each window's sums and division, or its comparisons."""
 
     def count(use: Use) -> int:
         pooled: Dims = use.outputs[0] if tensor == "dst" else use.inputs[tensor == "second"]
@@ -132,7 +132,7 @@ def pool(tensor: str) -> Work:
 
 
 def interpolate(use: Use) -> int:
-    """A product and a sum for each corner that is met; nothing where the nearest one is taken."""
+    """Count a product and a sum for each corner that is read; nothing in mode nearest."""
     if use.attr("mode") == "nearest":
         return 0
     corners: int = 1 << (len(use.outputs[0]) - 2)
@@ -140,13 +140,13 @@ def interpolate(use: Use) -> int:
 
 
 def interpolate_backward(use: Use) -> int:
-    """As forward, for each element of the gradient."""
+    """Count as `interpolate`, for each element of the gradient; one sum in mode nearest."""
     spread = 1 if use.attr("mode") == "nearest" else 2 << (len(use.inputs[1]) - 2)
     return use.source(1) * spread
 
 
 def normalization(use: Use) -> int:
-    """Mean (1), variance (difference, square, sum), result (difference, product), and parameters.
+    """Count mean (1), variance (difference, square, sum) and result (difference, product).
 
     Scale and shift are two more.
     """
@@ -154,11 +154,11 @@ def normalization(use: Use) -> int:
 
 
 def rms(use: Use) -> int:
-    """Square, sum, product with the root's inverse, and with the scale."""
+    """Count the square, the sum, the product with the root's inverse, and that with the scale."""
     return use.source() * (3 + use.has("gamma"))
 
 
 def quantization(use: Use) -> int:
-    """The scale, and a zero point where there is one."""
+    """Count the scale, and a zero point if there is one."""
     points = use.has("zps") or any(use.attr("zps") or ())
     return use.result() * (1 + points)

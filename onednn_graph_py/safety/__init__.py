@@ -1,8 +1,8 @@
-"""Checks that the mirror makes, with the GIL held, before it hands something to oneDNN.
+"""Checks that the mirror makes, with the GIL held, before it passes something to oneDNN.
 
-`limits` and `shapes` hold what every version of oneDNN takes for granted. The rows of
-`out_of_bounds`, and `partitioning`, say where a version crashes or leaves its buffers although all
-of that is right.
+`limits` and `shapes` check the assumptions of every version of oneDNN. The rows of `out_of_bounds`,
+and `partitioning`, describe uses on which a version crashes or leaves its buffers although all of
+these hold.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["check_op", "check_partition", "check_partitioning", "may_crash_searc
 
 
 def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
-    """Check one op for what makes oneDNN crash or leave its buffers, whatever the version.
+    """Check one op for faults that make oneDNN crash or leave its buffers, in every version.
 
     Parameters
     ----------
     values : tuple
-        The values of an `Op` but the schema.
+        The values of an `Op` without the schema.
     name : str
         The op's name.
     validate : bool
-        Check first, as `onednn_graph_py.ops.check` does, whether it fits its row of the table.
+        Whether to check first that it fits its row, as `onednn_graph_py.ops.check` does.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) ->
     InvalidShapeError
         Its shapes don't fit together, or elements of a tensor share memory.
     TypeError
-        The op does not fit its row.
+        An attribute is of the wrong type.
     """
     op = op_of(values, linked_version())
     if validate:
@@ -84,7 +84,7 @@ def _features(
 
 @cache
 def _candidates(features: Features, conditions: Conditions) -> tuple[MemoryDefect, ...]:
-    """The defects that a partition with these features may meet."""
+    """Return the defects that a partition with these features may meet."""
     return tuple(d for d in DEFECTS if d.may_be_met(features) and d.is_in(conditions))
 
 
@@ -94,18 +94,18 @@ def check_partition(
     fpmath: str = "strict",
     threads: int = 0,
 ) -> None:
-    """Check the ops of one partition, and what it is to be compiled for.
+    """Check the ops of one partition before oneDNN compiles it for these tensors and threads.
 
     Parameters
     ----------
     ops : sequence of tuple
-        The values of an `Op` but the schema, for each op of one partition, in any order.
+        The values of an `Op` without the schema, for each op of one partition, in any order.
     given : sequence of tuple
         The values of a `Tensor`, for each logical tensor that compile is given.
     fpmath : str
         The graph's floating-point mode.
     threads : int
-        The number that oneDNN compiles for; 0 where only this package knows it.
+        The number of threads that oneDNN compiles for; 0 for that of this process.
 
     Raises
     ------

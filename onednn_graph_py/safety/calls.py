@@ -26,11 +26,11 @@ class Tensor(NamedTuple):
     shape: Shape
     layout: str
     strides: tuple[int, ...] | None
-    """The strides of a strided layout with one or more dims, all known; else None."""
+    """The strides, in elements, of a strided layout with one or more dims, all known; else None."""
     mirror: logical_tensor
     """The logical tensor itself, for messages."""
     data: npt.NDArray[Any] | None = None
-    """The elements of a constant, where they are known."""
+    """The elements of a constant, if they are known."""
 
 
 class Op(NamedTuple):
@@ -55,7 +55,7 @@ class Op(NamedTuple):
 
 
 def schema_of(kind: str, version: Version) -> OpSchema | None:
-    """The table's row of a kind for a version of oneDNN; None if that has no such op."""
+    """Return the table's row of a kind for a version of oneDNN; None if that has no such op."""
     row = OPS.get(kind)
     return None if row is None or version < row.since else row.at(version)
 
@@ -75,13 +75,13 @@ def op_of(told: tuple[Any, ...], version: Version) -> Op:
 
 
 def operand_name(op: Op, ports: Literal["inputs", "outputs"], i: int) -> str:
-    """An operand's name in messages, such as ``input 0 (src)``."""
+    """Return an operand's name in messages, such as ``input 0 (src)``."""
     port = op.schema.port(ports, i) if op.schema is not None else None
     return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
 
 
 def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
-    """The call that shape functions read, with the tensors' shapes, given by id."""
+    """Return the call that shape functions read; `shapes` has the tensors' shapes by id."""
 
     def operands(ports: Literal["inputs", "outputs"]) -> tuple[Operand, ...]:
         tensors: tuple[Tensor, ...] = getattr(given, ports)

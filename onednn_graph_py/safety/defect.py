@@ -1,4 +1,4 @@
-"""Rows that describe defects of oneDNN, and say whether a partition meets one."""
+"""Rows that describe defects of oneDNN: `Defect`, and the search for one: `first_met`."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ NEVER: Version = (99, 0)
 """A version later than every other: the newest oneDNN that was tried still has the defect."""
 
 Met = Callable[[Group, Conditions], bool]
-"""A predicate of a partition and of where it is to run."""
+"""A predicate of a partition and of the conditions in which it is to run."""
 
 
 class Finding(NamedTuple):
     """A defect that a partition meets."""
 
     what: str
-    """The text that says what goes wrong."""
+    """A sentence about the wrong behaviour."""
     alone: bool
     """True if one of the ops shows the defect in a partition of its own too."""
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A row: what goes wrong, in which partitions, and where.
+    """A row: a wrong behaviour, its partitions, and its conditions.
 
     Parameters
     ----------
     what : str
-        Names the case in the warning.
+        A sentence about the wrong behaviour, for the warning.
     met : callable
-        Takes a partition and `Conditions`; says whether the partition meets the defect.
+        Takes a partition and `Conditions`; returns whether the partition meets the defect.
     since, until : Version
         The first oneDNN that has the defect, and the first that does not.
     where : callable, optional
-        Takes `Conditions`; says whether they show the defect. All do, if left out.
+        Takes `Conditions`; returns whether they show the defect. All do by default.
     alone : bool or callable
-        Whether an op shows the defect in a partition of its own too; a callable says for which
-        partitions.
+        Whether an op shows the defect in a partition of its own too; a callable decides that for
+        each partition.
     unless_apply_to_int : bool
-        Whether results are right where the floating-point mode covers integers.
+        Whether results are right if the floating-point mode covers integers.
     """
 
     what: str
@@ -58,7 +58,7 @@ class Defect:
     unless_apply_to_int: bool = False
 
     def find(self, group: Group, conditions: Conditions) -> Finding | None:
-        """The finding about a partition, or None if this defect does not affect it."""
+        """Return the finding about a partition, or None if this defect does not affect it."""
         if not self.since <= conditions.version < self.until:
             return None
         if self.unless_apply_to_int and group.apply_to_int:
@@ -72,7 +72,7 @@ class Defect:
 
 
 def first_met(defects: Iterable[Defect], group: Group, conditions: Conditions) -> Finding | None:
-    """The finding about the first defect that a partition meets, or None."""
+    """Return the finding about the first defect that a partition meets, or None."""
     for defect in defects:
         found = defect.find(group, conditions)
         if found is not None:

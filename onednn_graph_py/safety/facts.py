@@ -33,7 +33,7 @@ _MOVING = with_trait("moves") | {"TypeCast"}
 
 
 def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
-    """A shape as NumPy broadcasts it: with dims of 1 in front."""
+    """Return a shape as NumPy broadcasts it: with dims of 1 in front; None if it is unknown."""
     return None if shape is None else (1,) * (rank - len(shape)) + shape
 
 
@@ -50,7 +50,7 @@ def is_row_major(tensor: Tensor) -> bool:
 
 
 def _behind(group: Group, op: Op) -> set[int]:
-    """The ids of an op's results, and of all tensors computed from them."""
+    """Return the ids of an op's results, and of all tensors computed from them."""
     found = {t.id for t in op.outputs}
     for other in group.ops:  # in order
         if any(t.id in found for t in other.inputs):
@@ -59,7 +59,7 @@ def _behind(group: Group, op: Op) -> set[int]:
 
 
 def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
-    """Binary ops behind an op, each with the shape of an operand not computed from that op.
+    """Yield binary ops behind an op, each with the shape of an operand not computed from that op.
 
     Yields
     ------
@@ -82,7 +82,7 @@ def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[
 
 
 def quantization_of(group: Group, tensor: Tensor) -> Op | None:
-    """The Dequantize that made a tensor, maybe with ops between that move or cast elements."""
+    """Return the Dequantize that made a tensor, maybe through ops that move or cast elements."""
     while True:
         op = group.producer(tensor)
         if op is None or op.kind in with_trait("dequantizes"):
@@ -93,7 +93,7 @@ def quantization_of(group: Group, tensor: Tensor) -> Op | None:
 
 
 def integers_of(group: Group, op: Op) -> tuple[Tensor, Tensor] | None:
-    """The integer tensors that a product's operands are dequantized from, or None."""
+    """Return the integer tensors that a product's operands are dequantized from, or None."""
     if len(op.inputs) < 2:
         return None
     source, weights = (quantization_of(group, t) for t in op.inputs[:2])
@@ -117,7 +117,7 @@ def runs_in_amx(group: Group, op: Op, conditions: Conditions) -> bool:
 
 
 def contraction(group: Group, op: Op) -> int:
-    """The number of products that a MatMul adds up for each element; -1 where unknown."""
+    """Return the number of products that a MatMul adds up for each element; -1 if unknown."""
     shape = group.shape(op.inputs[0])
     if not shape:
         return -1

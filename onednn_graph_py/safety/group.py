@@ -11,12 +11,12 @@ __all__ = ["Group"]
 
 
 class Group:
-    """The ops of one partition with what is known of their tensors.
+    """The ops of one partition with the known facts about their tensors.
 
     Parameters
     ----------
     ops : sequence of Op
-        Free of cycles.
+        The ops, without cycles.
     shapes : mapping of int to Shape
         The shapes by a tensor's id, as far as they can be inferred.
     given : mapping of int to Tensor
@@ -47,15 +47,15 @@ class Group:
         self._producers = {t.id: op for op in ops for t in op.outputs}
 
     def producer(self, tensor: Tensor) -> Op | None:
-        """The op of the partition that makes a tensor."""
+        """Return the op of the partition that makes a tensor, or None."""
         return self._producers.get(tensor.id)
 
     def shape(self, tensor: Tensor) -> Shape:
-        """A tensor's shape, as far as it is known."""
+        """Return a tensor's shape, as far as it is known."""
         return self._shapes[tensor.id]
 
     def tensor(self, said: Tensor) -> Tensor:
-        """The tensor as compile was given it, else as the op declares it."""
+        """Return the tensor that compile was given, else the one that the op declares."""
         return self._given.get(said.id, said)
 
     def has(self, *kinds: str) -> bool:
@@ -63,7 +63,7 @@ class Group:
         return any(op.kind in kinds for op in self.ops)
 
     def count(self, kind: str) -> int:
-        """The number of the group's ops that are of a kind."""
+        """Return the number of ops of a kind."""
         return sum(op.kind == kind for op in self.ops)
 
     def follows(self, op: Op, kinds: Collection[str]) -> bool:

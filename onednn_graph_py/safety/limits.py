@@ -1,6 +1,6 @@
 """Limits of oneDNN on attributes, ranks and strides, in every version.
 
-oneDNN checks few of them itself, and may crash or leave its buffers beyond them.
+oneDNN checks few of them itself; beyond the others it may crash or leave its buffers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "strides": _STEP,
     "weights_shape": _SIZE,
 }
-"""The least and the largest value of an attribute, or of each of its entries."""
+"""The smallest and the largest value of an attribute, or of each of its entries."""
 
 _FEWEST_DIMS = {
     "GroupNorm": 3,  # oneDNN 3.7 to 3.13 crashes with two
     "PReLU": 2,  # compiling it for one dim crashes
     "PReLUBackward": 2,
 }
-"""The fewest dims of input 0, where shape functions allow fewer."""
+"""The smallest rank of input 0, if shape functions allow smaller ones."""
 
 _MOST_DIMS = 5
 """The most dims for which the kernels of `_UP_TO_FIVE_DIMS` have arrays."""
@@ -98,14 +98,14 @@ def check_attributes(op: Op) -> None:
     Raises
     ------
     InvalidGraphOpError
-        One is beyond them.
+        An attribute is beyond its limits.
     """
     for name in op.attrs:
         if name in _RANGES:
             _check_range(op, name, *_RANGES[name])
     if op.kind not in _QUANTIZATION:
         return
-    # oneDNN takes other words for qtype, and then computes something.
+    # oneDNN accepts other words for qtype, and then computes without an error.
     qtype = op.attr("qtype")
     attribute = op.schema.attribute("qtype") if op.schema is not None else None
     if attribute is not None and qtype not in attribute.allowed:
@@ -122,12 +122,12 @@ def check_attributes(op: Op) -> None:
 
 
 def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
-    """Check the ranks of an op's tensors, whose shapes are given by id.
+    """Check the ranks of an op's tensors; `shapes` has their shapes by id.
 
     Raises
     ------
     InvalidShapeError
-        The op's kernels know no tensors of such a rank.
+        The op's kernels don't support a tensor's rank.
     """
     fewest = _FEWEST_DIMS.get(op.kind, 0)
     limited = op.kind in _UP_TO_FIVE_DIMS
@@ -150,7 +150,7 @@ def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
 
 
 def _overlaps(tensor: Tensor) -> bool:
-    """Whether elements share memory: oneDNN divides by a stride of 0, or concludes a wrong size."""
+    """Whether elements share memory: oneDNN divides by a stride of 0, or infers a wrong size."""
     if tensor.strides is None or tensor.shape is None or 0 in tensor.shape:
         return False
     reach = 0  # the offset of the last element so far
@@ -175,7 +175,7 @@ def check_strides(op: Op, given: Mapping[int, Tensor]) -> None:
     Raises
     ------
     InvalidShapeError
-        Strides are such that some do.
+        Elements share memory.
     """
     for ports, i, declared in _operands(op):
         tensor = given.get(declared.id, declared)

@@ -1,4 +1,4 @@
-"""Ops of a graph that is being built, turned into the values that the mirror's ops become."""
+"""Convert ops of a graph that is being built into a `Group`, as those of the mirror."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ValueLike(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The declared shape; -1 for a dim that is not known."""
+        """The declared shape; -1 for an unknown dim, None for an unknown rank."""
 
     @property
     def dtype(self) -> str:
@@ -34,11 +34,11 @@ class ValueLike(Protocol):
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """The strides, where they are not row-major."""
+        """The strides in elements; None if they are row-major."""
 
     @property
     def data(self) -> npt.NDArray[Any] | None:
-        """The elements of a constant."""
+        """The elements of a constant; None for other values."""
 
 
 class NodeLike(Protocol):
@@ -108,7 +108,7 @@ def group_of(
         The shapes that a model is compiled for, by a value's id; other values have the declared
         ones.
     layouts : mapping of int to logical_tensor, optional
-        The logical tensors that are already compiled, by id.
+        The logical tensors of results that are already compiled, by id.
     fpmath : str
         The graph's floating-point mode.
     apply_to_int : bool

@@ -43,6 +43,7 @@ class Met(NamedTuple):
     what: str
     """The subject of "... makes oneDNN 3.7 access memory out of bounds"."""
     remedy: str
+    """An imperative, such as "pass a contiguous array"."""
     effect: str = "access memory out of bounds"
 
 
@@ -58,7 +59,7 @@ class Features(NamedTuple):
     narrow: bool
     """True if a tensor has 16 bits, or the floating-point mode is not strict."""
     rank: int
-    """The largest rank of any tensor; 12 where one is unknown."""
+    """The largest rank of any tensor; 12 if one is unknown."""
 
 
 def _anywhere(_: Conditions) -> bool:
@@ -72,19 +73,19 @@ class MemoryDefect:
     Parameters
     ----------
     find : callable
-        Takes the partition and one of its ops; returns a `Met` where the op meets the defect.
+        Takes the partition and one of its ops; returns a `Met` if the op meets the defect.
     kinds : frozenset of str
         The op kinds that `find` looks at.
     since, until : Version
-        The first version that has the defect, and the first that is right.
+        The first version that has the defect, and the first that is right; None if none is.
     where : callable
-        Takes `Conditions`; says whether the runtime, instruction set and threads show the defect.
+        Takes `Conditions`; returns whether runtime, instruction set and threads show the defect.
     fused, strided, narrow : bool
         Whether only partitions with that one of `Features` meet the defect.
     rank : int
         The rank that some tensor of the partition must have at least.
     beside : frozenset of str
-        Kinds of which the partition must have one too; empty if it needs none.
+        Op kinds of which the partition must have one too; empty if it needs none.
     """
 
     find: Callable[[Group, Op], Met | None]
@@ -172,7 +173,7 @@ class _Slide(NamedTuple):
 
 
 def _window(group: Group, op: Op) -> Window | None:
-    """A convolution's window; None where the weights' rank is unknown."""
+    """Return a convolution's window; None if the weights' rank is unknown."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     if weights is None or len(weights) < 3 or op.schema is None:
         return None
@@ -182,7 +183,7 @@ def _window(group: Group, op: Op) -> Window | None:
 
 
 def _slides(group: Group, op: Op) -> list[_Slide]:
-    """A convolution's windows along each spatial dim; none where something is unknown."""
+    """Return a convolution's windows along each spatial dim; none if a size is unknown."""
     window, data = _window(group, op), group.shape(op.inputs[0]) if op.inputs else None
     if window is None or data is None or len(data) != len(window.kernel) + 2:
         return []
@@ -201,7 +202,7 @@ def _slides(group: Group, op: Op) -> list[_Slide]:
 
 
 def _computes_in_16_bits(group: Group, op: Op) -> bool:
-    """Whether an op's first input has 16 bits, or the floating-point mode may turn it into that."""
+    """Whether an op's first input has 16 bits, or the floating-point mode allows that."""
     dtype = op.inputs[0].dtype
     return dtype in ("bf16", "f16") or (dtype == "f32" and group.fpmath in ("bf16", "any"))
 
@@ -243,7 +244,7 @@ def widening(group: Group, op: Op) -> Met | None:
 
 
 def elementwise_rank(group: Group, op: Op) -> Met | None:
-    """The reference kernel handles at most five dims."""
+    """Find more than five dims, which the reference kernel does not handle."""
     if not op.inputs or group.producer(op.inputs[0]):
         return None
     rank = len(group.shape(op.inputs[0]) or ())
@@ -273,7 +274,7 @@ def one_element_strides(group: Group, op: Op) -> Met | None:
 
 
 def attention_batches(group: Group, op: Op) -> Met | None:
-    """The decomposed attention kernel steps through all operands by the first one's batch."""
+    """Find unequal batches; the decomposed attention kernel steps through all by the first."""
     if len(op.inputs) < 2 or group.count("MatMul") < 2:
         return None
     a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
@@ -286,12 +287,12 @@ def attention_batches(group: Group, op: Op) -> Met | None:
 
 
 def attention_strides(group: Group, op: Op) -> Met | None:
-    """Attention with one head whose stride is larger than that of the batch."""
+    """Find attention with one head whose stride is larger than that of the batch."""
     return _unit_head(group, op, 4)
 
 
 def attention_strides_of_five_dims(group: Group, op: Op) -> Met | None:
-    """The same as `attention_strides`, with the heads in two dims."""
+    """Find the same as `attention_strides`, with the heads in two dims."""
     return _unit_head(group, op, 5)
 
 
@@ -312,7 +313,7 @@ def _unit_head(group: Group, op: Op, rank: int) -> Met | None:
 
 
 def windows_in_padding(group: Group, op: Op) -> Met | None:
-    """A convolution with windows that cover only padding, and other ops fused to it."""
+    """Find a convolution with windows that cover only padding, and other ops fused to it."""
     window = _window(group, op)
     if len(group.ops) == 1 or window is None or window.auto_pad != "None":
         return None
@@ -327,9 +328,9 @@ def windows_in_padding(group: Group, op: Op) -> Met | None:
 
 
 def window_behind_the_data(group: Group, op: Op) -> Met | None:
-    """A window of the innermost dim that begins behind the last element.
+    """Find a window of the innermost dim that begins behind the last element.
 
-    The defect was seen where one thread's share of a short row begins with that window; others
+    The defect was seen if one thread's share of a short row begins with that window; others
     happen to be right.
     """
     if not op.inputs or not _computes_in_16_bits(group, op):
@@ -344,7 +345,7 @@ def window_behind_the_data(group: Group, op: Op) -> Met | None:
 
 
 def window_around_the_data(group: Group, op: Op) -> Met | None:
-    """A window over three dims that covers only padding along the outermost one."""
+    """Find a window over three dims that covers only padding along the outermost one."""
     if not op.inputs:
         return None
     source = group.producer(op.inputs[0])
@@ -361,7 +362,7 @@ def window_around_the_data(group: Group, op: Op) -> Met | None:
 
 
 def pooling_backward_without_shape(group: Group, op: Op) -> Met | None:
-    """An AvgPoolBackward without src_shape crashes oneDNN while it compiles."""
+    """Find an AvgPoolBackward without src_shape, which crashes oneDNN while it compiles."""
     shape = op.attrs.get("src_shape")
     if isinstance(shape, tuple) and any(shape):  # graphs that oneDNN dumps have an empty one
         return None
@@ -369,7 +370,7 @@ def pooling_backward_without_shape(group: Group, op: Op) -> Met | None:
 
 
 def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
-    """In 16 bits oneDNN sums up in a buffer without gaps, at offsets that include the gaps."""
+    """Find gaps in 16 bits: oneDNN sums up in a buffer without them, at offsets with them."""
     if not op.inputs or not op.outputs or op.outputs[0].dtype == "f32":
         return None
     read = [op.inputs[0]] if op.kind == "MaxPoolBackward" else []
@@ -397,13 +398,13 @@ def operand_twice_behind_pooling(group: Group, op: Op) -> Met | None:
 
 
 def operand_twice_in_attention(group: Group, op: Op) -> Met | None:
-    """The same as `operand_twice_behind_pooling`, in attention."""
+    """Find the same as `operand_twice_behind_pooling`, in attention."""
     attention = group.has("SoftMax") and group.has("MatMul")
     return _TWICE if attention and _is_twice(group, op) else None
 
 
 def shared_weights(group: Group, op: Op) -> Met | None:
-    """With weights of one batch for all batches, oneDNN writes rows too far apart."""
+    """Find one batch of weights for all batches, for which oneDNN writes rows too far apart."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     batch = _batch(weights)
     if not batch or set(batch) != {1}:
@@ -414,7 +415,7 @@ def shared_weights(group: Group, op: Op) -> Met | None:
 
 
 def shared_matrix(group: Group, op: Op) -> Met | None:
-    """The same as `shared_weights`, with 2-D weights and a transposed input 0."""
+    """Find the same as `shared_weights`, with 2-D weights and a transposed input 0."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     if weights is None or len(weights) != 2 or not op.attr("transpose_a"):
         return None
@@ -433,7 +434,7 @@ def _rows_too_far(group: Group, op: Op, remedy: str) -> Met | None:
 
 
 def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
-    """The kernel steps by the innermost dim's stride, which means nothing for one element."""
+    """Find an innermost dim of one element, by whose meaningless stride the kernel steps."""
     src = group.shape(op.inputs[0]) if op.inputs else None
     if src is None or len(src) < 3 or src[-2 if op.attr("data_format") == "NXC" else -1] != 1:
         return None
@@ -455,7 +456,7 @@ def strides_before_reshape(group: Group, op: Op) -> Met | None:
 
 
 def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
-    """The kernels take one scale only, and access memory out of bounds for several."""
+    """Find several scales; the kernels take only one, and access memory out of bounds for more."""
     if op.attr("qtype") != "per_channel":
         return None
     if not group.follows(op, {"GroupNorm", "LayerNorm", "SoftMax"}):
@@ -479,7 +480,7 @@ def attention_select(group: Group, op: Op) -> Met | None:
             return Met(
                 f"attention that selects input 1 in place of scores, with input {i} of another "
                 "shape than the scores,",
-                "turn the condition around, so that the scores are input 1, or give inputs 0 and 1 "
+                "negate the condition, so that the scores are input 1, or give inputs 0 and 1 "
                 "the shape of the scores",
             )
     return None
@@ -500,8 +501,8 @@ def _selects_scaled_scores(group: Group, op: Op) -> bool:
 def attention_condition(group: Group, op: Op) -> Met | None:
     """Find a condition that oneDNN reads as if it had one element for each score of a head.
 
-    It does so in the kernel that computes one head after another, which it takes for more than two
-    heads a thread; the number of threads is not known here.
+    oneDNN does so in the kernel that computes one head after another, which it takes for more than
+    two heads a thread; the number of threads is not known here.
     """
     if not _selects_scaled_scores(group, op) or group.producer(op.inputs[0]):
         return None
@@ -517,7 +518,7 @@ def attention_condition(group: Group, op: Op) -> Met | None:
 
 
 def grouped_attention_select(group: Group, op: Op) -> Met | None:
-    """With grouped queries by reshapes in the partition, the kernel looks for ops that are gone."""
+    """Find grouped queries by reshapes in the partition: the kernel looks for ops that are gone."""
     scores = group.shape(op.outputs[0])
     if not _selects_scaled_scores(group, op) or not group.has("StaticReshape"):
         return None
@@ -530,20 +531,20 @@ def grouped_attention_select(group: Group, op: Op) -> Met | None:
 
 
 def attention_mask_and_select(group: Group, op: Op) -> Met | None:
-    """The kernel of `attention_condition` overlooks a Select behind an Add of a mask."""
+    """Find a Select behind an Add of a mask; the kernel of `attention_condition` overlooks it."""
     makers = [group.producer(t) for t in op.inputs[1:]]
     if not _selects_scaled_scores(group, op) or not any(m and m.kind == "Add" for m in makers):
         return None
     return Met(
         "attention that adds a mask to its scores and then selects",
-        f"do both by one mask, or {_SPLIT}",
+        f"use one mask for both, or {_SPLIT}",
     )
 
 
 def gaps(group: Group, op: Op) -> Met | None:
-    """These ops' results keep the layout of the input.
+    """Find gaps in the input of an op whose result keeps the input's layout.
 
-    oneDNN copies the bytes between the elements along, and some behind the last one.
+    oneDNN copies the bytes between the elements too, and some behind the last one.
     """
     if not op.inputs or not op.outputs:
         return None
@@ -559,7 +560,7 @@ def gaps(group: Group, op: Op) -> Met | None:
 
 
 def attention_order(group: Group, op: Op) -> Met | None:
-    """The attention kernel assumes that the scores are the first input of a binary op."""
+    """Find scores as a binary op's second input; the attention kernel assumes the first."""
     if len(op.inputs) != 2 or group.producer(op.inputs[0]) or not group.has("SoftMax"):
         return None
     if not group.follows(op, {"MatMul"}):
@@ -596,7 +597,7 @@ def dynamic_scale(group: Group, op: Op) -> Met | None:
 
 
 def zero_points_of_columns(group: Group, op: Op) -> Met | None:
-    """The AVX2 kernel of 3.13 loads s32 zero points with an instruction of AVX-512.
+    """Find s32 zero points, which the AVX2 kernel of 3.13 loads with an instruction of AVX-512.
 
     It was seen in attention and gated MLPs. Zero points of 8 bits, zero points of groups along the
     columns, and transposed weights are right.
@@ -618,7 +619,7 @@ def zero_points_of_columns(group: Group, op: Op) -> Met | None:
 
 
 def binary_after_grouped_int8_convolution(group: Group, op: Op) -> Met | None:
-    """With one channel a group the kernel masks the operand by a register that it never sets."""
+    """Find one channel a group: the kernel masks the operand by a register that it never sets."""
     if not group.follows(op, {"Convolution"}) or not group.follows(op, {"Dequantize"}):
         return None
     if not any(_has_one_channel_a_group(group, o) for o in group.ops):
@@ -645,9 +646,9 @@ def _has_one_channel_a_group(group: Group, op: Op) -> bool:
 
 
 def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
-    """An op fused behind a binary op that reads its operands in two layouts, one channels-last.
+    """Find an op fused behind a binary op that reads operands in two layouts, one channels-last.
 
-    The kernel then reads a table of offsets that nobody made. It was seen to do so where this op's
+    The kernel then reads a table of offsets that it never made. It was seen to do so if this op's
     operand varies along the last dim alone.
     """
     shape = group.shape(op.outputs[0]) if op.outputs else None
@@ -677,7 +678,7 @@ def _varies_along_last_alone(shape: Shape, of: Shape) -> bool:
 
 
 def _chain(group: Group, op: Op) -> list[Op]:
-    """The element-wise and binary ops that lead to an op without others between, nearest first."""
+    """Return the element-wise and binary ops that lead to an op without others, nearest first."""
     found: list[Op] = []
     left = [op]
     while left:
@@ -871,7 +872,7 @@ def defect_of(
     Returns
     -------
     str or None
-        A message that names the op, what makes oneDNN fail and what helps.
+        A message that names the op, the cause, the effect and a remedy; None if there is no defect.
     """
     for op in group.ops:
         for defect in among:

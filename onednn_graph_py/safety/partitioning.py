@@ -17,7 +17,7 @@ CRASHING = frozenset({"Convolution", "Dequantize"})
 
 
 def _crashing(ops: Sequence[_Op]) -> Iterator[tuple[_Op, _Op]]:
-    """Each Dequantize with the Convolution that reads its result, if no op makes the weights.
+    """Yield each Dequantize with the Convolution that reads its result, if no op makes the weights.
 
     oneDNN's matcher may then look up the op that makes the weights although there is none (3.7.2 to
     3.13.2); whether it does depends on the other ops.
@@ -32,7 +32,7 @@ def _crashing(ops: Sequence[_Op]) -> Iterator[tuple[_Op, _Op]]:
 
 
 def partitioned_apart(nodes: Sequence[_Op]) -> list[_Op]:
-    """Ops that must be in a graph of their own, because the mirror refuses to partition them."""
+    """Return the ops that need a graph of their own, as the mirror refuses to partition them."""
     return list({maker.id: maker for maker, _ in _crashing(nodes)}.values())
 
 
@@ -47,11 +47,11 @@ def partitioning_crash(ops: Sequence[Op]) -> str | None:
     Returns
     -------
     str or None
-        A message that names the ops and says what helps.
+        A message that names the ops and a remedy; None if there are no such ops.
     """
     for maker, op in _crashing(ops):
         return (
-            f"{op.label}: a convolution of what {maker.label} makes, with weights that no op "
+            f"{op.label}: a convolution of the result of {maker.label}, with weights that no op "
             "makes, crashes oneDNN's search for fusions; quantize the weights too, put the two "
             "ops in two graphs, or use policy debug"
         )

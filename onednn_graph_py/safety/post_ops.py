@@ -37,7 +37,7 @@ class Primitive:
     ----------
     base : Op
     shape : tuple of int
-        The shape of its result.
+        The shape of the op's result.
     operands : list of (tuple of int, tuple of bool)
         The operands of binary post-ops: each one's shape, with as many dims as the result, and the
         dims along which it varies; an operand of the result's shape counts as varying along all.
@@ -54,7 +54,7 @@ class Primitive:
 def _operand(
     group: Group, op: Op, result: int, made: tuple[int, ...]
 ) -> tuple[tuple[int, ...], Wide] | None:
-    """The shape of a binary op's other operand and the dims along which it varies, or None."""
+    """Return the shape of a binary op's other operand and the dims along which it varies."""
     others = [t for t in op.inputs if t.id != result]
     if group.shape(op.outputs[0]) != made or len(op.inputs) != 2 or len(others) > 1:
         return None
@@ -92,7 +92,7 @@ def _is_fused(base: Op, op: Op, result: int, wide: Wide, conditions: Conditions)
 
 
 def primitives(group: Group, conditions: Conditions) -> list[Primitive]:
-    """The primitives of a partition, in order; none if a dim of a result is unknown."""
+    """Return the primitives of a partition, in order; none if a dim of a result is unknown."""
     made: list[Primitive] = []
     result = -1
     for op in group.ops:

@@ -17,10 +17,11 @@ from .group import Group
 __all__ = ["LARGEST_WEIGHT", "saturating_product"]
 
 LARGEST_WEIGHT = 64
+"""The largest magnitude of an s8 weight with which no sum of two products saturates."""
 
 
 def _exact(weights: Tensor, *, halved: bool) -> bool:
-    """Whether weights are known, and such that no sum saturates and no halved one is rounded."""
+    """Whether weights are known, no sum of theirs saturates, and halving rounds none."""
     data = weights.data
     if data is None or weights.dtype != "s8":
         return False

@@ -1,4 +1,4 @@
-"""Shapes of a partition's tensors, which oneDNN takes for granted to fit together."""
+"""Shapes of a partition's tensors, which oneDNN assumes to fit together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["shapes_of"]
 
 
 def _outputs_of(op: Op, shapes: Mapping[int, Shape]) -> list[Shape]:
-    """The shapes of an op's outputs, as far as they follow from what is known."""
+    """Return the shapes of an op's outputs, as far as they follow from known ones."""
     if op.schema is None:
         return [shapes[t.id] for t in op.outputs]
     check_ranks(op, shapes)
@@ -29,7 +29,7 @@ def _outputs_of(op: Op, shapes: Mapping[int, Shape]) -> list[Shape]:
 
 
 def _replaced(known: Shape, shape: Shape) -> Shape:
-    """The shape, and `known` where it is unknown."""
+    """Return the shape, with unknown dims taken from `known`."""
     return known if shape is None else merged(shape, known)
 
 
@@ -39,9 +39,14 @@ def shapes_of(ops: Sequence[Op], given: Mapping[int, Tensor]) -> dict[int, Shape
     Parameters
     ----------
     ops : sequence of Op
-        In any order.
+        The ops, in any order.
     given : mapping of int to Tensor
         Tensors that compile was given, by id.
+
+    Returns
+    -------
+    dict of int to Shape
+        Each tensor's shape, as far as it is known.
 
     Raises
     ------
@@ -58,7 +63,7 @@ def shapes_of(ops: Sequence[Op], given: Mapping[int, Tensor]) -> dict[int, Shape
         shapes[id] = _replaced(shapes.get(id), t.shape)
     waiting_for = {t.id for op in ops for t in op.outputs}
     left = ops
-    while left:  # once, where each op follows those that it reads from
+    while left:  # once, if each op follows those that it reads from
         later = []
         for op in left:
             if any(t.id in waiting_for for t in op.inputs):

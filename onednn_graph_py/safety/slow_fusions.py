@@ -1,8 +1,8 @@
-"""Fused partitions that oneDNN runs in its reference kernels, slower than the same ops apart.
+"""Fused partitions that oneDNN runs in its reference kernels, slower than separate ops.
 
 oneDNN fuses ops into a primitive as post-ops. The primitive's fast kernels take an operand of a
-binary post-op only if it varies along certain dims; oneDNN fuses the others all the same, and takes
-the reference kernel: one call for each element. The rules here are those of oneDNN's kernels; the
+binary post-op only if it varies along certain dims; oneDNN fuses the others too, and takes the
+reference kernel: one call for each element. The rules here are those of oneDNN's kernels; the
 kernels that it logs confirm them.
 """
 
@@ -84,8 +84,8 @@ def _batches_of_heads(group: Group, op: Op) -> bool:
 
 SLOW = (
     Defect(
-        "oneDNN runs this in its reference kernel, 5 to 5,000 times slower than apart, from 200 "
-        "elements on (AVX2, 2 cores)",
+        "oneDNN runs this in its reference kernel, 5 to 5,000 times slower than separate ops, from "
+        "200 elements on (AVX2, 2 cores)",
         _by_itself,
     ),
 )
@@ -93,7 +93,7 @@ SLOW = (
 
 
 def slow_fusion(group: Group, conditions: Conditions) -> Finding | None:
-    """Find out whether a partition is known to be slower than its ops apart.
+    """Look for a known defect by which a partition is slower than its separate ops.
 
     Parameters
     ----------
@@ -105,6 +105,6 @@ def slow_fusion(group: Group, conditions: Conditions) -> Finding | None:
     Returns
     -------
     Finding or None
-        None if it is not; `alone` is always false.
+        The finding, with `alone` always false; None if there is no such defect.
     """
     return first_met(SLOW, group, conditions)

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def _products(group: Group) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
-    """Each MatMul with the shapes of its second input and of its result."""
+    """Yield each MatMul with the shapes of its second input and of its result."""
     for op in group.ops:
         weights, result = (
             (group.shape(op.inputs[1]), group.shape(op.outputs[0]))
@@ -73,7 +73,7 @@ def attention_by_heads(group: Group, conditions: Conditions) -> bool:
 def _operands(
     group: Group, conditions: Conditions, *, amx: bool = False
 ) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
-    """Each MatMul with the shapes of its result and of an operand fused behind it."""
+    """Yield each MatMul with the shapes of its result and of an operand fused behind it."""
     for primitive in primitives(group, conditions):
         base = primitive.base
         if base.kind != "MatMul" or (amx and not runs_in_amx(group, base, conditions)):
@@ -158,7 +158,7 @@ def one_row_transposed_alone(group: Group, conditions: Conditions) -> bool:
 
 
 def one_row_transposed(group: Group, conditions: Conditions) -> bool:
-    """A transposed row, which oneDNN reads as if it were not, up to whole steps of the kernel."""
+    """A transposed row, which oneDNN reads as if untransposed, up to whole steps of the kernel."""
     if one_row_transposed_alone(group, conditions):
         return True
     if not conditions.amx:
@@ -173,9 +173,9 @@ def one_row_transposed(group: Group, conditions: Conditions) -> bool:
 
 
 def int8_product_in_chunks(group: Group, conditions: Conditions) -> bool:
-    """An int8 product whose last elements oneDNN reads from memory that nobody wrote.
+    """An int8 product whose last elements oneDNN reads from uninitialized memory.
 
-    It packs constant weights of two or three dims beforehand, and is right then.
+    oneDNN is right for constant weights of two or three dims, which it packs beforehand.
     """
     for product, _, made in _products(group):
         integers = integers_of(group, product)
@@ -250,10 +250,10 @@ def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
 
 
 def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool:
-    """A Select behind a product, with an input of fewer dims, in the kernel for one head each.
+    """A Select behind a product, with an input of fewer dims, in the kernel for single heads.
 
-    Where the scores are input 1, oneDNN reads the same part of that input for all heads; where they
-    are input 2, only its first element.
+    If the scores are input 1, oneDNN reads the same part of that input for all heads; if they are
+    input 2, only its first element.
     """
     if not attention(group):
         return False
@@ -274,7 +274,7 @@ def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool
 
 
 def attention_and_gradient_of_scores(group: Group, conditions: Conditions) -> bool:
-    """The gradients of attention, where ops outside read a gradient of the scores too.
+    """The gradients of attention, if ops outside read a gradient of the scores too.
 
     oneDNN adds to the values that it finds in that output's memory.
     """

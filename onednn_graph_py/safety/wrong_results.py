@@ -1,9 +1,9 @@
 """Fused partitions for which oneDNN computes wrong results silently.
 
-The mirror refuses partitions that read or write out of bounds; the rows here are of those that only
-give wrong numbers. Each row says where it holds: version, runtime, instruction set and threads. The
+The mirror refuses partitions that read or write out of bounds; the rows here describe those that
+only give wrong numbers, and their conditions: version, runtime, instruction set and threads. The
 rows are pure functions of those and of the partition, so that tests cover each on every machine;
-they show the defect itself where the CPU has it.
+tests show the defect itself if the CPU has it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["DEFECTS", "wrong_result"]
 
 
 def _residual_of_other_sign(group: Group, conditions: Conditions) -> bool:
-    """A dequantized residual is added before a Quantize to the other of u8 and s8."""
+    """An Add of a dequantized residual before a Quantize to the other type of u8 and s8."""
     last = group.ops[-1]
     if last.kind != "Quantize":
         return False
@@ -109,7 +109,7 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def _strides(group: Group, tensor: Tensor, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The strides of a tensor of this shape, or else of the inputs that it is made from."""
+    """Yield the strides of a tensor of this shape, or else of the inputs that it is made from."""
     maker = group.producer(tensor)
     if maker is not None and (maker.kind in BINARY or maker.kind in ELEMENTWISE):
         for before in maker.inputs:
@@ -123,7 +123,7 @@ def _strides(group: Group, tensor: Tensor, shape: tuple[int, ...]) -> Iterator[t
 def _behind_permuted(
     group: Group, conditions: Conditions
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Operands fused behind a binary op that reads a tensor without gaps, its dims in any order.
+    """Yield operands fused behind a binary op that reads a tensor without gaps, in any dim order.
 
     Each comes with the result's shape and that tensor's strides, which the result gets too.
     """
@@ -212,14 +212,14 @@ DEFECTS = (
         where=lambda conditions: conditions.version < (3, 13) or conditions.runtime != "SYCL",
     ),
     Defect(
-        "oneDNN reads what attention selects by, or in place of scores, wrongly where it has fewer "
-        "dims than the scores",
+        "oneDNN reads the condition or the masking input of attention's Select wrongly if it has "
+        "fewer dims than the scores",
         products.attention_select_of_other_rank,
         since=(3, 8),
         where=lambda conditions: conditions.runtime != "SYCL",
     ),
     Defect(
-        "oneDNN gives a gradient of attention's scores that depends on what its memory held before",
+        "oneDNN adds the former content of its memory to a gradient of attention's scores",
         products.attention_and_gradient_of_scores,
         since=(3, 11),
     ),
@@ -254,7 +254,7 @@ DEFECTS = (
         windows.pool_of_channels_last,
     ),
     Defect(
-        "oneDNN rounds what int8 pooling makes before it applies ReLU and scales",
+        "oneDNN rounds the result of int8 pooling before it applies ReLU and scales",
         windows.int8_pool_and_relu,
     ),
     Defect(
@@ -409,8 +409,8 @@ DEFECTS = (
         where=lambda conditions: conditions.avx512 and conditions.f16,
     ),
     Defect(
-        "oneDNN with AMX leaves what no window of a transposed convolution reaches without bias "
-        "and without what is fused",
+        "oneDNN with AMX adds no bias and applies no fused ops to elements that no window of a "
+        "transposed convolution reaches",
         windows.stride_beyond_kernel,
         since=(3, 8),
         where=_amx,
@@ -426,7 +426,7 @@ DEFECTS = (
 
 
 def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
-    """Find out whether oneDNN is known to compute a partition wrongly.
+    """Look for a known defect by which oneDNN computes a partition wrongly.
 
     Parameters
     ----------
@@ -438,7 +438,7 @@ def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
     Returns
     -------
     Finding or None
-        The finding of the first row of `DEFECTS` that the partition meets; for a partition of one
-        op only rows that hold for the op alone.
+        The finding of the first row of `DEFECTS` that the partition meets; a partition of one op
+        meets only rows that hold for the op alone. None if it meets none.
     """
     return first_met(DEFECTS, group, conditions)

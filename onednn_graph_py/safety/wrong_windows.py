@@ -80,7 +80,7 @@ def convolution_to_one_column(group: Group, conditions: Conditions) -> bool:
 
 
 def convolution_to_one_column_alone(group: Group, conditions: Conditions) -> bool:
-    """The same but for int8, as oneDNN computes its ops in f32 if each runs alone."""
+    """The same without int8, as oneDNN computes those ops in f32 if each runs alone."""
     return any(
         integers_of(group, op) is None and _one_column(group, op, slide, conditions)
         for op, slide in _slides(group, *_TO_ONE_COLUMN)
@@ -136,7 +136,7 @@ def grouped_int8_with_zero_point(group: Group, conditions: Conditions) -> bool:
 
 
 def _gaps(group: Group, conditions: Conditions) -> Iterator[Op]:
-    """Transposed convolutions with a stride beyond the kernel: no window reaches some elements."""
+    """Yield transposed convolutions with a stride beyond the kernel, which skips some elements."""
     for op, slide in _slides(group, "ConvTranspose"):
         strides = slide.window.strides
         if not runs_in_amx(group, op, conditions) or integers_of(group, op) is not None:
@@ -160,7 +160,7 @@ def stride_beyond_kernel_and_bias(group: Group, conditions: Conditions) -> bool:
 def s8_transposed_convolution(group: Group, conditions: Conditions) -> bool:
     """A transposed convolution of an s8 source, or of a source with a zero point.
 
-    With a zero point of the weights it does not compile.
+    A convolution whose weights have a zero point does not compile.
     """
     for op in group.ops:
         if op.kind != "ConvTranspose":
@@ -195,7 +195,7 @@ def ignored_dilations(group: Group, conditions: Conditions) -> bool:
 
 
 def transposed_gradient_with_automatic_padding(group: Group, conditions: Conditions) -> bool:
-    """A gradient whose paddings oneDNN gets wrong, as a stride does not divide input 0's dim."""
+    """A gradient with wrong paddings, as a stride does not divide input 0's dim."""
     for op in group.ops:
         if op.kind not in ("ConvTransposeBackwardData", "ConvTransposeBackwardWeights"):
             continue
@@ -218,7 +218,7 @@ def _pools(group: Group) -> list[Op]:
 
 
 def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
-    """An operand that varies along several dims, which is read as if it had the pool's layout."""
+    """An operand that varies along several dims, which oneDNN reads as if in the pool's layout."""
     if not _pools(group):
         return False
     for op in group.ops:
@@ -230,9 +230,9 @@ def pool_and_whole_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def pool_of_channels_last(group: Group, conditions: Conditions) -> bool:
-    """A fused operand that varies along the channels alone; oneDNN reads it at the wrong places.
+    """A fused operand that varies along the channels alone, which oneDNN reads at wrong places.
 
-    With one batch and one channel, the same happens to one that varies along the innermost spatial
+    With one batch and one channel, it also misreads one that varies along the innermost spatial
     dim, or along the only dim of more than one element.
     """
     for pool in _pools(group):
@@ -264,7 +264,7 @@ def int8_pool_and_operand(group: Group, conditions: Conditions) -> bool:
 def int8_pool_and_relu(group: Group, conditions: Conditions) -> bool:
     """An int8 pool with a ReLU, whose values oneDNN rounds before it scales them.
 
-    With a binary op too it does not compile.
+    With a binary op too the partition does not compile.
     """
     if not _pools(group) or not group.has("Dequantize") or group.has(*BINARY):
         return False

@@ -41,7 +41,7 @@ def _weights_of(call: Call, operand: Operand) -> _Weights | None:
     if any(d == 0 for d in spatial):
         operand.refuse("spatial dims of at least 1")
     first, second = shape[-2:] if spatial_first else shape[:2]
-    out_first = order.find("O") < order.find("I")  # oneDNN may be about to refuse another word
+    out_first = order.find("O") < order.find("I")  # oneDNN may refuse other orders later
     return _Weights(*((first, second) if out_first else (second, first)), spatial)
 
 
@@ -71,7 +71,7 @@ def _same(given: int, expected: int, of: Operand, what: str) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The tensors of the forward op, which makes dst of src by weights, and its window."""
+    """The tensors and the window of the forward op, which makes dst of src and weights."""
 
     src: Data | None
     weights: _Weights | None
@@ -117,7 +117,7 @@ def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed
 
 
 def _check_slide(call: Call, p: _Parts, transposed: bool) -> None:
-    """Check that the forward op makes dst's spatial dims of src's, if both are known."""
+    """Check that the forward op turns src's spatial dims into dst's, if both are known."""
     wide, narrow = (p.dst, p.src) if transposed else (p.src, p.dst)
     if p.window is None or p.window.auto_pad != "None":
         return
@@ -154,17 +154,17 @@ def _forward(call: Call, transposed: bool) -> list[Shape]:
 
 
 def convolution(call: Call) -> list[Shape]:
-    """From (N, IC, sizes) and weights (OC, IC / groups, kernel) to (N, OC, windows)."""
+    """Infer (N, OC, windows) from (N, IC, sizes) and weights (OC, IC / groups, kernel)."""
     return _forward(call, transposed=False)
 
 
 def conv_transpose(call: Call) -> list[Shape]:
-    """From (N, IC, windows) and weights (IC, OC / groups, kernel) to (N, OC, sizes)."""
+    """Infer (N, OC, sizes) from (N, IC, windows) and weights (IC, OC / groups, kernel)."""
     return _forward(call, transposed=True)
 
 
 def convolution_backward_data(call: Call) -> list[Shape]:
-    """The shape of src, which only the attribute dst_shape or the declared output gives."""
+    """Return src's shape, which only the attribute dst_shape or the declared output gives."""
     made = given_shape(call, "dst_shape", call.output(0))
     p = _relate(call, made, call.input(1), call.input(0), transposed=False)
     _check_slide(call, p, transposed=False)
@@ -177,7 +177,7 @@ def convolution_backward_data(call: Call) -> list[Shape]:
 
 
 def convolution_backward_weights(call: Call) -> list[Shape]:
-    """The shape of the weights, which only weights_shape or the declared output tells."""
+    """Return the weights' shape, which only weights_shape or the declared output gives."""
     made = given_shape(call, "weights_shape", call.output(0))
     p = _relate(call, call.input(0), made, call.input(1), transposed=False)
     _check_slide(call, p, transposed=False)
@@ -185,7 +185,7 @@ def convolution_backward_weights(call: Call) -> list[Shape]:
 
 
 def conv_transpose_backward_data(call: Call) -> list[Shape]:
-    """The shape of src, which is that of a convolution of diff_dst."""
+    """Infer src's shape, which is that of a convolution of diff_dst."""
     made = call.output(0)
     p = _relate(call, made, call.input(1), call.input(0), transposed=True)
     if p.window is None:
@@ -199,7 +199,7 @@ def conv_transpose_backward_data(call: Call) -> list[Shape]:
 
 
 def conv_transpose_backward_weights(call: Call) -> list[Shape]:
-    """The shape of the weights, which only weights_shape or the declared output tells."""
+    """Return the weights' shape, which only weights_shape or the declared output gives."""
     made = given_shape(call, "weights_shape", call.output(0))
     p = _relate(call, call.input(0), made, call.input(1), transposed=True)
     _check_slide(call, p, transposed=True)

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def broadcast(a: Operand, b: Operand) -> Shape:
-    """The shape that two operands broadcast to."""
+    """Return the shape that two operands broadcast to."""
     if a.shape is None or b.shape is None:
         return None
     rank = max(len(a.shape), len(b.shape))
@@ -40,7 +40,7 @@ def broadcast(a: Operand, b: Operand) -> Shape:
 
 
 def merged(a: Shape, b: Shape) -> Shape:
-    """The shape that two descriptions of it give together; of unknown dims the known ones."""
+    """Return the shape that two descriptions of it give together: the dims known from either."""
     if a is None or b is None or len(a) != len(b):
         return b if a is None else a
     return tuple(y if x < 0 else x for x, y in zip(a, b, strict=True))
@@ -55,24 +55,24 @@ def _all_equal(call: Call) -> Shape:
 
 
 def same(call: Call) -> list[Shape]:
-    """All outputs have the shape that all inputs share."""
+    """Return the shape that all inputs share, for each output."""
     return [_all_equal(call)] * len(call.schema.outputs)
 
 
 def first(call: Call) -> list[Shape]:
-    """All outputs have the shape of input 0."""
+    """Return the shape of input 0, for each output."""
     return [call.input(0).shape] * len(call.schema.outputs)
 
 
 def binary(call: Call) -> list[Shape]:
-    """The shape that both inputs broadcast to, or share if auto_broadcast is none."""
+    """Return the shape that both inputs broadcast to, or share if auto_broadcast is none."""
     if call.attr("auto_broadcast") == "none":
         return [_all_equal(call)]
     return [broadcast(call.input(0), call.input(1))]
 
 
 def select(call: Call) -> list[Shape]:
-    """The shape that inputs 1 and 2 broadcast to; the condition broadcasts to it too."""
+    """Return the shape that inputs 1 and 2 broadcast to; the condition broadcasts to it too."""
     if call.attr("auto_broadcast") == "none":
         return [_all_equal(call)]
     both = broadcast(call.input(1), call.input(2))
@@ -85,7 +85,7 @@ def _channels(call: Call) -> int:
 
 
 def bias_add(call: Call) -> list[Shape]:
-    """The shape of input 0; the bias has one element a channel."""
+    """Return the shape of input 0; the bias has one element a channel."""
     call.input(0).need_rank(2)
     call.input(1).need_rank(1, 1)
     call.input(1).need_count(_channels(call), "channels")
@@ -93,25 +93,25 @@ def bias_add(call: Call) -> list[Shape]:
 
 
 def bias_add_backward(call: Call) -> list[Shape]:
-    """The shape of the bias's gradient: one element a channel."""
+    """Return the shape of the bias's gradient: one element a channel."""
     call.input(0).need_rank(2)
     return [(_channels(call),)]
 
 
 def prelu(call: Call) -> list[Shape]:
-    """The shape of input 0."""
+    """Return the shape of input 0."""
     return [call.input(0).shape]
 
 
 def prelu_backward(call: Call) -> list[Shape]:
-    """The shapes of the gradients of the data and the slope."""
+    """Return the shapes of the gradients of the data and the slope."""
     src, slope, diff_dst = (call.input(i) for i in range(3))
     diff_dst.need_shape(src.shape, "that of input 0")
     return [merged(src.shape, diff_dst.shape), slope.shape]
 
 
 def gen_index(call: Call) -> list[Shape]:
-    """The shape of input 0, which must have the axis."""
+    """Return the shape of input 0, which must have the axis."""
     src = call.input(0)
     src.need_rank(1)
     if src.rank and call.attr("axis") is not None:
@@ -120,5 +120,5 @@ def gen_index(call: Call) -> list[Shape]:
 
 
 def nothing(call: Call) -> list[Shape]:
-    """No shapes, for an op without outputs."""
+    """Return no shapes, for an op without outputs."""
     return []

@@ -12,7 +12,7 @@ __all__ = ["interpolate", "interpolate_backward"]
 
 
 def _resized(call: Call) -> Shape:
-    """The shape that the forward op makes of input 0."""
+    """Return the shape of the forward op's result for input 0."""
     data = data_of(call, call.input(0))
     scales, sizes = call.attr("scales"), call.attr("sizes")
     if data is None:
@@ -46,12 +46,12 @@ def _resized(call: Call) -> Shape:
 
 
 def interpolate(call: Call) -> list[Shape]:
-    """From (N, C, sizes) to (N, C, other sizes)."""
+    """Infer (N, C, other sizes) from (N, C, sizes)."""
     return [_resized(call)]
 
 
 def interpolate_backward(call: Call) -> list[Shape]:
-    """The shape of src."""
+    """Return the shape of src."""
     src = call.input(0)
-    call.input(1).need_shape(_resized(call), f"what the forward op makes of {src.name}")
+    call.input(1).need_shape(_resized(call), f"the forward op's result for {src.name}")
     return [src.shape]

@@ -11,7 +11,7 @@ _MOST = 1 << 60
 
 
 def reduce(call: Call) -> list[Shape]:
-    """The dims that are not reduced; with keep_dims also the others, as 1."""
+    """Return the dims that are not reduced; with keep_dims also the others, as 1."""
     src, axes = call.input(0), call.attr("axes")
     if src.shape is None or axes is None:
         return [None]
@@ -28,7 +28,7 @@ def reduce(call: Call) -> list[Shape]:
 
 
 def reshape(call: Call) -> list[Shape]:
-    """The attribute shape, with -1 and special zeros filled in."""
+    """Return the attribute shape, with -1 and special zeros replaced by dims."""
     src, listed = call.input(0), call.attr("shape")
     if listed is None:
         return [None]
@@ -43,7 +43,7 @@ def reshape(call: Call) -> list[Shape]:
             made[i] = UNKNOWN
             continue
         if i >= len(src.shape):
-            bad(f"takes a dim that input 0, {shape_text(src.shape)}, has not")
+            bad(f"copies a dim that input 0, {shape_text(src.shape)}, does not have")
         made[i] = src.shape[i]
     rests = [i for i, d in enumerate(listed) if d == -1]
     if len(rests) > 1:
@@ -70,7 +70,7 @@ def reshape(call: Call) -> list[Shape]:
 
 
 def transpose(call: Call) -> list[Shape]:
-    """The dims in another order."""
+    """Return the dims in the order of the attribute."""
     src, order = call.input(0), call.attr("order")
     if order is None:
         return [None]
@@ -86,7 +86,7 @@ def transpose(call: Call) -> list[Shape]:
 
 
 def concat(call: Call) -> list[Shape]:
-    """The dims that all inputs share; along the axis the sum of theirs."""
+    """Return the dims that all inputs share; along the axis the sum of their dims."""
     known = next((o for o in call.inputs if o.shape is not None), None)
     if known is None or known.shape is None or call.attr("axis") is None:
         return [None]

@@ -33,19 +33,19 @@ def _per_channel(call: Call, start: int) -> int:
 
 
 def batch_norm_inference(call: Call) -> list[Shape]:
-    """The shape of src."""
+    """Return the shape of src."""
     _per_channel(call, 1)
     return [call.input(0).shape]
 
 
 def batch_norm_training(call: Call) -> list[Shape]:
-    """The shapes of src and of four statistics."""
+    """Return the shapes of src and of four statistics."""
     channels = _per_channel(call, 1)
     return [call.input(0).shape, *[(channels,)] * 4]
 
 
 def batch_norm_backward(call: Call) -> list[Shape]:
-    """The shapes of src and of two gradients."""
+    """Return the shapes of src and of two gradients."""
     call.input(1).need_shape(call.input(0).shape, "that of input 0")
     channels = _per_channel(call, 2)
     return [call.input(0).shape, (channels,), (channels,)]
@@ -69,7 +69,7 @@ def _one_output(call: Call, flag: str) -> None:
 
 
 def _split(call: Call) -> tuple[Shape, Shape]:
-    """The dims of src before begin_norm_axis, and those from there on, which are normalized."""
+    """Return src's dims before begin_norm_axis, and those from there on, which are normalized."""
     src = call.input(0)
     src.need_rank(1)
     if src.shape is None:
@@ -79,7 +79,7 @@ def _split(call: Call) -> tuple[Shape, Shape]:
 
 
 def layer_norm(call: Call) -> list[Shape]:
-    """The shapes of src, and of mean and variance of each normalized part."""
+    """Return the shapes of src, and of mean and variance of each normalized part."""
     _affine_inputs(call, 1)
     _one_output(call, "keep_stats")
     kept, normal = _split(call)
@@ -89,7 +89,7 @@ def layer_norm(call: Call) -> list[Shape]:
 
 
 def rms_norm(call: Call) -> list[Shape]:
-    """The shape of src."""
+    """Return the shape of src."""
     _, normal = _split(call)
     for operand in call.inputs[1:]:
         operand.need_shape(normal, "the normalized dims")
@@ -97,7 +97,7 @@ def rms_norm(call: Call) -> list[Shape]:
 
 
 def layer_norm_backward(call: Call) -> list[Shape]:
-    """The shapes of src and of the gradients of gamma and beta."""
+    """Return the shapes of src and of the gradients of gamma and beta."""
     _affine_inputs(call, 4)
     _one_output(call, "use_affine")
     if call.attr("use_affine") and len(call.inputs) == 4:
@@ -113,7 +113,7 @@ def layer_norm_backward(call: Call) -> list[Shape]:
 
 
 def group_norm(call: Call) -> list[Shape]:
-    """The shapes of src, and of mean and variance of each group."""
+    """Return the shapes of src, and of mean and variance of each group."""
     _affine_inputs(call, 1)
     _one_output(call, "keep_stats")
     src = call.input(0)
@@ -128,7 +128,7 @@ def group_norm(call: Call) -> list[Shape]:
 
 
 def softmax(call: Call) -> list[Shape]:
-    """The shapes of src and of the statistics, whose axis has one element."""
+    """Return the shapes of src and of the statistics, whose axis has one element."""
     src = call.input(0)
     src.need_rank(1)
     if src.shape is None:
@@ -138,6 +138,6 @@ def softmax(call: Call) -> list[Shape]:
 
 
 def softmax_backward(call: Call) -> list[Shape]:
-    """The shape of the inputs."""
+    """Return the shape of the inputs."""
     call.input(1).need_shape(call.input(0).shape, "that of input 0")
     return [softmax(call)[0]]

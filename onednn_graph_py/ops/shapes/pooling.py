@@ -10,7 +10,7 @@ __all__ = ["avg_pool_backward", "max_pool_backward", "pool"]
 
 
 def _pooled(call: Call, src: Operand) -> Shape:
-    """The shape that the forward op makes of another one."""
+    """Return the shape of the forward op's result for `src`."""
     listed = call.attr("kernel")
     data = data_of(call, src)
     if data is None:
@@ -27,21 +27,21 @@ def _pooled(call: Call, src: Operand) -> Shape:
 
 
 def pool(call: Call) -> list[Shape]:
-    """From (N, C, sizes) to (N, C, windows)."""
+    """Infer (N, C, windows) from (N, C, sizes)."""
     return [_pooled(call, call.input(0))]
 
 
 def avg_pool_backward(call: Call) -> list[Shape]:
-    """The shape of src, which only the attribute src_shape or the declared output gives."""
+    """Return src's shape, which only the attribute src_shape or the declared output gives."""
     src = given_shape(call, "src_shape", call.output(0))
-    why = f"what the forward op makes of {src.name}"
+    why = f"the forward op's result for {src.name}"
     call.input(0).need_shape(_pooled(call, src) if src.shape is not None else None, why)
     return [src.shape]
 
 
 def max_pool_backward(call: Call) -> list[Shape]:
-    """The shape of src."""
+    """Return the shape of src."""
     src = call.input(0)
-    why = f"what the forward op makes of {src.name}"
+    why = f"the forward op's result for {src.name}"
     call.input(1).need_shape(_pooled(call, src) if src.shape is not None else None, why)
     return [src.shape]

@@ -15,7 +15,7 @@ def _batch(of: Operand) -> Operand:
 
 
 def matmul(call: Call) -> list[Shape]:
-    """From (batch, M, K) and (batch, K, N) to (batch, M, N); 1-D inputs are vectors as in NumPy."""
+    """Infer (batch, M, N) from (batch, M, K) and (batch, K, N); 1-D inputs are vectors."""
     a, b = call.input(0), call.input(1)
     a.need_rank(1)
     b.need_rank(1)

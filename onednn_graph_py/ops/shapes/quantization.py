@@ -9,14 +9,14 @@ __all__ = ["dynamic_quantize", "quantize"]
 
 
 def _channels(call: Call, src: Operand) -> int:
-    """The number of scales that there must be; -1 where unknown."""
+    """Return the required number of scales; -1 if unknown."""
     if call.attr("qtype") != "per_channel" or src.rank is None:
         return 1
     return src.dim(call.axis("axis", src.rank))
 
 
 def quantize(call: Call) -> list[Shape]:
-    """The shape of input 0, for ops whose scales and zero points are attributes."""
+    """Return the shape of input 0, for ops whose scales and zero points are attributes."""
     src = call.input(0)
     if src.rank is None:
         return [None]
@@ -61,7 +61,7 @@ def _check_groups(call: Call, src: Operand, parameters: Operand, may_be_one: boo
 
 
 def dynamic_quantize(call: Call) -> list[Shape]:
-    """The shape of input 0, for ops whose scales and zero points are inputs.
+    """Return the shape of input 0, for ops whose scales and zero points are inputs.
 
     One zero point may serve all channels or groups.
     """

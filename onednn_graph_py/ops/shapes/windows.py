@@ -13,9 +13,9 @@ Dims = tuple[int, ...]
 
 
 def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
-    """An attribute's entry for each spatial dim.
+    """Return an attribute's entry for each of `count` spatial dims; `otherwise` if it is not set.
 
-    Dumped graphs spell out oneDNN's default of a list, with one entry for every possible dim.
+    Dumped graphs contain oneDNN's default of a list, with one entry for every possible dim.
     """
     listed = call.attr(name)
     if listed is None or listed == (otherwise,) * MAX_NDIMS:
@@ -29,7 +29,7 @@ def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
 
 
 def given_shape(call: Call, name: str, declared: Operand) -> Operand:
-    """The declared output, with the shape from an attribute if that is set."""
+    """Return the declared output, with the shape from an attribute if that is set."""
     listed = call.attr(name)
     if listed is None or listed == (0,) * MAX_NDIMS:
         return declared
@@ -48,14 +48,14 @@ class Data:
     spatial: Dims
 
     def shape(self, call: Call) -> Shape:
-        """The shape of the tensor in the order of data_format."""
+        """Return the tensor's shape in the order of data_format."""
         if call.channels_last:
             return (self.batch, *self.spatial, self.channels)
         return (self.batch, self.channels, *self.spatial)
 
 
 def data_of(call: Call, operand: Operand) -> Data | None:
-    """The dims of a data tensor by their meaning; None where its rank is unknown."""
+    """Return the dims of a data tensor by their meaning; None if its rank is unknown."""
     operand.need_rank(3)
     shape = operand.shape
     if shape is None:
@@ -67,7 +67,7 @@ def data_of(call: Call, operand: Operand) -> Data | None:
 
 @dataclass(frozen=True)
 class Window:
-    """A window over spatial dims; `kernel` is -1 where its size is unknown."""
+    """A window over spatial dims; an unknown size in `kernel` is -1."""
 
     call: Call
     kernel: Dims
@@ -78,16 +78,16 @@ class Window:
     auto_pad: str
 
     def extent(self, i: int) -> int:
-        """The window's size along a dim, with dilation."""
+        """Return the window's size along a dim, with dilation."""
         return self.dilations[i] * (self.kernel[i] - 1) + 1
 
     @property
     def same(self) -> bool:
-        """Whether the paddings are such that the output size is the input size over the stride."""
+        """Whether paddings make the output size the input size divided by the stride."""
         return self.auto_pad in ("SAME_UPPER", "SAME_LOWER")
 
     def slide(self, i: int, size: int, ceil: bool = False) -> int:
-        """The number of windows along a dim, the output size of convolution and pooling."""
+        """Return the number of windows along a dim, the output size of convolution and pooling."""
         if size < 0 or (self.kernel[i] < 0 and not self.same):
             return UNKNOWN
         if self.same:
@@ -104,7 +104,7 @@ class Window:
         return (room + (self.strides[i] - 1 if ceil else 0)) // self.strides[i] + 1
 
     def unslide(self, i: int, size: int, output_padding: int) -> int:
-        """The size that a transposed convolution makes of a dim, the reverse of `slide`."""
+        """Return a transposed convolution's output size along a dim, the reverse of `slide`."""
         if size < 0 or self.kernel[i] < 0:
             return UNKNOWN
         pads = 0
@@ -119,7 +119,7 @@ class Window:
 
 
 def window_of(call: Call, kernel: Dims) -> Window:
-    """The window that an op's attributes describe."""
+    """Return the window that an op's attributes describe."""
     n = len(kernel)
     made = Window(
         call,
