@@ -447,7 +447,7 @@ wrong("logical_tensor copied from a number", "TypeError", "logical_tensor", lamb
 wrong(
     "logical_tensor of a forged pickle",
     "ValueError",
-    "state",
+    "not a pickled logical_tensor",
     lambda: LT.__new__(LT).__setstate__((1, 2)),
 )
 if PACKS_WEIGHTS:  # otherwise nothing is opaque
