@@ -528,7 +528,7 @@ def test_html_is_escaped():
 
 def test_markdown_is_a_table():
     lines = DIFFERENT.to_markdown().splitlines()
-    assert lines[0] == "## <g\\|raph>"
+    assert lines[0] == "## &lt;g\\|raph>"
     rows = [line for line in lines if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
     assert "| fused | MatMul + ReLU | \\* MatMul<br>\\* ReLU | same as column 1 |" in rows

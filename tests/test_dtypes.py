@@ -128,5 +128,5 @@ def test_unpacking_checks_dtype_and_size():
     with pytest.raises(og.InvalidArgumentsError, match="must be uint8"):
         dtypes.unpack_int4(np.zeros(1, np.int8), [1], "s4")
     for size in (0, 2):
-        with pytest.raises(og.InvalidShapeError, match="takes 1 bytes"):
+        with pytest.raises(og.InvalidShapeError, match=f"needs 1 bytes, got {size}"):
             dtypes.unpack_int4(np.zeros(size, np.uint8), [2], "s4")

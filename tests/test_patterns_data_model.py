@@ -1,5 +1,7 @@
 """The data model: what a case of the gallery can't show."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -83,8 +85,9 @@ def test_an_opaque_layout_is_not_made_by_hand():
     ("layouts", "port"), [(("undef", None, None), 0), ((None, None, "undef"), 2)]
 )
 def test_layout_undef_is_only_for_building(layouts, port):
-    with pytest.raises(og.OneDNNError, match=f"input {port}|id {port}"):
+    with pytest.raises(og.OneDNNError) as caught:
         product(*layouts)
+    assert re.search(f"input {port}|id {port}", f"{caught.value} {caught.value.reason()}")
 
 
 def test_layouts_between_partitions_change_no_number():
