@@ -1,8 +1,8 @@
 """Time calls.
 
-A time that people read is the median of these calls: it is what a call usually takes, however rare
-and long its exceptions are. Two ways to compute the same are compared by their shortest calls, and
-so is a machine with its peak: other processes only add to them.
+Times that people read are medians, which rare long calls do not change. Comparisons of two
+computations, and of a machine with its peak, use the shortest calls, since other processes only make
+calls longer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["time_calls", "timed"]
 T = TypeVar("T")
 
 LONGEST = 10.0
-"""Seconds after which no more calls are made than one, however few they are."""
+"""Seconds after which the calls end, even if they are fewer than `least`."""
 
 
 def timed(call: Callable[[], T]) -> tuple[float, T]:
@@ -34,11 +34,11 @@ def time_calls(
     Parameters
     ----------
     call : callable
-        It was called before if the first call is not to count.
+        Call it once before if the first call should not count.
     seconds : float
-        Calls are made for so long.
+        The time for all calls.
     least, most : int
-        There are so many calls whatever the seconds, unless the least take longer than 10 s.
+        Limits of the number of calls. There are fewer than `least` if they take longer than 10 s.
 
     Returns
     -------
