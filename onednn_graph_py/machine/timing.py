@@ -1,7 +1,7 @@
 """Time calls.
 
 Times that people read are medians, which rare long calls do not change. Comparisons of two
-computations, and of a machine with its peak, use the shortest calls, since other processes only make
+computations, and of a machine with its peak, use the shortest calls: other processes only make
 calls longer.
 """
 
