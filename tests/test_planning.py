@@ -78,7 +78,7 @@ def test_all_shapes_share_what_was_computed_from_constants():
         x = noise(rows, 16)
         expected = np.maximum(x @ (whole(16, 8) * np.float32(0.25) + 1), 0)
         np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-5)
-        memory.append(model._folded.bytes)
+        memory.append(model._shared.folded.bytes)
     assert len(set(memory)) == 1
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied(x), model(x))
@@ -509,4 +509,6 @@ def test_what_was_only_tried_leaves_nothing_behind(monkeypatch):
     b.output(y=(c + 1.0) * b.input((3, 8)), z=c.tanh() * b.input((3, 8)))
     model = b.compile()
     assert model.verify()
-    assert len(model._folded._arrays) <= sum(s.implementation == "constant" for s in model.steps())
+    assert len(model._shared.folded._arrays) <= sum(
+        s.implementation == "constant" for s in model.steps()
+    )

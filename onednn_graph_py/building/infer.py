@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from ..errors import InvalidShapeError, OneDNNError, reworded
 from ..ops.check import check
+from ..ops.tensor_spec import TensorSpec
 from .builder import GraphBuilder
 from .value import is_whole
 
@@ -25,17 +26,19 @@ def infer_shapes(
     shapes: dict[int, tuple[int, ...]] = dict(given)
     for value in builder.constants:
         shapes[value.id] = value.shape or ()
+    # Most ops of a deep model equal an earlier one.
+    inferred: dict[Hashable, tuple[TensorSpec, ...]] = {}
     for node in builder.nodes:
-        try:
-            made = check(
-                node.kind,
-                [(shapes[v.id], v.dtype) for v in node.inputs],
-                node.attrs,
-                [(v.shape, v.dtype) for v in node.outputs],
-                name=node.name,
-            )
-        except OneDNNError as e:
-            raise reworded(e, f"{e} (made at {node.where})") from None
+        inputs = tuple((shapes[v.id], v.dtype) for v in node.inputs)
+        outputs = tuple((v.shape, v.dtype) for v in node.outputs)
+        key = (node.signature, inputs, outputs)
+        made = inferred.get(key)
+        if made is None:
+            try:
+                made = check(node.kind, inputs, node.attrs, outputs, name=node.name)
+            except OneDNNError as e:
+                raise reworded(e, f"{e} (made at {node.where})") from None
+            inferred[key] = made
         for value, spec in zip(node.outputs, made, strict=True):
             if spec.shape is None or not is_whole(spec.shape):
                 raise InvalidShapeError(

@@ -10,6 +10,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,13 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
+def _plain(value: Any) -> Any:
+    """Write the parts of an attribute as Python's own types, which `repr` writes exactly."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
 @dataclass(frozen=True)
 class Node:
     """One op of a graph.
@@ -98,6 +106,11 @@ class Node:
     def label(self) -> str:
         """The op's name in messages."""
         return label_of(self.kind, self.name)
+
+    @cached_property
+    def signature(self) -> str:
+        """The kind with all attributes: equal for ops that compute the same of equal inputs."""
+        return repr((self.kind, sorted((name, _plain(v)) for name, v in self.attrs.items())))
 
     def attr(self, name: str) -> Any:
         """Return an attribute's value, or its default, or None without a default."""

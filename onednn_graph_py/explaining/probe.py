@@ -18,7 +18,6 @@ from ..building.value import Node, Value, is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..machine import current
 from ..planning import CompileOptions, SlowFusions, engine_of
-from ..planning.grouping import ordered
 from ..planning.planner import Planner
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
@@ -144,16 +143,16 @@ def grouped(
     if planner is None:
         by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
         made = []
-        for partition in builder.graph.get_partitions():
-            nodes = tuple(by_id[i] for i in partition.get_ops() if i in by_id)
+        for unplanned in builder.graph.get_partitions():
+            nodes = tuple(by_id[i] for i in unplanned.get_ops() if i in by_id)
             if nodes:
-                made.append(Group(nodes, partition.is_supported()))
+                made.append(Group(nodes, unplanned.is_supported()))
         return made
     by_id = {n.id: n for n in builder.nodes}
     by_attrs = {id(n.attrs): n for n in builder.nodes}
     compiles = can_compile(builder)
     made = []
-    for nodes, partition in ordered(planner.groups(planner.nodes)):
+    for nodes, partition in planner.groups(planner.nodes):
         # If a Dequantize has several readers, each has a copy of it.
         known = tuple(by_id.get(n.id) or by_attrs.get(id(n.attrs), n) for n in nodes)
         if partition is None:

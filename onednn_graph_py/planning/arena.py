@@ -53,16 +53,13 @@ def lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping
     blocks: dict[int, _Block] = {}
     scratchpads: list[tuple[PlannedStep, _Block]] = []
     for i, step in enumerate(steps):
-        in_place: dict[int, int] = {}
-        if step.compiled is not None:
-            in_place = {out: source for source, out in step.compiled.get_inplace_ports()}
         taken: set[int] = set()
         for lt in step.outputs:
             made = lt.get_id()
             if made in slots:
                 continue
             until = last_use.get(made, i)
-            source = in_place.get(made)
+            source = step.in_place.get(made)
             block = blocks.get(source) if source is not None else None
             size = _aligned(lt.get_mem_size())
             # The output reuses the input's memory if no later step reads the input.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-import numpy as np
 import numpy.typing as npt
 
 from ..building.value import Node
@@ -20,11 +20,12 @@ class FoldedConstants:
     """The arrays that a model computed from its constants, by number.
 
     Results have the same number if they come from the same inputs by the same op. All shapes that a
-    model is compiled for share the arrays; the model's lock guards them. An array lives as long as
-    a plan that has it.
+    model is compiled for share the arrays. An array lives as long as a plan that has it. Callers
+    hold `lock`.
     """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self._numbers: dict[Hashable, int] = {}
         self._arrays: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
@@ -44,8 +45,7 @@ class FoldedConstants:
         inputs : sequence of int
             The numbers of the constants that the op reads.
         """
-        attrs = tuple(sorted((name, _plain(value)) for name, value in node.attrs.items()))
-        key = (node.kind, attrs, tuple(inputs), output, node.outputs[output].dtype, shape)
+        key = (node.signature, tuple(inputs), output, node.outputs[output].dtype, shape)
         return self._numbers.setdefault(key, len(self._numbers))
 
     def get(self, numbers: Sequence[int]) -> list[Array] | None:
@@ -60,12 +60,5 @@ class FoldedConstants:
     @property
     def bytes(self) -> int:
         """The size of all arrays."""
-        return sum(a.nbytes for a in self._arrays.values())
-
-
-def _plain(value: Any) -> Hashable:
-    """Convert an attribute to a value that can be hashed."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(_plain(v) for v in value)
-    made: Hashable = value.item() if isinstance(value, np.generic) else value
-    return made
+        with self.lock:
+            return sum(a.nbytes for a in self._arrays.values())

@@ -27,12 +27,19 @@ def needed(builder: GraphBuilder) -> list[Node]:
 
 
 def one_dequantize_each(
-    builder: GraphBuilder, nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]
-) -> list[Node]:
+    builder: GraphBuilder, nodes: Sequence[Node]
+) -> tuple[list[Node], dict[int, int]]:
     """Give every op that reads a dequantized tensor its own Dequantize.
 
     oneDNN computes an op in integers only if no other op reads the result of its Dequantize.
+
+    Returns
+    -------
+    list of Node
+    dict of int to int
+        For each new value, by its id, the id of the value that it equals.
     """
+    equals: dict[int, int] = {}
     readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
     for node in nodes:
         for i in {v.id for v in node.inputs}:
@@ -41,7 +48,7 @@ def one_dequantize_each(
         n.outputs[0].id: n for n in nodes if n.kind == "Dequantize" and readers[n.outputs[0].id] > 1
     }
     if not shared:
-        return list(nodes)
+        return list(nodes), equals
     kept = {v.id for v in builder.outputs.values()}
     made: list[Node] = []
     for node in nodes:
@@ -52,11 +59,11 @@ def one_dequantize_each(
                 continue
             original = shared[i]
             value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
-            shapes[value.id] = shapes[i]
+            equals[value.id] = i
             made.append(replace(original, id=new_id(), outputs=(value,)))
             inputs[i] = value
         made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
-    return made
+    return made, equals
 
 
 def ordered(groups: list[tuple[tuple[Node, ...], Any]]) -> list[tuple[tuple[Node, ...], Any]]:

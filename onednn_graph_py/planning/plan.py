@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy.typing as npt
@@ -11,12 +11,15 @@ import numpy.typing as npt
 from .. import _core
 from ..building.value import Node, Value
 
-__all__ = ["Implementation", "Plan", "PlannedStep", "Slot"]
+__all__ = ["Argument", "Implementation", "Plan", "PlannedStep", "Slot"]
 
 Implementation = Literal["oneDNN", "reference", "view", "constant"]
 
 Slot = tuple[str, int]
 """The place of a tensor: the number of an input, output or constant, or ``("arena", byte)``."""
+
+Argument = tuple[str, int, _core.logical_tensor]
+"""A tensor's slot and its logical tensor."""
 
 
 @dataclass
@@ -31,6 +34,8 @@ class PlannedStep:
         Computes an op in NumPy for which oneDNN has no kernel; takes inputs and outputs to fill.
     inputs, outputs : list of logical_tensor
         The tensors as compiled, in the order of the call.
+    in_place : mapping of int to int
+        The id of the input whose memory an output may take, by the output's id.
     why : str
         Why its ops do not run fused, or not as the graph says; empty if there is no reason.
     folded : bool
@@ -44,6 +49,7 @@ class PlannedStep:
     function: Callable[..., None] | None
     inputs: list[_core.logical_tensor]
     outputs: list[_core.logical_tensor]
+    in_place: Mapping[int, int] = field(default_factory=dict)
     scratchpad_bytes: int = 0
     scratchpad: int | None = None
     why: str = ""
@@ -63,6 +69,16 @@ class PlannedStep:
         if self.compiled is not None:
             return "oneDNN"
         return "view" if self.function is None else "reference"
+
+    @property
+    def ports(self) -> tuple[list[_core.logical_tensor], list[_core.logical_tensor]]:
+        """The inputs and outputs by the names that its partition knows.
+
+        Equal steps share a partition that was compiled for the first of them, with its ids.
+        """
+        if self.compiled is None:
+            return self.inputs, self.outputs
+        return self.compiled.get_inputs(), self.compiled.get_outputs()
 
     @property
     def runs(self) -> bool:
@@ -93,6 +109,10 @@ class Plan:
         """The steps that a call executes."""
         return [step for step in self.steps if step.runs]
 
-    def arguments(self, tensors: Sequence[_core.logical_tensor]) -> list[tuple[Any, ...]]:
-        """Return tensors with their slots, as the executor takes them."""
-        return [(*self.slots[lt.get_id()], lt) for lt in tensors]
+    def arguments(self, step: PlannedStep) -> tuple[list[Argument], list[Argument]]:
+        """Return a step's inputs and outputs with their slots, as the executor takes them."""
+        inputs, outputs = (
+            [(*self.slots[lt.get_id()], port) for lt, port in zip(own, ports, strict=True)]
+            for own, ports in zip((step.inputs, step.outputs), step.ports, strict=True)
+        )
+        return inputs, outputs

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
+from ..building.builder import GraphBuilder, graph_of, leaving_of
 from ..building.constant_arrays import aligned_copy
 from ..building.infer import infer_shapes
 from ..building.value import Node, Value, new_id
@@ -39,18 +40,19 @@ from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
 from .fallback import reference_function, view_of
-from .folding import FoldedConstants
-from .grouping import needed, one_dequantize_each, ordered
+from .forms import layout_of, renamed, values_of
+from .grouping import ordered
 from .options import CompileOptions
 from .partition_ids import partition_of
 from .plan import Plan, PlannedStep, Slot
+from .shared import Grouping, Nodes, Shared
 from .trial import Trial
 
 __all__ = ["Planner", "make_plan"]
 
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
-Nodes = tuple[Node, ...]
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -83,6 +85,21 @@ class _Progress:
         )
 
 
+class _Compiled(NamedTuple):
+    """A compiled partition, for its group and for equal ones."""
+
+    compiled: _core.compiled_partition
+    reads: tuple[int, ...]
+    """The partition's inputs, by their places in `values_of` a group."""
+    makes: tuple[int, ...]
+    outputs: list[_core.logical_tensor]
+    in_place: list[tuple[int, int]]
+    """The places of inputs and of the outputs that may take their memory."""
+    scratchpad_bytes: int
+    verified: str
+    unverified: str
+
+
 class Unfit(Exception):
     """Raised for a partition that must not run, by its verdict.
 
@@ -111,8 +128,8 @@ class Planner:
     options : CompileOptions
     threads : int
         The number that a call will use; 0 for the runtime's own number.
-    constants : FoldedConstants, optional
-        The arrays that other plans of the model computed from constants.
+    shared : Shared, optional
+        The facts and partitions that the model's plans have in common.
     judge : Judge, optional
         Judges each partition before it is compiled.
     """
@@ -124,30 +141,41 @@ class Planner:
         shapes: dict[int, tuple[int, ...]],
         options: CompileOptions,
         threads: int = 0,
-        constants: FoldedConstants | None = None,
+        shared: Shared | None = None,
         judge: Judge | None = None,
     ) -> None:
         self.builder = builder
         self._engine = engine
         self.shapes = shapes
+        self._shared = shared if shared is not None else Shared(builder, options)
+        shapes.update({made: shapes[of] for made, of in self._shared.equals.items()})
         self.options = options
         self._threads = threads
         self._conditions = current(threads or None)
         self._judge = judge
-        self._constants = constants if constants is not None else FoldedConstants()
+        self._constants = self._shared.folded
+        self.computed_bytes = 0
         self._made = _Progress()
-        nodes = [complete(node, shapes) for node in needed(builder)]
-        self.nodes = one_dequantize_each(builder, nodes, shapes)
-        self._readers = readers_of(builder, self.nodes)
-        for value in (*builder.inputs, *builder.constants):
-            self._made.known[value.id] = value.described(shapes[value.id])
-        self._made.sources.update({v.id: self._constants.constant(v.id) for v in builder.constants})
+        self.nodes = [complete(node, shapes) for node in self._shared.nodes]
+        self._readers = self._shared.readers
+        self._made.known.update(self._shared.known)
+        for value in builder.inputs:
+            self._made.known.setdefault(value.id, value.described(shapes[value.id]))
+        with self._constants.lock:
+            self._made.sources.update(
+                {v.id: self._constants.constant(v.id) for v in builder.constants}
+            )
         self._outputs = {v.id for v in builder.outputs.values()}
         self._free_layout: set[int] = set()
         if options.layout == "auto":
             self._free_layout = {v.id for n in self.nodes for v in n.outputs} - self._outputs
         # Ops that are computed in strict f32 although the graph's floating-point mode allows less.
         self._strict: set[int] = set()
+        # The answers about groups, which hold for equal groups too.
+        self._answers: dict[Hashable, Any] = {}
+        # The groups that run as one partition, for no special reason.
+        self._plain: set[Hashable] = set()
+        self._latest: tuple[Nodes | None, Hashable] = (None, None)
 
     @property
     def engine(self) -> _core.engine:
@@ -191,20 +219,32 @@ class Planner:
 
     # -- groups
 
+    def _is_strict(self, nodes: Sequence[Node]) -> bool:
+        return any(n.id in self._strict for n in nodes)
+
     def graph(self, nodes: Sequence[Node]) -> _core.graph:
-        """Make the mirror's graph of some nodes."""
-        strict = any(n.id in self._strict for n in nodes)
+        """Make the mirror's graph of some nodes, with the plan's shapes."""
+        strict = self._is_strict(nodes)
         return graph_of(self.builder, self.shapes, nodes, self._readers, strict=strict)
 
-    def groups(self, nodes: Sequence[Node]) -> list[tuple[Nodes, Any]]:
-        """Group nodes by oneDNN's partitions; the partition is None if oneDNN can't run it."""
+    def groups(self, nodes: Sequence[Node]) -> Grouping:
+        """Group nodes by oneDNN's partitions, in the order in which they run.
+
+        The partition is None if oneDNN can't run the group.
+        """
         computing = [n for n in nodes if n.kind != "End"]
         if not computing:
             return []
+        if all(map(self._shared.has, computing)):
+            return self._shared.groups(computing, self._is_strict(computing), self._grouped)
+        return ordered(self._grouped(computing))
+
+    def _grouped(self, computing: Sequence[Node]) -> Grouping:
+        """Group nodes by oneDNN's partitions of a graph with the plan's shapes."""
         apart = partitioned_apart(computing) if len(computing) > 1 else []
         if apart:
             rest = [n for n in computing if n not in apart]
-            return [g for part in (rest, *([n] for n in apart)) for g in self.groups(part)]
+            return [g for part in (rest, *([n] for n in apart)) for g in self._parted(part)]
         try:
             partitions = self._partitions(computing)
         except InvalidArgumentsError:
@@ -215,14 +255,17 @@ class Planner:
             counts = range(1, len(computing))
             last = bisect_left(counts, True, key=lambda n: self._fails(computing[:n]))
             parts = (computing[:last], computing[last : last + 1], computing[last + 1 :])
-            return [g for part in parts for g in self.groups(part)]
-        made = []
+            return [g for part in parts for g in self._parted(part)]
+        made: Grouping = []
         for partition in partitions:
             ids = set(partition.get_ops())
             members = tuple(n for n in computing if n.id in ids)  # in the order in which they run
             if members:
                 made.append((members, partition if partition.is_supported() else None))
         return made
+
+    def _parted(self, computing: Sequence[Node]) -> Grouping:
+        return self._grouped(computing) if computing else []
 
     def _partitions(self, nodes: Sequence[Node]) -> list[_core.partition]:
         """Return oneDNN's partitions of a graph of these nodes alone."""
@@ -238,17 +281,46 @@ class Planner:
 
     def defect(self, nodes: Nodes) -> str | None:
         """Return the defect of oneDNN in running these ops together; None if there is none."""
-        return self._defect(self._group(nodes))
-
-    def _defect(self, group: Group) -> str | None:
         if self.options.known_defects == "run":
             return None
-        found = wrong_result(group, self._conditions)
+        return self._once("defect", nodes, lambda: self._found_defect(nodes))
+
+    def _found_defect(self, nodes: Nodes) -> str | None:
+        found = wrong_result(self._group(nodes), self._conditions)
         return None if found is None else found.what
+
+    def _once(self, what: str, nodes: Nodes, ask: Callable[[], _T]) -> _T:
+        """Return the answer to a question about a group, which is asked once for equal groups."""
+        key = (what, self._key(nodes))
+        if key not in self._answers:
+            self._answers[key] = ask()
+        answer: _T = self._answers[key]
+        return answer
+
+    def _key(self, nodes: Nodes) -> Hashable:
+        """Describe a group by all that decides how it runs."""
+        if self._latest[0] is not nodes:
+            self._latest = (nodes, self._described(nodes))
+        return self._latest[1]
+
+    def _described(self, nodes: Nodes) -> Hashable:
+        form, values = self._shared.form(nodes, self._is_strict(nodes))
+        known, sources = self.known, self._made.sources
+        tensors = tuple(
+            (
+                self.shapes[v.id],
+                v.id in sources,
+                v.id in self._free_layout,
+                v.id in self._outputs,
+                None if v.data is not None or v.id not in known else layout_of(known[v.id]),
+            )
+            for v in values
+        )
+        return form, tensors
 
     def _group(self, nodes: Nodes) -> Group:
         """Make a group of nodes for `safety`."""
-        strict = any(n.id in self._strict for n in nodes)
+        strict = self._is_strict(nodes)
         return group_of(
             nodes,
             self.shapes,
@@ -260,7 +332,7 @@ class Planner:
 
     def plan(self) -> None:
         """Plan all nodes; warn about groups that run in parts, or are not verified."""
-        for nodes, partition in ordered(self.groups(self.nodes)):
+        for nodes, partition in self.groups(self.nodes):
             self.add(nodes, partition)
         _warn(self._made.splits, "runs in parts", "does not run as it is")
         _warn(self._made.unverified, "is not verified", "is not verified")
@@ -274,12 +346,15 @@ class Planner:
                     raise _unsupported(node, self.builder.engine_kind.name)
                 self.add_reference(node, why)
             return
-        group = self._group(nodes)
-        defect = self._defect(group)
+        key = self._key(nodes)
+        if key in self._plain:
+            self.add_compiled(nodes, partition, why)
+            return
+        defect = self.defect(nodes)
         if defect is not None:
             self._add_otherwise(nodes, defect)
             return
-        slow = self._known_slow(group)
+        slow = self._known_slow(nodes)
         if slow is not None and self._split_for_speed(nodes, slow):
             return
         try:
@@ -305,7 +380,9 @@ class Planner:
                 raise reworded(e, f"{where}: {e}") from None
             return
         slow = self._slower_than_apart(nodes)
-        if slow is not None:
+        if slow is None:
+            self._plain.add(key)
+        else:
             fused = self._made.steps.pop()
             if not self._split_for_speed(nodes, slow):
                 self._append(fused)
@@ -342,12 +419,11 @@ class Planner:
         """
         with self._trying() as tried:
             for part in parts:
-                groups = ordered(self.groups(self._read_folded(part)))
-                if len(groups) != 1 or groups[0][1] is None:
+                groups = self.groups(self._read_folded(part))
+                nodes, partition = groups[0] if len(groups) == 1 else ((), None)
+                if partition is None:
                     return False
-                ((nodes, partition),) = groups
-                group = self._group(nodes)
-                if self._defect(group) or not (slow or self._known_slow(group) is None):
+                if self.defect(nodes) or not (slow or self._known_slow(nodes) is None):
                     return False
                 try:
                     try:
@@ -418,26 +494,44 @@ class Planner:
 
     # -- speed
 
-    def _known_slow(self, group: Group) -> str | None:
+    def _known_slow(self, nodes: Nodes) -> str | None:
         """Return how slow a group is in one partition, if that is known; else None."""
-        if self.options.slow_fusions == "run" or len(group.ops) == 1:
+        if self.options.slow_fusions == "run" or len(nodes) == 1:
             return None
         if self.builder.engine_kind.name != "cpu":  # the known ones are for CPUs
             return None
-        found = slow_fusion(group, self._conditions)
+        return self._once("slow", nodes, lambda: self._found_slow(nodes))
+
+    def _found_slow(self, nodes: Nodes) -> str | None:
+        found = slow_fusion(self._group(nodes), self._conditions)
         return None if found is None else found.what
 
     def _slower_than_apart(self, nodes: Nodes) -> str | None:
         """Return how much slower the last step is than its separate ops; None if it is not."""
-        fused = self._made.steps[-1]
         if self.options.slow_fusions == "run" or len(nodes) == 1:
             return None
+        return self._once("pace", nodes, lambda: self._pace(nodes))
+
+    def _pace(self, nodes: Nodes) -> str | None:
+        fused = self._made.steps[-1]
         if fused.folded or self._judge is not None:  # the judge measures it
             return None
         if self.builder.engine_kind.name != "cpu":
             return None
         if not pace.may_be_slow(nodes, self.shapes, fused.inputs):
             return None
+        if not self._shared.has_unknown_dims:
+            return self._measured_pace(nodes, fused)
+        # A model that meets ever new shapes measures a group once for each power of two.
+        form, values = self._shared.form(nodes, self._is_strict(nodes))
+        elements = max(math.prod(self.shapes[v.id]) for v in values)
+        key = (form, elements.bit_length())
+        paces = self._shared.paces
+        if key not in paces:
+            paces[key] = self._measured_pace(nodes, fused)
+        return paces[key]
+
+    def _measured_pace(self, nodes: Nodes, fused: PlannedStep) -> str | None:
         subject = self._subject(nodes, fused.inputs, fused.outputs)
         found = pace.known(subject)
         if found is None:
@@ -456,7 +550,7 @@ class Planner:
     def slow(self) -> str | None:
         """Return how slow the last step is, if it should run in parts therefore; else None."""
         nodes = self.steps[-1].nodes
-        why = self._known_slow(self._group(nodes)) or self._slower_than_apart(nodes)
+        why = self._known_slow(nodes) or self._slower_than_apart(nodes)
         with self._trying() as tried:
             tried.steps.pop()
             return why if why is not None and self._split_for_speed(nodes, why) else None
@@ -489,8 +583,15 @@ class Planner:
         outputs: Sequence[_core.logical_tensor],
         *,
         slow: bool,
-    ) -> str:
-        """Have a partition judged before it is compiled here; return the verdict.
+    ) -> tuple[str, str]:
+        """Have a partition judged before it is compiled here.
+
+        Returns
+        -------
+        str
+            The verdict.
+        str
+            Why it is not verified; empty if it is.
 
         Raises
         ------
@@ -498,17 +599,19 @@ class Planner:
             The partition must not run like this.
         """
         if self._judge is None:
-            return ""
+            return "", ""
         verdict = self._judge.verdict(self._subject(nodes, inputs, outputs))
         if verdict.outcome in (Outcome.WRONG, Outcome.CRASHED, Outcome.HUNG):
             if self.options.known_defects == "avoid":
                 raise Unfit(f"a test of this partition on this machine: {verdict}")
-        elif verdict.outcome == Outcome.SLOW:
-            if self.options.slow_fusions == "avoid" and len(nodes) > 1 and not slow:
-                raise Unfit(f"it is slower fused than apart: {verdict.detail}", slow=True)
-        elif verdict.outcome == Outcome.UNVERIFIED:
-            self._made.unverified.append((nodes, verdict.detail))
-        return str(verdict)
+        elif (
+            verdict.outcome == Outcome.SLOW
+            and self.options.slow_fusions == "avoid"
+            and len(nodes) > 1
+            and not slow
+        ):
+            raise Unfit(f"it is slower fused than apart: {verdict.detail}", slow=True)
+        return str(verdict), verdict.detail if verdict.outcome == Outcome.UNVERIFIED else ""
 
     # -- constants
 
@@ -536,23 +639,27 @@ class Planner:
         """Compute a step now if it reads only constants and makes no output of the graph."""
         if not self.options.fold_constants or self.builder.engine_kind.name != "cpu":
             return
-        made = {lt.get_id() for lt in step.outputs}
-        read = [lt.get_id() for lt in step.inputs]
-        if not read or made & self._outputs or any(i not in self._made.sources for i in read):
+        if not step.inputs or any(lt.get_id() not in self._made.sources for lt in step.inputs):
+            return
+        if not self._outputs.isdisjoint(lt.get_id() for lt in step.outputs):
             return
         values = {v.id: v for n in step.nodes for v in n.outputs}
         sources = dict(self._made.sources)
-        for node in step.nodes:
-            for i, value in enumerate(node.outputs):
-                read = [sources[v.id] for v in node.inputs]
-                sources[value.id] = self._constants.result(node, i, self.shapes[value.id], read)
         ports = [lt.get_id() for lt in step.outputs]
-        arrays = self._constants.get([sources[i] for i in ports])
-        if arrays is None:
-            trial = Trial(self.engine, [step], self._constant_arrays())
-            trial.run()
-            arrays = [aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs]
-            self._constants.put([sources[i] for i in ports], arrays)
+        with self._constants.lock:
+            for node in step.nodes:
+                for i, value in enumerate(node.outputs):
+                    read = [sources[v.id] for v in node.inputs]
+                    sources[value.id] = self._constants.result(node, i, self.shapes[value.id], read)
+            arrays = self._constants.get([sources[i] for i in ports])
+            if arrays is None:
+                trial = Trial(self.engine, [step], self._constant_arrays())
+                trial.run()
+                arrays = [
+                    aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs
+                ]
+                self._constants.put([sources[i] for i in ports], arrays)
+                self.computed_bytes += sum(a.nbytes for a in arrays)
         for port, array in zip(ports, arrays, strict=True):
             value = values[port]
             constant = Value(self.builder, self.shapes[port], value.dtype, value.name)
@@ -590,11 +697,35 @@ class Planner:
         self, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
     ) -> None:
         """Compile a partition and add its step; if there is a judge, it verifies it first."""
+        made = self._once(
+            "compiled, slow" if slow else "compiled",
+            nodes,
+            lambda: self._compiled(nodes, partition, slow=slow),
+        )
+        if made.unverified:
+            self._made.unverified.append((nodes, made.unverified))
+        values = self._shared.form(nodes, self._is_strict(nodes))[1]
+        outputs = zip(made.outputs, made.makes, strict=True)
+        step = PlannedStep(
+            nodes,
+            made.compiled,
+            None,
+            [self.known[values[i].id] for i in made.reads],
+            [renamed(lt, values[i].id) for lt, i in outputs],
+            in_place={values[o].id: values[i].id for i, o in made.in_place},
+            scratchpad_bytes=made.scratchpad_bytes,
+            why=why,
+            verified=made.verified,
+        )
+        self._append(step)
+
+    def _compiled(self, nodes: Nodes, partition: _core.partition, *, slow: bool) -> _Compiled:
+        """Compile a partition."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
         constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
         if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
-            partition = partition_of(self.graph(nodes), partition.get_ops())
-        values = {v.id: v for n in nodes for v in (*n.inputs, *n.outputs)}
+            partition = self._spaced(nodes, partition)
+        values = {v.id: v for v in values_of(nodes)}
         order = [v for v in values if v in wanted]
         inputs = [self.known[i] for i in order]
         ports = [lt.get_id() for lt in partition.get_output_ports()]
@@ -607,7 +738,7 @@ class Planner:
             else lt
             for i, lt in zip(ports, plain, strict=True)
         ]
-        verified = self._verify(nodes, inputs, free, slow=slow)
+        verified, unverified = self._verify(nodes, inputs, free, slow=slow)
         try:
             compiled = partition.compile(inputs, free, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
@@ -620,13 +751,26 @@ class Planner:
         if not chosen:
             compiled = partition.compile(inputs, plain, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
-        step = PlannedStep(nodes, compiled, None, inputs, outputs, why=why, verified=verified)
-        if hasattr(compiled, "get_scratchpad_logical_tensor"):
-            try:
-                step.scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
-            except UnimplementedError:
-                step.scratchpad_bytes = 0
-        self._append(step)
+        scratchpad_bytes = 0
+        if self._conditions.version >= (3, 13):
+            scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
+        place = {id_: i for i, id_ in enumerate(values)}
+        return _Compiled(
+            compiled,
+            tuple(place[i] for i in order),
+            tuple(place[i] for i in ports),
+            outputs,
+            [(place[read], place[made]) for read, made in compiled.get_inplace_ports()],
+            scratchpad_bytes,
+            verified,
+            unverified,
+        )
+
+    def _spaced(self, nodes: Nodes, partition: _core.partition) -> _core.partition:
+        """Return the partition with an id that suits constants of quantization."""
+        if self._shared.has_partition(partition):
+            return self._shared.spaced(nodes, self._is_strict(nodes), partition)
+        return partition_of(self.graph(nodes), partition.get_ops())
 
 
 def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
@@ -676,7 +820,7 @@ def make_plan(
     *,
     threads: int = 0,
     registration: Registration | None = None,
-    constants: FoldedConstants | None = None,
+    shared: Shared | None = None,
     engine: _core.engine | None = None,
 ) -> Plan:
     """Partition, compile and lay out a graph for one set of input shapes.
@@ -691,8 +835,8 @@ def make_plan(
         The number that a call will use; 0 for the runtime's own number.
     registration : Registration, optional
         The model's share of the cache of constants.
-    constants : FoldedConstants, optional
-        The arrays that other plans of the model computed from constants.
+    shared : Shared, optional
+        The facts and partitions that the model's plans have in common.
     engine : engine, optional
         By default the engine that all models of the builder's kind share.
 
@@ -709,11 +853,13 @@ def make_plan(
         raise InvalidGraphError("the graph has no output; call output first")
     every = infer_shapes(builder, shapes)
     engine = engine or engine_of(builder.engine_kind)
-    if registration is not None:
+    shared = shared if shared is not None else Shared(builder, options)
+    if registration is not None and not shared.is_registered:
+        shared.is_registered = True
         registration.enter(builder.engine_kind)
     with ExitStack() as stack:
         judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
-        planner = Planner(builder, engine, every, options, threads, constants, judge)
+        planner = Planner(builder, engine, every, options, threads, shared, judge)
         stack.enter_context(_core._compiling_with(threads))
         planner.plan()
 
@@ -723,8 +869,7 @@ def make_plan(
     used |= {v.id for v in builder.outputs.values()}
     kept = [v for v in (*builder.constants, *planner.folded.values()) if v.id in used]
     if registration is not None:
-        computed = (v.data for v in planner.folded.values() if v.id in used)
-        registration.enter(builder.engine_kind, sum(a.nbytes for a in computed if a is not None))
+        registration.enter(builder.engine_kind, planner.computed_bytes)
     slots.update({v.id: ("constant", i) for i, v in enumerate(kept)})
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):

@@ -51,10 +51,20 @@ class Trial:
         self._tensors[lt.get_id()] = made
         return made
 
+    def _as(self, port: _core.logical_tensor, tensor: _core.tensor) -> _core.tensor:
+        """Return the tensor by the name that a partition knows; `_tensors` keeps its memory."""
+        if tensor.get_logical_tensor().get_id() == port.get_id():
+            return tensor
+        return _core.tensor(port, self._engine, tensor.get_data_handle())
+
     def _call(self, step: PlannedStep) -> Callable[[], None]:
         inputs = [self._tensor(lt) for lt in step.inputs]
         outputs = [self._tensor(lt) for lt in step.outputs]
         if step.compiled is not None:
+            inputs, outputs = (
+                [self._as(port, t) for port, t in zip(ports, tensors, strict=True)]
+                for ports, tensors in zip(step.ports, (inputs, outputs), strict=True)
+            )
             return step.compiled.bind(self._stream, inputs, outputs)
         function = step.function
         assert function is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from .. import _core, _dpctl
 from ..building.builder import GraphBuilder
@@ -28,7 +29,7 @@ from ..planning import (
     engine_of,
     make_plan,
 )
-from ..planning.folding import FoldedConstants
+from ..planning.shared import Shared
 from ..serialization import save
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
@@ -132,8 +133,7 @@ class Specialization:
                 (
                     step.label,
                     step.compiled if step.compiled is not None else step.function,
-                    plan.arguments(step.inputs),
-                    plan.arguments(step.outputs),
+                    *plan.arguments(step),
                     step.scratchpad,
                     step.why,
                 )
@@ -160,6 +160,25 @@ class _Counters:
         """Count a copied input."""
         with self._lock:
             self.copies += 1
+
+
+def _difference(declared: Sequence[int], shape: Sequence[int]) -> str:
+    """Say how a shape does not fit the declared one; nothing if it fits."""
+    if len(declared) != len(shape):
+        return f"expected {len(declared)} dims, got {len(shape)}"
+    for i, (expected, given) in enumerate(zip(declared, shape, strict=True)):
+        if given < 0 or expected not in (-1, given):
+            wanted = expected if expected >= 0 else "a dim that is not negative"
+            return f"expected {wanted} in dim {i}, got {given}"
+    return ""
+
+
+class _Compiling:
+    """A compilation that one thread does, and for which others wait."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.done = threading.Event()
 
 
 class CompiledGraph(_core._model_base, ModelMethods):
@@ -294,7 +313,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._registration = Registration(
             sum(v.data.nbytes for v in self.builder.constants if v.data is not None)
         )
-        self._folded = FoldedConstants()
+        self._shared = Shared(self.builder, self._compile_options)
+        self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
         self._queue_run: QueueExecutor | None = None
         shapes = [v.shape or () for v in self.builder.inputs]
         if all(is_whole(s) for s in shapes):
@@ -385,7 +405,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 sum(r.calls for r in runs),
                 sum(r.seconds for r in runs),
                 c.copies,
-                memory + self._registration.bytes + self._folded.bytes,
+                memory + self._registration.bytes + self._shared.folded.bytes,
                 len(runs),
                 c.hits,
                 c.misses,
@@ -400,55 +420,117 @@ class CompiledGraph(_core._model_base, ModelMethods):
         with self._lock:
             return next(reversed(self._made), None)
 
+    def prepare(self, *shapes: Sequence[Any] | Mapping[str, Sequence[int]]) -> None:
+        """Compile the model ahead for shapes of its inputs.
+
+        Calls with shapes that are compiled go on meanwhile.
+
+        Parameters
+        ----------
+        *shapes : mapping of str to shape, or sequence of shapes
+            Sets of input shapes, by the inputs' names or in their order. If the model has one
+            input, also its shape alone: ``model.prepare((1, 128), (1, 256))``.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            There are more sets than `max_shapes`, or a set lacks an input or has another.
+        InvalidShapeError
+            A shape does not fit its input.
+        """
+        sets = list(dict.fromkeys(self._shapes_of(given) for given in shapes))
+        if len(sets) > self.options["max_shapes"]:
+            raise InvalidArgumentsError(
+                f"{self.name}: prepare: expected at most max_shapes = "
+                f"{self.options['max_shapes']} sets of shapes, got {len(sets)}"
+            )
+        for one in sets:
+            self._require_fit(one)
+        for one in sets:
+            self.specialization(one)
+
+    def _shapes_of(self, given: Any) -> tuple[tuple[int, ...], ...]:
+        """Return a set of input shapes in the inputs' order."""
+        if isinstance(given, Mapping):
+            given = self.ordered((), given)
+        elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
+            given = [given]
+        try:
+            return tuple(tuple(operator.index(d) for d in shape) for shape in given)
+        except TypeError:
+            raise TypeError(
+                f"{self.name}: prepare: expected the shapes of {len(self.inputs)} inputs, got "
+                f"{given!r}"
+            ) from None
+
     def specialization(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
         """Return the model for these shapes of its inputs; compile it for them if need be."""
-        with self._lock:
-            found = self._made.get(shapes)
-            if found is not None:
-                self._made.move_to_end(shapes)
-                self._counters.hits += 1
-                return found
-            self._counters.misses += 1
-            inputs = self.builder.inputs
-            if len(shapes) != len(inputs):
-                raise InvalidArgumentsError(
-                    f"{self.name}: expected {len(inputs)} inputs, got {len(shapes)}"
-                )
-            for value, shape in zip(inputs, shapes, strict=True):
-                declared = value.shape or ()
-                fits = len(shape) == len(declared) and all(
-                    d < 0 or d == s for d, s in zip(declared, shape, strict=True)
-                )
-                if not fits or not is_whole(shape):
-                    raise InvalidShapeError(
-                        f"{self.name}: input {value.name!r} must have the shape "
-                        f"{shape_text(declared)}, got {shape_text(shape)}"
-                    )
-            plan = make_plan(
-                self.builder,
-                {v.id: s for v, s in zip(inputs, shapes, strict=True)},
-                self._compile_options,
-                threads=self._threads,
-                registration=self._registration,
-                constants=self._folded,
-                engine=None if self._queue is None else self._queue.engine,
-            )
-            made = self._made[shapes] = Specialization(self, plan)
-            while len(self._made) > self.options["max_shapes"]:
-                self._made.popitem(last=False)
-                self._counters.evictions += 1
+        while True:
+            with self._lock:
+                found = self._made.get(shapes)
+                if found is not None:
+                    self._made.move_to_end(shapes)
+                    self._counters.hits += 1
+                    return found
+                compiling = self._compiling.get(shapes)
+                if compiling is None or compiling.thread == threading.get_ident():
+                    compiling = self._compiling[shapes] = _Compiling()
+                    self._counters.misses += 1
+                    break
+            compiling.done.wait()
+        try:
+            made = self._specialized(shapes)
+            with self._lock:
+                self._made[shapes] = made
+                while len(self._made) > self.options["max_shapes"]:
+                    self._made.popitem(last=False)
+                    self._counters.evictions += 1
             return made
+        finally:
+            with self._lock:
+                self._compiling.pop(shapes, None)
+            compiling.done.set()  # after a failure the threads that wait try for themselves
+
+    def _specialized(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
+        """Compile the model for these shapes."""
+        self._require_fit(shapes)
+        plan = make_plan(
+            self.builder,
+            {v.id: s for v, s in zip(self.inputs, shapes, strict=True)},
+            self._compile_options,
+            threads=self._threads,
+            registration=self._registration,
+            shared=self._shared,
+            engine=None if self._queue is None else self._queue.engine,
+        )
+        return Specialization(self, plan)
+
+    def _require_fit(self, shapes: tuple[tuple[int, ...], ...]) -> None:
+        inputs = self.inputs
+        if len(shapes) != len(inputs):
+            raise InvalidArgumentsError(
+                f"{self.name}: expected {len(inputs)} inputs, got {len(shapes)}"
+            )
+        for value, shape in zip(inputs, shapes, strict=True):
+            declared = value.shape or ()
+            difference = _difference(declared, shape)
+            if difference:
+                raise InvalidShapeError(
+                    f"{self.name}: input {value.name!r} must have the shape "
+                    f"{shape_text(declared)}, got {shape_text(shape)}: {difference}"
+                )
 
     def _uploaded(self, plan: Plan) -> list[Any]:
         """Return the plan's constants in the device's memory, which all shapes share."""
         assert self._queue is not None
         # Steps in NumPy read constants on the host.
         kind = "shared" if any(s.implementation == "reference" for s in plan.steps) else "device"
-        for array in plan.constants:
-            key = (id(array), kind)
-            if key not in self._device_constants:
-                self._device_constants[key] = self._queue.upload(array, kind)
-        return [self._device_constants[id(array), kind] for array in plan.constants]
+        with self._shared.folded.lock:
+            for array in plan.constants:
+                key = (id(array), kind)
+                if key not in self._device_constants:
+                    self._device_constants[key] = self._queue.upload(array, kind)
+            return [self._device_constants[id(array), kind] for array in plan.constants]
 
     def ordered(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """Return all inputs in order, of those given by position and by name."""

@@ -85,11 +85,11 @@ class _Context:
         self.fixed: list[list[list[_core.tensor | None]]] = []
         self.scratchpads: list[_core.tensor | None] = []
         self.last: Event | None = None
-        for step in x.steps:
+        for i, step in enumerate(x.steps):
             self.fixed.append(
                 [
-                    [self._tensor(x, arena, *x.plan.slots[lt.get_id()], lt) for lt in ports]
-                    for ports in (step.inputs, step.outputs)
+                    [self._tensor(x, arena, *argument) for argument in arguments]
+                    for arguments in x.arguments[i]
                 ]
             )
             scratchpad = None
@@ -140,6 +140,7 @@ class QueueExecutor:
         self.queue = queue
         self.constants = constants
         self.steps = plan.running
+        self.arguments = [plan.arguments(step) for step in self.steps]
         self.has_python_steps = any(s.compiled is None for s in self.steps)
         self.calls = 0
         self.seconds = 0.0
@@ -370,10 +371,10 @@ class QueueExecutor:
         for i, step in enumerate(self.steps):
             inputs, outputs = (
                 [
-                    fixed if fixed is not None else self._callers(call, lt)
-                    for fixed, lt in zip(row, ports, strict=True)
+                    fixed if fixed is not None else self._callers(call, *argument)
+                    for fixed, argument in zip(row, arguments, strict=True)
                 ]
-                for row, ports in zip(context.fixed[i], (step.inputs, step.outputs), strict=True)
+                for row, arguments in zip(context.fixed[i], self.arguments[i], strict=True)
             )
             if step.compiled is None:
                 for event in done:
@@ -390,8 +391,9 @@ class QueueExecutor:
                 ]
         return done[0] if len(done) == 1 else self.queue.barrier(done)
 
-    def _callers(self, call: _Call, lt: _core.logical_tensor) -> _core.tensor:
-        where, index = self.plan.slots[lt.get_id()]
+    def _callers(
+        self, call: _Call, where: str, index: int, lt: _core.logical_tensor
+    ) -> _core.tensor:
         tensor = (call.inputs if where == "input" else call.outputs)[index].tensor
         if tensor.get_logical_tensor().get_id() == lt.get_id():
             return tensor

@@ -8,28 +8,45 @@ Computations.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
 from ..machine import Conditions
 from ..ops.lookup import with_trait
 from .calls import Op, Tensor
 from .facts import integers_of, slide_of
 from .group import Group
 
-__all__ = ["LARGEST_WEIGHT", "saturating_product"]
+__all__ = ["LARGEST_WEIGHT", "Magnitude", "magnitude_of", "saturating_product"]
 
 LARGEST_WEIGHT = 64
 """The largest magnitude of an s8 weight with which no sum of two products saturates."""
 
 
+class Magnitude(NamedTuple):
+    """All that the rows of this room read of a constant's elements."""
+
+    small: bool
+    """No sum of two products of these weights saturates."""
+    even: bool
+    """Halving rounds no element."""
+
+
+def magnitude_of(data: npt.NDArray[Any]) -> Magnitude:
+    """Look at the elements of s8 weights."""
+    if not data.size:
+        return Magnitude(True, True)
+    small = data.min() >= -LARGEST_WEIGHT and data.max() <= LARGEST_WEIGHT
+    return Magnitude(bool(small), not (data & 1).any())
+
+
 def _exact(weights: Tensor, *, halved: bool) -> bool:
     """Whether weights are known, no sum of theirs saturates, and halving rounds none."""
-    data = weights.data
-    if data is None or weights.dtype != "s8":
+    if weights.data is None or weights.dtype != "s8":
         return False
-    if not data.size:
-        return True
-    if halved:
-        return not (data & 1).any()
-    return bool(data.min() >= -LARGEST_WEIGHT and data.max() <= LARGEST_WEIGHT)
+    magnitude = magnitude_of(weights.data)
+    return magnitude.even if halved else magnitude.small
 
 
 def _is_depthwise(group: Group, op: Op) -> bool:
