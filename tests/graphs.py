@@ -167,7 +167,9 @@ def assert_sums_close(actual, expected, magnitude, length, dtype=np.float32):
     assert (error <= bound).all(), f"error {error.max()} over bound {bound.flat[error.argmax()]}"
 
 
-def python(program: str, *, env=None, cwd=None, check=True) -> subprocess.CompletedProcess[str]:
+def python(
+    program: str, *, env=None, cwd=None, check=True, seconds=120
+) -> subprocess.CompletedProcess[str]:
     """Run a program in a fresh interpreter; a failing or crashing one fails the test."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program)],
@@ -175,7 +177,7 @@ def python(program: str, *, env=None, cwd=None, check=True) -> subprocess.Comple
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=seconds,
     )
     if check:
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"

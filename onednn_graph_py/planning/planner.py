@@ -354,7 +354,7 @@ class Planner:
         if defect is not None:
             self._add_otherwise(nodes, defect)
             return
-        slow = self._known_slow(nodes)
+        slow = self._known_slow(nodes) or self._shared.paces.get(self._size(nodes))
         if slow is not None and self._split_for_speed(nodes, slow):
             return
         try:
@@ -522,14 +522,15 @@ class Planner:
             return None
         if not self._shared.has_unknown_dims:
             return self._measured_pace(nodes, fused)
-        # A model that meets ever new shapes measures a group once for each power of two.
-        form, values = self._shared.form(nodes, self._is_strict(nodes))
-        elements = max(math.prod(self.shapes[v.id]) for v in values)
-        key = (form, elements.bit_length())
-        paces = self._shared.paces
+        key, paces = self._size(nodes), self._shared.paces
         if key not in paces:
             paces[key] = self._measured_pace(nodes, fused)
         return paces[key]
+
+    def _size(self, nodes: Nodes) -> Hashable:
+        """Return what groups have in common that are measured once: a power of two."""
+        form, values = self._shared.form(nodes, self._is_strict(nodes))
+        return form, max(math.prod(self.shapes[v.id]) for v in values).bit_length()
 
     def _measured_pace(self, nodes: Nodes, fused: PlannedStep) -> str | None:
         subject = self._subject(nodes, fused.inputs, fused.outputs)

@@ -451,11 +451,11 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     def _shapes_of(self, given: Any) -> tuple[tuple[int, ...], ...]:
         """Return a set of input shapes in the inputs' order."""
-        if isinstance(given, Mapping):
-            given = self.ordered((), given)
-        elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
-            given = [given]
         try:
+            if isinstance(given, Mapping):
+                given = self.ordered((), given)
+            elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
+                given = [given]
             return tuple(tuple(operator.index(d) for d in shape) for shape in given)
         except TypeError:
             raise TypeError(
