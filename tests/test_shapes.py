@@ -175,19 +175,19 @@ def test_ever_new_shapes_stay_within_their_bound():
             return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
 
         b = og.GraphBuilder()
-        b.output(b.input((-1, 3)) @ np.ones((3, 2), np.float32))
+        b.output(b.input((-1, -1, 3)) @ np.ones((3, 2), np.float32))
         model = b.compile(max_shapes=4)
-        for n in range(1, 10001):
-            y = model(np.ones((n, 3), np.float32))
-            if n == 2500:  # oneDNN's own caches are full: 1,024 partitions, 1,024 kernels
+        for n in range(10000):
+            y = model(np.ones((n % 100 + 1, n // 100 + 1, 3), np.float32))
+            if n == 2000:  # oneDNN's own caches are full: 1,024 partitions, 1,024 kernels
                 before = resident()
-        assert (y == 3).all() and y.shape == (10000, 2)
+        assert (y == 3).all() and y.shape == (100, 100, 2)
         assert model.stats().shapes == 4 and model.stats().evictions == 9996
         print(resident() - before)
         """,
         seconds=900,
     )
-    assert float(done.stdout) < 16
+    assert float(done.stdout) < 8
 
 
 # -- compiling in threads

@@ -28,6 +28,11 @@ __all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_
 # oneDNN shares compiled partitions and cached constants between graphs with equal ids. So the ids
 # of all builders in the process differ, also from those of callers who count from 0.
 FIRST_ID = 1 << 32
+
+_CONSTANT = _core.logical_tensor.property_type.constant
+_VARIABLE = _core.logical_tensor.property_type.variable
+_STRIDED = _core.logical_tensor.layout_type.strided
+
 _unique_ids = itertools.count(FIRST_ID)
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -174,16 +179,14 @@ class Value(ValueMethods):
 
     def described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
         """Return its logical tensor with another shape; None where the rank is unknown."""
-        kind = _core.logical_tensor.property_type
-        of = kind.constant if self.data is not None else kind.variable
-        layout = _core.logical_tensor.layout_type.strided
+        of = _CONSTANT if self.data is not None else _VARIABLE
         if shape is None:
-            return _core.logical_tensor(self.id, self.dtype, -1, layout, of)
-        if self.strides is not None and is_whole(shape):
+            return _core.logical_tensor(self.id, self.dtype, -1, _STRIDED, of)
+        if min(shape, default=0) < 0:
+            shape = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
+        elif self.strides is not None:
             return _core.logical_tensor(self.id, self.dtype, shape, self.strides, of)
-        return _core.logical_tensor(
-            self.id, self.dtype, [_core.UNKNOWN_DIM if d < 0 else d for d in shape], layout, of
-        )
+        return _core.logical_tensor(self.id, self.dtype, shape, _STRIDED, of)
 
     @property
     def ndim(self) -> int:
