@@ -96,11 +96,15 @@ class Parameters:
         f32, bf16 or int8; w8 or w4 if only weights are integers, of so many bits.
     ranges : mapping of str to (low, high)
         Of what goes through 8 bits.
+    largest : int
+        The largest weight of an int8 network. Libraries want 64 on a CPU without VNNI, whose sums
+        of two products else saturate.
     """
 
     arrays: Mapping[str, Array]
     dtype: str
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    largest: int = 127
 
     def activation(self, name: str) -> tuple[float, bool]:
         """The scale, and whether there are negative numbers."""
@@ -127,7 +131,8 @@ class Parameters:
             return np.rint(values / spread(scales, 0, values)).astype(np.int8), scales, 0
         axis = 0 if values.ndim == 4 else 1
         others = tuple(i for i in range(values.ndim) if i != axis)
-        scales = (np.abs(values).max(others) / 127).astype(np.float32)
+        largest = self.largest if self.dtype == "int8" else 127
+        scales = (np.abs(values).max(others) / largest).astype(np.float32)
         return np.rint(values / spread(scales, axis, values)).astype(np.int8), scales, axis
 
 
@@ -656,7 +661,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {
 }
 
 
-def parameters_of(network: Network, dtype: str) -> Parameters:
+def parameters_of(network: Network, dtype: str, largest: int = 127) -> Parameters:
     """Weights as the data type holds them, and ranges for int8."""
     arrays = network.arrays()
     if dtype == "bf16":
@@ -664,7 +669,7 @@ def parameters_of(network: Network, dtype: str) -> Parameters:
             # oneDNN takes a layer normalization's parameters in f32 only.
             if ".norm" not in name:
                 arrays[name] = values.astype(ml_dtypes.bfloat16).astype(np.float32)
-    made = Parameters(arrays, dtype)
+    made = Parameters(arrays, dtype, largest=largest)
     if dtype == "int8":
         network.run(NumpyOps(made, calibrate=True), *network.inputs().values())
         # What is pooled keeps its range.

@@ -14,6 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,7 @@ class BuilderOps:
         # oneDNN has no op that takes a part of a tensor: a product turns the halves around.
         half = x.shape[-1] // 2
         turn = np.eye(2 * half, k=half, dtype=np.float32) - np.eye(2 * half, k=-half)
-        turned = x.matmul(self.builder.constant(turn, x.dtype))
+        turned = x.matmul(self.builder.constant(turn[None, None], x.dtype))
         return x * self._constant(f"{name}.cos") + turned * self._constant(f"{name}.sin")
 
     def layer_norm(self, x: Any, name: str) -> Any:
@@ -278,8 +279,7 @@ class Ours(Peer):
 
         network, parameters, opened = source
         begin = time.perf_counter()
-        only_weights = parameters.dtype in ("w8", "w4")
-        builder = GraphBuilder(apply_to_int=only_weights)
+        builder = GraphBuilder()
         dtype = "bf16" if parameters.dtype == "bf16" else "f32"
         inputs = [builder.input(s, dtype, name=n) for n, s in shapes_of(network, opened).items()]
         builder.output(network.run(BuilderOps(builder, parameters), *inputs))
@@ -329,11 +329,8 @@ class TorchOps:
         scales = self._get(f"{name}.scales")
         if scales is None:
             return self.functional.linear(x, weight, bias)
-        if scales.ndim == 1:
-            # In the form that inductor has a kernel for.
-            return self.functional.linear(x, weight.to(x.dtype)) * scales
-        product = self.torch.ops.aten._weight_int4pack_mm_for_cpu
-        return product(x[0], weight, GROUP, scales)[None]
+        # In the form that inductor has a kernel for.
+        return self.functional.linear(x, weight.to(x.dtype)) * scales
 
     def heads(self, x: Any, count: int) -> Any:
         return x.view(1, x.shape[1], count, -1).transpose(1, 2)
@@ -403,7 +400,8 @@ class Torch(Peer):
 
     name = "torch eager"
     modules = ("torch",)
-    dtypes = ("f32", "bf16", "w8", "w4")
+    # It has no product with 4-bit weights of its own that is public.
+    dtypes = ("f32", "bf16", "w8")
 
     def load(self, source: Any, threads: int) -> Prepared:
         import torch
@@ -422,7 +420,10 @@ class Torch(Peer):
 
             def kept(self, name: str, array: Array) -> dict[str, Any]:
                 if parameters.integer_weights and array.ndim == 2 and name.endswith(".weight"):
-                    return integer_weight(name, parameters)
+                    stem = name.removesuffix(".weight")
+                    integers, scales, _ = parameters.weight(stem)
+                    transposed = torch.from_numpy(integers.T.copy())
+                    return {name: transposed, f"{stem}.scales": torch.from_numpy(scales)}
                 # Copied, as if read from a file.
                 values = torch.from_numpy(array).clone()
                 if ".norm" not in f".{name}":
@@ -455,21 +456,6 @@ class Torch(Peer):
     def compiled(self, module: Any, opened: bool) -> Any:
         """What is called; `opened`: with inputs of several shapes."""
         return module
-
-
-def integer_weight(name: str, parameters: Parameters) -> dict[str, Any]:
-    """Integers as torch's kernels take them, and their scales."""
-    import torch
-
-    stem = name.removesuffix(".weight")
-    integers, scales, _ = parameters.weight(stem)
-    transposed = torch.from_numpy(integers.T.copy())
-    if parameters.dtype == "w8":
-        return {name: transposed, f"{stem}.scales": torch.from_numpy(scales)}
-    # From 0 to 15, of which 8 stands for 0.
-    packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(transposed.int() + 8, 1)
-    both = np.stack([scales, np.zeros_like(scales)], -1)
-    return {name: packed, f"{stem}.scales": torch.from_numpy(both)}
 
 
 class TorchCompile(Torch):
@@ -834,7 +820,7 @@ class OpenVino(Onnx):
 
     def source(self, network: Network, parameters: Parameters, *, opened: bool) -> Any:
         kept = "f32" if parameters.dtype == "bf16" else parameters.dtype
-        same = Parameters(parameters.arrays, kept, parameters.ranges)
+        same = replace(parameters, dtype=kept)
         made = super().source(network, same, opened=opened)
         return made[0], parameters.dtype, made[2]
 

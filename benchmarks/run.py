@@ -69,6 +69,9 @@ AIM_CALL = {"model(x, out=y)": 0.6, "model.bind": 0.15}
 AIM_WORK = 1.02
 AIM_WEIGHTS = 5.0
 
+# Seconds that a competitor is timed for, if three rounds are over sooner.
+LONGEST = 30
+
 # A median so far above the best says that something else ran meanwhile.
 UNSTEADY = 1.25
 
@@ -294,7 +297,7 @@ class Server:
         self.spec = spec
         self.peer = next(p for p in PEERS if p.name == spec["peer"])
         self.network = network_of(spec)
-        self.parameters = parameters_of(self.network, spec["dtype"])
+        self.parameters = parameters_of(self.network, spec["dtype"], spec["largest"])
         self.prepared: Prepared
         self.answers: dict[int, Any] = {}
         self.held = 0
@@ -320,7 +323,9 @@ class Server:
     def warm(self, seconds: float) -> Record:
         """Settle what the first calls do; say how many calls fill a round."""
         self.prepared.run()
-        return {"count": calls_in(seconds, seconds_a_call(self.prepared.run, 2))}
+        once = seconds_a_call(self.prepared.run, 2)
+        count = calls_in(seconds, once)
+        return {"count": count, "round": count * once}
 
     def round(self, count: int) -> Record:
         """Time some calls."""
@@ -601,7 +606,7 @@ def compare_networks(options: argparse.Namespace, report: Report, section: str) 
     for threads in options.threads:
         for dtype in dtypes_of(section, options):
             for sizes in sizes_of(section, options):
-                spec = {"network": section, "sizes": sizes, "dtype": dtype, "threads": threads}
+                spec = spec_of(section, sizes, dtype, threads)
                 compare_network(options, report, spec)
 
 
@@ -628,7 +633,9 @@ def compare_network(options: argparse.Namespace, report: Report, spec: Record) -
             else:
                 ready[name] = made
         timers = {name: round_timer(running[name], made["count"]) for name, made in ready.items()}
-        rounds = take_turns(timers, options.rounds)
+        slowest = max((made["round"] for made in ready.values()), default=0)
+        most = max(3, int(LONGEST / max(slowest, 1e-9)))
+        rounds = take_turns(timers, min(options.rounds, most))
     # nan, of one that died, would hide in min.
     best = {n: math.nan if math.isnan(sum(v)) else min(v) for n, v in rounds.items()}
     for name, value in best.items():
@@ -663,7 +670,7 @@ def compare_shapes(options: argparse.Namespace, report: Report) -> None:
     # Six layers, but as many as are asked for.
     (sizes,) = sizes_of("encoder", options)
     sizes = sizes if options.quick else {"layers": 6} | sizes
-    spec = {"network": "encoder", "sizes": sizes, "dtype": "f32", "threads": threads}
+    spec = spec_of("encoder", sizes, "f32", threads)
     encoder = cast(Encoder, network_of(spec))
     lengths = [n for n in LENGTHS if n != encoder.tokens]
     case = f"f32, {encoder}, then {len(lengths)} other lengths"
@@ -751,7 +758,7 @@ def compare_builds(options: argparse.Namespace, report: Report) -> None:
     for section in ("encoder", "resnet"):
         for dtype in dtypes_of(section, options):
             (sizes,) = sizes_of(section, options)
-            spec = {"network": section, "sizes": sizes, "dtype": dtype, "threads": threads}
+            spec = spec_of(section, sizes, dtype, threads)
             network = cast(OpenNetwork, network_of(spec))
             case = f"{section} {dtype}, {network}"
             about: Record = {"section": "build", "threads": threads, "case": case}
@@ -895,6 +902,15 @@ def sizes_of(section: str, options: argparse.Namespace) -> list[Record]:
     }.get(section, {})
     chosen = {k: v for k, v in given.items() if v is not None}
     return [sizes | chosen for sizes in (QUICK_SIZES if options.quick else SIZES)[section]]
+
+
+def spec_of(section: str, sizes: Record, dtype: str, threads: int) -> Record:
+    """What a process is told of a network."""
+    from onednn_graph_py.machine.cpu import largest_int8_weight
+
+    made: Record = {"network": section, "sizes": sizes, "dtype": dtype, "threads": threads}
+    # The process of another library is not to load this package, and its OpenMP.
+    return {**made, "largest": largest_int8_weight()}
 
 
 def machine() -> Record:
