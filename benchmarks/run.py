@@ -667,89 +667,106 @@ def compare_network(options: argparse.Namespace, report: Report, spec: Record) -
 def compare_shapes(options: argparse.Namespace, report: Report) -> None:
     """Time and memory of further shapes of an encoder whose length is not known."""
     threads = max(options.threads)
-    # Six layers, but as many as are asked for.
     (sizes,) = sizes_of("encoder", options)
-    sizes = sizes if options.quick else {"layers": 6} | sizes
-    spec = spec_of("encoder", sizes, "f32", threads)
+    spec = spec_of("encoder", {"layers": 6} | sizes, "f32", threads)
     encoder = cast(Encoder, network_of(spec))
     lengths = [n for n in LENGTHS if n != encoder.tokens]
     case = f"f32, {encoder}, then {len(lengths)} other lengths"
     about: Record = {"section": "shapes", "threads": threads, "case": case}
     columns = ("first ms", "ratio", "over ms", "steady ms", "ratio", "x weights", "x tolerance")
     report.head(f"shapes: {case}, {threads_text(threads)}", *columns)
-    able = [p for p in options.peers if isinstance(p, SHAPES_PEERS) and type(p) in SHAPES_PEERS]
-    able = competitors(able, "f32", report, about)
-    made: dict[str, Record] = {}
-    with children({p.name: {**spec, "peer": p.name} for p in able}) as running:
+    able = competitors([p for p in options.peers if type(p) in SHAPES_PEERS], "f32", report, about)
+    own: Record = {}
+    for name, made in measure_shapes(spec, able, lengths, options.rounds).items():
+        record: Record = {**about, "competitor": name, **made}
+        if "status" in record:
+            report.failed(record, record.pop("said"))
+            continue
+        report.records.append(record)
+        if name == OURS:
+            own = record
+        shapes_row(report, record, own)
+
+
+def measure_shapes(
+    spec: Record, peers: Sequence[Peer], lengths: Sequence[int], calls: int
+) -> dict[str, Record]:
+    """By name of the library, which take turns length by length; ``status`` if one failed.
+
+    Of each further length ``each`` has the seconds of the first call and of the best of `calls`
+    after it; ``first`` and ``steady`` are their means, ``share`` what all lengths added to memory
+    over what the weights take.
+    """
+    made: dict[str, Record] = {peer.name: {"each": []} for peer in peers}
+    with children({p.name: {**spec, "peer": p.name} for p in peers}) as running:
 
         def ask(name: str, command: str, **arguments: Any) -> Record:
-            """Of one that has not failed."""
-            if "status" in made.get(name, {}):
+            if "status" in made[name]:
                 return {}
             answer = running[name].ask(command, **arguments)
             if answer.get("right") is False:
                 answer["status"] = f"wrong: {answer['distance']:.1e} from NumPy's output"
+            if not answer.get("over_tolerance", 0) <= 1:
+                far = f"{answer['over_tolerance']:.1f} times what rounding explains"
+                answer["status"] = f"wrong for {answer['worst']} tokens: {far}"
             if "status" in answer:
-                made[name] = {"status": answer["status"], "said": running[name].said()}
+                made[name] |= {"status": answer["status"], "said": running[name].said()}
             return answer
 
         for name in running:
-            made[name] = ask(name, "open", lengths=lengths)
-            made[name]["lengths"] = []
+            made[name] |= ask(name, "open", lengths=lengths)
         for tokens in lengths:
             for name in running:
-                made[name].setdefault("lengths", []).append(
-                    ask(name, "length", tokens=tokens, calls=options.rounds)
-                )
+                made[name]["each"].append(ask(name, "length", tokens=tokens, calls=calls))
         for name in running:
             made[name] |= ask(name, "grown")
-    own: Record = {}
-    for name, one in made.items():
-        record: Record = {**about, "competitor": name, **one}
-        if one.get("over_tolerance", 0) > 1 or math.isnan(one.get("over_tolerance", 0)):
-            record["status"] = (
-                f"wrong: {one['over_tolerance']:.1f} of what rounding allows from NumPy's output "
-                f"for {one['worst']} tokens"
+    for one in made.values():
+        if "status" not in one:
+            one["first"], one["steady"] = (
+                statistics.fmean(times[which] for times in one["each"])
+                for which in ("first", "steady")
             )
-        if "status" in record:
-            report.failed(record, record.pop("said", ""))
-            continue
-        first, steady = (
-            statistics.fmean(x[k] for x in one["lengths"]) for k in ("first", "steady")
-        )
-        over, share = first - steady, one["kept"] / one["weights"]
-        remarks = []
-        ratios = dict.fromkeys(("first", "steady"), "")
-        if name == OURS:
-            own = {"first": first, "steady": steady}
-            for aim, figure, unit, of in (
-                (AIM_SHAPE, over * 1e3, " ms", "over a call"),
-                (AIM_SHAPES_MEMORY, share, "", "of the weights"),
-            ):
-                met = figure <= aim
-                remarks.append("met" if met else "missed")
-                text = f"{figure:.2f}{unit}"
-                one = {**about, "competitor": name, "aim": aim, "met": met, "of": of, "text": text}
-                report.records.append(one)
-        elif own:
-            for key, value, of in (
-                ("first", first, "for a new shape"),
-                ("steady", steady, "for a known shape"),
-            ):
-                ratio = value / own[key]
-                ratios[key] = f"{ratio:.2f}"
-                remarks.append(outcome(ratio))
-                one = {**about, "competitor": name, "ratio": ratio, "of": of}
-                report.records.append({**one, "outcome": outcome(ratio)})
-        cells = (f"{first * 1e3:.2f}", ratios["first"], f"{over * 1e3:.2f}")
-        cells += (f"{steady * 1e3:.2f}", ratios["steady"], f"{share:.2f}")
-        report.row(name, *cells, f"{record['over_tolerance']:.2f}", remark=", ".join(remarks))
-        each = ", ".join(
-            f"{n}: {(x['first'] - x['steady']) * 1e3:.1f}"
-            for n, x in zip(lengths, record["lengths"], strict=True)
-        )
-        report.row("", remark=f"  over ms by tokens: {each}")
-        report.records.append(record)
+            one["share"] = one["kept"] / one["weights"]
+            one["lengths"] = list(lengths)
+    return made
+
+
+def shapes_row(report: Report, record: Record, own: Record) -> None:
+    """Print what `measure_shapes` found of a library, beside our own figures."""
+    about = {k: record[k] for k in ("section", "threads", "case", "competitor")}
+    over = record["first"] - record["steady"]
+    remarks, ratios = [], {"first": "", "steady": ""}
+    if record is own:
+        for aim, figure, unit, of in (
+            (AIM_SHAPE, over * 1e3, " ms", "over a call"),
+            (AIM_SHAPES_MEMORY, record["share"], "", "of the weights"),
+        ):
+            met = figure <= aim
+            remarks.append("met" if met else "missed")
+            one = {**about, "aim": aim, "met": met, "of": of, "text": f"{figure:.2f}{unit}"}
+            report.records.append(one)
+    elif own:
+        for which, of in (("first", "for a new shape"), ("steady", "for a known shape")):
+            ratio = record[which] / own[which]
+            ratios[which] = f"{ratio:.2f}"
+            remarks.append(outcome(ratio))
+            report.records.append({**about, "ratio": ratio, "of": of, "outcome": outcome(ratio)})
+    report.row(
+        record["competitor"],
+        f"{record['first'] * 1e3:.2f}",
+        ratios["first"],
+        f"{over * 1e3:.2f}",
+        f"{record['steady'] * 1e3:.2f}",
+        ratios["steady"],
+        f"{record['share']:.2f}",
+        f"{record['over_tolerance']:.2f}",
+        remark=", ".join(remarks),
+    )
+    each = (
+        f"{tokens}: {(times['first'] - times['steady']) * 1e3:.1f}"
+        for tokens, times in zip(record["lengths"], record["each"], strict=True)
+    )
+    report.row("", remark=f"  over ms by tokens: {', '.join(each)}")
 
 
 def compare_builds(options: argparse.Namespace, report: Report) -> None:
