@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+QUICK = ["--quick", "--threads", "1", "--rounds", "2"]
 SHORT = {
     "fusions": ["--rounds", "2", "--seconds", "0.1"],
     "overhead": ["--calls", "100", "--rounds", "2"],
-    "run": ["call", "weights", "encoder", "shapes"],
+    "run": ["call", "weights", "encoder", "shapes", *QUICK, "--peers"],
 }
-QUICK = ["--quick", "--threads", "1", "--rounds", "2"]
-SHORT["run"] += [*QUICK, "--peers"]
 TELLS = {"fusions": "model/apart"}
 # Builds a program of oneDNN's first, for minutes.
 ELSEWHERE = {"benchdnn": "test_benchdnn.py"}
