@@ -361,8 +361,7 @@ class TorchOps:
         return self.functional.layer_norm(x, x.shape[-1:], *self._two(name), EPSILON)
 
     def rms_norm(self, x: Any, name: str) -> Any:
-        weight = self._get(f"{name}.weight").to(x.dtype)
-        return self.functional.rms_norm(x, x.shape[-1:], weight, EPSILON)
+        return self.functional.rms_norm(x, x.shape[-1:], self._get(f"{name}.weight"), EPSILON)
 
     def gelu(self, x: Any) -> Any:
         return self.functional.gelu(x)
@@ -426,7 +425,7 @@ class Torch(Peer):
                     return {name: transposed, f"{stem}.scales": torch.from_numpy(scales)}
                 # Copied, as if read from a file.
                 values = torch.from_numpy(array).clone()
-                if ".norm" not in f".{name}":
+                if ".norm" not in name:
                     values = values.to(dtype)
                 if values.ndim == 2 and name.endswith(".weight"):
                     values = values.t().contiguous()
@@ -536,6 +535,10 @@ class OnnxOps:
             self.initializers[name] = make(name, kind, array.shape, content, raw=True)
         return name
 
+    def number(self, value: float) -> str:
+        """In the type of activations."""
+        return self.constant(f"{value}", stored(np.array(value, np.float32), self.parameters.dtype))
+
     def parameter(self, name: str) -> str:
         return self.constant(name, stored(self.parameters.arrays[name], self.parameters.dtype))
 
@@ -602,8 +605,7 @@ class OnnxOps:
             )
         if shared > 1:
             key, value = (self.repeated(x, shared, self.counts[query]) for x in (key, value))
-        root = np.array(math.sqrt(self.widths[query]), np.float32)
-        scale = self.constant("root", stored(root, self.parameters.dtype))
+        scale = self.number(math.sqrt(self.widths[query]))
         scores = self.node("MatMul", query, self.node("Transpose", key, perm=[0, 1, 3, 2]))
         scores = self.node("Div", scores, scale)
         # Where there is a past there is one query, which sees every key.
@@ -638,12 +640,9 @@ class OnnxOps:
         return self.node("LayerNormalization", x, scale, shift, axis=-1, epsilon=EPSILON)
 
     def rms_norm(self, x: str, name: str) -> str:
-        def number(value: float, key: str) -> str:
-            return self.constant(key, stored(np.array(value, np.float32), self.parameters.dtype))
-
         last = self.constant("at-1", np.array([-1], np.int64))
-        mean = self.node("ReduceMean", self.node("Pow", x, number(2, "square")), last, keepdims=1)
-        root = self.node("Sqrt", self.node("Add", mean, number(EPSILON, "epsilon")))
+        mean = self.node("ReduceMean", self.node("Pow", x, self.number(2)), last, keepdims=1)
+        root = self.node("Sqrt", self.node("Add", mean, self.number(EPSILON)))
         return self.node("Mul", self.node("Div", x, root), self.parameter(f"{name}.weight"))
 
     def gelu(self, x: str) -> str:
@@ -656,8 +655,7 @@ class OnnxOps:
         return self.node("Relu", x)
 
     def relu6(self, x: str) -> str:
-        low, high = (self.constant(f"to{n}", np.array(n, np.float32)) for n in (0, 6))
-        return self.node("Clip", x, low, high)
+        return self.node("Clip", x, self.number(0), self.number(6))
 
     def add(self, x: str, y: str) -> str:
         return self.node("Add", x, y)
