@@ -7,7 +7,9 @@ of NumPy, before they are timed. What is not installed is not measured, and said
 
     pip install onednn-graph-py[bench]
 
-Sections: call, weights, encoder, resnet, build; all of them by default.
+Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build; all of them by
+default. Data types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and
+all else is f32.
 """
 
 from __future__ import annotations
@@ -31,38 +33,96 @@ import timeit
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from _models import (
+    NETWORKS,
     TOLERANCE,
     Encoder,
     Network,
-    ResNet,
+    OpenNetwork,
     distance,
-    input_of,
+    inputs_of,
     parameters_of,
     reference,
     stored,
 )
-from _peers import PEERS, NotSupportedError, Ours, Peer, Prepared, aligned, aligned_copy
+from _peers import (
+    PEERS,
+    NotSupportedError,
+    OnnxRuntime,
+    OpenVino,
+    Ours,
+    Peer,
+    Prepared,
+    TorchCompile,
+    aligned,
+    aligned_copy,
+)
 from _timing import seconds_a_call
+
+Record = dict[str, Any]
 
 # What is asked for. Microseconds that a call takes over C++, and ratios.
 AIM_CALL = {"model(x, out=y)": 0.6, "model.bind": 0.15}
 AIM_WORK = 1.02
 AIM_WEIGHTS = 5.0
 
+# Seconds that a competitor is timed for, if three rounds are over sooner.
+LONGEST = 30
+
 # A median so far above the best says that something else ran meanwhile.
 UNSTEADY = 1.25
 
-SECTIONS = ("call", "weights", "encoder", "resnet", "build")
-# By default, and what else there is.
-DTYPES = {"weights": ("f32", "bf16"), "encoder": ("f32", "bf16"), "resnet": ("f32", "int8")}
-MORE_DTYPES = {"resnet": ("bf16",)}
-OURS = Ours.name
+# Of a further shape: milliseconds that its first call takes over the next ones, and what all add to
+# memory, over that of the weights.
+AIM_SHAPE = 10.0
+AIM_SHAPES_MEMORY = 0.3
 
-Record = dict[str, Any]
+SECTIONS = (
+    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "shapes", "build",
+)  # fmt: skip
+# By default, and what else there is.
+DTYPES = {
+    "weights": ("f32", "bf16"),
+    "encoder": ("f32", "bf16"),
+    "resnet": ("f32", "int8"),
+    "mobilenet": ("f32", "int8"),
+    "llama": ("f32", "bf16", "w8", "w4"),
+    "attention": ("f32", "bf16"),
+}
+MORE_DTYPES = {"resnet": ("bf16",), "mobilenet": ("bf16",)}
+# What networks are made with: in one row each, and with --quick.
+SIZES: dict[str, list[Record]] = {
+    "encoder": [{}],
+    "resnet": [{}],
+    "mobilenet": [{}],
+    "llama": [{}, {"tokens": 1, "cached": 512}],
+    "attention": [
+        {"count_heads": 12, "tokens": 512, "size": 64},
+        {"count_heads": 32, "tokens": 2048, "size": 128},
+        {"count_heads": 32, "tokens": 4096, "size": 128},
+    ],
+}
+_SMALL_LLAMA = {"hidden": 256, "count_heads": 4, "key_heads": 2, "inner": 512}
+QUICK_SIZES: dict[str, list[Record]] = {
+    "encoder": [{"tokens": 32, "hidden": 256, "count_heads": 4, "inner": 512, "layers": 2}],
+    "resnet": [{"blocks": (1, 1, 1, 1), "side": 64, "width": 32, "classes": 100}],
+    "mobilenet": [{"side": 64, "width": 16, "classes": 100, "stages": 3}],
+    "llama": [
+        {**_SMALL_LLAMA, "tokens": 16},
+        {**_SMALL_LLAMA, "tokens": 1, "cached": 24},
+    ],
+    "attention": [
+        {"count_heads": 2, "tokens": 48, "size": 32},
+        {"count_heads": 4, "tokens": 96, "size": 64},
+    ],
+}
+# Tokens of the further shapes: as texts have them, and some that kernels like.
+LENGTHS = (24, 41, 57, 64, 80, 99, 112, 130, 150, 177, 192, 224)
+SHAPES_PEERS = (Ours, TorchCompile, OnnxRuntime, OpenVino)
+OURS = Ours.name
 
 
 # -- time
@@ -227,7 +287,7 @@ def measure_weights(spec: Mapping[str, Any]) -> list[Record]:
 def network_of(spec: Mapping[str, Any]) -> Network:
     """From what command lines can say."""
     sizes = {k: tuple(v) if isinstance(v, list) else v for k, v in spec["sizes"].items()}
-    return Encoder(**sizes) if spec["network"] == "encoder" else ResNet(**sizes)
+    return NETWORKS[spec["network"]](**sizes)
 
 
 class Server:
@@ -237,16 +297,23 @@ class Server:
         self.spec = spec
         self.peer = next(p for p in PEERS if p.name == spec["peer"])
         self.network = network_of(spec)
-        self.parameters = parameters_of(self.network, spec["dtype"])
+        self.parameters = parameters_of(self.network, spec["dtype"], spec["largest"])
         self.prepared: Prepared
+        self.answers: dict[int, Any] = {}
+        self.held = 0
 
     def load(self, opened: bool = False) -> Record:
-        """Set up, run once, and compare."""
+        """Set up, run once, and compare; ``peak`` is the most memory that this took."""
+        for module in self.peer.modules:
+            importlib.import_module(module)
         source = self.peer.source(self.network, self.parameters, opened=opened)
+        inputs = inputs_of(self.network, self.spec["dtype"])
+        before = reset_peak()
         self.prepared = self.peer.load(source, self.spec["threads"])
-        self.prepared.feed(input_of(self.network, self.spec["dtype"]))
+        self.prepared.feed(inputs)
         self.prepared.run()
-        return self.compare(self.network)
+        peak = peak_bytes() - before
+        return {**self.compare(self.network), "peak": peak}
 
     def compare(self, network: Network) -> Record:
         """How far the last answer is from NumPy's."""
@@ -256,7 +323,9 @@ class Server:
     def warm(self, seconds: float) -> Record:
         """Settle what the first calls do; say how many calls fill a round."""
         self.prepared.run()
-        return {"count": calls_in(seconds, seconds_a_call(self.prepared.run, 2))}
+        once = seconds_a_call(self.prepared.run, 2)
+        count = calls_in(seconds, once)
+        return {"count": count, "round": count * once}
 
     def round(self, count: int) -> Record:
         """Time some calls."""
@@ -267,12 +336,12 @@ class Server:
         for module in self.peer.modules:
             importlib.import_module(module)
         source = self.peer.source(self.network, self.parameters, opened=False)
-        x = input_of(self.network, self.spec["dtype"])
+        inputs = inputs_of(self.network, self.spec["dtype"])
         before = reset_peak()
         begin = time.perf_counter()
         self.prepared = self.peer.load(source, self.spec["threads"])
         loaded = time.perf_counter()
-        self.prepared.feed(x)
+        self.prepared.feed(inputs)
         self.prepared.run()
         end = time.perf_counter()
         peak, kept = peak_bytes() - before, resident_bytes() - before
@@ -284,15 +353,55 @@ class Server:
     def another(self) -> Record:
         """How long the first answer takes for another shape of the input."""
         made = self.load(opened=True)
-        other = self.network.other()
-        x = input_of(other, self.spec["dtype"])
+        other = cast(OpenNetwork, self.network).other()
+        first, again = self.first_and_steady(other)
+        made["right"] = made["right"] and self.compare(other)["right"]
+        return {**made, "seconds": max(first - again, 0.0)}
+
+    def first_and_steady(
+        self, network: Network, calls: int = 3, answer: Any = None
+    ) -> tuple[float, float]:
+        """Seconds of the first call for `network`, and of the best one after it.
+
+        `answer`, if given, is filled with that of the first call.
+        """
+        inputs = inputs_of(network, self.spec["dtype"])
         begin = time.perf_counter()
-        self.prepared.feed(x)
+        self.prepared.feed(inputs)
         self.prepared.run()
         first = time.perf_counter() - begin
-        made["right"] = made["right"] and self.compare(other)["right"]
-        again = min(seconds_a_call(self.prepared.run, 1) for _ in range(3))
-        return {**made, "seconds": max(first - again, 0.0)}
+        if answer is not None:
+            answer[...] = self.prepared.result()
+        return first, min(seconds_a_call(self.prepared.run, 1) for _ in range(calls))
+
+    def open(self, lengths: Sequence[int]) -> Record:
+        """Set an encoder up for unknown lengths, and call it with its own."""
+        made = self.load(opened=True)
+        self.prepared.run()
+        # Written to before memory is looked at, so that they don't count.
+        shape = self.network.output_shape()
+        self.answers = {n: np.full((1, n, shape[-1]), np.nan, np.float32) for n in lengths}
+        self.held = reset_peak()
+        return {**made, "weights": sum(a.nbytes for a in self.parameters.arrays.values())}
+
+    def length(self, tokens: int, calls: int) -> Record:
+        """Time a length that is new, and keep its first answer."""
+        network = cast(Encoder, self.network).of_tokens(tokens)
+        first, steady = self.first_and_steady(network, calls, self.answers[tokens])
+        return {"first": first, "steady": steady}
+
+    def grown(self) -> Record:
+        """How much memory the new lengths added, and which answer is farthest from NumPy's."""
+        kept = reset_peak() - self.held
+        # Over what rounding allows at that length.
+        apart = {}
+        for tokens, answer in self.answers.items():
+            network = cast(Encoder, self.network).of_tokens(tokens)
+            apart[tokens] = distance(answer, reference(network, self.parameters))
+            apart[tokens] /= network.tolerance()
+        # nan, of an answer that is not there, would hide in max.
+        worst = max(apart, key=lambda n: math.inf if math.isnan(apart[n]) else apart[n])
+        return {"kept": kept, "worst": worst, "over_tolerance": apart[worst]}
 
 
 def resident_bytes() -> int:
@@ -436,7 +545,9 @@ class Report:
             what = "lost to" if r in lost else "missed:"
             aim = f" (aim {r['aim']})" if "aim" in r else ""
             over = r.get("over_microseconds")
-            figure = f"{over:.2f} µs" if over is not None and r["aim"] < 1 else f"{r['ratio']:.2f}"
+            figure = r.get("text") or f"{r['ratio']:.2f}"
+            if over is not None and r["aim"] < 1:
+                figure = f"{over:.2f} µs"
             print(
                 f"  {r['section']}, {threads_text(r['threads'])}, {r['case']}: "
                 f"{what} {r['competitor']} {r.get('of', '')} {figure}{aim}"
@@ -492,52 +603,170 @@ def outcome(ratio: float) -> str:
 
 def compare_networks(options: argparse.Namespace, report: Report, section: str) -> None:
     """Time all libraries on a network, by turns."""
-    sizes = sizes_of(section, options)
     for threads in options.threads:
         for dtype in dtypes_of(section, options):
-            spec = {"network": section, "sizes": sizes, "dtype": dtype, "threads": threads}
-            case = f"{dtype}, {network_of(spec)}"
-            about: Record = {"section": section, "threads": threads, "case": case}
-            report.head(f"{section}: {case}, {threads_text(threads)}", "ms", "ratio", "from NumPy")
-            able = competitors(options.peers, dtype, report, about)
-            with children({p.name: {**spec, "peer": p.name} for p in able}) as running:
-                ready: dict[str, Record] = {}
-                for name, child in running.items():
-                    # One at a time: compiling takes memory and all cores.
-                    made = child.ask("load")
-                    if "status" not in made and not made["right"]:
-                        made["status"] = f"wrong: {made['distance']:.1e} from NumPy's output"
-                    if "status" not in made:
-                        made |= child.ask("warm", seconds=options.seconds)
-                    if "status" in made:
-                        failure = {**about, "competitor": name, "status": made["status"]}
-                        report.failed(failure, child.said())
-                    else:
-                        ready[name] = made
-                timers = {
-                    name: round_timer(running[name], made["count"]) for name, made in ready.items()
-                }
-                rounds = take_turns(timers, options.rounds)
-            # nan, of one that died, would hide in min.
-            best = {n: math.nan if math.isnan(sum(v)) else min(v) for n, v in rounds.items()}
-            for name, value in best.items():
-                if math.isnan(value):
-                    status = "failed: it ended while it was timed"
-                    report.failed({**about, "competitor": name, "status": status})
-                    continue
-                record = {**about, "competitor": name, "seconds": value, "rounds": rounds[name]}
-                record["median_seconds"] = statistics.median(rounds[name])
-                record["distance"] = ready[name]["distance"]
-                remark = ratio = ""
-                if name != OURS and not math.isnan(best.get(OURS, math.nan)):
-                    record["ratio"] = value / best[OURS]
-                    remark = record["outcome"] = outcome(record["ratio"])
-                    ratio = f"{record['ratio']:.2f}"
-                far = f"{record['distance']:.1e}"
-                if record["median_seconds"] > UNSTEADY * value:
-                    remark = f"{remark} (unsteady: median {record['median_seconds'] * 1e3:.3f})"
-                report.row(name, f"{value * 1e3:.3f}", ratio, far, remark=remark.strip())
-                report.records.append(record)
+            for sizes in sizes_of(section, options):
+                spec = spec_of(section, sizes, dtype, threads)
+                compare_network(options, report, spec)
+
+
+def compare_network(options: argparse.Namespace, report: Report, spec: Record) -> None:
+    """In one table."""
+    section, dtype, threads = (spec[k] for k in ("network", "dtype", "threads"))
+    case = f"{dtype}, {network_of(spec)}"
+    about: Record = {"section": section, "threads": threads, "case": case}
+    columns = ("ms", "ratio", "peak MiB", "ratio", "from NumPy")
+    report.head(f"{section}: {case}, {threads_text(threads)}", *columns)
+    able = competitors(options.peers, dtype, report, about)
+    with children({p.name: {**spec, "peer": p.name} for p in able}) as running:
+        ready: dict[str, Record] = {}
+        for name, child in running.items():
+            # One at a time: compiling takes memory and all cores.
+            made = child.ask("load")
+            if "status" not in made and not made["right"]:
+                made["status"] = f"wrong: {made['distance']:.1e} from NumPy's output"
+            if "status" not in made:
+                made |= child.ask("warm", seconds=options.seconds)
+            if "status" in made:
+                failure = {**about, "competitor": name, "status": made["status"]}
+                report.failed(failure, child.said())
+            else:
+                ready[name] = made
+        timers = {name: round_timer(running[name], made["count"]) for name, made in ready.items()}
+        slowest = max((made["round"] for made in ready.values()), default=0)
+        most = max(3, int(LONGEST / max(slowest, 1e-9)))
+        rounds = take_turns(timers, min(options.rounds, most))
+    # nan, of one that died, would hide in min.
+    best = {n: math.nan if math.isnan(sum(v)) else min(v) for n, v in rounds.items()}
+    for name, value in best.items():
+        if math.isnan(value):
+            status = "failed: it ended while it was timed"
+            report.failed({**about, "competitor": name, "status": status})
+            continue
+        record = {**about, "competitor": name, "seconds": value, "rounds": rounds[name]}
+        record["median_seconds"] = statistics.median(rounds[name])
+        record |= {k: ready[name][k] for k in ("distance", "peak")}
+        remark = ratio = memory = ""
+        if name != OURS and not math.isnan(best.get(OURS, math.nan)):
+            record["ratio"] = value / best[OURS]
+            remark = record["outcome"] = outcome(record["ratio"])
+            ratio = f"{record['ratio']:.2f}"
+            share = record["peak"] / max(ready[OURS]["peak"], 1)
+            memory = f"{share:.2f}"
+            if section == "attention":
+                remark += f", {outcome(share)}"
+                of = {"ratio": share, "outcome": outcome(share), "of": "in memory"}
+                report.records.append({**about, "competitor": name, **of})
+        if record["median_seconds"] > UNSTEADY * value:
+            remark = f"{remark} (unsteady: median {record['median_seconds'] * 1e3:.3f})"
+        cells = (f"{value * 1e3:.3f}", ratio, f"{record['peak'] / (1 << 20):.0f}", memory)
+        report.row(name, *cells, f"{record['distance']:.1e}", remark=remark.strip())
+        report.records.append(record)
+
+
+def compare_shapes(options: argparse.Namespace, report: Report) -> None:
+    """Time and memory of further shapes of an encoder whose length is not known."""
+    threads = max(options.threads)
+    (sizes,) = sizes_of("encoder", options)
+    spec = spec_of("encoder", {"layers": 6} | sizes, "f32", threads)
+    encoder = cast(Encoder, network_of(spec))
+    lengths = [n for n in LENGTHS if n != encoder.tokens]
+    case = f"f32, {encoder}, then {len(lengths)} other lengths"
+    about: Record = {"section": "shapes", "threads": threads, "case": case}
+    columns = ("first ms", "ratio", "over ms", "steady ms", "ratio", "x weights", "x tolerance")
+    report.head(f"shapes: {case}, {threads_text(threads)}", *columns)
+    able = competitors([p for p in options.peers if type(p) in SHAPES_PEERS], "f32", report, about)
+    own: Record = {}
+    for name, made in measure_shapes(spec, able, lengths, options.rounds).items():
+        record: Record = {**about, "competitor": name, **made}
+        if "status" in record:
+            report.failed(record, record.pop("said"))
+            continue
+        report.records.append(record)
+        if name == OURS:
+            own = record
+        shapes_row(report, record, own)
+
+
+def measure_shapes(
+    spec: Record, peers: Sequence[Peer], lengths: Sequence[int], calls: int
+) -> dict[str, Record]:
+    """By name of the library, which take turns length by length; ``status`` if one failed.
+
+    Of each further length ``each`` has the seconds of the first call and of the best of `calls`
+    after it; ``first`` and ``steady`` are their means, ``share`` what all lengths added to memory
+    over what the weights take.
+    """
+    made: dict[str, Record] = {peer.name: {"each": []} for peer in peers}
+    with children({p.name: {**spec, "peer": p.name} for p in peers}) as running:
+
+        def ask(name: str, command: str, **arguments: Any) -> Record:
+            if "status" in made[name]:
+                return {}
+            answer = running[name].ask(command, **arguments)
+            if answer.get("right") is False:
+                answer["status"] = f"wrong: {answer['distance']:.1e} from NumPy's output"
+            if not answer.get("over_tolerance", 0) <= 1:
+                far = f"{answer['over_tolerance']:.1f} times what rounding explains"
+                answer["status"] = f"wrong for {answer['worst']} tokens: {far}"
+            if "status" in answer:
+                made[name] |= {"status": answer["status"], "said": running[name].said()}
+            return answer
+
+        for name in running:
+            made[name] |= ask(name, "open", lengths=lengths)
+        for tokens in lengths:
+            for name in running:
+                made[name]["each"].append(ask(name, "length", tokens=tokens, calls=calls))
+        for name in running:
+            made[name] |= ask(name, "grown")
+    for one in made.values():
+        if "status" not in one:
+            one["first"], one["steady"] = (
+                statistics.fmean(times[which] for times in one["each"])
+                for which in ("first", "steady")
+            )
+            one["share"] = one["kept"] / one["weights"]
+            one["lengths"] = list(lengths)
+    return made
+
+
+def shapes_row(report: Report, record: Record, own: Record) -> None:
+    """Print what `measure_shapes` found of a library, beside our own figures."""
+    about = {k: record[k] for k in ("section", "threads", "case", "competitor")}
+    over = record["first"] - record["steady"]
+    remarks, ratios = [], {"first": "", "steady": ""}
+    if record is own:
+        for aim, figure, unit, of in (
+            (AIM_SHAPE, over * 1e3, " ms", "over a call"),
+            (AIM_SHAPES_MEMORY, record["share"], "", "of the weights"),
+        ):
+            met = figure <= aim
+            remarks.append("met" if met else "missed")
+            one = {**about, "aim": aim, "met": met, "of": of, "text": f"{figure:.2f}{unit}"}
+            report.records.append(one)
+    elif own:
+        for which, of in (("first", "for a new shape"), ("steady", "for a known shape")):
+            ratio = record[which] / own[which]
+            ratios[which] = f"{ratio:.2f}"
+            remarks.append(outcome(ratio))
+            report.records.append({**about, "ratio": ratio, "of": of, "outcome": outcome(ratio)})
+    report.row(
+        record["competitor"],
+        f"{record['first'] * 1e3:.2f}",
+        ratios["first"],
+        f"{over * 1e3:.2f}",
+        f"{record['steady'] * 1e3:.2f}",
+        ratios["steady"],
+        f"{record['share']:.2f}",
+        f"{record['over_tolerance']:.2f}",
+        remark=", ".join(remarks),
+    )
+    each = (
+        f"{tokens}: {(times['first'] - times['steady']) * 1e3:.1f}"
+        for tokens, times in zip(record["lengths"], record["each"], strict=True)
+    )
+    report.row("", remark=f"  over ms by tokens: {', '.join(each)}")
 
 
 def compare_builds(options: argparse.Namespace, report: Report) -> None:
@@ -545,14 +774,14 @@ def compare_builds(options: argparse.Namespace, report: Report) -> None:
     threads = max(options.threads)
     for section in ("encoder", "resnet"):
         for dtype in dtypes_of(section, options):
-            sizes = sizes_of(section, options)
-            spec = {"network": section, "sizes": sizes, "dtype": dtype, "threads": threads}
-            network = network_of(spec)
+            (sizes,) = sizes_of(section, options)
+            spec = spec_of(section, sizes, dtype, threads)
+            network = cast(OpenNetwork, network_of(spec))
             case = f"{section} {dtype}, {network}"
             about: Record = {"section": "build", "threads": threads, "case": case}
             report.head(
                 f"build: {case}, {threads_text(threads)}; "
-                f"the other shape is {network.other().input().shape}",
+                f"the other shape is {network.other().inputs()['x'].shape}",
                 "ready s",
                 "ratio",
                 "peak MiB",
@@ -681,16 +910,24 @@ def dtypes_of(section: str, options: argparse.Namespace) -> list[str]:
     return [d for d in options.dtype or DTYPES[section] if d in able]
 
 
-def sizes_of(section: str, options: argparse.Namespace) -> Record:
-    """What the network is made with."""
-    if section == "encoder":
-        small = {"tokens": 32, "hidden": 256, "count_heads": 4, "inner": 512, "layers": 2}
-        given = {"layers": options.layers, "tokens": options.tokens}
-    else:
-        small = {"blocks": (1, 1, 1, 1), "side": 64, "width": 32, "classes": 100}
-        given = {"side": options.side}
-    chosen = dict(small) if options.quick else {}
-    return chosen | {k: v for k, v in given.items() if v is not None}
+def sizes_of(section: str, options: argparse.Namespace) -> list[Record]:
+    """What the network is made with, of each row."""
+    given = {
+        "encoder": {"layers": options.layers, "tokens": options.tokens},
+        "resnet": {"side": options.side},
+        "mobilenet": {"side": options.side},
+    }.get(section, {})
+    chosen = {k: v for k, v in given.items() if v is not None}
+    return [sizes | chosen for sizes in (QUICK_SIZES if options.quick else SIZES)[section]]
+
+
+def spec_of(section: str, sizes: Record, dtype: str, threads: int) -> Record:
+    """What a process is told of a network."""
+    from onednn_graph_py.machine.cpu import largest_int8_weight
+
+    made: Record = {"network": section, "sizes": sizes, "dtype": dtype, "threads": threads}
+    # The process of another library is not to load this package, and its OpenMP.
+    return {**made, "largest": largest_int8_weight()}
 
 
 def machine() -> Record:
@@ -743,17 +980,19 @@ def main() -> int:
     parser.add_argument(
         "--dtype",
         nargs="+",
-        choices=["f32", "bf16", "int8"],
+        choices=["f32", "bf16", "int8", "w8", "w4"],
         help="data types to measure (default: all)",
     )
     parser.add_argument(
-        "--layers", type=int, help="layers of the encoder (default: 12, with --quick 2)"
+        "--layers",
+        type=int,
+        help="layers of the encoder (default: 12, in shapes 6, with --quick 2)",
     )
     parser.add_argument(
         "--tokens", type=int, help="tokens of the encoder (default: 128, with --quick 32)"
     )
     parser.add_argument(
-        "--side", type=int, help="side of ResNet's image, in pixels (default: 224, with --quick 64)"
+        "--side", type=int, help="side of images, in pixels (default: 224, with --quick 64)"
     )
     parser.add_argument(
         "--peers", nargs="*", metavar="NAME", help="measure only these other libraries"
@@ -796,8 +1035,11 @@ def main() -> int:
     sections: dict[str, Callable[[], None]] = {
         "call": lambda: measure_calls(options, report),
         "weights": lambda: measure_constant_weights(options, report),
-        "encoder": lambda: compare_networks(options, report, "encoder"),
-        "resnet": lambda: compare_networks(options, report, "resnet"),
+        **{
+            name: lambda name=name: compare_networks(options, report, name)  # type: ignore[misc]
+            for name in NETWORKS
+        },
+        "shapes": lambda: compare_shapes(options, report),
         "build": lambda: compare_builds(options, report),
     }
     try:
