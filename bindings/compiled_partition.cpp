@@ -78,6 +78,15 @@ void init_compiled_partition(py::module_ &m) {
                         return reinterpret_cast<uintptr_t>(self.get().get());
                     },
                     "Address of the C handle, for other extensions.")
+            .def_property_readonly(
+                    "_constants",
+                    [](const compiled_partition &self) -> py::object {
+                        const auto *c = self.constants.get();
+                        if (!c) return py::none();
+                        return py::make_tuple(reinterpret_cast<uintptr_t>(c), c->made_again());
+                    },
+                    "What names its constants in oneDNN's cache, and how many of their bytes were\n"
+                    "reordered once more; None if they are not cached.")
             .def("__bool__",
                     [](const compiled_partition &self) { return static_cast<bool>(self.value); })
             .def("__repr__", [](const compiled_partition &self) {

@@ -253,7 +253,7 @@ executor::executor(std::string name_, engine_ptr e,
         s.name = t[0].cast<std::string>();
         if (py::isinstance<compiled_partition>(t[1])) {
             s.compiled = t[1].cast<compiled_partition_ptr>();
-            cached = cached || s.compiled->cached;
+            cached = cached || s.compiled->constants;
         } else
             s.function = t[1];
         s.inputs = arguments(t[2]);
@@ -412,8 +412,16 @@ void executor::give_back(std::unique_ptr<run_context> context) noexcept {
     }
 }
 
+void executor::use_constants() {
+    const uint64_t now = cached_constants::times_emptied(engine_->kind());
+    for (const step &s : steps)
+        if (s.compiled && s.compiled->constants) s.compiled->constants->use();
+    used_ = now;
+}
+
 void executor::run(run_context &context, const arrays &ins, const arrays &outs, bool bound) {
     require_constant_cache(name, cached, engine_->kind());
+    if (cached && used_ != cached_constants::times_emptied(engine_->kind())) use_constants();
     if (!bound) context.set_arrays(ins.data, outs.data);
     const bool timed = recording();
     std::vector<uint64_t> times;  // allocates nothing unless a profile is active

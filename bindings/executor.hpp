@@ -97,6 +97,10 @@ public:
 
 private:
     void check_step(const step &s) const;
+    void use_constants();
+
+    // What `cached_constants::times_emptied` was at the last use.
+    std::atomic<uint64_t> used_{0};
 
     std::mutex mutex_;
     std::vector<std::unique_ptr<run_context>> free_;

@@ -26,7 +26,7 @@ from ..errors import (
     reworded,
 )
 from ..machine import current
-from ..machine.constant_cache import Registration
+from ..machine.constant_cache import turn_on
 from ..ops.lookup import with_trait
 from ..safety.group import Group
 from ..safety.nodes import group_of
@@ -675,7 +675,6 @@ def make_plan(
     options: CompileOptions,
     *,
     threads: int = 0,
-    registration: Registration | None = None,
     constants: FoldedConstants | None = None,
     engine: _core.engine | None = None,
 ) -> Plan:
@@ -689,8 +688,6 @@ def make_plan(
     options : CompileOptions
     threads : int
         The number that a call will use; 0 for the runtime's own number.
-    registration : Registration, optional
-        The model's share of the cache of constants.
     constants : FoldedConstants, optional
         The arrays that other plans of the model computed from constants.
     engine : engine, optional
@@ -709,8 +706,8 @@ def make_plan(
         raise InvalidGraphError("the graph has no output; call output first")
     every = infer_shapes(builder, shapes)
     engine = engine or engine_of(builder.engine_kind)
-    if registration is not None:
-        registration.enter(builder.engine_kind)
+    if any(v.data is not None and v.data.nbytes for v in builder.constants):
+        turn_on(builder.engine_kind)
     with ExitStack() as stack:
         judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
         planner = Planner(builder, engine, every, options, threads, constants, judge)
@@ -722,9 +719,6 @@ def make_plan(
     used |= set(planner.views.values())
     used |= {v.id for v in builder.outputs.values()}
     kept = [v for v in (*builder.constants, *planner.folded.values()) if v.id in used]
-    if registration is not None:
-        computed = (v.data for v in planner.folded.values() if v.id in used)
-        registration.enter(builder.engine_kind, sum(a.nbytes for a in computed if a is not None))
     slots.update({v.id: ("constant", i) for i, v in enumerate(kept)})
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):
