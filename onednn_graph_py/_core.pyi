@@ -1113,6 +1113,12 @@ class compiled_partition:
         InvalidArgumentsError
             There is no such id.
         """
+    @property
+    def _constants(self) -> typing.Any:
+        """
+        What names its constants in oneDNN's cache, and how many of their bytes were
+        reordered once more; None if they are not cached.
+        """
 
 class bound_execution:
     """

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from .. import _core
+from ..building.constant_arrays import lies_apart
 from ..building.value import Node, Value
 
-__all__ = ["Implementation", "Plan", "PlannedStep", "Slot"]
+__all__ = ["Implementation", "Plan", "PlannedStep", "Slot", "as_passed"]
 
 Implementation = Literal["oneDNN", "reference", "view", "constant"]
 
@@ -75,6 +76,20 @@ class PlannedStep:
         return " + ".join(node.name or node.kind for node in self.nodes)
 
 
+def as_passed(lt: _core.logical_tensor, constant: npt.NDArray[Any]) -> _core.logical_tensor:
+    """Return the logical tensor with which a step gets a constant.
+
+    Nothing is known of the address of a caller's array. oneDNN leaves it out of its hash (see
+    `partition_ids`) if the tensor is not a constant when it is passed.
+    """
+    if lies_apart(constant):
+        return lt
+    variable = _core.logical_tensor.property_type.variable
+    return _core.logical_tensor(
+        lt.get_id(), lt.get_data_type(), lt.get_dims(), lt.get_strides(), variable
+    )
+
+
 @dataclass
 class Plan:
     """The steps, tensors and constants of a graph compiled for one set of shapes."""
@@ -95,4 +110,9 @@ class Plan:
 
     def arguments(self, tensors: Sequence[_core.logical_tensor]) -> list[tuple[Any, ...]]:
         """Return tensors with their slots, as the executor takes them."""
-        return [(*self.slots[lt.get_id()], lt) for lt in tensors]
+        made = []
+        for lt in tensors:
+            where, index = self.slots[lt.get_id()]
+            constant = self.constants[index] if where == "constant" else None
+            made.append((where, index, lt if constant is None else as_passed(lt, constant)))
+        return made

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
-from ..building.constant_arrays import aligned_copy
+from ..building.constant_arrays import aligned_copy, lies_apart
 from ..building.infer import infer_shapes
 from ..building.value import Node, Value, new_id
 from ..errors import (
@@ -591,8 +591,9 @@ class Planner:
     ) -> None:
         """Compile a partition and add its step; if there is a judge, it verifies it first."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
-        constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
-        if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
+        constants = [v for v in (*self.builder.constants, *self.folded.values()) if v.id in wanted]
+        scattered = any(v.data is not None and lies_apart(v.data) for v in constants)
+        if not scattered and (constants or any(n.kind in _QUANTIZATION for n in nodes)):
             partition = partition_of(self.graph(nodes), partition.get_ops())
         values = {v.id: v for n in nodes for v in (*n.inputs, *n.outputs)}
         order = [v for v in values if v in wanted]
