@@ -1,6 +1,7 @@
 #include "compiled_partition.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "arguments.hpp"
 #include "call.hpp"
@@ -78,15 +79,6 @@ void init_compiled_partition(py::module_ &m) {
                         return reinterpret_cast<uintptr_t>(self.get().get());
                     },
                     "Address of the C handle, for other extensions.")
-            .def_property_readonly(
-                    "_constants",
-                    [](const compiled_partition &self) -> py::object {
-                        const auto *c = self.constants.get();
-                        if (!c) return py::none();
-                        return py::make_tuple(reinterpret_cast<uintptr_t>(c), c->made_again());
-                    },
-                    "What names its constants in oneDNN's cache, and how many of their bytes were\n"
-                    "reordered once more; None if they are not cached.")
             .def("__bool__",
                     [](const compiled_partition &self) { return static_cast<bool>(self.value); })
             .def("__repr__", [](const compiled_partition &self) {
@@ -101,6 +93,20 @@ void init_compiled_partition(py::module_ &m) {
                 return "compiled_partition(" + self.name + ", inputs " + list(self.inputs)
                         + ", outputs " + list(self.outputs) + ")";
             });
+
+    m.def(
+            "_reordered_again",
+            [](const std::vector<compiled_partition_ptr> &compiled) {
+                size_t bytes = 0;
+                std::set<const cached_constants *> counted;
+                for (const auto &c : compiled)
+                    if (c && c->constants && counted.insert(c->constants.get()).second)
+                        bytes += c->constants->made_again();
+                return bytes;
+            },
+            py::arg("compiled"),
+            "How many bytes of these partitions' constants were reordered once more, because oneDNN's\n"
+            "cache had been emptied. Constants that several share count once.");
 }
 
 }  // namespace ogp

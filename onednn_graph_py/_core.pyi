@@ -1113,12 +1113,6 @@ class compiled_partition:
         InvalidArgumentsError
             There is no such id.
         """
-    @property
-    def _constants(self) -> typing.Any:
-        """
-        What names its constants in oneDNN's cache, and how many of their bytes were
-        reordered once more; None if they are not cached.
-        """
 
 class bound_execution:
     """
@@ -1738,6 +1732,12 @@ def _constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:
     ------
     MemoryError
         The system has none.
+    """
+
+def _reordered_again(compiled: collections.abc.Sequence[compiled_partition]) -> int:
+    """
+    How many bytes of these partitions' constants were reordered once more, because oneDNN's
+    cache had been emptied. Constants that several share count once.
     """
 
 def data_type_of(dtype: typing.Any) -> logical_tensor.data_type:

@@ -384,9 +384,12 @@ class CompiledGraph(_core._model_base, ModelMethods):
         with self._lock:
             runs = [s.run for s in self._made.values()]
             memory = sum(s.run.contexts * s.plan.arena_bytes for s in self._made.values())
-            compiled = [s.compiled for m in self._made.values() for s in m.plan.running]
-            # Shapes share the constants of a partition.
-            again = dict(c._constants for c in compiled if c is not None and c._constants)
+            compiled = [
+                s.compiled
+                for m in self._made.values()
+                for s in m.plan.running
+                if s.compiled is not None
+            ]
             c = self._counters
             return Stats(
                 sum(r.calls for r in runs),
@@ -397,7 +400,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 c.hits,
                 c.misses,
                 c.evictions,
-                sum(again.values()),
+                _core._reordered_again(compiled),
             )
 
     # -- for shapes
