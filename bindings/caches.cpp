@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "arguments.hpp"
+#include "cached_constants.hpp"
 #include "call.hpp"
 #include "enums.hpp"
 #include "errors.hpp"
@@ -26,6 +27,11 @@ void set(const char *what, Body &&body) {
                 body();
                 return dnnl_success;
             },
+            [&] { return std::string(what); });
+}
+
+void set(const char *what, dnnl::engine::kind kind, size_t capacity) {
+    call_onednn([&] { return cached_constants::empty(kind, &capacity); },
             [&] { return std::string(what); });
 }
 
@@ -77,8 +83,7 @@ void init_caches(py::module_ &m) {
     m.def(
             "set_constant_tensor_cache_capacity",
             [](enum_arg<dnnl::engine::kind> kind, index_arg size) {
-                set("set_constant_tensor_cache_capacity",
-                        [&] { dg::set_constant_tensor_cache_capacity(kind, size); });
+                set("set_constant_tensor_cache_capacity", kind, size);
             },
             py::arg("kind"), py::arg("size"),
             "Keeps up to `size` MB of preprocessed constants, such as reordered weights; 0, the\n"
@@ -93,7 +98,8 @@ void init_caches(py::module_ &m) {
             "set_constant_tensor_cache",
             [](index_arg flag) {
                 const int value = to_capacity("set_constant_tensor_cache", flag);
-                set("set_constant_tensor_cache", [&] { dg::set_constant_tensor_cache(value); });
+                for (const auto kind : {dnnl::engine::kind::cpu, dnnl::engine::kind::gpu})
+                    set("set_constant_tensor_cache", kind, value ? SIZE_MAX : 0);
             },
             py::arg("flag"),
             "Turns the constant tensor cache on (1) or off (0) for all engine kinds. Deprecated by\n"

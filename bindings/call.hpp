@@ -30,15 +30,19 @@ struct failure {
             f.call);
 }
 
+inline bool is_finalizing() noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing() != 0;
+#else
+    return _Py_IsFinalizing() != 0;
+#endif
+}
+
 // Takes the GIL again. When the interpreter ends under a daemon thread, Python up to 3.13 would
 // unwind that thread, through destructors that touch Python objects; it waits here instead, as
 // Python 3.14 has it wait.
 inline void take_gil_again(PyThreadState *thread) {
-#if PY_VERSION_HEX >= 0x030D0000
-    const bool ending = Py_IsFinalizing() != 0;
-#else
-    const bool ending = _Py_IsFinalizing() != 0;
-#endif
+    const bool ending = is_finalizing();
     while (ending) std::this_thread::sleep_for(std::chrono::hours(1));
     PyEval_RestoreThread(thread);
 }

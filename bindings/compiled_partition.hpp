@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cached_constants.hpp"
 #include "engine.hpp"
 #include "logical_tensor.hpp"
 
@@ -15,7 +16,8 @@ struct compiled_partition {
     std::vector<logical_tensor> outputs;
     std::vector<std::pair<size_t, size_t>> inplace_ports;
     size_t scratchpad_bytes = 0;
-    bool cached = false;  // compiled while constants were cached
+    // Null if constants were not cached when it was compiled.
+    std::shared_ptr<cached_constants> constants;
     dg::compiled_partition value;
 
     const dg::compiled_partition &get() const;

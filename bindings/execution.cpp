@@ -251,7 +251,8 @@ dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string 
 template <typename Submit>
 void run(const Submit &submit, const compiled_partition &cp, const stream &s,
         const tensor_list &inputs, const tensor_list &outputs, tensor *scratchpad) {
-    require_constant_cache(cp.name + ": execute", cp.cached, cp.engine_->kind());
+    require_constant_cache(cp.name + ": execute", cp.constants != nullptr, cp.engine_->kind());
+    if (cp.constants) cp.constants->use();
     // In use: nobody swaps a tensor's memory meanwhile.
     const auto count_use = [&](int by) {
         inputs.count_use(by);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <set>
 
 #include "caches.hpp"
 #include "call.hpp"
@@ -253,11 +254,21 @@ executor::executor(std::string name_, engine_ptr e,
         s.name = t[0].cast<std::string>();
         if (py::isinstance<compiled_partition>(t[1])) {
             s.compiled = t[1].cast<compiled_partition_ptr>();
-            cached = cached || s.compiled->cached;
         } else
             s.function = t[1];
         s.inputs = arguments(t[2]);
         s.outputs = arguments(t[3]);
+        if (s.compiled && s.compiled->constants) {
+            cached = true;
+            std::vector<const void *> addresses;
+            size_t bytes = 0;
+            for (const argument &a : s.inputs) {
+                if (a.where != place::constant || a.index >= constants.size()) continue;
+                addresses.push_back(constant_data[a.index]);
+                bytes += static_cast<size_t>(constants[a.index].nbytes());
+            }
+            s.constants = s.compiled->constants->of(addresses, bytes);
+        }
         if (!t[4].is_none()) s.scratchpad = t[4].cast<size_t>();
         s.why = t[5].cast<std::string>();
         check_step(s);
@@ -412,8 +423,16 @@ void executor::give_back(std::unique_ptr<run_context> context) noexcept {
     }
 }
 
+void executor::use_constants() {
+    const uint64_t now = cached_constants::times_emptied(engine_->kind());
+    for (const step &s : steps)
+        if (s.constants) s.constants->use();
+    used_ = now;
+}
+
 void executor::run(run_context &context, const arrays &ins, const arrays &outs, bool bound) {
     require_constant_cache(name, cached, engine_->kind());
+    if (cached && used_ != cached_constants::times_emptied(engine_->kind())) use_constants();
     if (!bound) context.set_arrays(ins.data, outs.data);
     const bool timed = recording();
     std::vector<uint64_t> times;  // allocates nothing unless a profile is active
@@ -656,6 +675,20 @@ void init_executor(py::module_ &m) {
             .def_property_readonly(
                     "contexts", [](const executor &x) { return x.contexts.load(); },
                     "The largest number of calls that ran at once; each has its own arena.")
+            .def_static(
+                    "reordered_again",
+                    [](const std::vector<executor_ptr> &given) {
+                        size_t bytes = 0;
+                        std::set<const cached_constants *> counted;
+                        for (const auto &x : given)
+                            for (const step &s : x->steps)
+                                if (s.constants && counted.insert(s.constants.get()).second)
+                                    bytes += s.constants->made_again();
+                        return bytes;
+                    },
+                    py::arg("executors"),
+                    "How many bytes of constants were reordered once more, because oneDNN's cache had\n"
+                    "been emptied. Constants that several share count once.")
             .def("__repr__", [](const executor &x) {
                 return "executor(" + x.name + ", " + std::to_string(x.steps.size()) + " steps)";
             });

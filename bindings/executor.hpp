@@ -39,6 +39,7 @@ struct step {
     std::string name;
     // A partition, or a Python function (inputs, outputs) where oneDNN has no kernel.
     compiled_partition_ptr compiled;
+    std::shared_ptr<cached_constants> constants;
     py::object function;
     std::vector<argument> inputs, outputs;
     std::optional<size_t> scratchpad;  // offset in the arena
@@ -97,6 +98,10 @@ public:
 
 private:
     void check_step(const step &s) const;
+    void use_constants();
+
+    // What `cached_constants::times_emptied` was at the last use.
+    std::atomic<uint64_t> used_{0};
 
     std::mutex mutex_;
     std::vector<std::unique_ptr<run_context>> free_;

@@ -138,7 +138,7 @@ std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
     // The graph takes no more ops, but the Python object may live on: partitions get a snapshot.
     const auto record = std::make_shared<const graph_record>(*g.record);
     std::vector<partition> result;
-    for (auto &p : found) result.push_back({p, record});
+    for (auto &p : found) result.push_back({p, record, nullptr});
     return result;
 }
 

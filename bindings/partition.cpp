@@ -170,6 +170,14 @@ struct failed_entry_remover {
     }
 };
 
+size_t constant_bytes(const std::vector<logical_tensor> &inputs) {
+    size_t bytes = 0;
+    for (const auto &lt : inputs)
+        if (lt.property() == property_type::constant && lt.has_known_dims())
+            bytes += required_bytes(lt);
+    return bytes;
+}
+
 compiled_partition_ptr compile(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs, const engine_ptr &e) {
     const std::string context = label(p) + ": compile: ";
@@ -189,7 +197,11 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     auto made = std::make_shared<compiled_partition>();
     made->engine_ = e;
     made->name = label(p);
-    made->cached = caches_constants(e->kind());
+    if (caches_constants(e->kind())) {
+        if (!p.constants)
+            p.constants = std::make_shared<cached_constants>(e->kind(), constant_bytes(inputs));
+        made->constants = p.constants;
+    }
     std::vector<dnnl_graph_logical_tensor_t> plain_inputs, plain_outputs;
     for (const auto &lt : inputs) plain_inputs.push_back(with_plain_unit_strides(lt));
     for (const auto &lt : outputs) plain_outputs.push_back(with_plain_unit_strides(lt));

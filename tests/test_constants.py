@@ -2,13 +2,13 @@
 
 import gc
 import itertools
+import textwrap
 
 import numpy as np
 import pytest
 from graphs import python
 
 import onednn_graph_py as og
-from onednn_graph_py.machine import constant_cache
 
 
 def product(weights, rows=4, **options):
@@ -184,24 +184,130 @@ def test_memory_is_bounded_by_the_capacity_and_given_back():
     python(MEMORY, env={"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1048576"})
 
 
-def test_models_that_are_gone_do_not_keep_the_cache_full(monkeypatch):
+GONE = """
+import gc
+import threading
+import numpy as np
+import onednn_graph_py as og
+
+MB = 1 << 20
+X = np.ones((16, 1024), np.float32)
+
+def resident():
+    gc.collect()
+    with open("/proc/self/status") as f:
+        return next(int(l.split()[1]) for l in f if l.startswith("VmRSS")) // 1024
+
+def product(value, rows=16, columns=1024, **options):
+    b = og.GraphBuilder()
+    weights = np.full((1024, columns), value, np.float32)  # 4 MB
+    b.output(b.input((rows, 1024)) @ b.constant(weights))
+    return b.compile(**options)
+
+def one(value):
+    assert (product(value)(X) == 1024 * value).all()
+
+"""
+
+
+def with_models(program):
+    python(GONE + textwrap.dedent(program))
+
+
+def test_dropped_models_give_memory_back():
+    with_models("""
+    one(1)
+    before = resident()
+    for value in range(150):
+        one(value)
+    assert resident() - before < 64, (before, resident())
+    """)
+
+
+def test_what_dropped_models_cost_living_ones_is_bounded_and_counted():
+    with_models("""
+    living, idle = product(3), product(4)
+    assert (living(X) == 3072).all() and living.stats().reordered_again == 0
+    for value in range(150):
+        one(value)
+        assert (living(X) == 3072).all()
+    # Emptied for each 32 MB that are left, and one model's 4.
+    assert 600 // 36 * 4 <= living.stats().reordered_again / MB <= 600 // 32 * 4
+    assert idle.stats().reordered_again == 0
+    """)
+
+
+def test_a_large_living_model_costs_as_much_again_at_most_for_an_eighth_of_it():
+    with_models("""
+    living = product(3, columns=81920)  # 320 MB, so that 40 may stay
+    for value in range(25):
+        assert (living(X) == 3072).all()
+        one(value)
+    living(X)
+    assert living.stats().reordered_again == 2 * 320 * MB
+    """)
+
+
+def test_models_are_dropped_while_others_run():
+    with_models("""
+    failures, done, living = [], threading.Event(), product(3)
+
+    def work():
+        while not done.is_set():
+            if not (living(X) == 3072).all():
+                failures.append("wrong")
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for value in range(60):
+        one(value)
+    done.set()
+    for t in threads:
+        t.join()
+    assert not failures and living.stats().reordered_again > 0
+    """)
+
+
+def test_shapes_that_are_dropped_give_memory_back():
+    with_models("""
+    model = product(3, -1, max_shapes=2)
+    model(X)
+    before = resident()
+    for rows in range(20, 100):
+        assert (model(np.ones((rows, 1024), np.float32)) == 3072).all()
+    assert resident() - before < 64, (before, resident())
+    """)
+
+
+def test_models_that_are_gone_do_not_keep_the_cache_full():
     """oneDNN itself caches nothing more once it is full."""
-    emptied = []
-    monkeypatch.setattr(constant_cache._core, "get_constant_tensor_cache_capacity", lambda kind: 16)
-    monkeypatch.setattr(
-        constant_cache._core,
-        "set_constant_tensor_cache_capacity",
-        lambda kind, capacity: emptied.append(capacity),
-    )
-    ledger, kind, size = constant_cache._Ledger(), og.engine.kind.cpu, 4 << 20
-    for _ in range(5):  # living models may need more than there is
-        ledger.enter(kind, size)
-    assert emptied == []
-    ledger.leave(size)
-    ledger.enter(kind, size)
-    assert emptied == [16]
-    ledger.enter(kind, size)  # none is gone since
-    assert emptied == [16]
+    with_models("""
+    og.set_constant_tensor_cache_capacity("cpu", 16)
+    living = product(3)
+    living(X)
+    for value in range(2):
+        one(value)
+    living(X)
+    assert living.stats().reordered_again == 0
+    one(4)
+    living(X)
+    assert living.stats().reordered_again == 4 * MB
+    one(5)  # none is gone but 4
+    living(X)
+    assert living.stats().reordered_again == 4 * MB
+    """)
+
+
+def test_what_clearing_caches_costs_is_counted_when_it_is_paid():
+    model = product(whole(1, 64, 32))
+    model(X)
+    for _ in range(3):
+        og.clear_caches()
+    assert model.stats().reordered_again == 0
+    for _ in range(2):
+        model(X)
+        assert model.stats().reordered_again == 64 * 32 * 4
 
 
 def test_a_cache_that_is_turned_off_under_a_model_is_an_error():

@@ -26,7 +26,7 @@ from ..ops.check import check, make_call
 from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import label_of, shape_text
-from .constant_arrays import aligned_copy, converted, owned
+from .constant_arrays import converted, pickled, placed, restored
 from .op_methods import BuilderMethods
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
@@ -196,9 +196,14 @@ class GraphBuilder(BuilderMethods):
         return value
 
     def constant(
-        self, array: npt.ArrayLike, dtype: str | None = None, *, name: str | None = None
+        self,
+        array: npt.ArrayLike,
+        dtype: str | None = None,
+        *,
+        name: str | None = None,
+        copy: bool | None = True,
     ) -> Value:
-        """Add a constant: a private, read-only copy.
+        """Add a constant: a private, read-only copy, or an array of the caller.
 
         Parameters
         ----------
@@ -207,6 +212,10 @@ class GraphBuilder(BuilderMethods):
         dtype : str, optional
             The data type to convert to, rounding to nearest even.
         name : str, optional
+        copy : bool, optional
+            False uses the array where it lies, as for memory-mapped files and shared memory, and
+            keeps it alive: it must be read-only, row-major and aligned to 64 bytes, and need no
+            conversion. None does so if it can, and copies otherwise.
 
         Returns
         -------
@@ -215,19 +224,32 @@ class GraphBuilder(BuilderMethods):
         Raises
         ------
         InvalidArgumentsError
-            oneDNN does not have the array's data type, and `dtype` is not given.
+            oneDNN does not have the array's data type, and `dtype` is not given; or `copy` is
+            False, and the array can't be used where it lies.
         InvalidDataTypeError
             `dtype` can't hold the values.
+
+        Notes
+        -----
+        A model whose constants change under it, through other views of the same memory, computes
+        with the old values, the new ones or both. A file that is mapped must not get shorter: the
+        system ends a process that reads past its end.
         """
+        if not (copy is None or isinstance(copy, bool)):
+            raise InvalidArgumentsError(f"constant: copy must be True, False or None, got {copy!r}")
         made = self._named(name, f"constant{len(self.contents.constants)}")
         values = np.asarray(array)
         if dtype is None:
             dtype = data_type_of(values.dtype).name
         else:
             dtype = _dtype_name(dtype)
-            values = converted(values, dtype, made)
+            given, values = values, converted(values, dtype, made)
+            if copy is False and values is not given:
+                raise InvalidArgumentsError(
+                    f"constant {made!r}: copy=False needs an array of {dtype}, got {given.dtype}"
+                )
         value = Value(self, values.shape, dtype, made)
-        value.data = owned(values, dtype)
+        value.data = placed(values, dtype, made, copy)
         value.described(value.shape)
         self.contents.constants.append(value)
         return value
@@ -382,7 +404,10 @@ class GraphBuilder(BuilderMethods):
             self.engine_kind.name,
             self.fpmath_mode.name,
             self.apply_to_int,
-            [(v.shape, v.dtype, v.name, v.strides, v.data) for v in values],
+            [
+                (v.shape, v.dtype, v.name, v.strides, None if v.data is None else pickled(v.data))
+                for v in values
+            ],
             len(c.inputs),
             len(c.constants),
             [
@@ -426,7 +451,7 @@ def _restored(
         value = Value(builder, shape, dtype, name)
         value.strides = strides
         if data is not None:
-            value.data = aligned_copy(data)
+            value.data = restored(data, dtype)
         values.append(value)
     made = []
     for kind, name, taken, given, attrs, where in nodes:

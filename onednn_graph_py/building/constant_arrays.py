@@ -1,21 +1,36 @@
-"""Convert and copy arrays that become constants."""
+"""Convert and copy arrays that become constants, or use them where they lie."""
 
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _core
 from ..dtypes import pack_int4, unpack_int4
-from ..errors import InvalidDataTypeError
+from ..errors import InvalidArgumentsError, InvalidDataTypeError
 from ..reference.rounding import NUMPY_DTYPES, round_to
 
-__all__ = ["aligned_copy", "converted", "owned", "unpacked"]
+__all__ = [
+    "aligned_copy",
+    "converted",
+    "lies_apart",
+    "owned",
+    "pickled",
+    "placed",
+    "restored",
+    "unpacked",
+]
 
 _PACKED = ("s4", "u4")
+_ALIGNMENT = 64
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
+
+
+# The memory of copies, by its address.
+_apart: WeakValueDictionary[int, npt.NDArray[Any]] = WeakValueDictionary()
 
 
 def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
@@ -42,6 +57,58 @@ def owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     return aligned_copy(pack_int4(values, dtype) if dtype in _PACKED else values)
 
 
+def lies_apart(stored: npt.NDArray[Any]) -> bool:
+    """Return whether a constant is a copy far from other constants, and not the caller's array."""
+    return stored.ctypes.data in _apart
+
+
+def placed(values: npt.NDArray[Any], dtype: str, name: str, copy: bool | None) -> npt.NDArray[Any]:
+    """Return a view of the caller's array, or a copy as `owned` makes it.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        The caller's array, with elements of `dtype`.
+    dtype, name : str
+    copy : bool, optional
+        Whether to copy; None copies only an array that can't be used where it lies.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        `copy` is False, and the array can't be used where it lies.
+    """
+    why = "4-bit integers, which must be packed" if dtype in _PACKED else _misfit(values)
+    if copy is False and why is not None:
+        raise InvalidArgumentsError(
+            f"constant {name!r}: copy=False needs a read-only, row-major array of {dtype} at an "
+            f"address that is a multiple of {_ALIGNMENT}, got {why}"
+        )
+    return owned(values, dtype) if copy or why is not None else values.view()
+
+
+def pickled(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a constant for pickling: NumPy keeps only its own data types out of band."""
+    return stored if stored.dtype.isbuiltin == 1 else stored.view(f"u{stored.itemsize}")
+
+
+def restored(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """Return an unpickled constant; a copy, unless it can be used where it lies."""
+    if dtype not in _PACKED:
+        stored = stored.view(NUMPY_DTYPES[dtype])
+    return stored if _misfit(stored) is None else aligned_copy(stored)
+
+
+def _misfit(values: npt.NDArray[Any]) -> str | None:
+    """Return why an array can't be used where it lies; None if it can."""
+    if values.flags.writeable:
+        return "a writable array"
+    if not values.flags.c_contiguous:
+        return f"an array with strides of {values.strides} bytes"
+    past = values.ctypes.data % _ALIGNMENT
+    return f"an address {past} bytes past one" if past else None
+
+
 def unpacked(stored: Any, shape: Any, dtype: str) -> npt.NDArray[Any]:
     """Return a constant's elements; 4-bit integers as ml_dtypes' types, one per element."""
     array: npt.NDArray[Any] = np.asarray(stored)
@@ -51,6 +118,7 @@ def unpacked(stored: Any, shape: Any, dtype: str) -> npt.NDArray[Any]:
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make a read-only copy in separate memory, far from other constants."""
     memory = _core._constant_memory(stored.nbytes)
+    _apart[memory.ctypes.data] = memory
     copy = memory.view(stored.dtype).reshape(stored.shape)
     copy[...] = stored
     copy.flags.writeable = False

@@ -2,19 +2,18 @@
 
 oneDNN knows a constant by its partition and by the address of its memory. `GraphBuilder` gives
 every graph its own ids and keeps constants in private, read-only memory, so an entry never
-stands for other values. This module limits the memory of the cache.
+stands for other values. What models that are gone leave in the cache is given back when it is more
+than 32 MB and an eighth of what living ones have there (``bindings/cached_constants.cpp``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-import weakref
 from typing import NamedTuple
 
 from .. import _core
 
-__all__ = ["CacheInfo", "Registration", "cache_info", "clear_caches"]
+__all__ = ["CacheInfo", "cache_info", "clear_caches", "turn_on"]
 
 DEFAULT_CAPACITY = 4096
 """The capacity in MB that the first model with constants sets, if nobody chose another one."""
@@ -38,68 +37,10 @@ class CacheInfo(NamedTuple):
     primitive_capacity: int
 
 
-class _Ledger:
-    """A count of the memory that models took in the cache since it was last emptied.
-
-    oneDNN never drops the constants of models that are gone, and caches nothing more once the cache
-    is full. So the ledger empties it when those constants and a new model's would not fit.
-    """
-
-    def __init__(self) -> None:
-        # The garbage collector may end models in a thread that holds this lock.
-        self._lock = threading.RLock()
-        self._living = 0
-        self._gone = 0
-
-    def enter(self, kind: _core.engine.kind, size: int) -> None:
-        """Count a compiled model with its constants' size in bytes."""
-        with self._lock:
-            capacity = _core.get_constant_tensor_cache_capacity(kind)
-            if capacity == 0:
-                capacity = DEFAULT_CAPACITY
-                _core.set_constant_tensor_cache_capacity(kind, capacity)
-            if self._gone and self._living + self._gone + size > capacity << 20:
-                _core.set_constant_tensor_cache_capacity(kind, capacity)  # empties it
-                self._gone = 0
-            self._living += size
-
-    def leave(self, size: int) -> None:
-        """Count a model, with its constants' size in bytes, as gone."""
-        with self._lock:
-            self._living -= size
-            self._gone += size
-
-
-_ledger = _Ledger()
-
-
-class Registration:
-    """A model's share of the cache; the model holds it as long as it lives.
-
-    Parameters
-    ----------
-    bytes : int
-        The size of the model's constants.
-    """
-
-    def __init__(self, bytes: int) -> None:
-        self.bytes = bytes
-
-    def enter(self, kind: _core.engine.kind, size: int | None = None) -> None:
-        """Count the constants of the model, which is compiled for one set of shapes.
-
-        Parameters
-        ----------
-        kind : engine.kind
-        size : int, optional
-            The bytes of arrays that were computed from the constants; those of the constants
-            themselves, if left out.
-        """
-        size = self.bytes if size is None else size
-        if size == 0:
-            return
-        _ledger.enter(kind, size)
-        weakref.finalize(self, _ledger.leave, size)
+def turn_on(kind: _core.engine.kind) -> None:
+    """Have oneDNN keep constants that it reorders, unless somebody chose a capacity."""
+    if _core.get_constant_tensor_cache_capacity(kind) == 0:
+        _core.set_constant_tensor_cache_capacity(kind, DEFAULT_CAPACITY)
 
 
 def cache_info() -> CacheInfo:
@@ -107,7 +48,8 @@ def cache_info() -> CacheInfo:
 
     The capacities are set by `set_constant_tensor_cache_capacity`,
     `set_compiled_partition_cache_capacity` and `set_primitive_cache_capacity`. Entries of models
-    that are gone stay until others push them out, or `clear_caches` is called.
+    that are gone stay until others push them out, or `clear_caches` is called. Of their constants,
+    at most 32 MB stay, or an eighth of those of living models.
 
     Returns
     -------

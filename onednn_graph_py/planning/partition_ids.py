@@ -8,7 +8,8 @@ random graph in which a Dequantize got the scale of the Quantize before it).
 
 Where ids differ by a multiple of 4**n, the lowest bit in which the hashes differ moves down by two
 with each of the first n descriptors, so they stay different. A partition with a constant input
-needs none of this: the input's address enters the hash, and `constant_memory` scatters addresses.
+needs none of this if it is a copy: its address enters the hash, and `constant_memory` scatters
+addresses. A caller's array that is used where it lies enters no hash (`plan.as_passed`).
 """
 
 from __future__ import annotations

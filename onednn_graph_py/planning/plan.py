@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from .. import _core
+from ..building.constant_arrays import lies_apart
 from ..building.value import Node, Value
 
-__all__ = ["Argument", "Implementation", "Plan", "PlannedStep", "Slot"]
+__all__ = ["Argument", "Implementation", "Plan", "PlannedStep", "Slot", "as_passed"]
 
 Implementation = Literal["oneDNN", "reference", "view", "constant"]
 
@@ -91,6 +92,20 @@ class PlannedStep:
         return " + ".join(node.name or node.kind for node in self.nodes)
 
 
+def as_passed(lt: _core.logical_tensor, constant: npt.NDArray[Any]) -> _core.logical_tensor:
+    """Return the logical tensor with which a step gets a constant.
+
+    Nothing is known of the address of a caller's array. oneDNN leaves it out of its hash (see
+    `partition_ids`) if the tensor is not a constant when it is passed.
+    """
+    if lies_apart(constant):
+        return lt
+    variable = _core.logical_tensor.property_type.variable
+    return _core.logical_tensor(
+        lt.get_id(), lt.get_data_type(), lt.get_dims(), lt.get_strides(), variable
+    )
+
+
 @dataclass
 class Plan:
     """The steps, tensors and constants of a graph compiled for one set of shapes."""
@@ -112,7 +127,13 @@ class Plan:
     def arguments(self, step: PlannedStep) -> tuple[list[Argument], list[Argument]]:
         """Return a step's inputs and outputs with their slots, as the executor takes them."""
         inputs, outputs = (
-            [(*self.slots[lt.get_id()], port) for lt, port in zip(own, ports, strict=True)]
+            [self._argument(lt.get_id(), port) for lt, port in zip(own, ports, strict=True)]
             for own, ports in zip((step.inputs, step.outputs), step.ports, strict=True)
         )
         return inputs, outputs
+
+    def _argument(self, id: int, port: _core.logical_tensor) -> Argument:
+        where, index = self.slots[id]
+        if where == "constant":
+            port = as_passed(port, self.constants[index])
+        return where, index, port

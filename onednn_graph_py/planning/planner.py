@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..building.builder import GraphBuilder, graph_of, leaving_of
-from ..building.constant_arrays import aligned_copy
+from ..building.constant_arrays import aligned_copy, lies_apart
 from ..building.infer import infer_shapes
 from ..building.value import Node, Value, new_id
 from ..errors import (
@@ -27,7 +27,7 @@ from ..errors import (
     reworded,
 )
 from ..machine import current
-from ..machine.constant_cache import Registration
+from ..machine.constant_cache import turn_on
 from ..ops.lookup import with_trait
 from ..safety.group import Group
 from ..safety.nodes import group_of
@@ -154,7 +154,6 @@ class Planner:
         self._conditions = current(threads or None)
         self._judge = judge
         self._constants = self._shared.folded
-        self.computed_bytes = 0
         self._made = _Progress()
         self.nodes = [complete(node, shapes) for node in self._shared.nodes]
         self._readers = self._shared.readers
@@ -660,7 +659,6 @@ class Planner:
                     aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs
                 ]
                 self._constants.put([sources[i] for i in ports], arrays)
-                self.computed_bytes += sum(a.nbytes for a in arrays)
         for port, array in zip(ports, arrays, strict=True):
             value = values[port]
             constant = Value(self.builder, self.shapes[port], value.dtype, value.name)
@@ -723,8 +721,9 @@ class Planner:
     def _compiled(self, nodes: Nodes, partition: _core.partition, *, slow: bool) -> _Compiled:
         """Compile a partition."""
         wanted = {lt.get_id() for lt in partition.get_input_ports()}
-        constants = {v.id for v in (*self.builder.constants, *self.folded.values())}
-        if any(n.kind in _QUANTIZATION for n in nodes) and not wanted & constants:
+        constants = [v for v in (*self.builder.constants, *self.folded.values()) if v.id in wanted]
+        scattered = any(v.data is not None and lies_apart(v.data) for v in constants)
+        if not scattered and (constants or any(n.kind in _QUANTIZATION for n in nodes)):
             partition = self._spaced(nodes, partition)
         values = {v.id: v for v in values_of(nodes)}
         order = [v for v in values if v in wanted]
@@ -820,7 +819,6 @@ def make_plan(
     options: CompileOptions,
     *,
     threads: int = 0,
-    registration: Registration | None = None,
     shared: Shared | None = None,
     engine: _core.engine | None = None,
 ) -> Plan:
@@ -834,8 +832,6 @@ def make_plan(
     options : CompileOptions
     threads : int
         The number that a call will use; 0 for the runtime's own number.
-    registration : Registration, optional
-        The model's share of the cache of constants.
     shared : Shared, optional
         The facts and partitions that the model's plans have in common.
     engine : engine, optional
@@ -854,10 +850,9 @@ def make_plan(
         raise InvalidGraphError("the graph has no output; call output first")
     every = infer_shapes(builder, shapes)
     engine = engine or engine_of(builder.engine_kind)
+    if any(v.data is not None and v.data.nbytes for v in builder.constants):
+        turn_on(builder.engine_kind)
     shared = shared if shared is not None else Shared(builder, options)
-    if registration is not None and not shared.is_registered:
-        shared.is_registered = True
-        registration.enter(builder.engine_kind)
     with ExitStack() as stack:
         judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
         planner = Planner(builder, engine, every, options, threads, shared, judge)
@@ -869,8 +864,6 @@ def make_plan(
     used |= set(planner.views.values())
     used |= {v.id for v in builder.outputs.values()}
     kept = [v for v in (*builder.constants, *planner.folded.values()) if v.id in used]
-    if registration is not None:
-        registration.enter(builder.engine_kind, planner.computed_bytes)
     slots.update({v.id: ("constant", i) for i, v in enumerate(kept)})
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .. import _core
 from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
+from ..building.constant_arrays import lies_apart
 from ..building.value import Node, Value, is_whole
 from ..errors import OneDNNError
 from ..safety.saturation import Magnitude, magnitude_of
@@ -58,7 +59,6 @@ class Shared:
         self.has_unknown_dims = any(
             v.shape is None or not is_whole(v.shape) for v in builder.inputs
         )
-        self.is_registered = False
         # The tensors that look alike in all plans.
         self.known = {
             v.id: v.described(v.shape)
@@ -89,8 +89,14 @@ class Shared:
 
     def constant(self, value: Value) -> Hashable:
         """Tell a constant from variables, by all that `safety` reads of its elements."""
-        if value.data is None or value.dtype != "s8":
-            return value.data is not None
+        if value.data is None:
+            return None
+        # oneDNN's cache does not know the address of a caller's array (see `plan.as_passed`), so
+        # what is compiled for one such array must not run with another.
+        if not lies_apart(value.data):
+            return value.id
+        if value.dtype != "s8":
+            return "constant"
         found = self._magnitudes.get(value.id)
         if found is None:
             found = self._magnitudes[value.id] = magnitude_of(value.data)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from .plan import PlannedStep
+from .plan import PlannedStep, as_passed
 
 __all__ = ["Trial"]
 
@@ -43,7 +43,7 @@ class Trial:
             return found
         array = self._constants.get(lt.get_id())
         if array is not None:
-            made = _core.tensor(lt, self._engine, array)
+            made = _core.tensor(as_passed(lt, array), self._engine, array)
         else:
             made = _core.tensor(lt, self._engine)
             view = made.numpy()

@@ -15,7 +15,6 @@ from ..building.builder import GraphBuilder
 from ..building.room_methods import ModelMethods
 from ..building.value import Value, is_whole
 from ..errors import InvalidArgumentsError, InvalidShapeError
-from ..machine.constant_cache import Registration
 from ..ops.terms import shape_text
 from ..planning import (
     Check,
@@ -55,6 +54,10 @@ class Stats(NamedTuple):
     hits, misses, evictions : int
         Calls that found their shapes compiled; calls that had to compile; sets of shapes that were
         dropped for newer ones.
+    reordered_again : int
+        Bytes of constants that oneDNN had to reorder once more, because its cache was emptied of
+        what models that are gone had left there, or by `clear_caches`. Each byte that such a model
+        leaves costs at most eight, all living models together.
     """
 
     calls: int
@@ -65,6 +68,7 @@ class Stats(NamedTuple):
     hits: int
     misses: int
     evictions: int
+    reordered_again: int
 
 
 class Step(NamedTuple):
@@ -310,8 +314,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._lock = threading.Lock()
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
         self._made: OrderedDict[tuple[tuple[int, ...], ...], Specialization] = OrderedDict()
-        self._registration = Registration(
-            sum(v.data.nbytes for v in self.builder.constants if v.data is not None)
+        self._constant_bytes = sum(
+            v.data.nbytes for v in self.builder.constants if v.data is not None
         )
         self._shared = Shared(self.builder, self._compile_options)
         self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
@@ -400,16 +404,18 @@ class CompiledGraph(_core._model_base, ModelMethods):
         with self._lock:
             runs = [s.run for s in self._made.values()]
             memory = sum(s.run.contexts * s.plan.arena_bytes for s in self._made.values())
+            executors = [r for r in runs if isinstance(r, _core._executor)]
             c = self._counters
             return Stats(
                 sum(r.calls for r in runs),
                 sum(r.seconds for r in runs),
                 c.copies,
-                memory + self._registration.bytes + self._shared.folded.bytes,
+                memory + self._constant_bytes + self._shared.folded.bytes,
                 len(runs),
                 c.hits,
                 c.misses,
                 c.evictions,
+                _core._executor.reordered_again(executors),
             )
 
     # -- for shapes
@@ -499,7 +505,6 @@ class CompiledGraph(_core._model_base, ModelMethods):
             {v.id: s for v, s in zip(self.inputs, shapes, strict=True)},
             self._compile_options,
             threads=self._threads,
-            registration=self._registration,
             shared=self._shared,
             engine=None if self._queue is None else self._queue.engine,
         )
