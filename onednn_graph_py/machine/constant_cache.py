@@ -13,6 +13,7 @@ import weakref
 from typing import NamedTuple
 
 from .. import _core
+from ..errors import InvalidArgumentsError
 
 __all__ = ["CacheInfo", "Registration", "cache_info", "clear_caches"]
 
@@ -38,6 +39,16 @@ class CacheInfo(NamedTuple):
     primitive_capacity: int
 
 
+def _emptied(kind: _core.engine.kind, capacity: int) -> bool:
+    """Empty the cache; return False if a model with released constants needs it as it is."""
+    try:
+        # Setting any capacity empties the cache; 0 would make running models fail.
+        _core.set_constant_tensor_cache_capacity(kind, capacity)
+    except InvalidArgumentsError:
+        return False
+    return True
+
+
 class _Ledger:
     """A count of the memory that models took in the cache since it was last emptied.
 
@@ -59,8 +70,8 @@ class _Ledger:
                 capacity = DEFAULT_CAPACITY
                 _core.set_constant_tensor_cache_capacity(kind, capacity)
             if self._gone and self._living + self._gone + size > capacity << 20:
-                _core.set_constant_tensor_cache_capacity(kind, capacity)  # empties it
-                self._gone = 0
+                if _emptied(kind, capacity):
+                    self._gone = 0
             self._living += size
 
     def leave(self, size: int) -> None:
@@ -123,12 +134,12 @@ def cache_info() -> CacheInfo:
 def clear_caches() -> None:
     """Give back the memory of oneDNN's caches; capacities stay as they are.
 
-    Models that are in use go on: their constants are reordered again at the next call.
+    Models that are in use go on: their constants are reordered again at the next call. The cache of
+    constants stays as it is as long as a model lives that released its constants.
     """
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
     if capacity:
-        # Setting any capacity empties the cache; 0 would make running models fail.
-        _core.set_constant_tensor_cache_capacity("cpu", capacity)
+        _emptied(_core.engine.kind.cpu, capacity)
     for get, put in (
         (
             _core.get_compiled_partition_cache_capacity,

@@ -57,10 +57,15 @@ class FoldedConstants:
         """Keep arrays under these numbers."""
         self._arrays.update(zip(numbers, arrays, strict=True))
 
+    def replace(self, array: Array, other: Array) -> None:
+        """Keep another array in the place of one, if that is here."""
+        for number in [n for n, a in self._arrays.items() if a is array]:
+            self._arrays[number] = other
+
     @property
     def bytes(self) -> int:
         """The size of all arrays."""
-        return sum(a.nbytes for a in self._arrays.values())
+        return sum(a.nbytes for a in self._arrays.values() if isinstance(a, np.ndarray))
 
 
 def _plain(value: Any) -> Hashable:
