@@ -1,7 +1,6 @@
 // What other files do to oneDNN's caches.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "common.hpp"
@@ -23,21 +22,5 @@ inline bool caches_constants(dnnl::engine::kind kind) noexcept {
 
 // Raises for what was compiled with the cache when it is off now.
 void require_constant_cache(const std::string &context, bool cached, dnnl::engine::kind kind);
-
-// While one lives, nobody can empty oneDNN's cache of constants on CPUs: a model gave back the
-// memory of constants that the cache has in another layout.
-class constant_cache_hold {
-public:
-    // Waits, without the GIL, while anybody empties the cache.
-    explicit constant_cache_hold(std::string model);
-    ~constant_cache_hold();
-    constant_cache_hold(const constant_cache_hold &) = delete;
-    constant_cache_hold &operator=(const constant_cache_hold &) = delete;
-
-private:
-    const std::string model_;
-};
-
-using constant_cache_hold_ptr = std::shared_ptr<constant_cache_hold>;
 
 }  // namespace ogp

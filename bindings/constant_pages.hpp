@@ -4,7 +4,7 @@
 #include <atomic>
 #include <memory>
 
-#include "caches.hpp"
+#include "constant_cache_hold.hpp"
 
 namespace ogp {
 

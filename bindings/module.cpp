@@ -21,12 +21,13 @@ PYBIND11_MODULE(_core, m) {
     ogp::init_sycl_interop(m);
     ogp::init_ocl_interop(m);
     ogp::init_cpu_runtime(m);
-    ogp::init_caches(m);
+    ogp::init_constant_cache_hold(m);
     ogp::init_constant_memory(m);
     ogp::init_executor(m);
     ogp::init_recorder(m);
     ogp::init_partition(m);
     ogp::init_graph(m);
+    ogp::init_caches(m);
     ogp::init_settings(m);
     ogp::init_testing(m);
     ogp::init_classes(m);  // last: it goes through all classes

@@ -19,7 +19,7 @@ WEIGHTS = random(64, 64, 3, 3, seed=2)
 FORMATS = {"data_format": "NCX", "weights_format": "OIX"}
 
 
-def convolution(x, weights, **names):
+def convolution(x, weights):
     """On every CPU oneDNN reorders f32 weights of such convolutions."""
     return x.convolution(
         weights, strides=[1, 1], pads_begin=[1, 1], pads_end=[1, 1], dilations=[1, 1], **FORMATS
@@ -166,24 +166,20 @@ def test_constants_that_are_read_in_numpy_or_returned_stay():
 
 
 def test_small_constants_stay():
-    model, before = called(built(weights=WEIGHTS[:, :, :1, :1]))
+    model, before = called(built(weights=WEIGHTS[:16]))
     assert model.release_constants() == 0
     np.testing.assert_array_equal(model(X), before)
 
 
 def test_int8_weights_are_released():
     rng = np.random.default_rng(0)
-    weights = rng.integers(-60, 60, WEIGHTS.shape).astype(np.int8)
+    weights = rng.integers(-60, 60, (128, 64, 3, 3)).astype(np.int8)
     x = rng.integers(0, 9, X.shape).astype(np.uint8)
     b = og.GraphBuilder()
     source = og.blocks.dequantize(b.input(X.shape, "u8"), 0.1)
     b.output(convolution(source, og.blocks.dequantize(b.constant(weights), 0.5)))
-    # A larger one, so that some are above the size that is worth it.
     model, before = called(b, x)
-    assert not isinstance(before, tuple)
-    released = model.release_constants()
-    if weights.nbytes < 1 << 16:
-        assert released == 0
+    assert model.release_constants() >= weights.nbytes
     np.testing.assert_array_equal(model(x), before)
 
 
@@ -217,7 +213,7 @@ NEEDS = {
     "arithmetic": lambda m, path: 2 * m.builder.constants[0].data,
     "a method": lambda m, path: m.builder.constants[0].data.sum(),
     "len": lambda m, path: len(m.builder.constants[0].data),
-    "reference": lambda m, path: og.reference.run(m.builder, [X]),
+    "DLPack": lambda m, path: np.from_dlpack(m.builder.constants[0].data),
     "constant of it": lambda m, path: og.GraphBuilder().constant(m.builder.constants[0].data),
     "a tensor": lambda m, path: og.tensor(
         m.builder.constants[0].logical_tensor, m.engine, m.builder.constants[0].data
@@ -255,7 +251,7 @@ def test_new_shapes_are_refused_and_old_ones_go_on():
     xs = [np.concatenate([X] * n) for n in (1, 2)]
     before = [model(x) for x in xs]
     assert model.release_constants() > 0
-    with pytest.raises(og.InvalidArgumentsError, match=r"'weights' .*'net'.* shapes \[3, 64"):
+    with pytest.raises(og.InvalidArgumentsError, match=r"'weights' .*'net'.* new shapes 3x64"):
         model(np.concatenate([X] * 3))
     for x, y in zip(xs, before, strict=True):
         np.testing.assert_array_equal(model(x), y)
@@ -276,9 +272,7 @@ HOLDS = {
     "memoryview": lambda v: memoryview(v.data),
     "base": lambda v: v.data.base,
     "tensor": lambda v: og.tensor(v.logical_tensor, og.engine("cpu", 0), v.data),
-    "DLPack": lambda v: np.from_dlpack(
-        og.tensor(v.logical_tensor, og.engine("cpu", 0), v.data)
-    ),
+    "DLPack": lambda v: np.from_dlpack(og.tensor(v.logical_tensor, og.engine("cpu", 0), v.data)),
 }
 
 
@@ -291,9 +285,8 @@ def test_constants_that_somebody_holds_stay(how):
     np.testing.assert_array_equal(b.constants[0].data, WEIGHTS)
     assert not b.constants[0].data.flags.writeable
     np.testing.assert_array_equal(model(X), before)
-    og.set_constant_tensor_cache_capacity(
-        "cpu", og.cache_info().constant_capacity
-    )  # nothing holds the cache
+    # Nothing holds the cache: the memory is read again.
+    og.set_constant_tensor_cache_capacity("cpu", og.cache_info().constant_capacity)
     np.testing.assert_array_equal(model(X), before)
     np.testing.assert_array_equal(model.builder.compile()(X), before)
     del held
@@ -345,7 +338,7 @@ def test_the_cache_cannot_be_emptied_while_a_released_model_lives():
         lambda: og.set_constant_tensor_cache_capacity("cpu", 0),
         lambda: og.set_constant_tensor_cache(0),
     ):
-        with pytest.raises(og.InvalidArgumentsError, match="'net' gave back .*drop the model"):
+        with pytest.raises(og.InvalidArgumentsError, match=r"'net' gave back .*drop the model"):
             empty()
     og.clear_caches()
     assert og.cache_info().constant_capacity == capacity

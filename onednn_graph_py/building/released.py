@@ -45,8 +45,9 @@ class ReleasedArray(np.lib.mixins.NDArrayOperatorsMixin, _core._constant_place):
         """Raise the error of all that needs the elements."""
         constant, model = self._told
         raise InvalidArgumentsError(
-            f"constant {constant!r} was released (release_constants of model {model!r}), and {what} "
-            "needs its elements; do it before the release, or build and compile the graph again"
+            f"constant {constant!r} was released (release_constants of model {model!r}), and "
+            f"{what} needs its elements; do it before the release, or build and compile the graph "
+            "again"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -61,6 +62,12 @@ class ReleasedArray(np.lib.mixins.NDArrayOperatorsMixin, _core._constant_place):
         self.refuse()
 
     def __array_function__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self.refuse()
+
+    def __dlpack__(self, **kwargs: Any) -> NoReturn:
+        self.refuse()
+
+    def __dlpack_device__(self) -> NoReturn:
         self.refuse()
 
     def __getitem__(self, key: Any) -> NoReturn:

@@ -69,9 +69,9 @@ class _Ledger:
             if capacity == 0:
                 capacity = DEFAULT_CAPACITY
                 _core.set_constant_tensor_cache_capacity(kind, capacity)
-            if self._gone and self._living + self._gone + size > capacity << 20:
-                if _emptied(kind, capacity):
-                    self._gone = 0
+            full = self._living + self._gone + size > capacity << 20
+            if self._gone and full and _emptied(kind, capacity):
+                self._gone = 0
             self._living += size
 
     def leave(self, size: int) -> None:

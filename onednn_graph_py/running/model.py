@@ -428,16 +428,18 @@ class CompiledGraph(_core._model_base, ModelMethods):
         """
         if self._queue is not None:
             raise UnimplementedError(
-                f"{self.name}: release_constants is only for models without a queue; those with one "
-                "read their constants in the device's memory"
+                f"{self.name}: release_constants is only for models without a queue; those with "
+                "one read their constants in the device's memory"
             )
         with self._lock:
             if not self._made:
                 raise InvalidArgumentsError(
-                    f"{self.name}: release_constants needs a compiled model; call it with inputs of "
-                    "each shape first"
+                    f"{self.name}: release_constants needs a compiled model; call it with inputs "
+                    "of each shape first"
                 )
-            made = [(m.plan, m.run) for m in self._made.values()]
+            made = [
+                (m.plan, m.run) for m in self._made.values() if not isinstance(m.run, QueueExecutor)
+            ]
             return release(self.name, self.builder.constants, made, self._folded)
 
     # -- for shapes
