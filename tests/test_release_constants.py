@@ -60,6 +60,19 @@ def test_a_second_release_does_nothing():
     np.testing.assert_array_equal(model(X), before)
 
 
+def test_a_model_that_was_not_called_yet_reorders_first():
+    model = built().compile()
+    assert model.release_constants() > 0
+    np.testing.assert_array_equal(model(X), called(built())[1])
+
+
+def test_what_was_cleared_from_the_cache_is_reordered_first():
+    model, before = called(built())
+    og.clear_caches()
+    assert model.release_constants() > 0
+    np.testing.assert_array_equal(model(X), before)
+
+
 RESIDENT = """
 import numpy as np
 import onednn_graph_py as og
@@ -239,6 +252,7 @@ def test_what_needs_no_elements_goes_on(tmp_path):
     assert b.constants[0].data.nbytes == WEIGHTS.nbytes
     model.diagram()
     model.steps()
+    og.assert_fused(model)
     model.bind([X])()
     with og.profile() as p:
         model(X)
@@ -418,7 +432,7 @@ def test_first_calls_may_run_meanwhile():
     for _ in range(20):
         model = built().compile()
         with calling(model, right, threads=2):
-            model.release_constants()
+            assert model.release_constants() > 0
         np.testing.assert_array_equal(model(X), right)
 
 

@@ -423,7 +423,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         emptied: `set_constant_tensor_cache_capacity` raises, and `clear_caches` leaves the
         constants.
 
-        Each step that reads a large constant runs once, on inputs of ones. Other threads may call
+        Each step that reads a large constant runs twice, on inputs of ones. Other threads may call
         the model meanwhile.
         """
         if self._queue is not None:

@@ -13,6 +13,7 @@ From then on all depends on oneDNN's entries. oneDNN drops none by itself, and
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -158,6 +159,7 @@ def release(
     int
         The bytes that the system has again.
     """
+    gc.collect()  # what is dropped, but not gone yet, may have an array
     hold = _core._constant_cache_hold(model)
     if _core.get_constant_tensor_cache_capacity("cpu") == 0:
         return 0
@@ -165,6 +167,7 @@ def release(
     with ExitStack() as stack:
         places = []
         constants = _constants(values, made)
+        _run_readers(made, constants)  # the first run of a step reorders what it reads
         for constant in constants:
             place = _core._constant_place(constant.array)
             stack.callback(place.keep)
