@@ -38,7 +38,8 @@ public:
         return times_emptied_[index_of(kind)].load(std::memory_order_relaxed);
     }
 
-    // Empties the cache: sets the capacity in MB, or the present one again where it is null.
+    // Empties the cache: sets the capacity in MB, or the present one again where it is null. Then
+    // it does nothing while a model holds the cache.
     static dnnl_status_t empty(dnnl::engine::kind kind, const size_t *capacity) noexcept;
 
 private:

@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "cached_constants.hpp"
 #include "call.hpp"
+#include "constant_cache_hold.hpp"
 #include "enums.hpp"
 #include "errors.hpp"
 
@@ -83,14 +84,20 @@ void init_caches(py::module_ &m) {
     m.def(
             "set_constant_tensor_cache_capacity",
             [](enum_arg<dnnl::engine::kind> kind, index_arg size) {
-                set("set_constant_tensor_cache_capacity", kind, size);
+                const char *what = "set_constant_tensor_cache_capacity";
+                const constant_cache_emptying emptying;
+                if (kind == dnnl::engine::kind::cpu) emptying.require(what);
+                set(what, kind, size);
             },
             py::arg("kind"), py::arg("size"),
             "Keeps up to `size` MB of preprocessed constants, such as reordered weights; 0, the\n"
             "default, keeps none. Flushes the cache; set it before compiling.\n\n"
             "A constant is known by its partition's id and its ADDRESS: after other weights were\n"
             "written into the same memory the old ones are still used. oneDNN page: Graph API,\n"
-            "Constant Tensor Cache.");
+            "Constant Tensor Cache.\n\n"
+            "Raises\n------\n"
+            "InvalidArgumentsError\n"
+            "    A model lives whose constants only the cache has (`release_constants`).");
     m.def(
             "get_constant_tensor_cache", [] { return dg::get_constant_tensor_cache(); },
             "Whether the constant tensor cache is on (1) or off (0). Deprecated by oneDNN.");
@@ -98,12 +105,14 @@ void init_caches(py::module_ &m) {
             "set_constant_tensor_cache",
             [](index_arg flag) {
                 const int value = to_capacity("set_constant_tensor_cache", flag);
+                const constant_cache_emptying emptying;
+                emptying.require("set_constant_tensor_cache");
                 for (const auto kind : {dnnl::engine::kind::cpu, dnnl::engine::kind::gpu})
                     set("set_constant_tensor_cache", kind, value ? SIZE_MAX : 0);
             },
             py::arg("flag"),
             "Turns the constant tensor cache on (1) or off (0) for all engine kinds. Deprecated by\n"
-            "oneDNN: use `set_constant_tensor_cache_capacity`.");
+            "oneDNN: use `set_constant_tensor_cache_capacity`, which raises alike.");
     m.def("get_primitive_cache_capacity", &dnnl::get_primitive_cache_capacity,
             "Number of primitives that oneDNN keeps.");
     m.def(

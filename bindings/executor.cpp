@@ -7,6 +7,7 @@
 
 #include "caches.hpp"
 #include "call.hpp"
+#include "constant_pages.hpp"
 #include "cpu_runtime.hpp"
 #include "dtypes.hpp"
 #include "recorder.hpp"
@@ -230,7 +231,6 @@ executor::executor(std::string name_, engine_ptr e,
         int threads_, py::function convert, py::function check_out)
     : name(std::move(name_)),
       engine_(std::move(e)),
-      constants(constants_),
       arena_bytes(arena_bytes_),
       threads(threads_),
       convert_input(std::move(convert)),
@@ -238,7 +238,11 @@ executor::executor(std::string name_, engine_ptr e,
     synchronous = runs_synchronously(engine_->kind());
     for (const auto &[lt, n] : in) inputs.push_back(make_edge(lt, n));
     for (const auto &[lt, n] : out) outputs.push_back(make_edge(lt, n));
-    for (const auto &c : constants) constant_data.push_back(const_cast<void *>(c.data()));
+    for (const auto &c : constants_) {
+        constants.push_back(c);
+        constant_data.push_back(const_cast<void *>(c.data()));
+        constant_bytes.push_back(static_cast<size_t>(c.nbytes()));
+    }
     const auto arguments = [](const py::handle &list) {
         std::vector<argument> made;
         for (const auto &item : list) {
@@ -278,6 +282,17 @@ executor::executor(std::string name_, engine_ptr e,
 
 executor::~executor() = default;
 
+void executor::hold_constant(size_t index, const py::object &owner) {
+    const void *data = nullptr;
+    if (py::isinstance<constant_place>(owner))
+        data = owner.cast<const constant_place &>().data;
+    else if (py::isinstance<py::array>(owner))
+        data = py::array(owner).data();
+    if (index >= constants.size() || data != constant_data[index])
+        raise_invalid_arguments(name + ": constant " + std::to_string(index) + " is elsewhere");
+    constants[index] = owner;
+}
+
 void executor::check_step(const step &s) const {
     const auto refuse = [&](const std::string &what) {
         raise_invalid_arguments(name + ": step " + s.name + ": " + what);
@@ -289,8 +304,7 @@ void executor::check_step(const step &s) const {
             if (a.index <= arena_bytes) available = arena_bytes - a.index;
         } else if (a.where == place::constant) {
             if (written) refuse("writes to a constant");
-            if (a.index < constants.size())
-                available = static_cast<size_t>(constants[a.index].nbytes());
+            if (a.index < constants.size()) available = constant_bytes[a.index];
         } else {
             const auto &edges = a.where == place::input ? inputs : outputs;
             if (written && a.where == place::input) refuse("writes to an input");
@@ -667,6 +681,8 @@ void init_executor(py::module_ &m) {
                py::arg("convert_input"), py::arg("check_output"))
             .def("bind", &bind, py::arg("inputs"), py::arg("out") = py::none(),
                     "Fixes the arrays; see `CompiledGraph.bind`.")
+            .def("hold_constant", &executor::hold_constant, py::arg("index"), py::arg("owner"),
+                    "Holds a constant by another object: its `_constant_place`, or an array there.")
             .def_property_readonly(
                     "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
             .def_property_readonly(

@@ -80,11 +80,15 @@ public:
 
     py::object result(const arrays &outputs) const;
 
+    // Holds a constant by another object: its place, or an array there.
+    void hold_constant(size_t index, const py::object &owner);
+
     std::string name;
     engine_ptr engine_;
     std::vector<edge> inputs, outputs;
-    std::vector<py::array> constants;
+    std::vector<py::object> constants;  // arrays, or constant_place where the array is gone
     std::vector<void *> constant_data;
+    std::vector<size_t> constant_bytes;
     std::vector<step> steps;
     size_t arena_bytes = 0;
     int threads = 0;

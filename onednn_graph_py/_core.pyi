@@ -1336,6 +1336,66 @@ class _compiling_with:
     def __init__(self, count: int) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
+class _constant_cache_hold:
+    """
+    While it lives, the cache of constants on CPUs can't be emptied.
+    """
+    def __init__(self, model: str) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+
+class _constant_place:
+    """
+    Where a constant of `_constant_memory` lies. It holds the addresses, not the array.
+    """
+    def __init__(self, array: numpy.typing.NDArray[typing.Any]) -> None: ...
+    def __reduce__(self) -> tuple[typing.Any, ...]: ...
+    def array(self) -> numpy.typing.NDArray[typing.Any]:
+        """
+        The bytes.
+        """
+    def give_back(self, hold: _constant_cache_hold) -> int:
+        """
+        End `watch`; return the number of bytes that the system has again. From then
+        on nobody may read the memory; `hold` keeps oneDNN from reading it.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            An array still uses the memory.
+        """
+    def keep(self) -> None:
+        """
+        End `watch`.
+        """
+    def watch(self) -> None:
+        """
+        Begin to notice whether anybody reads the memory.
+
+        Raises
+        ------
+        UnimplementedError
+            The system can't do that.
+        """
+    def were_read(self) -> bool:
+        """
+        Whether anybody read the memory since `watch`.
+
+        Raises
+        ------
+        UnimplementedError
+            The system does not tell.
+        """
+    @property
+    def nbytes(self) -> int:
+        """
+        The size of the array.
+        """
+    @property
+    def owners(self) -> int:
+        """
+        How many arrays that are not views of each other use the memory.
+        """
+
 class bound_model:
     """
     A model with its inputs and outputs, made by `CompiledGraph.bind`; call it without
@@ -1392,6 +1452,12 @@ class _executor:
     ) -> bound_model:
         """
         Fixes the arrays; see `CompiledGraph.bind`.
+        """
+    def hold_constant(
+        self, index: typing.SupportsInt | typing.SupportsIndex, owner: typing.Any
+    ) -> None:
+        """
+        Holds a constant by another object: its `_constant_place`, or an array there.
         """
     @property
     def calls(self) -> int:
@@ -1734,6 +1800,11 @@ def _constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:
         The system has none.
     """
 
+def _is_constant_memory(array: numpy.typing.NDArray[typing.Any]) -> bool:
+    """
+    Whether an array is in memory of `_constant_memory`.
+    """
+
 def data_type_of(dtype: typing.Any) -> logical_tensor.data_type:
     """
     Data type of a NumPy dtype or anything that ``numpy.dtype`` takes.
@@ -1822,7 +1893,7 @@ def set_compiled_partition_cache_capacity(capacity: int) -> None:
 def set_constant_tensor_cache(flag: int) -> None:
     """
     Turns the constant tensor cache on (1) or off (0) for all engine kinds. Deprecated by
-    oneDNN: use `set_constant_tensor_cache_capacity`.
+    oneDNN: use `set_constant_tensor_cache_capacity`, which raises alike.
     """
 
 def set_constant_tensor_cache_capacity(kind: engine.kind | str, size: int) -> None:
@@ -1833,6 +1904,11 @@ def set_constant_tensor_cache_capacity(kind: engine.kind | str, size: int) -> No
     A constant is known by its partition's id and its ADDRESS: after other weights were
     written into the same memory the old ones are still used. oneDNN page: Graph API,
     Constant Tensor Cache.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A model lives whose constants only the cache has (`release_constants`).
     """
 
 def set_cpu_isa_hints(isa_hints: cpu_isa_hints | str) -> status:

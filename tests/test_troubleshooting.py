@@ -347,6 +347,32 @@ provokes("there is no input '...'; there are:")(lambda: model()(y=ones(2, 4)))
 provokes("must be a NumPy array or support DLPack, got ...")(lambda: model()([1.0, 2.0]))
 
 
+@provokes("was released (release_constants of model ...), and ... needs its elements")
+def released():
+    made = reordered()
+    made.release_constants()
+    made.verify()
+
+
+@provokes("the cache can't be emptied, which setting a capacity does")
+def held_cache():
+    made = reordered()
+    made.release_constants()
+    og.set_constant_tensor_cache_capacity("cpu", 64)
+
+
+def reordered():
+    """A model, called once, whose weights oneDNN reorders on every CPU."""
+    b = og.GraphBuilder()
+    x = b.input((1, 64, 14, 14))
+    attributes = {name: [1, 1] for name in ("strides", "pads_begin", "pads_end", "dilations")}
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+    b.output(x.convolution(ones(64, 64, 3, 3), **attributes, **formats))
+    made = b.compile()
+    made(ones(1, 64, 14, 14))
+    return made
+
+
 @provokes("is read-only")
 def read_only():
     out = ones(2, 4)

@@ -12,6 +12,8 @@ import contextlib
 from typing import NamedTuple
 
 from .. import _core
+from ..errors import InvalidArgumentsError
+from .kernel_caches import empty_kernel_caches
 
 __all__ = ["CacheInfo", "cache_info", "clear_caches", "turn_on"]
 
@@ -65,20 +67,12 @@ def cache_info() -> CacheInfo:
 def clear_caches() -> None:
     """Give back the memory of oneDNN's caches; capacities stay as they are.
 
-    Models that are in use go on: their constants are reordered again at the next call.
+    Models that are in use go on: their constants are reordered again at the next call. The cache of
+    constants stays as it is as long as a model lives that released its constants.
     """
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
     if capacity:
-        # Setting any capacity empties the cache; 0 would make running models fail.
-        _core.set_constant_tensor_cache_capacity("cpu", capacity)
-    for get, put in (
-        (
-            _core.get_compiled_partition_cache_capacity,
-            _core.set_compiled_partition_cache_capacity,
-        ),
-        (_core.get_primitive_cache_capacity, _core.set_primitive_cache_capacity),
-    ):
-        kept = get()
-        with contextlib.ExitStack() as stack:
-            stack.callback(put, kept)
-            put(0)
+        with contextlib.suppress(InvalidArgumentsError):  # a model holds the cache
+            # Setting any capacity empties the cache; 0 would make running models fail.
+            _core.set_constant_tensor_cache_capacity("cpu", capacity)
+    empty_kernel_caches()

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import numpy.typing as npt
 
 from ..building.value import Node
@@ -57,8 +58,14 @@ class FoldedConstants:
         """Keep arrays under these numbers."""
         self._arrays.update(zip(numbers, arrays, strict=True))
 
+    def replace(self, array: Array, other: Array) -> None:
+        """Keep another array in the place of one, if that is here."""
+        with self.lock:
+            for number in [n for n, a in self._arrays.items() if a is array]:
+                self._arrays[number] = other
+
     @property
     def bytes(self) -> int:
         """The size of all arrays."""
         with self.lock:
-            return sum(a.nbytes for a in self._arrays.values())
+            return sum(a.nbytes for a in self._arrays.values() if isinstance(a, np.ndarray))

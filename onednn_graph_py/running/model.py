@@ -14,7 +14,8 @@ from .. import _core, _dpctl
 from ..building.builder import GraphBuilder
 from ..building.room_methods import ModelMethods
 from ..building.value import Value, is_whole
-from ..errors import InvalidArgumentsError, InvalidShapeError
+from ..errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
+from ..machine.kernel_caches import count_dropped
 from ..ops.terms import shape_text
 from ..planning import (
     Check,
@@ -33,6 +34,7 @@ from ..serialization import save
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
+from .releasing import plain_bytes, release, require_plain
 
 __all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
 
@@ -314,9 +316,6 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._lock = threading.Lock()
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
         self._made: OrderedDict[tuple[tuple[int, ...], ...], Specialization] = OrderedDict()
-        self._constant_bytes = sum(
-            v.data.nbytes for v in self.builder.constants if v.data is not None
-        )
         self._shared = Shared(self.builder, self._compile_options)
         self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
         self._queue_run: QueueExecutor | None = None
@@ -410,13 +409,62 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 sum(r.calls for r in runs),
                 sum(r.seconds for r in runs),
                 c.copies,
-                memory + self._constant_bytes + self._shared.folded.bytes,
+                memory + plain_bytes(self.builder.constants) + self._shared.folded.bytes,
                 len(runs),
                 c.hits,
                 c.misses,
                 c.evictions,
                 _core._executor.reordered_again(executors),
             )
+
+    def release_constants(self) -> int:
+        """Give back the memory of constants that oneDNN has in a layout of its own.
+
+        oneDNN reorders most weights and reads only the reordered copy, so the plain one is needed
+        no more once the model is compiled for all of its shapes. What is read as it is stays:
+        constants of ops other than products, weights that oneDNN does not reorder, and small ones.
+
+        Returns
+        -------
+        int
+            The bytes given back; 0 if there is nothing (more) to release.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The model is not compiled for any shape yet.
+        UnimplementedError
+            The model has a queue, or the system doesn't tell which memory is read.
+
+        Notes
+        -----
+        Afterwards all that needs the elements raises `InvalidArgumentsError`, with the constant's
+        name: to pickle or save the model, to verify or export it, to call it with new shapes, and
+        to compile the builder again, which has the same constants. Do all that before.
+
+        Constants stay that others use: another model of the same builder, or an array such as
+        ``value.data`` that someone still has. While the model lives, oneDNN's cache can't be
+        emptied: `set_constant_tensor_cache_capacity` raises, and `clear_caches` leaves the
+        constants.
+
+        Each step that reads a large constant runs twice, on inputs of ones. Other threads may call
+        the model meanwhile.
+        """
+        if self._queue is not None:
+            raise UnimplementedError(
+                f"{self.name}: release_constants is only for models without a queue; those with "
+                "one read their constants in the device's memory"
+            )
+        with self._lock:
+            if not self._made:
+                raise InvalidArgumentsError(
+                    f"{self.name}: release_constants needs a compiled model; call it with inputs "
+                    "of each shape first"
+                )
+            made = [
+                (m.plan, m.run) for m in self._made.values() if not isinstance(m.run, QueueExecutor)
+            ]
+            return release(self.name, self.builder.constants, made, self._shared.folded)
 
     # -- for shapes
 
@@ -488,9 +536,11 @@ class CompiledGraph(_core._model_base, ModelMethods):
             made = self._specialized(shapes)
             with self._lock:
                 self._made[shapes] = made
+                dropped = []
                 while len(self._made) > self.options["max_shapes"]:
-                    self._made.popitem(last=False)
+                    dropped.append(self._made.popitem(last=False)[1].plan)
                     self._counters.evictions += 1
+            count_dropped(len({id(s.compiled) for p in dropped for s in p.running if s.compiled}))
             return made
         finally:
             with self._lock:
@@ -500,6 +550,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def _specialized(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
         """Compile the model for these shapes."""
         self._require_fit(shapes)
+        sizes = ", ".join(map(shape_text, shapes))
+        require_plain(self.builder.constants, f"{self.name} for the new shapes {sizes}")
         plan = make_plan(
             self.builder,
             {v.id: s for v, s in zip(self.inputs, shapes, strict=True)},
@@ -625,7 +677,14 @@ class CompiledGraph(_core._model_base, ModelMethods):
         return _restored, (self.builder, self.options, device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph into a file, as `GraphBuilder.save` does."""
+        """Write the graph into a file, as `GraphBuilder.save` does.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The model released its constants (`release_constants`).
+        """
+        require_plain(self.builder.constants, f"{self.name}.save")
         save(self.builder, path)
 
 
