@@ -267,9 +267,9 @@ executor::executor(std::string name_, engine_ptr e,
             std::vector<const void *> addresses;
             size_t bytes = 0;
             for (const argument &a : s.inputs) {
-                if (a.where != place::constant || a.index >= constants.size()) continue;
+                if (a.where != place::constant || a.index >= constants_.size()) continue;
                 addresses.push_back(constant_data[a.index]);
-                bytes += static_cast<size_t>(constants[a.index].nbytes());
+                bytes += static_cast<size_t>(constants_[a.index].nbytes());
             }
             s.constants = s.compiled->constants->of(addresses, bytes);
         }

@@ -1423,6 +1423,12 @@ class _executor:
     All steps of a compiled graph in one call: ``executor(*inputs, out=None)``. Made by
     `CompiledGraph`, which explains the rest.
     """
+    @staticmethod
+    def reordered_again(executors: collections.abc.Sequence[_executor]) -> int:
+        """
+        How many bytes of constants were reordered once more, because oneDNN's cache had
+        been emptied. Constants that several share count once.
+        """
     def __call__(
         self,
         *inputs: list[tensor] | tuple[tensor, ...],
