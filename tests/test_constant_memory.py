@@ -93,9 +93,7 @@ def test_addresses_of_the_caller_are_not_hashed(tmp_path, monkeypatch):
     b = products(of_file(tmp_path, 3, 64, 32))
     plan = make_plan(b, {b.inputs[0].id: (4, 64)}, CompileOptions())
     assert len(spaced) == 3 and all(i % partition_ids.SPACING == 0 for i in spaced)
-    kinds = {
-        lt.get_property_type().name for s in plan.running for _, _, lt in plan.arguments(s.inputs)
-    }
+    kinds = {lt.get_property_type().name for s in plan.running for _, _, lt in plan.arguments(s)[0]}
     assert "constant" not in kinds
 
 
