@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class Shared:
         self._magnitudes: dict[int, Magnitude] = {}
         self._forms: dict[Hashable, tuple[int, tuple[Value, ...]]] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._free = itertools.count()  # atomic: threads that plan at once get different numbers
 
     def form(self, nodes: Nodes, strict: bool) -> tuple[int, tuple[Value, ...]]:
         """Return the number of a group's form, and the group's values in the form's order."""
@@ -82,7 +84,7 @@ class Shared:
         if own and key in self._forms:
             return self._forms[key]
         form = form_of(nodes, leaving_of(nodes, self.readers), self.constant)
-        made = self._numbers.setdefault((form, strict), len(self._numbers)), values_of(nodes)
+        made = self._numbers.setdefault((form, strict), next(self._free)), values_of(nodes)
         if own:
             self._forms[key] = made
         return made
