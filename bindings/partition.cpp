@@ -172,9 +172,11 @@ struct failed_entry_remover {
 
 size_t constant_bytes(const std::vector<logical_tensor> &inputs) {
     size_t bytes = 0;
-    for (const auto &lt : inputs)
-        if (lt.property() == property_type::constant && lt.has_known_dims())
-            bytes += required_bytes(lt);
+    for (const auto &lt : inputs) {
+        // The caller brings a constant of layout any in the layout that oneDNN chose.
+        const bool reordered = lt.layout() != layout_type::any && lt.has_known_dims();
+        if (lt.property() == property_type::constant && reordered) bytes += required_bytes(lt);
+    }
     return bytes;
 }
 
