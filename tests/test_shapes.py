@@ -173,7 +173,11 @@ def test_more_shapes_take_no_further_copy_of_the_weights():
 
 
 def test_ever_new_shapes_stay_within_their_bound():
-    """10,000 shapes of a small graph."""
+    """10,000 shapes of a small graph; without a bound they would take more than 10 GB.
+
+    oneDNN 3.13 takes about a MB for each shape. The SYCL runtime leaves 15 KB a shape in glibc's
+    heap, most of which `malloc_trim` gives back.
+    """
     done = python(
         """
         import numpy as np, onednn_graph_py as og
@@ -194,7 +198,8 @@ def test_ever_new_shapes_stay_within_their_bound():
         """,
         seconds=900,
     )
-    assert float(done.stdout) < 32
+    bound = 32 if og.version()["cpu_runtime"] == "OpenMP" else 256
+    assert float(done.stdout) < bound
 
 
 # -- compiling in threads
