@@ -173,9 +173,9 @@ def test_more_shapes_take_no_further_copy_of_the_weights():
 
 
 def test_ever_new_shapes_stay_within_their_bound():
-    """10,000 shapes of a small graph; without a bound they would take more than 10 GB.
+    """10,000 shapes of a small graph, each of which takes up to a MB while it is kept (3.13).
 
-    oneDNN 3.13 takes about a MB for each shape. The SYCL runtime leaves 15 KB a shape in glibc's
+    The SYCL runtime leaves 15 KB a shape in glibc's
     heap, most of which `malloc_trim` gives back.
     """
     done = python(
