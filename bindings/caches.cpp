@@ -19,6 +19,12 @@ int to_capacity(const char *what, size_t value) {
     return static_cast<int>(value);
 }
 
+template <typename Get>
+int get(const char *what, Get &&capacity) {
+    const inside_onednn inside(no_threads, [&] { return std::string(what); });
+    return capacity();
+}
+
 template <typename Body>
 void set(const char *what, Body &&body) {
     call_onednn(
@@ -26,7 +32,7 @@ void set(const char *what, Body &&body) {
                 body();
                 return dnnl_success;
             },
-            [&] { return std::string(what); });
+            [&] { return std::string(what); }, 1);
 }
 
 // Emptying sets the capacity to 0 and back; nobody else may set it in between.
@@ -52,7 +58,12 @@ void require_constant_cache(const std::string &context, bool cached, dnnl::engin
 }
 
 void init_caches(py::module_ &m) {
-    m.def("get_compiled_partition_cache_capacity", &dg::get_compiled_partition_cache_capacity,
+    m.def(
+            "get_compiled_partition_cache_capacity",
+            [] {
+                return get("get_compiled_partition_cache_capacity",
+                        &dg::get_compiled_partition_cache_capacity);
+            },
             "Number of compiled partitions that oneDNN keeps.");
     m.def(
             "set_compiled_partition_cache_capacity",
@@ -98,7 +109,9 @@ void init_caches(py::module_ &m) {
             py::arg("flag"),
             "Turns the constant tensor cache on (1) or off (0) for all engine kinds. Deprecated by\n"
             "oneDNN: use `set_constant_tensor_cache_capacity`.");
-    m.def("get_primitive_cache_capacity", &dnnl::get_primitive_cache_capacity,
+    m.def(
+            "get_primitive_cache_capacity",
+            [] { return get("get_primitive_cache_capacity", &dnnl::get_primitive_cache_capacity); },
             "Number of primitives that oneDNN keeps.");
     m.def(
             "set_primitive_cache_capacity",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine.hpp"
+#include "forked.hpp"
 #include "logical_tensor.hpp"
 
 namespace ogp {
@@ -16,7 +17,13 @@ struct compiled_partition {
     std::vector<std::pair<size_t, size_t>> inplace_ports;
     size_t scratchpad_bytes = 0;
     bool cached = false;  // compiled while constants were cached
+    int threads = 1;      // that it was compiled for
     dg::compiled_partition value;
+
+    compiled_partition() = default;
+    ~compiled_partition() { leak_in_child(value); }
+    compiled_partition(const compiled_partition &) = delete;
+    compiled_partition &operator=(const compiled_partition &) = delete;
 
     const dg::compiled_partition &get() const;
 };

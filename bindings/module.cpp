@@ -21,6 +21,7 @@ PYBIND11_MODULE(_core, m) {
     ogp::init_sycl_interop(m);
     ogp::init_ocl_interop(m);
     ogp::init_cpu_runtime(m);
+    ogp::init_forked(m);
     ogp::init_constant_memory(m);
     ogp::init_executor(m);
     ogp::init_recorder(m);

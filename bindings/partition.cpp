@@ -6,6 +6,7 @@
 #include "caches.hpp"
 #include "call.hpp"
 #include "compiled_partition.hpp"
+#include "cpu_runtime.hpp"
 #include "python_hooks.hpp"
 #include "refused_call.hpp"
 
@@ -190,6 +191,8 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     made->engine_ = e;
     made->name = label(p);
     made->cached = caches_constants(e->kind());
+    made->threads = std::max(1, max_threads());
+    note_threads(made->threads, survives_fork(e->kind()));
     std::vector<dnnl_graph_logical_tensor_t> plain_inputs, plain_outputs;
     for (const auto &lt : inputs) plain_inputs.push_back(with_plain_unit_strides(lt));
     for (const auto &lt : outputs) plain_outputs.push_back(with_plain_unit_strides(lt));
@@ -204,6 +207,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 if (created != dnnl_success) return created;
                 made->value = dg::compiled_partition(handle);
                 failed_entry_remover remover;
+                const threads_scope threads(made->threads);
                 const auto status = dnnl_graph_partition_compile(p.value.get(), handle,
                         c_inputs.size(), c_inputs.data(), c_outputs.size(), c_outputs.data(),
                         e->value.get());
@@ -216,7 +220,8 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 call["inputs"] = as_values(inputs);
                 call["outputs"] = as_values(outputs);
                 return {label(p) + ": compile", "", call};
-            });
+            },
+            made->threads);
     for (const auto &lt : inputs) made->inputs.push_back(query(made->value, lt));
     for (const auto &lt : outputs) made->outputs.push_back(query(made->value, lt));
     made->inplace_ports = made->value.get_inplace_ports();

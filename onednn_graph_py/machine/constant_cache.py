@@ -13,6 +13,7 @@ import weakref
 from typing import NamedTuple
 
 from .. import _core
+from ..processes.forked import renew_in_forks
 
 __all__ = ["CacheInfo", "Registration", "cache_info", "clear_caches"]
 
@@ -48,8 +49,12 @@ class _Ledger:
     def __init__(self) -> None:
         # The garbage collector may end models in a thread that holds this lock.
         self._lock = threading.RLock()
+        renew_in_forks(self)
         self._living = 0
         self._gone = 0
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
 
     def enter(self, kind: _core.engine.kind, size: int) -> None:
         """Count a compiled model with its constants' size in bytes."""

@@ -29,6 +29,7 @@ from ..planning import (
     make_plan,
 )
 from ..planning.folding import FoldedConstants
+from ..processes.forked import renew_in_forks, warn_of_one_thread
 from ..serialization import save
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
@@ -106,6 +107,8 @@ class Specialization:
     """
 
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
+        if model.options["threads"] != 1:
+            warn_of_one_thread()
         self.plan = plan
         # Not the model itself, which keeps its specializations alive.
         may_copy = model.options["copy"] is not False
@@ -150,7 +153,7 @@ class _Counters:
     """Counters that all threads share."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.copies = 0
         self.hits = 0
         self.misses = 0
@@ -158,7 +161,7 @@ class _Counters:
 
     def copied(self) -> None:
         """Count a copied input."""
-        with self._lock:
+        with self.lock:
             self.copies += 1
 
 
@@ -286,7 +289,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
             "name": name,
             "copy": copy,
         }
-        self._threads = threads or _core.num_threads()
+        only_one = _core._has_one_thread()
+        self._threads = _core.num_threads() if threads is None or only_one else threads
         self._counters = _Counters()
         self._lock = threading.Lock()
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
@@ -296,8 +300,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
         )
         self._folded = FoldedConstants()
         self._queue_run: QueueExecutor | None = None
+        renew_in_forks(self)
         shapes = [v.shape or () for v in self.builder.inputs]
-        if all(is_whole(s) for s in shapes):
+        self._shapes_are_fixed = all(is_whole(s) for s in shapes)
+        if self._shapes_are_fixed:
             run = self.specialization(tuple(shapes)).run
             if isinstance(run, QueueExecutor):
                 self._queue_run = run
@@ -439,6 +445,15 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 self._counters.evictions += 1
             return made
 
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._counters.lock = threading.Lock()
+        if self._threads > 1 and _core._has_one_thread():
+            self._threads = 1
+            self._run = None
+            self._made.clear()
+            self._registration = Registration(self._registration.bytes)
+
     def _uploaded(self, plan: Plan) -> list[Any]:
         """Return the plan's constants in the device's memory, which all shapes share."""
         assert self._queue is not None
@@ -487,7 +502,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
                     f"got {type(array).__name__}"
                 )
             shapes.append(tuple(int(d) for d in array.shape))
-        return self.specialization(tuple(shapes)).run
+        run = self.specialization(tuple(shapes)).run
+        if self._shapes_are_fixed and not isinstance(run, QueueExecutor):
+            self._run = run  # a fork had dropped it
+        return run
 
     # -- calls
 

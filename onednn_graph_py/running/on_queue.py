@@ -192,6 +192,7 @@ class QueueExecutor:
     # -- arguments
 
     def _check(self, inputs: Sequence[Any], out: Any, wait: bool) -> _Call:
+        _core._sycl.require(self.name)
         if len(inputs) != len(self.plan.inputs):
             raise InvalidArgumentsError(
                 f"{self.name}: expected {len(self.plan.inputs)} inputs, got {len(inputs)}"
@@ -334,6 +335,7 @@ class QueueExecutor:
         return made
 
     def _submit(self, call: _Call, deps: Sequence[Event] | None) -> tuple[Event, _core.stream]:
+        _core._sycl.require(self.name)
         started = time.perf_counter()
         if deps is None:
             before = self.queue.submitted_before(one.given for one in call.inputs if one.usm_type)
