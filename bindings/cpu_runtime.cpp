@@ -14,6 +14,7 @@ namespace {
 struct runtime {
     int (*get)() = nullptr;
     void (*set)(int) = nullptr;
+    int (*pause_all)(int) = nullptr;  // GNU's only: LLVM's also ends the threads of others
 };
 
 // OpenMP's functions as the linked oneDNN sees them: a process may hold several OpenMP libraries.
@@ -27,6 +28,8 @@ const runtime &openmp() {
         if (!library) return r;
         r.get = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
         r.set = reinterpret_cast<void (*)(int)>(dlsym(library, "omp_set_num_threads"));
+        if (!dlsym(library, "__kmpc_fork_call"))
+            r.pause_all = reinterpret_cast<int (*)(int)>(dlsym(library, "omp_pause_resource_all"));
         dlclose(library);
 #endif
         return r;
@@ -61,6 +64,11 @@ bool runs_synchronously(dnnl::engine::kind kind) {
 
 bool survives_fork(dnnl::engine::kind kind) {
     return runs_synchronously(kind) && threads_can_be_set();
+}
+
+void end_idle_threads() noexcept {
+    constexpr int hard = 2;  // omp_pause_hard
+    if (openmp().pause_all) openmp().pause_all(hard);
 }
 
 int max_threads() noexcept {

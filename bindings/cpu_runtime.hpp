@@ -18,6 +18,11 @@ bool runs_synchronously(dnnl::engine::kind kind);
 // Whether a forked process can use oneDNN, with one thread, after its parent did.
 bool survives_fork(dnnl::engine::kind kind);
 
+// Ends the threads that OpenMP keeps for the calling thread, which makes new ones when it needs
+// them. GNU's OpenMP waits for them where a thread ends, also in a forked process, which lacks
+// them.
+void end_idle_threads() noexcept;
+
 // How many threads the next parallel region of the calling thread has; 0 where nobody can tell.
 int max_threads() noexcept;
 

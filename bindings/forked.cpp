@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "call.hpp"
+#include "cpu_runtime.hpp"
 
 namespace ogp {
 
@@ -50,6 +51,7 @@ void before_fork() {
     ++about_to_fork;
     set_attention();
     wait_while([] { return inside > 0; });
+    if (in_children == ability::one_thread) end_idle_threads();
 }
 
 void in_parent() {

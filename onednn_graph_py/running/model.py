@@ -450,7 +450,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._counters.lock = threading.Lock()
         if self._threads > 1 and _core._has_one_thread():
             self._threads = 1
-            self._run = None
+            # Kept, as it still runs here if one of its steps, in Python, forked.
+            self._run_of_parent, self._run = self._run, None
             self._made.clear()
             self._registration = Registration(self._registration.bytes)
 
