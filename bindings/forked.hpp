@@ -69,15 +69,19 @@ public:
     }
     template <typename Context>
     void enter(int threads, Context &&context) {
-        if (forks::attention.load(std::memory_order_relaxed)) {
-            const std::string why = forks::refusal(threads);
-            if (!why.empty()) raise_refusal(context(), why);
-        }
+        if (forks::attention.load(std::memory_order_relaxed)) require(threads, context);
         add(1);
         in_ = true;
     }
 
 private:
+    // Apart, so that callers stay small.
+    template <typename Context>
+    [[gnu::cold, gnu::noinline]] static void require(int threads, const Context &context) {
+        const std::string why = forks::refusal(threads);
+        if (!why.empty()) raise_refusal(context(), why);
+    }
+
     // Not one atomic operation: the GIL keeps others from it.
     static void add(int by) {
         forks::inside.store(

@@ -485,11 +485,10 @@ POOL = """
 import multiprocessing
 model = make()
 before = model(X)
+warnings.simplefilter("ignore", RuntimeWarning)
 
 def called(rows):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model(X), model.threads
+    return model(X), model.threads
 
 pool = multiprocessing.get_context(METHOD).Pool(2)
 with pool:
@@ -502,7 +501,6 @@ def test_a_pool_by_fork():
         "METHOD = 'fork'\n"
         + POOL
         + """
-    warnings.simplefilter("ignore")
     for y, threads in pool.map_async(called, range(8)).get(60):
         assert right(y) and threads == 1
     for y in pool.map_async(model, [X] * 4).get(60):  # it is pickled

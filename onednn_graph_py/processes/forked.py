@@ -6,10 +6,11 @@ and connections still belong to the parent.
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from .. import _core
 
@@ -23,13 +24,17 @@ class Renewed(Protocol):
         """Replace what only the parent can use."""
 
 
-_living: WeakSet[Renewed] = WeakSet()
+_numbers = itertools.count()
+_living: WeakValueDictionary[int, Renewed] = WeakValueDictionary()
 _warned = False
 
 
 def renew_in_forks(one: Renewed) -> None:
-    """Call the object's method ``_after_fork`` in forked processes, as long as it lives."""
-    _living.add(one)
+    """Call the object's method ``_after_fork`` in forked processes, as long as it lives.
+
+    Those that others use have to come first.
+    """
+    _living[next(_numbers)] = one
 
 
 def warn_of_one_thread() -> None:
@@ -48,7 +53,7 @@ def warn_of_one_thread() -> None:
 
 
 def _after_fork() -> None:
-    for one in list(_living):
+    for one in list(_living.values()):
         one._after_fork()
 
 
