@@ -81,7 +81,7 @@ std::string forks::refusal(int threads) {
             if (threads <= 1) return "";
             return "it was compiled for " + std::to_string(threads)
                     + " threads in the parent process, before the fork, and a forked process has one "
-                      "thread; compile it again";
+                      "thread; compile or bind it again";
         case ability::no_runtime:
             if (threads == no_threads) return "";
             return "the runtime of this oneDNN does not survive a fork, and it was used in the parent "

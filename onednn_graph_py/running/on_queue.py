@@ -335,7 +335,6 @@ class QueueExecutor:
         return made
 
     def _submit(self, call: _Call, deps: Sequence[Event] | None) -> tuple[Event, _core.stream]:
-        _core._sycl.require(self.name)
         started = time.perf_counter()
         if deps is None:
             before = self.queue.submitted_before(one.given for one in call.inputs if one.usm_type)
@@ -442,6 +441,7 @@ class QueueBound:
 
     def __call__(self) -> None:
         """Run the model, and wait for the end."""
+        _core._sycl.require(self._executor.name)  # before the lock, which a fork may leave locked
         with self._lock:
             self._executor._finish(self._call, *self._executor._submit(self._call, None))
 
