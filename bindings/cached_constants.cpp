@@ -41,7 +41,7 @@ cached_constants::cached_constants(dnnl::engine::kind kind, size_t bytes) noexce
     : kind_(kind), bytes_(bytes) {}
 
 cached_constants::~cached_constants() {
-    if (!seen_) return;
+    if (!seen_ || must_not_destroy()) return;
     bool much = false;
     {
         const std::lock_guard<std::mutex> lock(accounts_mutex);
@@ -50,10 +50,12 @@ cached_constants::~cached_constants() {
         if (seen_ == times_emptied(kind_)) a.gone += bytes_;
         much = a.gone > std::max(allowance, a.living / share);
     }
-    if (!much || is_emptying || !Py_IsInitialized() || is_finalizing()) return;
-    PyThreadState *thread = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
-    empty(kind_, nullptr);
-    if (thread) take_gil_again(thread);
+    // Where it can't be done now, the next partition that ends does it.
+    if (!much || is_emptying || !Py_IsInitialized() || is_finalizing() || !PyGILState_Check()
+            || !forks::is_free())
+        return;
+    const inside_onednn inside(1, [] { return std::string("emptying the cache of constants"); });
+    empty_unless_held(kind_);
 }
 
 std::shared_ptr<cached_constants> cached_constants::of(
@@ -80,11 +82,7 @@ void cached_constants::enter() {
         // oneDNN caches nothing more once the cache is full.
         full = a.gone && needed >> 20 >= capacity;
     }
-    if (full) {
-        PyThreadState *thread = PyEval_SaveThread();
-        empty(kind_, nullptr);
-        take_gil_again(thread);
-    }
+    if (full) empty_unless_held(kind_);
     const std::lock_guard<std::mutex> lock(accounts_mutex);
     const uint64_t now = times_emptied(kind_);
     if (seen_ == now) return;
@@ -95,10 +93,16 @@ void cached_constants::enter() {
     seen_ = now;
 }
 
+void cached_constants::empty_unless_held(dnnl::engine::kind kind) noexcept {
+    const constant_cache_emptying emptying;
+    if (!emptying.held_by().empty()) return;
+    PyThreadState *thread = PyEval_SaveThread();
+    empty(kind, nullptr);
+    take_gil_again(thread);
+}
+
 dnnl_status_t cached_constants::empty(dnnl::engine::kind kind, const size_t *capacity) noexcept {
     const auto c_kind = static_cast<dnnl_engine_kind_t>(kind);
-    const constant_cache_emptying emptying;
-    if (!capacity && !emptying.held_by().empty()) return dnnl_success;
     const std::lock_guard<std::mutex> capacity_lock(capacity_mutex);
     size_t value = 0;
     if (capacity)

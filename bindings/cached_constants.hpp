@@ -25,7 +25,7 @@ public:
     // this partition; `addresses` are those of the constants. With the GIL.
     std::shared_ptr<cached_constants> of(const std::vector<const void *> &addresses, size_t bytes);
 
-    // Before each execution, with the GIL.
+    // Before each execution, inside oneDNN and with the GIL.
     void use() {
         if (seen_ != times_emptied(kind_)) enter();
     }
@@ -38,14 +38,15 @@ public:
         return times_emptied_[index_of(kind)].load(std::memory_order_relaxed);
     }
 
-    // Empties the cache: sets the capacity in MB, or the present one again where it is null. Then
-    // it does nothing while a model holds the cache.
+    // Empties the cache: sets the capacity in MB, or the present one again where it is null. The
+    // caller is inside oneDNN without the GIL, and has a `constant_cache_emptying`.
     static dnnl_status_t empty(dnnl::engine::kind kind, const size_t *capacity) noexcept;
 
 private:
     static size_t index_of(dnnl::engine::kind kind) noexcept {
         return kind == dnnl::engine::kind::gpu ? 1 : 0;
     }
+    static void empty_unless_held(dnnl::engine::kind kind) noexcept;
     void enter();
 
     static std::array<std::atomic<uint64_t>, 2> times_emptied_;

@@ -21,6 +21,12 @@ int to_capacity(const char *what, size_t value) {
     return static_cast<int>(value);
 }
 
+template <typename Get>
+auto get(const char *what, Get &&capacity) {
+    const inside_onednn inside(no_threads, [&] { return std::string(what); });
+    return capacity();
+}
+
 template <typename Body>
 void set(const char *what, Body &&body) {
     call_onednn(
@@ -28,7 +34,7 @@ void set(const char *what, Body &&body) {
                 body();
                 return dnnl_success;
             },
-            [&] { return std::string(what); });
+            [&] { return std::string(what); }, 1);
 }
 
 void set(const char *what, dnnl::engine::kind kind, size_t capacity) {
@@ -59,7 +65,12 @@ void require_constant_cache(const std::string &context, bool cached, dnnl::engin
 }
 
 void init_caches(py::module_ &m) {
-    m.def("get_compiled_partition_cache_capacity", &dg::get_compiled_partition_cache_capacity,
+    m.def(
+            "get_compiled_partition_cache_capacity",
+            [] {
+                return get("get_compiled_partition_cache_capacity",
+                        &dg::get_compiled_partition_cache_capacity);
+            },
             "Number of compiled partitions that oneDNN keeps.");
     m.def(
             "set_compiled_partition_cache_capacity",
@@ -78,7 +89,8 @@ void init_caches(py::module_ &m) {
     m.def(
             "get_constant_tensor_cache_capacity",
             [](enum_arg<dnnl::engine::kind> kind) {
-                return dg::get_constant_tensor_cache_capacity(kind);
+                return get("get_constant_tensor_cache_capacity",
+                        [&] { return dg::get_constant_tensor_cache_capacity(kind); });
             },
             py::arg("kind"), "Capacity of the constant tensor cache in MB.");
     m.def(
@@ -99,7 +111,8 @@ void init_caches(py::module_ &m) {
             "InvalidArgumentsError\n"
             "    A model lives whose constants only the cache has (`release_constants`).");
     m.def(
-            "get_constant_tensor_cache", [] { return dg::get_constant_tensor_cache(); },
+            "get_constant_tensor_cache",
+            [] { return get("get_constant_tensor_cache", &dg::get_constant_tensor_cache); },
             "Whether the constant tensor cache is on (1) or off (0). Deprecated by oneDNN.");
     m.def(
             "set_constant_tensor_cache",
@@ -113,7 +126,9 @@ void init_caches(py::module_ &m) {
             py::arg("flag"),
             "Turns the constant tensor cache on (1) or off (0) for all engine kinds. Deprecated by\n"
             "oneDNN: use `set_constant_tensor_cache_capacity`, which raises alike.");
-    m.def("get_primitive_cache_capacity", &dnnl::get_primitive_cache_capacity,
+    m.def(
+            "get_primitive_cache_capacity",
+            [] { return get("get_primitive_cache_capacity", &dnnl::get_primitive_cache_capacity); },
             "Number of primitives that oneDNN keeps.");
     m.def(
             "set_primitive_cache_capacity",

@@ -8,6 +8,7 @@
 
 #include "common.hpp"
 #include "errors.hpp"
+#include "forked.hpp"
 
 namespace ogp {
 
@@ -48,9 +49,11 @@ inline void take_gil_again(PyThreadState *thread) {
 }
 
 // Runs `body` (which returns a dnnl_status_t or throws) without the GIL. On failure only, `told`
-// is asked for the failure, or for its context alone.
+// is asked for the failure, or for its context alone. `threads` is what the call needs of the
+// runtime.
 template <typename Body, typename Told>
-void call_onednn(Body &&body, Told &&told) {
+void call_onednn(Body &&body, Told &&told, int threads = no_threads) {
+    const inside_onednn call(threads, [&] { return failure(told()).context; });
     dnnl_status_t status = dnnl_success;
     std::string message;
     PyThreadState *thread = PyEval_SaveThread();

@@ -37,6 +37,7 @@ void init_compiled_partition(py::module_ &m);
 void init_execution(py::module_ &m);
 void init_cpu_runtime(py::module_ &m);
 void init_constant_cache_hold(py::module_ &m);
+void init_forked(py::module_ &m);
 void init_constant_memory(py::module_ &m);
 void init_executor(py::module_ &m);
 void init_recorder(py::module_ &m);

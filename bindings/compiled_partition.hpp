@@ -5,6 +5,7 @@
 
 #include "cached_constants.hpp"
 #include "engine.hpp"
+#include "forked.hpp"
 #include "logical_tensor.hpp"
 
 namespace ogp {
@@ -18,7 +19,13 @@ struct compiled_partition {
     size_t scratchpad_bytes = 0;
     // Null if constants were not cached when it was compiled.
     std::shared_ptr<cached_constants> constants;
+    int threads = 1;  // that it was compiled for
     dg::compiled_partition value;
+
+    compiled_partition() = default;
+    ~compiled_partition() { leak_in_child(value); }
+    compiled_partition(const compiled_partition &) = delete;
+    compiled_partition &operator=(const compiled_partition &) = delete;
 
     const dg::compiled_partition &get() const;
 };

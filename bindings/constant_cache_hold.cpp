@@ -1,18 +1,19 @@
 #include "constant_cache_hold.hpp"
 
-#include <condition_variable>
-#include <mutex>
-#include <set>
+#include <pthread.h>
 
-#include "errors.hpp"
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "call.hpp"
 
 namespace ogp {
 namespace {
 
-// The mutex is not held while oneDNN empties the cache, because that may call a Python allocator.
+constexpr std::chrono::microseconds pause{50};
+
 struct cache_state {
-    std::mutex mutex;
-    std::condition_variable emptied;
     std::multiset<std::string> holders;
     size_t emptying = 0;
 };
@@ -25,19 +26,19 @@ cache_state &state() {
 }  // namespace
 
 constant_cache_hold::constant_cache_hold(std::string model) : model_(std::move(model)) {
-    const py::gil_scoped_release release;
-    std::unique_lock<std::mutex> lock(state().mutex);
-    state().emptied.wait(lock, [] { return state().emptying == 0; });
+    while (state().emptying) {
+        PyThreadState *thread = PyEval_SaveThread();
+        std::this_thread::sleep_for(pause);
+        take_gil_again(thread);
+    }
     state().holders.insert(model_);
 }
 
 constant_cache_hold::~constant_cache_hold() {
-    const std::lock_guard<std::mutex> lock(state().mutex);
     state().holders.erase(state().holders.find(model_));
 }
 
 constant_cache_emptying::constant_cache_emptying() {
-    const std::lock_guard<std::mutex> lock(state().mutex);
     if (state().holders.empty())
         ++state().emptying;
     else
@@ -45,10 +46,7 @@ constant_cache_emptying::constant_cache_emptying() {
 }
 
 constant_cache_emptying::~constant_cache_emptying() {
-    if (!held_by_.empty()) return;
-    const std::lock_guard<std::mutex> lock(state().mutex);
-    --state().emptying;
-    state().emptied.notify_all();
+    if (held_by_.empty()) --state().emptying;
 }
 
 void constant_cache_emptying::require(const char *what) const {
@@ -59,6 +57,8 @@ void constant_cache_emptying::require(const char *what) const {
 }
 
 void init_constant_cache_hold(py::module_ &m) {
+    // The parent's threads that empty the cache are not here.
+    pthread_atfork(nullptr, nullptr, [] { state().emptying = 0; });
     py::class_<constant_cache_hold, constant_cache_hold_ptr>(m, "_constant_cache_hold",
             "While it lives, the cache of constants on CPUs can't be emptied.")
             .def(py::init<std::string>(), py::arg("model"));

@@ -8,6 +8,8 @@
 
 namespace ogp {
 
+// The GIL guards both.
+
 // While one lives, nobody empties the cache: a model gave back the memory of constants that the
 // cache has in another layout.
 class constant_cache_hold {

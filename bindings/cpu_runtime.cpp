@@ -14,6 +14,7 @@ namespace {
 struct runtime {
     int (*get)() = nullptr;
     void (*set)(int) = nullptr;
+    int (*pause_all)(int) = nullptr;  // GNU's only: LLVM's also ends the threads of others
 };
 
 // OpenMP's functions as the linked oneDNN sees them: a process may hold several OpenMP libraries.
@@ -27,6 +28,8 @@ const runtime &openmp() {
         if (!library) return r;
         r.get = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
         r.set = reinterpret_cast<void (*)(int)>(dlsym(library, "omp_set_num_threads"));
+        if (!dlsym(library, "__kmpc_fork_call"))
+            r.pause_all = reinterpret_cast<int (*)(int)>(dlsym(library, "omp_pause_resource_all"));
         dlclose(library);
 #endif
         return r;
@@ -59,9 +62,22 @@ bool runs_synchronously(dnnl::engine::kind kind) {
 #endif
 }
 
-int max_threads() noexcept { return openmp().get ? openmp().get() : 0; }
+bool survives_fork(dnnl::engine::kind kind) {
+    return runs_synchronously(kind) && threads_can_be_set();
+}
 
-threads_scope::threads_scope(int count) noexcept {
+void end_idle_threads() noexcept {
+    constexpr int hard = 2;  // omp_pause_hard
+    if (openmp().pause_all) openmp().pause_all(hard);
+}
+
+int max_threads() noexcept {
+    if (has_one_thread()) return 1;
+    return openmp().get ? openmp().get() : 0;
+}
+
+void threads_scope::set(int count) noexcept {
+    if (has_one_thread()) count = 1;
     if (count <= 0 || !threads_can_be_set()) return;
     const int now = openmp().get();
     if (now == count) return;
@@ -69,20 +85,20 @@ threads_scope::threads_scope(int count) noexcept {
     openmp().set(count);
 }
 
-threads_scope::~threads_scope() {
-    if (before_) openmp().set(before_);
-}
+void threads_scope::set_back() noexcept { openmp().set(before_); }
 
 void init_cpu_runtime(py::module_ &m) {
     m.def(
             "num_threads",
             [] {
+                if (has_one_thread()) return 1;
                 if (const int n = chosen) return n;
                 if (const int n = max_threads()) return n;
                 return static_cast<int>(std::thread::hardware_concurrency());
             },
             "How many threads a model compiled now will use: what `set_num_threads` said, or\n"
-            "OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs).");
+            "OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs). 1 in a process forked\n"
+            "from one in which models ran with more.");
     m.def(
             "set_num_threads",
             [](index_arg count) {
@@ -97,7 +113,8 @@ void init_cpu_runtime(py::module_ &m) {
             },
             py::arg("count"),
             "Sets how many threads models use that are compiled from now on, on any thread. A model\n"
-            "keeps the number that it was compiled for.\n\n"
+            "keeps the number that it was compiled for. It has no effect where `num_threads` says 1\n"
+            "because of a fork.\n\n"
             "Raises\n------\nInvalidArgumentsError\n    `count` is less than 1.\n"
             "UnimplementedError\n    The linked oneDNN does not run on OpenMP.");
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "forked.hpp"
 
 namespace ogp {
 
@@ -14,19 +15,35 @@ bool threads_can_be_set();
 // Whether oneDNN is done when `execute` returns, so that nobody has to wait.
 bool runs_synchronously(dnnl::engine::kind kind);
 
+// Whether a forked process can use oneDNN, with one thread, after its parent did.
+bool survives_fork(dnnl::engine::kind kind);
+
+// Ends the threads that OpenMP keeps for the calling thread, which makes new ones when it needs
+// them. GNU's OpenMP waits for them where a thread ends, also in a forked process, which lacks
+// them.
+void end_idle_threads() noexcept;
+
 // How many threads the next parallel region of the calling thread has; 0 where nobody can tell.
 int max_threads() noexcept;
 
 // Runs what follows, on this thread, with a number of threads. oneDNN prepares its kernels for the
-// number at compile time, and with another one may use memory that it did not plan.
+// number at compile time, and with another one may use memory that it did not plan. 0 leaves it as
+// it is. Where there is one thread because of a fork, it is 1 in any case.
 class threads_scope {
 public:
-    explicit threads_scope(int count) noexcept;
-    ~threads_scope();
+    explicit threads_scope(int count) noexcept {
+        if (count > 0 || forks::attention.load(std::memory_order_relaxed)) set(count);
+    }
+    ~threads_scope() {
+        if (before_) set_back();
+    }
     threads_scope(const threads_scope &) = delete;
     threads_scope &operator=(const threads_scope &) = delete;
 
 private:
+    void set(int count) noexcept;
+    void set_back() noexcept;
+
     int before_ = 0;
 };
 

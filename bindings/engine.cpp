@@ -19,12 +19,19 @@ std::string repr(const engine &e) {
 
 namespace {
 
+size_t count_of(dnnl::engine::kind kind) {
+    const inside_onednn inside(1, [&] { return "engine.get_count(" + enum_name(kind) + ")"; });
+    const size_t count = dnnl::engine::get_count(kind);
+    if (count) note_threads(1, survives_fork(kind));
+    return count;
+}
+
 engine_ptr make_engine(
         dnnl::engine::kind kind, size_t index, std::shared_ptr<allocator> with_allocator) {
     const auto context = [&] {
         return "engine(" + enum_name(kind) + ", " + std::to_string(index) + ")";
     };
-    const size_t count = dnnl::engine::get_count(kind);
+    const size_t count = count_of(kind);
     if (count == 0)
         raise_invalid_arguments(context() + ": there are no engines of this kind here"
                 + (kind == dnnl::engine::kind::cpu ? no_engine_hint() : ""));
@@ -41,7 +48,7 @@ engine_ptr make_engine(
                         : dnnl::engine(kind, index);
                 return dnnl_success;
             },
-            context);
+            context, 1);
     return made;
 }
 
@@ -66,8 +73,7 @@ void init_engine(py::module_ &m) {
                     "index : int\n    Below ``engine.get_count(kind)``.\n\n"
                     "Raises\n------\nInvalidArgumentsError\n    There is no such engine here.")
             .def_static(
-                    "get_count",
-                    [](enum_arg<dnnl::engine::kind> kind) { return dnnl::engine::get_count(kind); },
+                    "get_count", [](enum_arg<dnnl::engine::kind> kind) { return count_of(kind); },
                     py::arg("kind"), "How many engines of a kind there are.")
             .def("get_kind", &engine::kind, "Kind of this engine.")
             .def(

@@ -6,6 +6,7 @@
 #include "allocator.hpp"
 #include "common.hpp"
 #include "enums.hpp"
+#include "forked.hpp"
 
 namespace ogp {
 
@@ -14,6 +15,11 @@ struct engine {
     std::shared_ptr<allocator> allocator_;
     dnnl::engine value;
     size_t index = 0;
+
+    engine() = default;
+    ~engine() { leak_in_child(value); }
+    engine(const engine &) = delete;
+    engine &operator=(const engine &) = delete;
 
     // The C++ handle; raises when this is a default-constructed engine.
     const dnnl::engine &get() const;

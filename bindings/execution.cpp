@@ -251,6 +251,7 @@ dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string 
 template <typename Submit>
 void run(const Submit &submit, const compiled_partition &cp, const stream &s,
         const tensor_list &inputs, const tensor_list &outputs, tensor *scratchpad) {
+    const inside_onednn inside(cp.threads, [&] { return cp.name + ": execute"; });
     require_constant_cache(cp.name + ": execute", cp.constants != nullptr, cp.engine_->kind());
     if (cp.constants) cp.constants->use();
     // In use: nobody swaps a tensor's memory meanwhile.
@@ -261,6 +262,7 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
     };
     const handle_arguments arguments = handles_of(cp, s, inputs, outputs, scratchpad);
     std::string why;
+    const threads_scope threads(no_threads);
     count_use(1);
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
@@ -448,7 +450,8 @@ double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
     std::vector<dg::tensor> cpp_inputs, cpp_outputs;
     for (size_t i = 0; i < ins.size(); ++i) cpp_inputs.push_back(ins[i].value);
     for (size_t i = 0; i < outs.size(); ++i) cpp_outputs.push_back(outs[i].value);
-    py::gil_scoped_release release;
+    const inside_onednn inside(cp.threads, [&] { return cp.name + ": time_execute"; });
+    const py::gil_scoped_release release;
     const auto begin = std::chrono::steady_clock::now();
     for (size_t i = 0; i < count; ++i) cp.value.execute(s.value, cpp_inputs, cpp_outputs);
     const auto end = std::chrono::steady_clock::now();

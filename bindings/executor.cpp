@@ -82,6 +82,7 @@ py::array view_of(const edge &e, void *data, bool writable) {
 class run_context {
 public:
     explicit run_context(const executor &x) : arena_(allocate(x.arena_bytes)) {
+        const inside_onednn inside(x.threads, [&] { return x.name; });
         PyThreadState *thread = PyEval_SaveThread();
         try {
             stream_ = dnnl::stream(x.engine_->get());
@@ -116,7 +117,7 @@ public:
     // after each step; each is waited for then, so that its time is its own.
     size_t run(const executor &x, const std::pmr::vector<void *> &inputs,
             const std::pmr::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread,
-            std::vector<uint64_t> *times) {
+            inside_onednn &inside, std::vector<uint64_t> *times) {
         status = dnnl_success;
         const threads_scope threads(x.threads);
         if (times) times->push_back(ticks());
@@ -126,7 +127,9 @@ public:
                 take_gil_again(thread);
                 // The last partition may still be running on an asynchronous runtime.
                 if (!x.synchronous) stream_.wait();
+                inside.leave();
                 call_python(x, s, inputs, outputs);
+                inside.enter(x.threads, [&] { return x.name; });
                 thread = PyEval_SaveThread();
                 if (times) times->push_back(ticks());
                 continue;
@@ -445,6 +448,7 @@ void executor::use_constants() {
 }
 
 void executor::run(run_context &context, const arrays &ins, const arrays &outs, bool bound) {
+    inside_onednn inside(threads, [&] { return name; });
     require_constant_cache(name, cached, engine_->kind());
     if (cached && used_ != cached_constants::times_emptied(engine_->kind())) use_constants();
     if (!bound) context.set_arrays(ins.data, outs.data);
@@ -455,8 +459,8 @@ void executor::run(run_context &context, const arrays &ins, const arrays &outs, 
     dnnl_status_t status = dnnl_success;
     PyThreadState *thread = PyEval_SaveThread();
     // Only a Python step throws, and it holds the GIL then.
-    const size_t done =
-            context.run(*this, ins.data, outs.data, status, thread, timed ? &times : nullptr);
+    const size_t done = context.run(
+            *this, ins.data, outs.data, status, thread, inside, timed ? &times : nullptr);
     take_gil_again(thread);
     ticks_taken += ticks() - begin;
     ++calls;
@@ -594,6 +598,7 @@ struct bound_model {
     executor::arrays ins{std::pmr::new_delete_resource()}, outs{std::pmr::new_delete_resource()};
     std::unique_ptr<run_context> context;
     std::mutex mutex;  // one arena, so one call at a time
+    int generation = fork_generation();
 
     ~bound_model() {
         if (context) x->give_back(std::move(context));
@@ -622,6 +627,11 @@ PyObject *call_bound_model(PyObject *self, PyObject *args, PyObject *kwargs) {
         if (PyTuple_GET_SIZE(args) || (kwargs && PyDict_GET_SIZE(kwargs)))
             throw py::type_error("bound_model takes no arguments");
         b.check();
+        if (b.generation != fork_generation()) {
+            // A thread of the parent may have held it.
+            new (&b.mutex) std::mutex;
+            b.generation = fork_generation();
+        }
         if (!b.mutex.try_lock()) {
             PyThreadState *thread = PyEval_SaveThread();
             b.mutex.lock();

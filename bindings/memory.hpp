@@ -5,6 +5,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "forked.hpp"
 #include "logical_tensor.hpp"
 
 namespace ogp {
@@ -37,6 +38,11 @@ struct memory_block {
     bool is_usm_of_caller = false;
     size_t views = 0;  // guarded by the GIL
     bool address_is_known = false;
+
+    memory_block() = default;
+    ~memory_block() { leak_in_child(library_tensor); }
+    memory_block(const memory_block &) = delete;
+    memory_block &operator=(const memory_block &) = delete;
 
     bool is_shown() const { return is_an_array || views || address_is_known; }
     bool is_read_unasked() const { return is_usm_of_caller || is_shown(); }

@@ -22,6 +22,7 @@ PYBIND11_MODULE(_core, m) {
     ogp::init_ocl_interop(m);
     ogp::init_cpu_runtime(m);
     ogp::init_constant_cache_hold(m);
+    ogp::init_forked(m);
     ogp::init_constant_memory(m);
     ogp::init_executor(m);
     ogp::init_recorder(m);

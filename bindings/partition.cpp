@@ -6,6 +6,7 @@
 #include "caches.hpp"
 #include "call.hpp"
 #include "compiled_partition.hpp"
+#include "cpu_runtime.hpp"
 #include "python_hooks.hpp"
 #include "refused_call.hpp"
 
@@ -199,11 +200,17 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     auto made = std::make_shared<compiled_partition>();
     made->engine_ = e;
     made->name = label(p);
-    if (caches_constants(e->kind())) {
+    const auto is_cached = [&] {
+        const inside_onednn inside(1, [&] { return label(p) + ": compile"; });
+        return caches_constants(e->kind());
+    };
+    if (is_cached()) {
         if (!p.constants)
             p.constants = std::make_shared<cached_constants>(e->kind(), constant_bytes(inputs));
         made->constants = p.constants;
     }
+    made->threads = std::max(1, max_threads());
+    note_threads(made->threads, survives_fork(e->kind()));
     std::vector<dnnl_graph_logical_tensor_t> plain_inputs, plain_outputs;
     for (const auto &lt : inputs) plain_inputs.push_back(with_plain_unit_strides(lt));
     for (const auto &lt : outputs) plain_outputs.push_back(with_plain_unit_strides(lt));
@@ -218,6 +225,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 if (created != dnnl_success) return created;
                 made->value = dg::compiled_partition(handle);
                 failed_entry_remover remover;
+                const threads_scope threads(made->threads);
                 const auto status = dnnl_graph_partition_compile(p.value.get(), handle,
                         c_inputs.size(), c_inputs.data(), c_outputs.size(), c_outputs.data(),
                         e->value.get());
@@ -230,7 +238,8 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
                 call["inputs"] = as_values(inputs);
                 call["outputs"] = as_values(outputs);
                 return {label(p) + ": compile", "", call};
-            });
+            },
+            made->threads);
     for (const auto &lt : inputs) made->inputs.push_back(query(made->value, lt));
     for (const auto &lt : outputs) made->outputs.push_back(query(made->value, lt));
     made->inplace_ports = made->value.get_inplace_ports();

@@ -38,10 +38,14 @@ void stream::wait() {
                 value.wait();
                 return dnnl_success;
             },
-            [] { return std::string("stream.wait"); });
+            [] { return std::string("stream.wait"); }, 1);
 }
 
 stream::~stream() {
+    if (must_not_destroy()) {
+        leak_in_child(value);
+        static_cast<void>(new wards(std::move(wards_)));
+    }
     if (!value || kept() == 0 || !Py_IsInitialized()) return;
     try {
         wait();
@@ -103,7 +107,7 @@ void init_stream(py::module_ &m) {
                             made->value = dnnl::stream(made->engine_->value, made->flags);
                             return dnnl_success;
                         },
-                        [&] { return "stream(" + repr(*made->engine_) + ")"; });
+                        [&] { return "stream(" + repr(*made->engine_) + ")"; }, 1);
                 return made;
             }),
                     py::arg("engine").none(false),

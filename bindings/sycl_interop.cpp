@@ -56,8 +56,10 @@ const sycl_functions &sycl(const char *what) {
     }();
     const auto &f = functions;
     if (runs_on_sycl() && f.allocator_create && f.make_engine && f.make_engine_with_allocator
-            && f.get_device && f.get_context && f.make_stream && f.get_queue && f.execute)
+            && f.get_device && f.get_context && f.make_stream && f.get_queue && f.execute) {
+        const inside_onednn inside(1, [&] { return std::string(what); });
         return f;
+    }
     raise_status(dnnl_unimplemented,
             std::string(what) + ": not in this build: the linked oneDNN was built without SYCL");
 }

@@ -72,7 +72,8 @@ std::shared_ptr<tensor> allocate(const logical_tensor &lt, engine_ptr e) {
             [&] {
                 return "tensor of " + repr(lt) + ": allocating "
                         + std::to_string(made->memory->bytes) + " bytes";
-            });
+            },
+            1);
     made->memory->library_tensor = made->value;
     made->memory->data = made->value.get_data_handle();
     return made;

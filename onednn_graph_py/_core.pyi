@@ -1806,6 +1806,12 @@ def _constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:
         The system has none.
     """
 
+def _has_one_thread() -> bool:
+    """
+    Whether models have one thread here, because this process is a fork of one in which they
+    had more.
+    """
+
 def _is_constant_memory(array: numpy.typing.NDArray[typing.Any]) -> bool:
     """
     Whether an array is in memory of `_constant_memory`.
@@ -1873,7 +1879,8 @@ def make_engine_with_allocator(kind: engine.kind | str, index: int, alloc: alloc
 def num_threads() -> int:
     """
     How many threads a model compiled now will use: what `set_num_threads` said, or
-    OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs).
+    OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs). 1 in a process forked
+    from one in which models ran with more.
     """
 
 def numpy_dtype(data_type: logical_tensor.data_type | str) -> numpy.dtype[typing.Any]:
@@ -1973,7 +1980,8 @@ def set_max_cpu_isa(isa: cpu_isa | str) -> status:
 def set_num_threads(count: int) -> None:
     """
     Sets how many threads models use that are compiled from now on, on any thread. A model
-    keeps the number that it was compiled for.
+    keeps the number that it was compiled for. It has no effect where `num_threads` says 1
+    because of a fork.
 
     Raises
     ------

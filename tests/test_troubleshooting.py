@@ -13,7 +13,7 @@ from pathlib import Path
 import doc_pages
 import numpy as np
 import pytest
-from graphs import LINKED, python, relu_model, relu_op
+from graphs import LINKED, RUNTIME, python, relu_model, relu_op
 from test_defects import layer_norm_and_sum
 
 import onednn_graph_py as og
@@ -430,6 +430,53 @@ def no_graphviz():
         """,
         env={"PATH": ""},
     ).stdout
+
+
+# -- forked processes
+
+ON_OPENMP = (
+    None if RUNTIME == "OpenMP" else f"it is about OpenMP, and this oneDNN runs on {RUNTIME}"
+)
+
+
+def in_a_fork(call: str) -> str:
+    """What a call says in a fork of a process that ran a model with two threads."""
+    program = f"""
+        import os, signal, warnings
+        import numpy as np
+        import onednn_graph_py as og
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        x = np.ones((64, 64), np.float32)
+        b = og.GraphBuilder()
+        b.output(b.input(x.shape).tanh())
+        model = b.compile(threads=2)
+        bound = model.bind([x])
+        bound()
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+        else:
+            signal.alarm(60)
+            try:
+                {call}
+            except og.OneDNNError as error:
+                print(error, flush=True)
+            os._exit(0)
+        """
+    done = python(program, env={"OMP_NUM_THREADS": "2"})
+    return done.stdout + done.stderr
+
+
+provokes("this process was forked from one in which models ran with several threads", ON_OPENMP)(
+    lambda: in_a_fork("model(x)")
+)
+provokes("compiled for ... threads in the parent process, before the fork", ON_OPENMP)(
+    lambda: in_a_fork("bound()")
+)
+provokes(
+    "the runtime of this oneDNN does not survive a fork",
+    "OpenMP survives it" if RUNTIME == "OpenMP" else None,
+)(lambda: in_a_fork("model(x)"))
 
 
 # -- building the package

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 from .. import _core
 from ..building.builder import GraphBuilder
@@ -271,14 +271,17 @@ class Probe:
         self.builder = builder
         self.position = position
         self.asked = 0
+        self._before: Tried | None = None
         self._slow_fusions: SlowFusions = slow_fusions
         self._near = _near(builder, (position, *concerned), groups)
         self.part = len(self._near) < len(builder.nodes)
 
-    @cached_property
+    @property
     def before(self) -> Tried:
         """The partitions of the graph without a change."""
-        return self._ask(Edit())
+        if self._before is None:
+            self._before = self._ask(Edit())
+        return self._before
 
     def _ask(self, edit: Edit, *, everything: bool = False) -> Tried:
         beyond = any(i not in self._near for i in edit.nodes)

@@ -9,7 +9,6 @@ and ops that read strided tensors. No call of them takes longer than one of the 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,7 +81,7 @@ def may_be_slow(
 Paces = dict[tuple[int, str], Pace]
 """Each partition's pace, by the number of threads and the partition's signature."""
 
-_lock = threading.Lock()
+# Without a lock, which a fork could leave locked: single operations on a dict are atomic.
 _measured: Paces = {}
 
 
@@ -99,23 +98,19 @@ def measured(
 
 def known(subject: Subject) -> Pace | None:
     """Return the pace of an equal partition that this process measured, or None."""
-    with _lock:
-        return _measured.get((subject.threads, subject.signature))
+    return _measured.get((subject.threads, subject.signature))
 
 
 def keep(subject: Subject, pace: Pace) -> None:
     """Remember the pace of a partition for this process."""
-    with _lock:
-        _measured[subject.threads, subject.signature] = pace
+    _measured[subject.threads, subject.signature] = pace
 
 
 def paces() -> Paces:
     """Return all paces of this process, for another process that must decide alike."""
-    with _lock:
-        return dict(_measured)
+    return dict(_measured)
 
 
 def remember(measured: Paces) -> None:
     """Keep paces that another process measured."""
-    with _lock:
-        _measured.update(measured)
+    _measured.update(measured)

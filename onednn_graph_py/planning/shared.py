@@ -12,6 +12,7 @@ from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..building.constant_arrays import lies_apart
 from ..building.value import Node, Value, is_whole
 from ..errors import OneDNNError
+from ..processes.forked import renew_in_forks
 from ..safety.saturation import Magnitude, magnitude_of
 from .folding import FoldedConstants
 from .forms import form_of, values_of
@@ -69,6 +70,7 @@ class Shared:
         self._policy = options.policy
         self._by_id = {n.id: n for n in self.nodes}
         self._lock = threading.RLock()
+        renew_in_forks(self)
         self._parts: dict[Hashable, list[_Part]] = {}
         self._partitions: dict[Hashable, _core.partition | None] = {}
         self._spaced: dict[int, _core.partition] = {}
@@ -76,6 +78,10 @@ class Shared:
         self._forms: dict[Hashable, tuple[int, tuple[Value, ...]]] = {}
         self._numbers: dict[Hashable, int] = {}
         self._free = itertools.count()  # atomic: threads that plan at once get different numbers
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self.folded.lock = threading.RLock()
 
     def form(self, nodes: Nodes, strict: bool) -> tuple[int, tuple[Value, ...]]:
         """Return the number of a group's form, and the group's values in the form's order."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..errors import InvalidArgumentsError
+from .forked import renew_in_forks
 from .process import NoAnswer, Process, calling
 
 __all__ = ["Answer", "Isolated"]
@@ -22,6 +23,10 @@ class Isolated:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
+        self._process = None
 
     def call(self, function: Callable[..., Any], *arguments: Any, timeout: float) -> Answer:
         """Call a function.

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from .ending import ending, last_line, too_long
+from .forked import renew_in_forks
 from .messages import PICKLE, Form
 
 __all__ = ["STARTUP", "NoAnswer", "Process", "calling"]
@@ -102,6 +103,12 @@ class Process:
             raise
         finally:
             its.close()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
+        # It is the parent's, which may end it by closing the connection.
+        self._close()
+        self._process.returncode = 0
 
     @property
     def pid(self) -> int:

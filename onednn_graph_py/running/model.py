@@ -30,6 +30,7 @@ from ..planning import (
     make_plan,
 )
 from ..planning.shared import Shared
+from ..processes.forked import renew_in_forks, warn_of_one_thread
 from ..serialization import save
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
@@ -113,6 +114,8 @@ class Specialization:
     """
 
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
+        if model.options["threads"] != 1:
+            warn_of_one_thread()
         self.plan = plan
         # Not the model itself, which keeps its specializations alive.
         may_copy = model.options["copy"] is not False
@@ -156,7 +159,7 @@ class _Counters:
     """Counters that all threads share."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.copies = 0
         self.hits = 0
         self.misses = 0
@@ -164,7 +167,7 @@ class _Counters:
 
     def copied(self) -> None:
         """Count a copied input."""
-        with self._lock:
+        with self.lock:
             self.copies += 1
 
 
@@ -311,7 +314,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
             "name": name,
             "copy": copy,
         }
-        self._threads = threads or _core.num_threads()
+        only_one = _core._has_one_thread()
+        self._threads = _core.num_threads() if threads is None or only_one else threads
         self._counters = _Counters()
         self._lock = threading.Lock()
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
@@ -319,8 +323,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._shared = Shared(self.builder, self._compile_options)
         self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
         self._queue_run: QueueExecutor | None = None
+        renew_in_forks(self)
         shapes = [v.shape or () for v in self.builder.inputs]
-        if all(is_whole(s) for s in shapes):
+        self._shapes_are_fixed = all(is_whole(s) for s in shapes)
+        if self._shapes_are_fixed:
             run = self.specialization(tuple(shapes)).run
             if isinstance(run, QueueExecutor):
                 self._queue_run = run
@@ -577,6 +583,17 @@ class CompiledGraph(_core._model_base, ModelMethods):
                     f"{shape_text(declared)}, got {shape_text(shape)}: {difference}"
                 )
 
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._counters.lock = threading.Lock()
+        self._compiling.clear()
+        if self._threads > 1 and _core._has_one_thread():
+            self._threads = 1
+            # Kept, as it still runs here if one of its steps, in Python, forked.
+            self._run_of_parent, self._run = self._run, None
+            self._made.clear()
+            self._shared.paces.clear()
+
     def _uploaded(self, plan: Plan) -> list[Any]:
         """Return the plan's constants in the device's memory, which all shapes share."""
         assert self._queue is not None
@@ -626,7 +643,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
                     f"got {type(array).__name__}"
                 )
             shapes.append(tuple(int(d) for d in array.shape))
-        return self.specialization(tuple(shapes)).run
+        run = self.specialization(tuple(shapes)).run
+        if self._shapes_are_fixed and not isinstance(run, QueueExecutor):
+            self._run = run  # a fork had dropped it
+        return run
 
     # -- calls
 

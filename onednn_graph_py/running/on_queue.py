@@ -193,6 +193,7 @@ class QueueExecutor:
     # -- arguments
 
     def _check(self, inputs: Sequence[Any], out: Any, wait: bool) -> _Call:
+        _core._sycl.require(self.name)
         if len(inputs) != len(self.plan.inputs):
             raise InvalidArgumentsError(
                 f"{self.name}: expected {len(self.plan.inputs)} inputs, got {len(inputs)}"
@@ -442,6 +443,7 @@ class QueueBound:
 
     def __call__(self) -> None:
         """Run the model, and wait for the end."""
+        _core._sycl.require(self._executor.name)  # before the lock, which a fork may leave locked
         with self._lock:
             self._executor._finish(self._call, *self._executor._submit(self._call, None))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -25,7 +24,6 @@ _ALIGNMENT = 64
 
 # One engine for each device and context, as long as a model uses it.
 _engines: WeakValueDictionary[tuple[Any, Any], _core.engine] = WeakValueDictionary()
-_engines_lock = threading.Lock()
 
 # The tensors that asynchronous calls write, with the event of each call.
 _written: WeakKeyDictionary[_core.tensor, Event] = WeakKeyDictionary()
@@ -55,6 +53,7 @@ class ModelQueue:
 
     def __init__(self, queue: Queue | None, engine_kind: _core.engine.kind) -> None:
         what = "compile"
+        _core._sycl.require(f"{what}(queue=...)")
         dpctl = _dpctl.load(f"{what}(queue=...)")
         kind = engine_kind.name
         if queue is None:
@@ -80,11 +79,10 @@ class ModelQueue:
         # A CPU device reads all memory of the process. We don't use that some GPUs do too, as
         # their own memory is faster.
         self.reads_host_memory = bool(device.is_cpu)
-        with _engines_lock:
-            key = (device, queue.sycl_context)
-            engine = _engines.get(key)
-            if engine is None:
-                engine = _engines[key] = sycl_interop.make_engine(queue)
+        key = (device, queue.sycl_context)
+        engine = _engines.get(key)
+        if engine is None:
+            engine = _engines.setdefault(key, sycl_interop.make_engine(queue))
         self.engine: _core.engine = engine
 
     # -- memory

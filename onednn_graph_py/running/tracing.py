@@ -14,6 +14,7 @@ from ..building.builder import GraphBuilder
 from ..building.value import Value, row_major
 from ..errors import InvalidArgumentsError
 from ..ops.tensor_spec import spec_of
+from ..processes.forked import renew_in_forks
 from .model import CompiledGraph
 
 __all__ = ["JitInfo", "Jitted", "jit", "trace"]
@@ -144,8 +145,12 @@ class Jitted:
         self._graph_options = graph_options
         self._options = options
         self._lock = threading.RLock()
+        renew_in_forks(self)
         self._models: OrderedDict[tuple[Any, ...], CompiledGraph] = OrderedDict()
         self._hits = self._misses = self._evictions = 0
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._attribute = name

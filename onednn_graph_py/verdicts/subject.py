@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -125,9 +124,16 @@ class Subject:
         )
         return f"{' + '.join(op.kind for op in self.ops)} of {shapes}"
 
-    @cached_property
+    @property
     def signature(self) -> str:
         """All facts that decide what oneDNN does, except the number of threads, as JSON."""
+        # Not by cached_property, whose lock (up to Python 3.11) a fork may leave locked.
+        known: dict[str, str] = self.__dict__
+        if "_signature" not in known:
+            known["_signature"] = self._signed()
+        return known["_signature"]
+
+    def _signed(self) -> str:
         order = _canonical_order(self)
         number: dict[int, int] = {}
         for i in order:

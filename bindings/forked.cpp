@@ -1,0 +1,130 @@
+#include "forked.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "call.hpp"
+#include "cpu_runtime.hpp"
+
+namespace ogp {
+
+namespace forks {
+std::atomic<int> inside{0};
+std::atomic<bool> attention{false};
+}  // namespace forks
+
+namespace {
+
+using forks::attention;
+using forks::inside;
+
+// How long a fork waits for calls, and a call for forks. A lock of somebody else's may be between
+// them; what went wrong then is that the child can't use oneDNN, and not that both wait for ever.
+constexpr std::chrono::seconds patience{10};
+constexpr std::chrono::microseconds pause{50};
+
+// What a process can do with oneDNN, each less than the one before.
+enum class ability { everything, one_thread, no_runtime, nothing };
+
+// Written with the GIL held, or where there is one thread.
+std::atomic<ability> here{ability::everything};
+std::atomic<ability> in_children{ability::everything};
+std::atomic<int> about_to_fork{0}, generation{0};
+
+void set_attention() { attention = about_to_fork > 0 || here != ability::everything; }
+
+template <typename Condition>
+void wait_while(Condition &&condition) {
+    if (!condition()) return;
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (condition() && std::chrono::steady_clock::now() < end) {
+        PyThreadState *thread = PyEval_SaveThread();
+        std::this_thread::sleep_for(pause);
+        take_gil_again(thread);
+    }
+}
+
+void before_fork() {
+    ++about_to_fork;
+    set_attention();
+    wait_while([] { return inside > 0; });
+    if (in_children == ability::one_thread) end_idle_threads();
+}
+
+void in_parent() {
+    --about_to_fork;
+    set_attention();
+}
+
+// Runs in all children, also in those that some library forks without Python's knowledge.
+void in_child() {
+    const ability left = inside > 0 ? ability::nothing : in_children.load();
+    here = std::max(here.load(), left);
+    inside = 0;
+    about_to_fork = 0;
+    ++generation;
+    set_attention();
+}
+
+}  // namespace
+
+std::string forks::refusal(int threads) {
+    wait_while([] { return about_to_fork > 0; });
+    const std::string start = "start processes by the method spawn or forkserver instead";
+    switch (here) {
+        case ability::everything:
+            return "";
+        case ability::one_thread:
+            if (threads <= 1) return "";
+            return "it was compiled for " + std::to_string(threads)
+                    + " threads in the parent process, before the fork, and a forked process has one "
+                      "thread; compile or bind it again";
+        case ability::no_runtime:
+            if (threads == no_threads) return "";
+            return "the runtime of this oneDNN does not survive a fork, and it was used in the parent "
+                   "process before; "
+                    + start;
+        case ability::nothing:
+            return "another thread of the parent process was inside oneDNN during the fork, and may "
+                   "hold its locks; "
+                    + start;
+    }
+    return "";
+}
+
+bool forks::is_free() noexcept {
+    return about_to_fork == 0 && (here == ability::everything || here == ability::one_thread);
+}
+
+void note_threads(int count, bool survives) {
+    if (!survives)
+        in_children = ability::no_runtime;
+    else if (count > 1 && in_children == ability::everything)
+        in_children = ability::one_thread;
+}
+
+bool has_one_thread() noexcept { return here == ability::one_thread; }
+
+bool must_not_destroy() noexcept { return here > ability::one_thread; }
+
+int fork_generation() noexcept { return generation.load(std::memory_order_relaxed); }
+
+void raise_refusal(const std::string &context, const std::string &why) {
+    raise_failure(dnnl_runtime_error, {context, why});
+}
+
+void init_forked(py::module_ &m) {
+    m.def("_has_one_thread", &has_one_thread,
+            "Whether models have one thread here, because this process is a fork of one in which they\n"
+            "had more.");
+    pthread_atfork(nullptr, nullptr, &in_child);
+    // Unlike pthread_atfork's, these don't delay a fork that starts a program.
+    py::module_::import("os").attr("register_at_fork")(
+            py::arg("before") = py::cpp_function(&before_fork),
+            py::arg("after_in_parent") = py::cpp_function(&in_parent));
+}
+
+}  // namespace ogp
