@@ -205,6 +205,35 @@ execute()
 
 
 @openmp
+def test_a_model_that_released_its_constants_raises_in_a_child():
+    run(
+        """
+W = rng.standard_normal((1024, 1024), np.float32)
+
+def model_of(threads):
+    b = og.GraphBuilder()
+    b.output(b.input((96, 1024), name="x") @ b.constant(W))
+    return b.compile(threads=threads)
+
+X = rng.standard_normal((96, 1024), np.float32)
+two, one = model_of(2), model_of(1)
+Y = one(X)
+freed = [m.release_constants() for m in (two, one)]
+assert (two(X) == one(X)).all() or np.allclose(two(X), Y, atol=1e-3)
+
+def child():
+    warnings.simplefilter("ignore", RuntimeWarning)
+    return raised(two, X), raised(one, X), np.array_equal(one(X), Y)
+
+of_two, of_one, equal = answer(child)
+assert of_one == "nothing" and equal
+assert ("release_constants" in of_two) == (freed[0] > 0), (of_two, freed)
+assert np.array_equal(one(X), Y)
+"""
+    )
+
+
+@openmp
 def test_models_with_one_thread_go_on_in_a_child():
     run(
         """

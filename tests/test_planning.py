@@ -512,3 +512,35 @@ def test_what_was_only_tried_leaves_nothing_behind(monkeypatch):
     assert len(model._shared.folded._arrays) <= sum(
         s.implementation == "constant" for s in model.steps()
     )
+
+
+# -- transposed tensors
+
+TRANSPOSED = {
+    "add": lambda b, y: y + np.ones((1, 4, 16, 32), "f"),
+    "multiply": lambda b, y: y * np.ones((16, 32), "f"),
+    "softmax": lambda b, y: y.softmax(axis=-1),
+    "reduction": lambda b, y: y.reduce_sum(axes=[-1], keep_dims=True),
+    "two readers": lambda b, y: (y @ np.ones((32, 8), "f")) + y.reduce_sum(axes=[-1], keep_dims=True),
+}
+
+
+def transposed(reader):
+    b = og.GraphBuilder()
+    x = b.input((1, 16, 4, 32))
+    b.output(reader(b, x.static_transpose(order=(0, 2, 1, 3))))
+    model = b.compile()
+    (made,) = [n.outputs[0].id for n in b.nodes if n.kind == "StaticTranspose"]
+    found = [lt for s in model.specialization(((1, 16, 4, 32),)).plan.steps for lt in s.inputs if lt.get_id() == made]
+    assert found
+    return found[0]
+
+
+@pytest.mark.parametrize("reader", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_ops_that_need_row_major_tensors_get_transposed_ones_copied(reader):
+    assert tuple(transposed(reader).get_strides()) == (2048, 512, 32, 1)
+
+
+def test_products_read_transposed_tensors_by_their_strides():
+    lt = transposed(lambda b, y: y @ np.ones((32, 8), "f"))
+    assert tuple(lt.get_strides()) == (2048, 32, 128, 1)

@@ -113,6 +113,37 @@ def test_slow_fusions_are_told(name):
     assert tuple(c for c in EVERYWHERE if slow_fusion(given, c) is not None) == where
 
 
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(("hidden", "large"), [(1024, True), (1023, False)])
+def test_products_whose_weights_are_not_packed_are_told(constant, hidden, large):
+    b = og.GraphBuilder()
+    x = b.input((4, 1024))
+    shapes = (1024, hidden), (1024, hidden), (hidden, 1024)
+    gate, up, down = (b.constant(np.ones(s, "f")) if constant else b.input(s) for s in shapes)
+    b.output(((x @ gate).relu() * (x @ up)) @ down)
+    given = group_of(b.nodes)
+    told = tuple(c for c in EVERYWHERE if slow_fusion(given, c) is not None)
+    assert told == ((NEW, OPENMP, AMX) if constant and large else NOWHERE)
+    alone = group_of(b.nodes[:1])
+    assert slow_fusion(alone, NEW) is None
+
+
+def test_large_gated_products_run_apart():
+    b = og.GraphBuilder()
+    x = b.input((2, 1024))
+    rng = np.random.default_rng(0)
+    gate, up, down = (b.constant(rng.standard_normal((1024, 1024), "f")) for _ in range(3))
+    b.output(((x @ gate).relu() * (x @ up)) @ down)
+    model = b.compile()
+    packed = slow_fusion(group_of(b.nodes), current()) is not None
+    assert packed == (current().version >= (3, 8))
+    assert (len(model.steps()) > 1) == packed
+    assert len(b.compile(slow_fusions="run").steps()) == 1
+    x = rng.standard_normal((2, 1024), "f")
+    expected = (np.maximum(x @ gate.data, 0) * (x @ up.data)) @ down.data
+    np.testing.assert_allclose(model(x), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
 def test_attention_that_takes_one_head_after_another_is_not_slow():
     given = group(attention((1, 1, 32, 32)))
     assert slow_fusion(given, OLD) is None
