@@ -34,9 +34,7 @@ constant_cache_hold::constant_cache_hold(std::string model) : model_(std::move(m
     state().holders.insert(model_);
 }
 
-constant_cache_hold::~constant_cache_hold() {
-    state().holders.erase(state().holders.find(model_));
-}
+constant_cache_hold::~constant_cache_hold() { state().holders.erase(state().holders.find(model_)); }
 
 constant_cache_emptying::constant_cache_emptying() {
     if (state().holders.empty())

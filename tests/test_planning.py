@@ -521,7 +521,9 @@ TRANSPOSED = {
     "multiply": lambda b, y: y * np.ones((16, 32), "f"),
     "softmax": lambda b, y: y.softmax(axis=-1),
     "reduction": lambda b, y: y.reduce_sum(axes=[-1], keep_dims=True),
-    "two readers": lambda b, y: (y @ np.ones((32, 8), "f")) + y.reduce_sum(axes=[-1], keep_dims=True),
+    "two readers": lambda b, y: (
+        (y @ np.ones((32, 8), "f")) + y.reduce_sum(axes=[-1], keep_dims=True)
+    ),
 }
 
 
@@ -531,7 +533,12 @@ def transposed(reader):
     b.output(reader(b, x.static_transpose(order=(0, 2, 1, 3))))
     model = b.compile()
     (made,) = [n.outputs[0].id for n in b.nodes if n.kind == "StaticTranspose"]
-    found = [lt for s in model.specialization(((1, 16, 4, 32),)).plan.steps for lt in s.inputs if lt.get_id() == made]
+    found = [
+        lt
+        for s in model.specialization(((1, 16, 4, 32),)).plan.steps
+        for lt in s.inputs
+        if lt.get_id() == made
+    ]
     assert found
     return found[0]
 
