@@ -105,8 +105,8 @@ SLOW = (
         _by_itself,
     ),
     Defect(
-        "oneDNN packs the constant weights of a product that runs alone, but not of several products"
-        " in one partition, which is 1.2 to 2.1 times slower (AVX2, 1 and 2 cores)",
+        "oneDNN packs the constant weights of a product that runs alone, but not of several in one"
+        " partition, which is 1.2 to 2.1 times slower (AVX2, 1 and 2 cores)",
         _reads_weights_unpacked,
     ),
 )
