@@ -123,7 +123,7 @@ def test_products_whose_weights_are_not_packed_are_told(constant, hidden, large)
     b.output(((x @ gate).relu() * (x @ up)) @ down)
     given = group_of(b.nodes)
     told = tuple(c for c in EVERYWHERE if slow_fusion(given, c) is not None)
-    assert told == ((NEW, OPENMP, AMX) if constant and large else NOWHERE)
+    assert told == ((NEW, OPENMP) if constant and large else NOWHERE)
     alone = group_of(b.nodes[:1])
     assert slow_fusion(alone, NEW) is None
 
@@ -136,7 +136,7 @@ def test_large_gated_products_run_apart():
     b.output(((x @ gate).relu() * (x @ up)) @ down)
     model = b.compile()
     packed = slow_fusion(group_of(b.nodes), current()) is not None
-    assert packed == (current().version >= (3, 8))
+    assert packed == (current().version >= (3, 8) and current().isa.startswith("avx2"))
     assert (len(model.steps()) > 1) == packed
     assert len(b.compile(slow_fusions="run").steps()) == 1
     x = rng.standard_normal((2, 1024), "f")
