@@ -128,6 +128,54 @@ def test_products_whose_weights_are_not_packed_are_told(constant, hidden, large)
     assert slow_fusion(alone, NEW) is None
 
 
+FUNCTIONS = {
+    "gelu": ("gelu", True),
+    "tanh": ("tanh", True),
+    "softplus": ("softplus", True),
+    "log": ("log", True),
+    "swish": (swish, True),
+    "relu": ("relu", False),
+    "sigmoid": ("sigmoid", False),
+    "exp": ("exp", False),
+}
+
+
+@pytest.mark.parametrize("shape", [(64, 256), (63, 256), (64, 255), (2, 64, 256)])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_are_slower_in_products_are_told(name, shape):
+    function, slower = FUNCTIONS[name]
+
+    def wide(b, x):
+        return x @ b.input((x.shape[-1], 64))
+
+    given = group(chain(shape, wide, function))
+    long = slower and shape[-2:] == (64, 256)
+    told = tuple(c for c in EVERYWHERE if slow_fusion(given, c) is not None)
+    assert told == ((NEW, OPENMP) if long else NOWHERE)
+    alone = group(chain(shape, function))
+    assert slow_fusion(alone, NEW) is None
+
+
+def test_functions_of_integer_products_are_not_slower():
+    def quantized(b, x):
+        w = b.input((256, 64), "s8").dequantize(qtype="per_tensor", scales=[1.0], zps=[0])
+        x = b.input((64, 256), "u8").dequantize(qtype="per_tensor", scales=[1.0], zps=[0])
+        return x @ w
+
+    assert slow_fusion(group(chain((64, 256), quantized, "gelu")), NEW) is None
+
+
+def test_a_function_that_is_slower_in_a_product_runs_by_itself():
+    b = og.GraphBuilder()
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((64, 256), "f"), rng.standard_normal((256, 512), "f")
+    b.output((b.input(x.shape) @ b.constant(w)).tanh())
+    model = b.compile()
+    slower = slow_fusion(group_of(b.nodes), current()) is not None
+    assert len(model.steps()) == 1 + slower
+    np.testing.assert_allclose(model(x), np.tanh(x @ w), rtol=0, atol=1e-4)
+
+
 def test_large_gated_products_run_apart():
     b = og.GraphBuilder()
     x = b.input((2, 1024))

@@ -82,6 +82,11 @@ def _batches_of_heads(group: Group, op: Op) -> bool:
     return shape is not None and len(shape) == 4 and min(shape[:2]) > 1
 
 
+def _of_new_kernels_for_avx2(conditions: Conditions) -> bool:
+    """Whether f32 products run in the kernels of `brg_matmul:avx2`, which 3.7 did not have."""
+    return conditions.version >= (3, 8) and conditions.isa.startswith("avx2")
+
+
 _LARGE = 1 << 20
 """The number of weights from which it takes longer to read them unpacked."""
 
@@ -89,13 +94,50 @@ _LARGE = 1 << 20
 def _reads_weights_unpacked(group: Group, conditions: Conditions) -> bool:
     """Whether a partition has two products or more, which oneDNN runs without packed weights.
 
-    With AVX-512 both take as long as the other, and 3.7 packs no weights of f32 products on AVX2.
+    With AVX-512 each takes as long as the other, and 3.7 packs no weights of f32 products on AVX2.
     """
-    if conditions.version < (3, 8) or not conditions.isa.startswith("avx2"):
+    if not _of_new_kernels_for_avx2(conditions):
         return False
     weights = [group.tensor(op.inputs[1]) for op in group.ops if op.kind == "MatMul"]
     large = [w for w in weights if w.data is not None and w.data.size >= _LARGE]
     return len(large) > 1
+
+
+_FUNCTIONS = ("GELU", "Log", "SoftPlus", "Tanh")
+_ROWS, _TERMS, _COLUMNS = 64, 256, 64
+"""The sizes of a product from which a function takes longer fused; 32 rows and 128 terms do not."""
+
+
+def _is_swish(group: Group, op: Op) -> bool:
+    (x,), (y,) = op.inputs, op.outputs
+    return any(
+        other.kind == "Multiply" and {t.id for t in other.inputs} == {x.id, y.id}
+        for other in group.ops
+    )
+
+
+def _computes_function_in_product(group: Group, conditions: Conditions) -> bool:
+    """Whether a product computes a function of each result, which its own kernel does faster."""
+    if not _of_new_kernels_for_avx2(conditions):
+        return False
+    if not any(
+        op.kind in _FUNCTIONS or (op.kind == "Sigmoid" and _is_swish(group, op))
+        for op in group.ops
+        if group.follows(op, ("MatMul",))
+    ):
+        return False
+    return any(op.kind == "MatMul" and _is_long(group, op) for op in group.ops)
+
+
+def _is_long(group: Group, product: Op) -> bool:
+    # An operand that the partition makes may be of integers.
+    if any(group.producer(t) is not None or t.dtype != "f32" for t in product.inputs[:2]):
+        return False
+    left, result = group.shape(product.inputs[0]), group.shape(product.outputs[0])
+    if left is None or result is None or len(left) < 2 or len(result) < 2:
+        return False
+    terms = left[-2] if product.attr("transpose_a") else left[-1]
+    return result[-2] >= _ROWS and terms >= _TERMS and result[-1] >= _COLUMNS
 
 
 SLOW = (
@@ -108,6 +150,11 @@ SLOW = (
         "oneDNN packs the constant weights of a product that runs alone, but not of several in one"
         " partition, which is 1.2 to 2.1 times slower (AVX2, 1 and 2 cores)",
         _reads_weights_unpacked,
+    ),
+    Defect(
+        "oneDNN computes this function in the product's kernel, which makes both 1.1 to 1.5 times "
+        "slower than in kernels of their own (AVX2, 1 and 2 cores)",
+        _computes_function_in_product,
     ),
 )
 """All known slow fusions."""
