@@ -39,7 +39,7 @@ void set(const char *what, Body &&body) {
 
 void set(const char *what, dnnl::engine::kind kind, size_t capacity) {
     call_onednn([&] { return cached_constants::empty(kind, &capacity); },
-            [&] { return std::string(what); });
+            [&] { return std::string(what); }, 1);
 }
 
 // Emptying sets the capacity to 0 and back; nobody else may set it in between.

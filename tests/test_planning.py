@@ -527,10 +527,15 @@ TRANSPOSED = {
 }
 
 
-def transposed(reader):
+def pooled(data_format):
+    options = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+    return lambda b, y: y.max_pool(data_format=data_format, **options)
+
+
+def transposed(reader, order=(0, 2, 1, 3)):
     b = og.GraphBuilder()
     x = b.input((1, 16, 4, 32))
-    b.output(reader(b, x.static_transpose(order=(0, 2, 1, 3))))
+    b.output(reader(b, x.static_transpose(order=order)))
     model = b.compile()
     (made,) = [n.outputs[0].id for n in b.nodes if n.kind == "StaticTranspose"]
     found = [
@@ -546,6 +551,15 @@ def transposed(reader):
 @pytest.mark.parametrize("reader", TRANSPOSED.values(), ids=TRANSPOSED)
 def test_ops_that_need_row_major_tensors_get_transposed_ones_copied(reader):
     assert tuple(transposed(reader).get_strides()) == (2048, 512, 32, 1)
+
+
+def test_pools_read_channels_that_lie_last_by_their_strides():
+    channels_first = transposed(pooled("NCX"), order=(0, 3, 1, 2))
+    assert tuple(channels_first.get_strides()) == (2048, 1, 128, 32)
+    for lt in (transposed(pooled("NXC"), order=(0, 2, 3, 1)), transposed(pooled("NCX"))):
+        assert (
+            lt.get_strides() == og.logical_tensor(0, "f32", lt.get_dims(), "strided").get_strides()
+        )
 
 
 def test_products_read_transposed_tensors_by_their_strides():

@@ -52,9 +52,6 @@ __all__ = ["Planner", "make_plan"]
 
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
-# Ops with fast kernels for tensors of any strides.
-_BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
-
 _T = TypeVar("_T")
 
 
@@ -170,8 +167,8 @@ class Planner:
         self._outputs = {v.id for v in builder.outputs.values()}
         self._free_layout: set[int] = set()
         if options.layout == "auto":
-            self._free_layout = {v.id for n in self.nodes for v in n.outputs} - self._outputs
-            self._free_layout -= self._slow_if_permuted()
+            made = {v.id for n in self.nodes for v in n.outputs}
+            self._free_layout = made - self._outputs - self._shared.row_major
         # Ops that are computed in strict f32 although the graph's floating-point mode allows less.
         self._strict: set[int] = set()
         # The answers about groups, which hold for equal groups too.
@@ -179,23 +176,6 @@ class Planner:
         # The groups that run as one partition, for no special reason.
         self._plain: set[Hashable] = set()
         self._latest: tuple[Nodes | None, Hashable] = (None, None)
-
-    def _slow_if_permuted(self) -> set[int]:
-        """Return the ids of transposed values that not all readers take by their strides.
-
-        Where the layout is oneDNN's choice it transposes by strides. Most ops then take their
-        reference kernels, 100 to 200 times slower, where a copy takes no longer than the op.
-        """
-        kinds = {n.id: n.kind for n in self.nodes}
-        return {
-            n.outputs[0].id
-            for n in self.nodes
-            if n.kind == "StaticTranspose"
-            and not all(
-                reader in kinds and kinds[reader] in _BY_STRIDES
-                for reader in self._readers.get(n.outputs[0].id, ())
-            )
-        }
 
     @property
     def engine(self) -> _core.engine:

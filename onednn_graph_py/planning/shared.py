@@ -19,6 +19,7 @@ from .forms import form_of, values_of
 from .grouping import needed, one_dequantize_each, ordered
 from .options import CompileOptions
 from .partition_ids import partition_of
+from .transposed import row_major_transposes
 
 __all__ = ["Grouping", "Nodes", "Shared"]
 
@@ -55,6 +56,7 @@ class Shared:
         self.builder = builder
         self.nodes, self.equals = one_dequantize_each(builder, needed(builder))
         self.readers = readers_of(builder, self.nodes)
+        self.row_major = row_major_transposes(self.nodes, self.readers)
         self.folded = FoldedConstants()
         # How slow groups of about one size are, by the group's number and that size.
         self.paces: dict[Hashable, str | None] = {}
