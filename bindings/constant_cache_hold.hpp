@@ -1,4 +1,4 @@
-// Who may empty oneDNN's cache of constants on CPUs, and when.
+// Who may empty oneDNN's cache of constants on CPUs, and when. The GIL guards all of it.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,6 @@
 #include "common.hpp"
 
 namespace ogp {
-
-// The GIL guards both.
 
 // While one lives, nobody empties the cache: a model gave back the memory of constants that the
 // cache has in another layout.

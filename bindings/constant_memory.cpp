@@ -141,6 +141,8 @@ void init_constant_memory(py::module_ &m) {
                     [](const constant_place &p, const constant_cache_hold_ptr &hold) {
                         if (p.pages->owners)
                             raise_invalid_arguments("an array still uses the memory");
+                        if (p.pages->given_back())
+                            raise_invalid_arguments("the memory was given back");
                         const size_t bytes = p.pages->bytes();
                         without_gil([&] { p.pages->give_back(hold); });
                         return bytes;

@@ -158,6 +158,11 @@ def test_pages_tell_whether_anybody_read_them():
     with pytest.raises(og.InvalidArgumentsError, match="array still uses the memory"):
         place.give_back(_core._constant_cache_hold("m"))
     assert not _core._is_constant_memory(values)
+    del array
+    place.give_back(_core._constant_cache_hold("m"))
+    for again in (lambda: place.give_back(_core._constant_cache_hold("m")), place.array):
+        with pytest.raises(og.InvalidArgumentsError, match="memory was given back"):
+            again()
 
 
 def test_operands_that_are_no_weights_stay():
