@@ -101,7 +101,9 @@ def _reads_weights_unpacked(group: Group, conditions: Conditions) -> bool:
     if not _of_new_kernels_for_avx2(conditions):
         return False
     weights = [group.tensor(op.inputs[1]) for op in group.ops if op.kind == "MatMul"]
-    large = [w for w in weights if w.data is not None and w.data.size >= _LARGE]
+    large = [
+        w for w in weights if w.data is not None and w.data.size >= _LARGE and w.dtype == "f32"
+    ]
     return len(large) > 1
 
 
