@@ -20,14 +20,23 @@ constexpr size_t cache_line = 64;
 struct aligned_free {
     void operator()(char *p) const { std::free(p); }
 };
-using aligned_memory = std::unique_ptr<char, aligned_free>;
+// Shared with the views of it that Python steps get.
+using aligned_memory = std::shared_ptr<char>;
 
 aligned_memory allocate(size_t bytes) {
     if (!bytes) return nullptr;
     const size_t rounded = (bytes + cache_line - 1) / cache_line * cache_line;
     auto *p = static_cast<char *>(std::aligned_alloc(cache_line, rounded));
     if (!p) throw std::bad_alloc();
-    return aligned_memory(p);
+    return aligned_memory(p, aligned_free());
+}
+
+py::object owner_of(const aligned_memory &memory) {
+    if (!memory) return py::none();
+    auto held = std::make_unique<aligned_memory>(memory);
+    py::capsule made(held.get(), [](void *p) { delete static_cast<aligned_memory *>(p); });
+    held.release();
+    return std::move(made);
 }
 
 struct tensor_destroyer {
@@ -49,11 +58,12 @@ place place_of(const std::string &text) {
 
 bool is_packed(const logical_tensor &lt) { return info_of(lt.dtype()).bits < 8; }
 
-edge make_edge(const logical_tensor &lt, std::string name) {
+edge make_edge(
+        const logical_tensor &lt, std::string name, const std::optional<py::dtype> &dtype = {}) {
     edge e;
     e.lt = lt;
     e.name = std::move(name);
-    e.dtype = numpy_dtype(lt.dtype());
+    e.dtype = dtype ? *dtype : numpy_dtype(lt.dtype());
     e.bytes = required_bytes(lt);
     if (is_packed(lt)) {
         e.shape = {static_cast<py::ssize_t>(e.bytes)};
@@ -65,14 +75,28 @@ edge make_edge(const logical_tensor &lt, std::string name) {
     for (const int64_t d : lt.shape()) e.shape.push_back(d);
     if (lt.ndims() > 0)
         for (const int64_t s : lt.strides()) e.strides.push_back(s * item);
+    if (dtype) {
+        e.shape.pop_back();
+        e.strides.pop_back();
+        e.alignment = static_cast<size_t>(dtype->alignment());
+    }
     return e;
 }
 
-// A view for a Python step; its memory is only valid while the step runs.
-py::array view_of(const edge &e, void *data, bool writable) {
+bool overlap(const edge &one, const void *data, const py::object &array, const edge &other,
+        const void *other_data, const py::object &other_array) {
+    const auto *p = static_cast<const char *>(data), *q = static_cast<const char *>(other_data);
+    return one.bytes && other.bytes && p < q + other.bytes && q < p + one.bytes
+            && py::module_::import("numpy")
+                       .attr("shares_memory")(array, other_array)
+                       .cast<bool>();
+}
+
+// A view for a Python step, which keeps its memory alive by `owner`: the step may keep the view.
+py::array view_of(const edge &e, void *data, const py::handle &owner, bool writable) {
     static char nothing[cache_line];
     // A base, even a meaningless one, keeps NumPy from copying.
-    py::array view(e.dtype, e.shape, e.strides, data ? data : nothing, py::none());
+    py::array view(e.dtype, e.shape, e.strides, data ? data : nothing, owner);
     if (!writable) view.attr("setflags")(py::arg("write") = false);
     return view;
 }
@@ -108,16 +132,18 @@ public:
 
     void set_arrays(
             const std::pmr::vector<void *> &inputs, const std::pmr::vector<void *> &outputs) {
-        for (const auto &[t, i] : from_inputs_) dnnl_graph_tensor_set_data_handle(t, inputs[i]);
-        for (const auto &[t, i] : to_outputs_) dnnl_graph_tensor_set_data_handle(t, outputs[i]);
+        for (const auto &p : from_inputs_)
+            dnnl_graph_tensor_set_data_handle(p.tensor, p.of(inputs));
+        for (const auto &p : to_outputs_)
+            dnnl_graph_tensor_set_data_handle(p.tensor, p.of(outputs));
     }
 
     // Without the GIL, which Python steps take for themselves. Returns the number of the step that
     // failed, or the number of steps. Where `times` is given, it gets the ticks at the begin and
     // after each step; each is waited for then, so that its time is its own.
-    size_t run(const executor &x, const std::pmr::vector<void *> &inputs,
-            const std::pmr::vector<void *> &outputs, dnnl_status_t &status, PyThreadState *&thread,
-            inside_onednn &inside, std::vector<uint64_t> *times) {
+    size_t run(const executor &x, const executor::arrays &inputs, const executor::arrays &outputs,
+            dnnl_status_t &status, PyThreadState *&thread, inside_onednn &inside,
+            std::vector<uint64_t> *times) {
         status = dnnl_success;
         const threads_scope threads(x.threads);
         if (times) times->push_back(ticks());
@@ -178,14 +204,15 @@ private:
     }
 
     void *fixed_address(const executor &x, const argument &a) {
-        if (a.where == place::constant) return x.constant_data[a.index];
+        if (a.where == place::constant)
+            return static_cast<char *>(x.constant_data[a.index]) + a.offset;
         return a.where == place::arena && arena_ ? arena_.get() + a.index : nullptr;
     }
 
     dnnl_graph_tensor_t add(const executor &x, const argument &a) {
         const dnnl_graph_tensor_t t = create(x, a.lt.get(), fixed_address(x, a));
-        if (a.where == place::input) from_inputs_.emplace_back(t, a.index);
-        if (a.where == place::output) to_outputs_.emplace_back(t, a.index);
+        if (a.where == place::input) from_inputs_.push_back({t, a.index, a.offset});
+        if (a.where == place::output) to_outputs_.push_back({t, a.index, a.offset});
         return t;
     }
 
@@ -205,16 +232,21 @@ private:
 #endif
     }
 
-    void call_python(const executor &x, const step &s, const std::pmr::vector<void *> &inputs,
-            const std::pmr::vector<void *> &outputs) {
+    void call_python(const executor &x, const step &s, const executor::arrays &inputs,
+            const executor::arrays &outputs) {
+        const py::object arena = owner_of(arena_);
+        const auto view = [&](const argument &a, bool writable) {
+            const edge e = make_edge(a.lt, "");
+            if (a.where == place::constant)
+                return view_of(e, fixed_address(x, a), x.constants[a.index], writable);
+            if (a.where == place::arena) return view_of(e, fixed_address(x, a), arena, writable);
+            const executor::arrays &of = a.where == place::input ? inputs : outputs;
+            return view_of(e, static_cast<char *>(of.data[a.index]) + a.offset, of.held[a.index],
+                    writable);
+        };
         const auto views = [&](const std::vector<argument> &arguments, bool writable) {
             py::list made;
-            for (const argument &a : arguments) {
-                void *data = a.where == place::input ? inputs[a.index]
-                        : a.where == place::output   ? outputs[a.index]
-                                                     : fixed_address(x, a);
-                made.append(view_of(make_edge(a.lt, ""), data, writable));
-            }
+            for (const argument &a : arguments) made.append(view(a, writable));
             return made;
         };
         s.function(views(s.inputs, false), views(s.outputs, true));
@@ -224,14 +256,21 @@ private:
     dnnl::stream stream_;
     std::vector<tensor_handle> tensors_;
     std::vector<call> calls_;
-    std::vector<std::pair<dnnl_graph_tensor_t, size_t>> from_inputs_, to_outputs_;
+    // A tensor over an array of the caller, from a byte of it on.
+    struct port {
+        dnnl_graph_tensor_t tensor;
+        size_t index, offset;
+        void *of(const std::pmr::vector<void *> &arrays) const {
+            return static_cast<char *>(arrays[index]) + offset;
+        }
+    };
+    std::vector<port> from_inputs_, to_outputs_;
 };
 
-executor::executor(std::string name_, engine_ptr e,
-        const std::vector<std::pair<logical_tensor, py::str>> &in,
-        const std::vector<std::pair<logical_tensor, py::str>> &out,
-        const std::vector<py::array> &constants_, const py::list &steps_, size_t arena_bytes_,
-        int threads_, py::function convert, py::function check_out)
+executor::executor(std::string name_, engine_ptr e, const std::vector<described_edge> &in,
+        const std::vector<described_edge> &out, const std::vector<py::array> &constants_,
+        const py::list &steps_, size_t arena_bytes_, int threads_, py::function convert,
+        py::function check_out)
     : name(std::move(name_)),
       engine_(std::move(e)),
       arena_bytes(arena_bytes_),
@@ -239,8 +278,11 @@ executor::executor(std::string name_, engine_ptr e,
       convert_input(std::move(convert)),
       check_output(std::move(check_out)) {
     synchronous = runs_synchronously(engine_->kind());
-    for (const auto &[lt, n] : in) inputs.push_back(make_edge(lt, n));
-    for (const auto &[lt, n] : out) outputs.push_back(make_edge(lt, n));
+    for (const auto &[lt, n, dtype, updated] : in) {
+        inputs.push_back(make_edge(lt, n, dtype));
+        inputs.back().updated = updated;
+    }
+    for (const auto &[lt, n, dtype, updated] : out) outputs.push_back(make_edge(lt, n, dtype));
     for (const auto &c : constants_) {
         constants.push_back(c);
         constant_data.push_back(const_cast<void *>(c.data()));
@@ -251,7 +293,7 @@ executor::executor(std::string name_, engine_ptr e,
         for (const auto &item : list) {
             const auto t = item.cast<py::tuple>();
             made.push_back({place_of(t[0].cast<std::string>()), t[1].cast<size_t>(),
-                    t[2].cast<logical_tensor>()});
+                    t[2].cast<logical_tensor>(), t[3].cast<size_t>()});
         }
         return made;
     };
@@ -271,13 +313,14 @@ executor::executor(std::string name_, engine_ptr e,
             size_t bytes = 0;
             for (const argument &a : s.inputs) {
                 if (a.where != place::constant || a.index >= constants_.size()) continue;
-                addresses.push_back(constant_data[a.index]);
+                addresses.push_back(static_cast<const char *>(constant_data[a.index]) + a.offset);
                 bytes += static_cast<size_t>(constants_[a.index].nbytes());
             }
             s.constants = s.compiled->constants->of(addresses, bytes);
         }
         if (!t[4].is_none()) s.scratchpad = t[4].cast<size_t>();
         s.why = t[5].cast<std::string>();
+        s.implementation = t[6].cast<std::string>();
         check_step(s);
         steps.push_back(std::move(s));
     }
@@ -310,9 +353,12 @@ void executor::check_step(const step &s) const {
             if (a.index < constants.size()) available = constant_bytes[a.index];
         } else {
             const auto &edges = a.where == place::input ? inputs : outputs;
-            if (written && a.where == place::input) refuse("writes to an input");
+            if (written && a.where == place::input
+                    && (s.compiled || a.index >= edges.size() || !edges[a.index].updated))
+                refuse("writes to an input");
             if (a.index < edges.size()) available = edges[a.index].bytes;
         }
+        available -= std::min(available, a.offset);
         if (needed > available)
             refuse(repr(a.lt) + " needs " + std::to_string(needed) + " bytes, there are "
                     + std::to_string(available));
@@ -351,7 +397,7 @@ bool executor::conforms(const edge &e, PyObject *object, bool written) const {
         for (size_t i = 0; i < e.shape.size(); ++i)
             if (e.shape[i] > 1 && a->strides[i] != e.strides[i]) return false;
     if (reinterpret_cast<uintptr_t>(a->data) % e.alignment) return false;
-    return !written || (a->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
+    return !(written || e.updated) || (a->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
 }
 
 void executor::take_inputs(PyObject *const *given, size_t count, arrays &made) const {
@@ -365,6 +411,13 @@ void executor::take_inputs(PyObject *const *given, size_t count, arrays &made) c
         made.data.push_back(py::detail::array_proxy(array.ptr())->data);
         made.held.push_back(std::move(array));
     }
+    for (size_t i = 0; i < count; ++i)
+        for (size_t k = 0; inputs[i].updated && k < count; ++k)
+            if (k != i
+                    && overlap(inputs[i], made.data[i], made.held[i], inputs[k], made.data[k],
+                            made.held[k]))
+                raise_invalid_arguments(name + ": input " + inputs[i].name
+                        + ", which is updated, overlaps the memory of input " + inputs[k].name);
 }
 
 void executor::take_outputs(PyObject *out, const arrays &ins, arrays &made) const {
@@ -397,19 +450,12 @@ void executor::take_outputs(PyObject *out, const arrays &ins, arrays &made) cons
                 raise_invalid_arguments(name + ": out " + e.name + " can't be used");
         }
         auto *data = static_cast<char *>(py::detail::array_proxy(given[i].ptr())->data);
-        const auto overlaps = [&](const void *other, size_t bytes, const py::object &array) {
-            const auto *p = static_cast<const char *>(other);
-            return e.bytes && bytes && data < p + bytes && p < data + e.bytes
-                    && py::module_::import("numpy")
-                               .attr("shares_memory")(given[i], array)
-                               .cast<bool>();
-        };
         for (size_t k = 0; k < ins.data.size(); ++k)
-            if (overlaps(ins.data[k], inputs[k].bytes, ins.held[k]))
+            if (overlap(e, data, given[i], inputs[k], ins.data[k], ins.held[k]))
                 raise_invalid_arguments(name + ": out " + e.name + " overlaps the memory of input "
                         + inputs[k].name);
         for (size_t k = 0; k < i; ++k)
-            if (overlaps(made.data[k], outputs[k].bytes, made.held[k]))
+            if (overlap(e, data, given[i], outputs[k], made.data[k], made.held[k]))
                 raise_invalid_arguments(name + ": out " + e.name + " overlaps the memory of out "
                         + outputs[k].name);
         made.data.push_back(data);
@@ -459,8 +505,8 @@ void executor::run(run_context &context, const arrays &ins, const arrays &outs, 
     dnnl_status_t status = dnnl_success;
     PyThreadState *thread = PyEval_SaveThread();
     // Only a Python step throws, and it holds the GIL then.
-    const size_t done = context.run(
-            *this, ins.data, outs.data, status, thread, inside, timed ? &times : nullptr);
+    const size_t done =
+            context.run(*this, ins, outs, status, thread, inside, timed ? &times : nullptr);
     take_gil_again(thread);
     ticks_taken += ticks() - begin;
     ++calls;
@@ -681,11 +727,9 @@ void init_executor(py::module_ &m) {
                     [](PyHeapTypeObject *type) { type->ht_type.tp_call = call_executor; }),
             "All steps of a compiled graph in one call: ``executor(*inputs, out=None)``. Made by\n"
             "`CompiledGraph`, which explains the rest.");
-    cls.def(py::init<std::string, engine_ptr,
-                    const std::vector<std::pair<logical_tensor, py::str>> &,
-                    const std::vector<std::pair<logical_tensor, py::str>> &,
-                    const std::vector<py::array> &, const py::list &, size_t, int, py::function,
-                    py::function>(),
+    cls.def(py::init<std::string, engine_ptr, const std::vector<described_edge> &,
+                    const std::vector<described_edge> &, const std::vector<py::array> &,
+                    const py::list &, size_t, int, py::function, py::function>(),
                py::arg("name"), py::arg("engine"), py::arg("inputs"), py::arg("outputs"),
                py::arg("constants"), py::arg("steps"), py::arg("arena_bytes"), py::arg("threads"),
                py::arg("convert_input"), py::arg("check_output"))

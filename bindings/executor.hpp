@@ -24,26 +24,35 @@ struct edge {
     std::vector<py::ssize_t> strides;  // in bytes
     size_t bytes = 0;
     size_t alignment = 1;
+    bool updated = false;  // an input that a Python step writes to
 };
 
 enum class place { input, output, constant, arena };
 
-// Where a step finds a tensor: the number of an input, output or constant, or an offset.
+// Where a step finds a tensor: the number of an input, output or constant, and the bytes before it;
+// in the arena only the bytes.
 struct argument {
     place where = place::arena;
     size_t index = 0;
     logical_tensor lt;
+    size_t offset = 0;
 };
+
+// An input or output of a model: its name, its array's data type if that is none of oneDNN's, and
+// whether a step updates it. With such a type the logical tensor describes the array's bytes, those
+// of an element along the last dim.
+using described_edge = std::tuple<logical_tensor, py::str, std::optional<py::dtype>, bool>;
 
 struct step {
     std::string name;
-    // A partition, or a Python function (inputs, outputs) where oneDNN has no kernel.
+    // A partition, or a Python function (inputs, outputs).
     compiled_partition_ptr compiled;
     std::shared_ptr<cached_constants> constants;
     py::object function;
     std::vector<argument> inputs, outputs;
     std::optional<size_t> scratchpad;  // offset in the arena
     std::string why;                   // it runs by itself, or otherwise than the graph says
+    std::string implementation;        // for profiles
 };
 
 // Everything that one running call needs for itself; calls at the same time have one each.
@@ -51,11 +60,10 @@ class run_context;
 
 class executor : public std::enable_shared_from_this<executor> {
 public:
-    executor(std::string name, engine_ptr e,
-            const std::vector<std::pair<logical_tensor, py::str>> &in,
-            const std::vector<std::pair<logical_tensor, py::str>> &out,
-            const std::vector<py::array> &constants, const py::list &steps, size_t arena_bytes,
-            int threads, py::function convert_input, py::function check_output);
+    executor(std::string name, engine_ptr e, const std::vector<described_edge> &in,
+            const std::vector<described_edge> &out, const std::vector<py::array> &constants,
+            const py::list &steps, size_t arena_bytes, int threads, py::function convert_input,
+            py::function check_output);
     ~executor();
     executor(const executor &) = delete;
     executor &operator=(const executor &) = delete;

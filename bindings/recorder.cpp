@@ -38,7 +38,7 @@ uint64_t recorder::number_of(const executor &x) {
     model m;
     m.name = x.name;
     for (const edge &e : x.inputs) m.inputs.push_back(e.lt.shape());
-    for (const step &s : x.steps) m.steps.emplace_back(s.name, s.compiled != nullptr, s.why);
+    for (const step &s : x.steps) m.steps.emplace_back(s.name, s.implementation, s.why);
     const uint64_t number = models_.size();
     models_.push_back(std::move(m));
     numbers_.insert_or_assign(&x, std::pair(x.weak_from_this(), number));

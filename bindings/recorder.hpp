@@ -23,7 +23,7 @@ public:
     void add(const executor &x, const std::vector<uint64_t> &ticks) noexcept;
 
     using shapes = std::vector<std::vector<int64_t>>;
-    using steps = std::vector<std::tuple<std::string, bool, std::string>>;
+    using steps = std::vector<std::tuple<std::string, std::string, std::string>>;
     // Of each model that ran: name, shapes of its inputs, and of each step its name, whether oneDNN
     // runs it and why it is as it is.
     std::vector<std::tuple<std::string, shapes, steps>> models() const;

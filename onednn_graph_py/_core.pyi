@@ -1442,8 +1442,12 @@ class _executor:
         self,
         name: str,
         engine: engine,
-        inputs: collections.abc.Sequence[tuple[logical_tensor, str]],
-        outputs: collections.abc.Sequence[tuple[logical_tensor, str]],
+        inputs: collections.abc.Sequence[
+            tuple[logical_tensor, str, numpy.dtype[typing.Any] | None, bool]
+        ],
+        outputs: collections.abc.Sequence[
+            tuple[logical_tensor, str, numpy.dtype[typing.Any] | None, bool]
+        ],
         constants: collections.abc.Sequence[numpy.typing.NDArray[typing.Any]],
         steps: list[tuple[typing.Any, ...]],
         arena_bytes: typing.SupportsInt | typing.SupportsIndex,
@@ -1514,7 +1518,7 @@ class _recorder:
         """
         A row a call: number of its model, thread, where its times begin.
         """
-    def models(self) -> list[tuple[str, list[list[int]], list[tuple[str, bool, str]]]]:
+    def models(self) -> list[tuple[str, list[list[int]], list[tuple[str, str, str]]]]:
         """
         Of each model: name, shapes of inputs, (name, whether oneDNN runs it, why it is as it is) a step.
         """

@@ -15,11 +15,45 @@ import numpy as np
 import numpy.typing as npt
 
 from ._core import data_type_of, logical_tensor, numpy_dtype
-from .errors import InvalidArgumentsError, InvalidShapeError
+from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 
-__all__ = ["data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
+__all__ = ["HOST_DTYPES", "array_dtype", "data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
+
+HOST_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(dtype)
+    for name, dtype in {
+        "s16": np.int16,
+        "s64": np.int64,
+        "u16": np.uint16,
+        "u32": np.uint32,
+        "u64": np.uint64,
+        "f64": np.float64,
+    }.items()
+    if name not in logical_tensor.data_type.__members__
+}
+"""The data types that the linked oneDNN lacks, which only host steps and views read.
+
+oneDNN has ``s64`` from 3.12 on.
+"""
 
 _RANGE = {"s4": (-8, 7), "u4": (0, 15)}
+
+
+def array_dtype(name: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of a data type: oneDNN's or one of `HOST_DTYPES`.
+
+    Raises
+    ------
+    InvalidDataTypeError
+        There is no such data type.
+    """
+    found = HOST_DTYPES.get(name)
+    if found is not None:
+        return found
+    try:
+        return numpy_dtype(name)
+    except (TypeError, ValueError) as e:
+        raise InvalidDataTypeError(f"there is no data type {name!r}: {e}") from None
 
 
 def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, int]]:

@@ -19,6 +19,7 @@ __all__ = [
     "InvalidDataTypeError",
     "InvalidGraphError",
     "InvalidGraphOpError",
+    "InvalidIndexError",
     "InvalidShapeError",
     "KnownDefectError",
     "NoDeviceError",
@@ -87,6 +88,10 @@ class InvalidShapeError(InvalidArgumentsError):
 
 class InvalidDataTypeError(InvalidArgumentsError):
     """A data type doesn't fit what it is used for (status.invalid_data_type)."""
+
+
+class InvalidIndexError(InvalidShapeError, IndexError):
+    """An index is out of range, or there are more indices than dims."""
 
 
 class NoDeviceError(InvalidArgumentsError):

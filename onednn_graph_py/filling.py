@@ -22,10 +22,12 @@ import numpy.typing as npt
 
 from .building.builder import GraphBuilder
 from .building.constant_arrays import unpacked
+from .building.foreign import ForeignNode
 from .building.infer import infer_shapes
 from .building.value import Node, Value, is_whole
 from .checking.integer_ranges import HAND_ON, IntegerRange, fitted, range_of
 from .checking.magnitudes import Size, size_of
+from .dtypes import HOST_DTYPES
 from .errors import InvalidShapeError
 from .ops.lookup import row
 from .ops.terms import shape_text
@@ -84,7 +86,8 @@ _RULES: Mapping[tuple[str, str], Fill] = {
     ("LogSoftmaxBackward", "dst"): Fill("uniform", -4.0, -0.5),
     ("Sqrt", "src"): Fill("uniform", 0.125, 2.0),
 }
-_POSITION = Fill("whole", 0, 0)  # s32 and s64 inputs are positions or similar
+_POSITION = Fill("whole", 0, 0)  # other integers are positions or similar
+_FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "f64")
 _QUANTIZED = ("s8", "u8", "s4", "u4")
 
 
@@ -94,6 +97,8 @@ _QUANTIZED = ("s8", "u8", "s4", "u4")
 def _readers(builder: GraphBuilder) -> Readers:
     found: dict[int, list[tuple[Node, int]]] = {}
     for node in builder.nodes:
+        if isinstance(node, ForeignNode):
+            continue
         for i, value in enumerate(node.inputs):
             found.setdefault(value.id, []).append((node, i))
     return found
@@ -141,7 +146,7 @@ def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill | Inte
         return _TRUTH
     if value.dtype in _QUANTIZED:
         return range_of(value, readers)
-    return _POSITION if value.dtype in ("s32", "s64") else chosen
+    return _POSITION if value.dtype not in _FLOATS else chosen
 
 
 def _size(fill: Fill) -> Size:
@@ -269,7 +274,8 @@ def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number:
         made = ((bits >> np.uint64(33)) % many).astype(np.int64) + int(fill.low)
         if fill.kind == "power of two":
             made = (2.0**made).astype(np.float32)
-    return round_to(made, dtype)
+    host = HOST_DTYPES.get(dtype)
+    return round_to(made, dtype) if host is None else made.astype(host)
 
 
 def fill_inputs(

@@ -807,7 +807,7 @@ WRONG_INPUTS = {
         {"shape": (2,), "dtype": "float33"}, og.InvalidArgumentsError, "'float33' is not a data",
     ),
     "a data type oneDNN lacks": (
-        {"shape": (2,), "dtype": np.float64}, og.InvalidDataTypeError, "NumPy's float64",
+        {"shape": (2,), "dtype": np.complex128}, og.InvalidDataTypeError, "NumPy's complex128",
     ),
     "a number as shape": ({"shape": 3}, TypeError, "int"),
 }  # fmt: skip

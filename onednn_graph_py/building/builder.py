@@ -6,15 +6,15 @@ import contextlib
 import itertools
 import numbers
 import operator
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..dtypes import data_type_of
+from ..dtypes import HOST_DTYPES, data_type_of
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
@@ -27,6 +27,7 @@ from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import label_of, shape_text
 from .constant_arrays import converted, pickled, placed, restored
+from .foreign import CallNode, ForeignNode, Outputs, UpdateNode, ViewNode
 from .op_methods import BuilderMethods
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
@@ -115,7 +116,7 @@ class GraphBuilder(BuilderMethods):
 
     @property
     def graph(self) -> _core.graph:
-        """The mirror's graph of the ops built so far, finalized."""
+        """The mirror's graph of oneDNN's ops built so far, finalized."""
         return graph_of(self, {})
 
     # -- tensors
@@ -142,6 +143,7 @@ class GraphBuilder(BuilderMethods):
         *,
         name: str | None = None,
         strides: Sequence[int] | None = None,
+        updated: bool = False,
     ) -> Value:
         """Add an input.
 
@@ -150,11 +152,14 @@ class GraphBuilder(BuilderMethods):
         shape : sequence of int
             The dims, -1 for one that only a call determines; a model compiles for each new size.
         dtype : str
-            oneDNN's name of the data type, such as ``bf16``.
+            oneDNN's name of the data type, such as ``bf16``; or one that only host steps and views
+            read, such as ``s64`` (`onednn_graph_py.dtypes.HOST_DTYPES`).
         name : str, optional
             The name by which a call may pass it; ``input0`` and so on by default.
         strides : sequence of int, optional
             Strides, in elements, of the arrays that calls pass; row-major by default.
+        updated : bool
+            Whether calls may write to the array, which `update` does; it must be writable then.
 
         Returns
         -------
@@ -192,6 +197,7 @@ class GraphBuilder(BuilderMethods):
             value.described(dims)  # the mirror refuses dims that oneDNN can't have
         except OneDNNError as e:
             raise reworded(e, f"input {made!r}: {e}") from None
+        value.updated = bool(updated)
         self.contents.inputs.append(value)
         return value
 
@@ -376,15 +382,161 @@ class GraphBuilder(BuilderMethods):
             del self.contents.constants[constants:]  # made of the op's arrays and numbers
             raise
         call = make_call(kind, given, attrs, made, name=full)
-        fresh = tuple(Value(self, s.shape, s.dtype or "undef") for s in made)
-        node = Node(new_id(), kind, full, values, fresh, dict(call.attrs), where or caller())
+        node = Node(new_id(), kind, full, values, (), dict(call.attrs), where or caller())
+        return self._append(node, [(s.shape, s.dtype or "undef") for s in made])
+
+    # -- what oneDNN has no ops for
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        *values: ValueLike,
+        outputs: Outputs,
+        name: str | None = None,
+    ) -> Any:
+        """Add a Python function over arrays, which runs as a step of the model: a host step.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a read-only NumPy array for each value. Returns an array for each output, several
+            as a tuple, with exactly the declared shape and data type. The model copies them.
+        *values : Value, array or number
+        outputs : sequence of (shape, dtype), or callable
+            Shape and data type of each output. A dim of -1 is the dim at the same place of the
+            first value that has an unknown dim there, or else the only unknown dim of all values.
+            A callable returns the sequence, given the values' shapes; dims are -1 where the graph
+            is built and they are unknown.
+        name : str, optional
+
+        Returns
+        -------
+        Value, tuple of Value, or None
+            One output, several, or none.
+
+        Raises
+        ------
+        InvalidShapeError
+            The outputs' shapes don't follow from those of the values.
+        InvalidDataTypeError
+            There is no such data type, or it is packed (``s4``, ``u4``).
+        TypeError
+            The function can't be called.
+
+        Notes
+        -----
+        Besides oneDNN's data types there are those of `onednn_graph_py.dtypes.HOST_DTYPES`, such as
+        ``s64`` and ``f64``, which only host steps and views read. A call of the model takes the GIL
+        once for host steps that follow each other. What the function raises reaches the caller,
+        with a note that names the step; the model stays usable. The function runs at each call,
+        even if it reads only constants, and in several threads at once if the model is called so.
+        A model pickles if its functions do. Files of graphs can't hold host steps.
+        """
+        if not callable(function):
+            raise TypeError(f"call: function must be callable, got {type(function).__name__}")
+        full = self._named(name)
+        label = label_of("Call", full)
+        constants = len(self.contents.constants)
+        try:
+            taken = tuple(self._taken(label, i, v) for i, v in enumerate(values))
+            declared = outputs if callable(outputs) else _declared(label, outputs)
+            node = CallNode(new_id(), "Call", full, taken, (), {}, caller(), function, declared)
+            made = node.infer([TensorSpec(v.shape, v.dtype) for v in taken])
+            specs = _declared(label, [(s.shape, s.dtype) for s in made])
+        except Exception:
+            del self.contents.constants[constants:]
+            raise
+        return self._append(node, specs)
+
+    def update(
+        self,
+        function: Callable[..., None],
+        target: Value,
+        *values: ValueLike,
+        name: str | None = None,
+    ) -> Value:
+        """Add a Python function that writes to the array of an input: a host step.
+
+        Parameters
+        ----------
+        function : callable
+            Takes the input's array, which it may write to, and a read-only array for each value.
+            What it returns is ignored.
+        target : Value
+            An input made with ``updated=True``, which nothing else reads.
+        *values : Value, array or number
+        name : str, optional
+
+        Returns
+        -------
+        Value
+            The input after the update, in the same memory; what reads it runs later.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            `target` is no such input, or is updated already.
+        InvalidDataTypeError
+            A value is packed (``s4``, ``u4``).
+        TypeError
+            The function can't be called.
+        """
+        full = self._named(name)
+        label = label_of("Update", full)
+        if not callable(function):
+            raise TypeError(f"update: function must be callable, got {type(function).__name__}")
+        self._own(target, f"{label}: target")
+        if not target.updated or any(target in n.inputs for n in self.contents.nodes):
+            raise InvalidArgumentsError(
+                f"{label}: target must be an input made with updated=True that no op reads, got "
+                f"{target!r}"
+            )
+        constants = len(self.contents.constants)
+        try:
+            taken = tuple(self._taken(label, i, v) for i, v in enumerate(values, 1))
+        except Exception:
+            del self.contents.constants[constants:]
+            raise
+        node = UpdateNode(new_id(), "Update", full, (target, *taken), (), {}, caller(), function)
+        made: Value = self._append(node, [(target.shape, target.dtype)])
+        return made
+
+    def _taken(self, label: str, i: int, given: Any) -> Value:
+        if not isinstance(given, Value):
+            array = np.asarray(given)
+            return self.constant(array, _dtype_name(array.dtype))
+        value = self._own(given, f"{label}: value {i}")
+        if value.dtype in ("s4", "u4"):
+            raise InvalidDataTypeError(
+                f"{label}: value {i}: a host step can't read packed {value.dtype}"
+            )
+        return value
+
+    def add_view(self, kind: str, of: Value, attrs: Mapping[str, Any]) -> Value:
+        """Add a view of a value; see `Value` for the kinds."""
+        label = label_of(kind)
+        self._own(of, label)
+        if of.dtype in ("s4", "u4"):
+            raise InvalidDataTypeError(f"{label}: there are no views of packed {of.dtype}")
+        node = ViewNode(new_id(), kind, self._named(None), (of,), (), attrs, caller())
+        made: Value = self._append(
+            node,
+            [(s.shape or (), s.dtype or "") for s in node.infer([TensorSpec(of.shape, of.dtype)])],
+        )
+        return made
+
+    def _append(self, node: Node, specs: Sequence[tuple[Sequence[int] | None, str]]) -> Any:
+        """Add a node with new values as its outputs; return them as a method does."""
+        name = node.name
+        fresh = tuple(
+            Value(self, None if shape is None else tuple(shape), dtype) for shape, dtype in specs
+        )
+        node = replace(node, outputs=fresh)
         for i, value in enumerate(fresh):
             value.producer = node
-            value.name = full if len(fresh) == 1 or not full else f"{full}:{i}"
+            value.name = name if len(fresh) == 1 or not name else f"{name}:{i}"
         self.contents.nodes.append(node)
-        if len(fresh) == 1:
-            return fresh[0]
-        return fresh or None
+        return fresh[0] if len(fresh) == 1 else fresh or None
 
     # -- copies
 
@@ -405,19 +557,19 @@ class GraphBuilder(BuilderMethods):
             self.fpmath_mode.name,
             self.apply_to_int,
             [
-                (v.shape, v.dtype, v.name, v.strides, None if v.data is None else pickled(v.data))
+                (
+                    (v.shape, v.dtype, v.name, v.strides, v.updated),
+                    None if v.data is None else pickled(v.data),
+                )
                 for v in values
             ],
             len(c.inputs),
             len(c.constants),
             [
                 (
-                    n.kind,
-                    n.name,
+                    replace(n, inputs=(), outputs=()),
                     [number[v.id] for v in n.inputs],
                     [number[v.id] for v in n.outputs],
-                    dict(n.attrs),
-                    n.where,
                 )
                 for n in c.nodes
             ],
@@ -439,7 +591,7 @@ def _restored(
     fpmath_mode: str,
     apply_to_int: bool,
     described: Sequence[tuple[Any, ...]],
-    inputs: int,
+    count: int,
     constants: int,
     nodes: Sequence[tuple[Any, ...]],
     outputs: Mapping[str, int],
@@ -447,22 +599,23 @@ def _restored(
     """Unpickle a builder: all is as it was, except for ids, which are new."""
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     values = []
-    for shape, dtype, name, strides, data in described:
+    for (shape, dtype, name, strides, updated), data in described:
         value = Value(builder, shape, dtype, name)
-        value.strides = strides
+        value.strides, value.updated = strides, updated
         if data is not None:
             value.data = restored(data, dtype)
         values.append(value)
     made = []
-    for kind, name, taken, given, attrs, where in nodes:
+    for node, taken, given in nodes:
         results = tuple(values[i] for i in given)
-        node = Node(new_id(), kind, name, tuple(values[i] for i in taken), results, attrs, where)
+        inputs = tuple(values[i] for i in taken)
+        node = replace(node, id=new_id(), inputs=inputs, outputs=results)
         for value in results:
             value.producer = node
         made.append(node)
     builder.contents = Contents(
-        values[:inputs],
-        values[inputs : inputs + constants],
+        values[:count],
+        values[count : count + constants],
         made,
         {name: values[i] for name, i in outputs.items()},
     )
@@ -471,15 +624,41 @@ def _restored(
 
 def _dtype_name(dtype: Any) -> str:
     """Return oneDNN's name of a data type, given by its name, NumPy's dtype or the enumerator."""
+    if isinstance(dtype, str) and dtype in HOST_DTYPES:
+        return dtype
     if isinstance(dtype, str):
         name = _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
     elif hasattr(dtype, "name") and hasattr(dtype, "value"):
         name = str(dtype.name)
     else:
-        name = data_type_of(np.dtype(dtype)).name
+        found = [name for name, d in HOST_DTYPES.items() if d == np.dtype(dtype)]
+        name = found[0] if found else data_type_of(np.dtype(dtype)).name
     if name == "undef":
         raise InvalidArgumentsError("a tensor needs a data type, got undef")
     return name
+
+
+def _declared(label: str, outputs: Any) -> list[tuple[tuple[int, ...], str]]:
+    """Return the declared outputs of a host step, checked."""
+    made = []
+    try:
+        pairs = [(shape, dtype) for shape, dtype in outputs]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{label}: outputs must be pairs of shape and data type, got {outputs!r}"
+        ) from None
+    for i, (shape, dtype) in enumerate(pairs):
+        dims = _whole_numbers(shape, f"{label}: the shape of output {i}")
+        if any(d < -1 for d in dims):
+            raise InvalidShapeError(
+                f"{label}: dims of output {i} must be -1 (unknown) or not negative, got "
+                f"{list(dims)}"
+            )
+        name = _dtype_name(dtype)
+        if name in ("s4", "u4"):
+            raise InvalidDataTypeError(f"{label}: a host step can't make packed {name}")
+        made.append((dims, name))
+    return made
 
 
 def _check_name(name: object) -> None:
@@ -547,7 +726,8 @@ def graph_of(
     strict : bool
         Whether to forbid smaller floating-point types, even if the builder allows them.
     """
-    members = builder.nodes if nodes is None else nodes
+    given = builder.nodes if nodes is None else nodes
+    members = [n for n in given if not isinstance(n, ForeignNode)]
     g = _core.graph(builder.engine_kind)
     mode = _core.fpmath_mode.strict if strict else builder.fpmath_mode
     g.set_fpmath_mode(mode, builder.apply_to_int and not strict)

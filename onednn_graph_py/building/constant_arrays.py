@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..dtypes import pack_int4, unpack_int4
+from ..dtypes import HOST_DTYPES, pack_int4, unpack_int4
 from ..errors import InvalidArgumentsError, InvalidDataTypeError
 from ..reference.rounding import NUMPY_DTYPES, round_to
 
@@ -27,6 +27,7 @@ __all__ = [
 _PACKED = ("s4", "u4")
 _ALIGNMENT = 64
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
+_DTYPES = {**NUMPY_DTYPES, **HOST_DTYPES}
 
 
 # The memory of copies, by its address.
@@ -35,7 +36,7 @@ _apart: WeakValueDictionary[int, npt.NDArray[Any]] = WeakValueDictionary()
 
 def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
     """Convert an array to a data type of oneDNN; floats are rounded, integers must fit."""
-    target = np.dtype(NUMPY_DTYPES[dtype])
+    target = _DTYPES[dtype]
     if values.dtype == target:
         return values
     if values.dtype.kind not in "biufV":
@@ -44,6 +45,8 @@ def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[An
         )
     if dtype in _FLOATS:
         return round_to(values, dtype)
+    if target.kind == "f":
+        return values.astype(target)
     with np.errstate(all="ignore"):
         made = values.astype(target)
     exact = np.asarray(values, np.float64)
@@ -95,7 +98,7 @@ def pickled(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def restored(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """Return an unpickled constant; a copy, unless it can be used where it lies."""
     if dtype not in _PACKED:
-        stored = stored.view(NUMPY_DTYPES[dtype])
+        stored = stored.view(_DTYPES[dtype])
     return stored if _misfit(stored) is None else aligned_copy(stored)
 
 

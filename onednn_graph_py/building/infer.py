@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from ..errors import InvalidShapeError, OneDNNError, reworded
-from ..ops.check import check
 from ..ops.tensor_spec import TensorSpec
 from .builder import GraphBuilder
 from .value import is_whole
@@ -29,13 +28,12 @@ def infer_shapes(
     # Most ops of a deep model equal an earlier one.
     inferred: dict[Hashable, tuple[TensorSpec, ...]] = {}
     for node in builder.nodes:
-        inputs = tuple((shapes[v.id], v.dtype) for v in node.inputs)
-        outputs = tuple((v.shape, v.dtype) for v in node.outputs)
-        key = (node.signature, inputs, outputs)
+        inputs = tuple(TensorSpec(shapes[v.id], v.dtype) for v in node.inputs)
+        key = (node.signature, inputs, tuple((v.shape, v.dtype) for v in node.outputs))
         made = inferred.get(key)
         if made is None:
             try:
-                made = check(node.kind, inputs, node.attrs, outputs, name=node.name)
+                made = node.infer(inputs)
             except OneDNNError as e:
                 raise reworded(e, f"{e} (made at {node.where})") from None
             inferred[key] = made

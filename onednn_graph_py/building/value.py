@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
+import operator
 import os
 import sys
 import weakref
@@ -17,13 +18,26 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..errors import InvalidShapeError
+from ..dtypes import HOST_DTYPES
+from ..errors import InvalidIndexError, InvalidShapeError
+from ..ops.check import check
 from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import label_of
+from .indexing import items_of
 from .op_methods import BuilderMethods, ValueMethods
 
-__all__ = ["FIRST_ID", "Node", "Value", "ValueLike", "caller", "is_whole", "new_id", "row_major"]
+__all__ = [
+    "FIRST_ID",
+    "Node",
+    "Value",
+    "ValueLike",
+    "beyond_ones",
+    "caller",
+    "is_whole",
+    "new_id",
+    "row_major",
+]
 
 # oneDNN shares compiled partitions and cached constants between graphs with equal ids. So the ids
 # of all builders in the process differ, also from those of callers who count from 0.
@@ -75,6 +89,20 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
+def beyond_ones(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return strides in which a dim of 1 lies beyond the dims after it.
+
+    Such a stride means nothing, but by it oneDNN may take a slow kernel or, in MatMul, read other
+    elements (3.7, AVX-512).
+    """
+    made: list[int] = []
+    beyond = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        made.append(beyond if size == 1 else stride)
+        beyond = max(beyond, size * made[-1])
+    return tuple(made[::-1])
+
+
 def _plain(value: Any) -> Any:
     """Write the parts of an attribute as Python's own types, which `repr` writes exactly."""
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -117,6 +145,17 @@ class Node:
         """The kind with all attributes: equal for ops that compute the same of equal inputs."""
         return repr((self.kind, sorted((name, _plain(v)) for name, v in self.attrs.items())))
 
+    def infer(self, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """Return the outputs for inputs of these shapes.
+
+        Raises
+        ------
+        OneDNNError
+            The shapes don't fit together, or give other outputs than the node has.
+        """
+        outputs = [TensorSpec(v.shape, v.dtype) for v in self.outputs]
+        return check(self.kind, inputs, self.attrs, outputs, name=self.name)
+
     def attr(self, name: str) -> Any:
         """Return an attribute's value, or its default, or None without a default."""
         return row(self.kind).value_of(name, self.attrs)
@@ -137,11 +176,13 @@ class Value(ValueMethods):
     name : str
     strides : tuple of int or None
         The strides, in elements, of an input that is not row-major.
+    updated : bool
+        Whether it is an input whose array a call may write to.
     data : numpy.ndarray or None
         The elements of a constant, read-only.
     """
 
-    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides")
+    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides", "updated")
 
     # Makes NumPy leave ``array + value`` to this class.
     __array_ufunc__ = None
@@ -155,6 +196,7 @@ class Value(ValueMethods):
         self.name = name
         self.id = new_id()
         self.strides: tuple[int, ...] | None = None
+        self.updated = False
         self.data: npt.NDArray[Any] | None = None
         self._producer: weakref.ref[Node] | None = None
 
@@ -180,13 +222,29 @@ class Value(ValueMethods):
     def described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
         """Return its logical tensor with another shape; None where the rank is unknown."""
         of = _CONSTANT if self.data is not None else _VARIABLE
+        if self.dtype in HOST_DTYPES:
+            return self._in_bytes(shape, of)
         if shape is None:
             return _core.logical_tensor(self.id, self.dtype, -1, _STRIDED, of)
         if min(shape, default=0) < 0:
             shape = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
         elif self.strides is not None:
-            return _core.logical_tensor(self.id, self.dtype, shape, self.strides, of)
+            strides = beyond_ones(shape, self.strides)
+            return _core.logical_tensor(self.id, self.dtype, shape, strides, of)
         return _core.logical_tensor(self.id, self.dtype, shape, _STRIDED, of)
+
+    def dims_of(self, lt: _core.logical_tensor) -> tuple[int, ...]:
+        """Return the shape of a logical tensor that describes the value."""
+        dims = tuple(lt.get_dims())
+        return dims[:-1] if self.dtype in HOST_DTYPES else dims
+
+    def _in_bytes(self, shape: Sequence[int] | None, of: Any) -> _core.logical_tensor:
+        """Describe memory of a data type that oneDNN lacks: an element's bytes are a last dim."""
+        size = HOST_DTYPES[self.dtype].itemsize
+        dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape or ()]
+        strides = [s * size for s in self.strides or row_major(dims)] if is_whole(dims) else None
+        layout = _STRIDED if strides is None else [*strides, 1]
+        return _core.logical_tensor(self.id, "u8", [*dims, size], layout, of)
 
     @property
     def ndim(self) -> int:
@@ -273,6 +331,110 @@ class Value(ValueMethods):
         else:
             kind, attrs = "Pow", {"beta": float(exponent)}
         made: Value = self.builder.add_op(kind, [self], attrs)
+        return made
+
+    # -- views
+
+    def __getitem__(self, index: Any) -> Value:
+        """Take a part of the tensor, by NumPy's basic indices: ``x[:, 1:9:2]``, ``x[..., None]``.
+
+        It is a view: a call copies nothing, unless what reads the part is faster on a copy.
+
+        Raises
+        ------
+        InvalidIndexError
+            A whole number is out of range, or there are more indices than dims.
+        InvalidArgumentsError
+            It can't be a view: a step is negative, or an index is an array.
+        """
+        return self._view("Slice", {"index": items_of(index, self.ndim)})
+
+    def __iter__(self) -> Any:
+        raise TypeError(f"{self!r} can't be iterated over; index it, or use split")
+
+    def squeeze(self, axis: int | Sequence[int]) -> Value:
+        """Remove dims of size 1, as ``numpy.squeeze`` does.
+
+        Raises
+        ------
+        InvalidShapeError
+            Such a dim has another size, or there is no such dim.
+        """
+        axes = [axis] if isinstance(axis, int) else axis
+        return self._view("Squeeze", {"axes": tuple(sorted({self._axis(a) for a in axes}))})
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Value:
+        """Reorder the dims, as ``numpy.transpose`` does; by default they are reversed.
+
+        `static_transpose` is oneDNN's op, which moves the elements.
+
+        Raises
+        ------
+        InvalidShapeError
+            `axes` are not each dim once.
+        """
+        given = range(self.ndim)[::-1] if axes is None else axes
+        order = tuple(self._axis(a) for a in given)
+        if sorted(order) != list(range(self.ndim)):
+            raise InvalidShapeError(
+                f"transpose: axes must be each of {self.ndim} dims once, got {list(given)}"
+            )
+        return self._view("Transpose", {"order": order})
+
+    def expand(self, shape: Sequence[int]) -> Value:
+        """Repeat along dims of size 1 and new dims in front, as ``numpy.broadcast_to`` does.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            The dims of the result; -1 for one that stays as it is.
+
+        Raises
+        ------
+        InvalidShapeError
+            A dim is neither 1 nor equal.
+        """
+        made = tuple(operator.index(n) for n in shape)
+        if any(n < -1 for n in made) or -1 in made[: len(made) - self.ndim]:
+            raise InvalidShapeError(f"expand: dims must be -1 or not negative, got {list(made)}")
+        return self._view("Expand", {"shape": made})
+
+    def split(self, sections: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
+        """Split along a dim, as ``numpy.split`` does.
+
+        Parameters
+        ----------
+        sections : int or sequence of int
+            The number of equal parts, or the indices at which later parts begin.
+        axis : int
+
+        Raises
+        ------
+        InvalidShapeError
+            The dim is not a multiple of the number of parts, is unknown, or does not exist.
+        """
+        along = self._axis(axis)
+        size = (self.shape or ())[along]
+        if isinstance(sections, int):
+            if sections < 1 or size < 0 or size % sections:
+                raise InvalidShapeError(
+                    f"split: dim {along} must be a multiple of {sections} parts, got "
+                    f"{'an unknown dim' if size < 0 else size}"
+                )
+            sections = range(size // sections, size, size // sections) if size else ()
+        edges = [None, *sections, None]
+        before = (slice(None),) * along
+        return tuple(self[(*before, slice(a, b))] for a, b in itertools.pairwise(edges))
+
+    def _axis(self, axis: int) -> int:
+        if not -self.ndim <= axis < self.ndim:
+            raise InvalidIndexError(
+                f"axis {axis} is out of range for {self.ndim} dims, those of {self!r}"
+            )
+        return axis % self.ndim
+
+    def _view(self, kind: str, attrs: dict[str, Any]) -> Value:
+        made: Value = self.builder.add_view(kind, self, attrs)
         return made
 
     def __bool__(self) -> bool:

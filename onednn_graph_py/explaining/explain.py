@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..building.builder import GraphBuilder
+from ..building.foreign import ForeignNode
 from ..building.infer import infer_shapes
 from ..building.value import is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..linked import version
-from ..ops.lookup import row
+from ..ops.lookup import row, with_trait
 from ..ops.terms import shape_text
 from ..planning import Plan, SlowFusions
 from ..refusals import with_reason
@@ -112,6 +113,8 @@ def _weights(builder: GraphBuilder) -> set[str]:
     """Return the names of the graph's inputs that an op reads as weights."""
     found = set()
     for node in builder.nodes:
+        if isinstance(node, ForeignNode):
+            continue
         for i, value in enumerate(node.inputs):
             port = row(node.kind).port("inputs", i)
             if port is None or port.name != "weights":
@@ -175,8 +178,14 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 
 def _unsupported(builder: GraphBuilder, steps: list[StepFacts]) -> list[StepFacts]:
-    """Mark the steps that NumPy would compute as unsupported."""
-    return [replace(s, by="unsupported") if s.by in ("reference", "view") else s for s in steps]
+    """Mark the steps of ops for which oneDNN has no kernel as unsupported."""
+    known = with_trait("moves")
+    return [
+        replace(s, by="unsupported")
+        if s.by == "reference" or (s.by == "view" and s.ops[0].kind in known)
+        else s
+        for s in steps
+    ]
 
 
 def _partitions(subject: _Subject) -> list[StepFacts]:
@@ -248,8 +257,7 @@ def _finish(
 
 def _outputs(subject: _Subject, steps: Sequence[StepFacts]) -> int | None:
     if subject.plan is not None:
-        sizes = [bytes_of(lt.get_data_type().name, lt.get_dims()) for _, lt in subject.plan.outputs]
-        return _total(sizes)
+        return sum(lt.get_mem_size() for _, lt in subject.plan.outputs)
     return _total([t.bytes for s in steps for t in s.outputs if t.role == "output"])
 
 

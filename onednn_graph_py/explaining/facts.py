@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts", "Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
 
-By = Literal["oneDNN", "reference", "view", "constant", "unsupported"]
+By = Literal["oneDNN", "host", "reference", "view", "constant", "unsupported"]
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,10 @@ class StepFacts:
     ----------
     ops : tuple of OpFacts
     by : str
-        ``oneDNN``; ``reference`` for ops that NumPy computes; ``view`` for a reshape or transpose
-        that is not run; ``constant`` for ops that ran once, when the model was compiled;
-        ``unsupported`` for ops without a oneDNN kernel, with which the graph does not compile.
+        ``oneDNN``; ``host`` for functions of `GraphBuilder.call`; ``reference`` for ops that NumPy
+        computes; ``view`` for a slice, reshape or transpose that is not run; ``constant`` for ops
+        that ran once, when the model was compiled; ``unsupported`` for ops without a oneDNN kernel,
+        with which the graph does not compile.
     inputs, outputs : tuple of TensorFacts
     partition : str
         oneDNN's names of the partition's kind and implementation, such as ``matmul_post_ops`` and

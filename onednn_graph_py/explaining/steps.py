@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from .. import _core
 from ..building.builder import GraphBuilder
+from ..building.foreign import ForeignNode
 from ..building.infer import infer_shapes
 from ..building.value import Node, Value, is_whole
+from ..dtypes import HOST_DTYPES, array_dtype
 from ..errors import OneDNNError, UnimplementedError
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
@@ -40,7 +42,7 @@ def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
     count = math.prod(shape)
     if dtype in _PACKED:
         return (count + 1) // 2
-    return count * int(_core.numpy_dtype(dtype).itemsize)
+    return count * int(array_dtype(dtype).itemsize)
 
 
 def _op(node: Node) -> OpFacts:
@@ -113,6 +115,9 @@ class _Described:
         return self._facts(value.id, Tensor(value.dtype, shape, told.layout), size)
 
     def compiled(self, lt: _core.logical_tensor) -> TensorFacts:
+        value = self.values.get(lt.get_id())
+        if value is not None and value.dtype in HOST_DTYPES:  # described in bytes
+            return self.tensor(value)
         told = tensor_of(lt)
         size = None
         if told.layout == "opaque":
@@ -137,7 +142,8 @@ class _Described:
             if not all(s is not None and is_whole(s) for s in (*inputs, *outputs)):
                 return None
             known = [s for s in inputs if s is not None], [s for s in outputs if s is not None]
-            total += row(node.kind).flop(*known, node.attrs)
+            if not isinstance(node, ForeignNode):
+                total += row(node.kind).flop(*known, node.attrs)
         return total
 
     def work(
@@ -205,7 +211,7 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
         One of the model's plans.
     """
     builder = model.builder
-    shapes = infer_shapes(builder, {v.id: tuple(lt.get_dims()) for v, lt in plan.inputs})
+    shapes = infer_shapes(builder, plan.input_shapes)
     told = _Described(builder, shapes, [(name, lt.get_id()) for name, lt in plan.outputs])
     for step in plan.steps:
         for node in step.nodes:

@@ -31,6 +31,7 @@ NUMBERS = range(4, len(HEADER) - 1)
 
 _BY = {
     "oneDNN": "oneDNN",
+    "host": "Python",
     "reference": "NumPy",
     "view": "not run (view)",
     "constant": "once (constant)",

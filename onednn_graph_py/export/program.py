@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..building.builder import GraphBuilder
+from ..building.foreign import require_ops
 from ..building.infer import infer_shapes
 from ..building.value import Value, is_whole
 from ..errors import InvalidGraphError, InvalidShapeError
@@ -126,10 +127,12 @@ def program_of(
     Raises
     ------
     InvalidGraphError
-        The graph has no output, or none that an op makes.
+        The graph has no output, or none that an op makes; or it has host steps or views, for which
+        oneDNN has no op.
     InvalidShapeError
         Dims of an input are unknown.
     """
+    require_ops(builder.nodes, (*builder.inputs, *builder.constants), "an exported program")
     made_by_ops = {v.id for n in builder.nodes for v in n.outputs}
     outputs = [(n, v) for n, v in builder.outputs.items() if v.id in made_by_ops]
     if not outputs:

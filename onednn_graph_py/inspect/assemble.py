@@ -56,6 +56,7 @@ class Graph:
 _REMARKS: Mapping[Status, str] = {
     "oneDNN": "",
     "unsupported": ": no kernel in oneDNN",
+    "host": ": host, in Python",
     "reference": ": reference, in NumPy",
     "view": ": view, not run",
     "constant": ": computed once, when compiled",

@@ -11,8 +11,8 @@ from ..ops.terms import Shape, shape_text
 
 __all__ = ["Drawing", "Edge", "Group", "OpNode", "Status", "Tensor", "Terminal", "layout_text"]
 
-Status = Literal["oneDNN", "unsupported", "reference", "view", "constant"]
-"""A group's implementation: oneDNN, none (no kernel) or NumPy; views and constants don't run."""
+Status = Literal["oneDNN", "unsupported", "host", "reference", "view", "constant"]
+"""A group's implementation: oneDNN, none (no kernel), Python or NumPy; the others don't run."""
 
 
 def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:

@@ -93,6 +93,7 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
         lines.append(f"{counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
     marks = {
         "unsupported": "unsupported",
+        "host": "Python",
         "reference": "NumPy",
         "view": "not run",
         "constant": "once",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..building.infer import infer_shapes
 from ..building.value import is_whole
+from ..dtypes import HOST_DTYPES
 from ..ops.terms import shape_text
 from ..planning import Plan
 from ..running.model import CompiledGraph
@@ -57,8 +58,13 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
         *(lt for s in plan.steps for lt in (*s.inputs, *s.outputs)),
         *(lt for _, lt in plan.outputs),
     ]
-    known = {lt.get_id(): tensor_of(lt) for lt in compiled}
-    inferred = infer_shapes(builder, {v.id: tuple(lt.get_dims()) for v, lt in plan.inputs})
+    known = {
+        lt.get_id(): tensor_of(lt)
+        for lt in compiled
+        # What oneDNN lacks the data type for is described in bytes.
+        if lt.get_id() not in values or values[lt.get_id()].dtype not in HOST_DTYPES
+    }
+    inferred = infer_shapes(builder, plan.input_shapes)
     tensors = {}
     for i, value in values.items():
         declared = tensor_of_value(value)
@@ -84,7 +90,7 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
         groups.append((status, list(range(first, len(ops)))))
     notes = []
     if any(not is_whole(v.shape or ()) for v in builder.inputs):
-        of = ", ".join(f"{v.name} {shape_text(tuple(lt.get_dims()))}" for v, lt in plan.inputs)
+        of = ", ".join(f"{v.name} {shape_text(v.dims_of(lt))}" for v, lt in plan.inputs)
         notes.append(f"compiled for {of}")
     return Graph(
         model.name,

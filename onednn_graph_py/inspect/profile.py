@@ -35,7 +35,8 @@ class StepTimes:
     step : str
         Names of the step's ops.
     implementation : str
-        ``oneDNN`` (the step is a partition) or ``reference`` (NumPy).
+        ``oneDNN`` (the step is a partition), ``host`` (functions of `GraphBuilder.call`) or
+        ``reference`` (NumPy).
     count : int
     total, median, minimum, maximum : float
     spread : float
@@ -121,9 +122,7 @@ class Profile:
             _Model(
                 name,
                 tuple(tuple(shape) for shape in shapes),
-                tuple(
-                    (s, "oneDNN" if compiled else "reference", why) for s, compiled, why in steps
-                ),
+                tuple(steps),
             )
             for name, shapes, steps in self._recorder.models()
         ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .plan import PlannedStep, Slot
+from .views import Origin
 
 __all__ = ["lay_out"]
 
@@ -44,19 +45,22 @@ def _place(blocks: Sequence[_Block]) -> int:
     return total
 
 
-def lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping[int, int]) -> int:
+def lay_out(
+    steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping[int, Origin]
+) -> int:
     """Put intermediate tensors and scratchpads into one arena by their lifetimes."""
     last_use: dict[int, int] = {}
     for i, step in enumerate(steps):
         for lt in step.inputs:
-            last_use[views.get(lt.get_id(), lt.get_id())] = i
+            origin = views.get(lt.get_id())
+            last_use[lt.get_id() if origin is None else origin.id] = i
     blocks: dict[int, _Block] = {}
     scratchpads: list[tuple[PlannedStep, _Block]] = []
     for i, step in enumerate(steps):
         taken: set[int] = set()
         for lt in step.outputs:
             made = lt.get_id()
-            if made in slots:
+            if made in slots or made in views:
                 continue
             until = last_use.get(made, i)
             source = step.in_place.get(made)
@@ -75,8 +79,8 @@ def lay_out(steps: Sequence[PlannedStep], slots: dict[int, Slot], views: Mapping
     unique = list({id(b): b for b in blocks.values()}.values())
     total = _place(unique + [b for _, b in scratchpads])
     for made, block in blocks.items():
-        slots[made] = ("arena", block.offset)
+        slots[made] = Slot("arena", block.offset)
     for step, block in scratchpads:
         step.scratchpad = block.offset
-    slots.update({view: slots[of] for view, of in views.items()})
+    slots.update({view: slots[of.id].after(of.offset) for view, of in views.items()})
     return total

@@ -1,4 +1,4 @@
-"""Substitutes for kernels that oneDNN lacks: NumPy, or another view of the same memory."""
+"""Compute ops in NumPy for which oneDNN lacks a kernel."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core
-from ..building.value import Node, Value, row_major
+from ..building.value import Node, Value
 from ..dtypes import pack_int4, unpack_int4
 from ..reference import round_to, run
 
-__all__ = ["reference_function", "view_of"]
+__all__ = ["reference_function"]
 
 Array = npt.NDArray[Any]
 _PACKED = ("s4", "u4")
@@ -49,38 +48,3 @@ def reference_function(
             target[...] = pack_int4(result.astype(np.int8), value.dtype) if packed else result
 
     return compute
-
-
-def view_of(
-    node: Node, source: _core.logical_tensor, shape: tuple[int, ...]
-) -> _core.logical_tensor | None:
-    """Describe the result of a reshape or transpose as a view of the input's memory.
-
-    Parameters
-    ----------
-    node : Node
-    source : logical_tensor
-        The op's input.
-    shape : tuple of int
-        The shape of its output.
-
-    Returns
-    -------
-    logical_tensor or None
-        None for other ops, and where elements would have to move.
-    """
-    value = node.outputs[0] if node.outputs else None
-    if value is None or value.dtype in _PACKED or not shape or not source.get_dims():
-        return None
-    if source.get_layout_type() != _core.logical_tensor.layout_type.strided:
-        return None
-    dims, strides = source.get_dims(), source.get_strides()
-    if node.kind == "StaticTranspose":
-        order = [int(i) for i in node.attrs["order"]]
-        return _core.logical_tensor(value.id, value.dtype, shape, [strides[i] for i in order])
-    if node.kind == "StaticReshape" and all(
-        n == 1 or have == dense
-        for n, have, dense in zip(dims, strides, row_major(dims), strict=True)
-    ):
-        return _core.logical_tensor(value.id, value.dtype, shape, row_major(shape))
-    return None

@@ -4,35 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
 from .. import _core
 from ..building.constant_arrays import lies_apart
+from ..building.foreign import HostNode
 from ..building.value import Node, Value
 
 __all__ = ["Argument", "Implementation", "Plan", "PlannedStep", "Slot", "as_passed"]
 
-Implementation = Literal["oneDNN", "reference", "view", "constant"]
+Implementation = Literal["oneDNN", "host", "reference", "view", "constant"]
 
-Slot = tuple[str, int]
-"""The place of a tensor: the number of an input, output or constant, or ``("arena", byte)``."""
 
-Argument = tuple[str, int, _core.logical_tensor]
-"""A tensor's slot and its logical tensor."""
+class Slot(NamedTuple):
+    """The place of a tensor.
+
+    Parameters
+    ----------
+    where : str
+        ``input``, ``output``, ``constant`` or ``arena``.
+    at : int
+        The number of the input, output or constant; or the bytes of the arena before it.
+    offset : int
+        The bytes of the input, output or constant before it.
+    """
+
+    where: str
+    at: int
+    offset: int = 0
+
+    def after(self, offset: int) -> Slot:
+        """Return the place so many bytes further."""
+        if self.where == "arena":
+            return Slot(self.where, self.at + offset)
+        return Slot(self.where, self.at, self.offset + offset)
+
+
+Argument = tuple[str, int, _core.logical_tensor, int]
+"""A tensor's place, its logical tensor, and the offset of the place."""
 
 
 @dataclass
 class PlannedStep:
-    """A step of a plan: a partition, a NumPy fallback, or a view or constant, which need not run.
+    """A step of a plan: a partition, Python functions, or a view or constant, which need not run.
 
     Parameters
     ----------
     nodes : tuple of Node
     compiled : compiled_partition, optional
     function : callable, optional
-        Computes an op in NumPy for which oneDNN has no kernel; takes inputs and outputs to fill.
+        Runs host steps, or computes an op in NumPy for which oneDNN has no kernel; takes inputs and
+        outputs to fill.
     inputs, outputs : list of logical_tensor
         The tensors as compiled, in the order of the call.
     in_place : mapping of int to int
@@ -59,17 +83,18 @@ class PlannedStep:
 
     @property
     def implementation(self) -> Implementation:
-        """The step's implementation: ``oneDNN``, ``reference``, ``view`` or ``constant``.
+        """The step's implementation: ``oneDNN``, ``host``, ``reference``, ``view``, ``constant``.
 
-        The last two do not run at a call. A ``view`` is a reshape or transpose that oneDNN has no
-        kernel for; its readers read its input's memory. A ``constant`` was computed once, at
-        compile time, from constants.
+        The last two do not run at a call. The readers of a ``view`` read its input's memory. A
+        ``constant`` was computed once, at compile time, from constants.
         """
         if self.folded:
             return "constant"
         if self.compiled is not None:
             return "oneDNN"
-        return "view" if self.function is None else "reference"
+        if self.function is None:
+            return "view"
+        return "host" if isinstance(self.nodes[0], HostNode) else "reference"
 
     @property
     def ports(self) -> tuple[list[_core.logical_tensor], list[_core.logical_tensor]]:
@@ -84,7 +109,7 @@ class PlannedStep:
     @property
     def runs(self) -> bool:
         """Whether a call executes the step."""
-        return self.implementation in ("oneDNN", "reference")
+        return self.implementation not in ("view", "constant")
 
     @property
     def label(self) -> str:
@@ -113,11 +138,17 @@ class Plan:
     engine: _core.engine
     inputs: list[tuple[Value, _core.logical_tensor]]
     outputs: list[tuple[str, _core.logical_tensor]]
+    output_dtypes: list[str]
     constants: list[npt.NDArray[Any]]
     steps: list[PlannedStep]
     slots: dict[int, Slot]
     arena_bytes: int = 0
     threads: int = 0
+
+    @property
+    def input_shapes(self) -> dict[int, tuple[int, ...]]:
+        """The shapes of the inputs, by id."""
+        return {v.id: v.dims_of(lt) for v, lt in self.inputs}
 
     @property
     def running(self) -> list[PlannedStep]:
@@ -133,7 +164,7 @@ class Plan:
         return inputs, outputs
 
     def _argument(self, id: int, port: _core.logical_tensor) -> Argument:
-        where, index = self.slots[id]
+        where, at, offset = self.slots[id]
         if where == "constant":
-            port = as_passed(port, self.constants[index])
-        return where, index, port
+            port = as_passed(port, self.constants[at])
+        return where, at, port, offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from .. import _core
 from ..building.builder import GraphBuilder, graph_of, leaving_of
 from ..building.constant_arrays import aligned_copy, lies_apart
+from ..building.foreign import ForeignNode, HostNode, UpdateNode, ViewNode
 from ..building.infer import infer_shapes
 from ..building.value import Node, Value, new_id
 from ..errors import (
@@ -39,18 +40,23 @@ from . import pace
 from .alternatives import ALTERNATIVES, complete
 from .arena import lay_out
 from .engines import engine_of
-from .fallback import reference_function, view_of
+from .fallback import reference_function
 from .forms import layout_of, renamed, values_of
-from .grouping import ordered
+from .grouping import ordered, without_circles
+from .host_steps import host_step, joined
 from .options import CompileOptions
 from .partition_ids import partition_of
 from .plan import Plan, PlannedStep, Slot
 from .shared import Grouping, Nodes, Shared
 from .trial import Trial
+from .views import Origin, has_gaps, is_dense, repeats, view_of
 
 __all__ = ["Planner", "make_plan"]
 
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
+
+# The data types of tensors that oneDNN can copy with an op.
+_REORDERED = ("f32", "bf16", "f16")
 
 _T = TypeVar("_T")
 
@@ -60,8 +66,8 @@ class _Progress:
     """The steps planned so far, with their tensors and reasons; the planner copies it for a try."""
 
     steps: list[PlannedStep] = field(default_factory=list)
-    # For each tensor that is a view, the id of the tensor whose memory it shares.
-    views: dict[int, int] = field(default_factory=dict)
+    # For each tensor that is a view, where it lies.
+    views: dict[int, Origin] = field(default_factory=dict)
     # The tensors between steps with their layouts, by id.
     known: dict[int, _core.logical_tensor] = field(default_factory=dict)
     # Constants that replace values that ops make of constants, by the values' ids.
@@ -167,8 +173,11 @@ class Planner:
         self._outputs = {v.id for v in builder.outputs.values()}
         self._free_layout: set[int] = set()
         if options.layout == "auto":
-            made = {v.id for n in self.nodes for v in n.outputs}
+            made = {v.id for n in self.nodes if not isinstance(n, ForeignNode) for v in n.outputs}
             self._free_layout = made - self._outputs - self._shared.row_major
+            if builder.engine_kind.name != "cpu":  # there layouts may be opaque
+                foreign = [n for n in self.nodes if isinstance(n, ForeignNode)]
+                self._free_layout -= {v.id for n in foreign for v in n.inputs}
         # Ops that are computed in strict f32 although the graph's floating-point mode allows less.
         self._strict: set[int] = set()
         # The answers about groups, which hold for equal groups too.
@@ -189,8 +198,8 @@ class Planner:
         return self._made.steps
 
     @property
-    def views(self) -> dict[int, int]:
-        """For each tensor that is a view, the id of the tensor whose memory it shares."""
+    def views(self) -> dict[int, Origin]:
+        """For each tensor that is a view, where it lies."""
         return self._made.views
 
     @property
@@ -241,6 +250,11 @@ class Planner:
 
     def _grouped(self, computing: Sequence[Node]) -> Grouping:
         """Group nodes by oneDNN's partitions of a graph with the plan's shapes."""
+        foreign = [n for n in computing if isinstance(n, ForeignNode)]
+        if foreign:
+            rest = [n for n in computing if not isinstance(n, ForeignNode)]
+            alone: Grouping = [((n,), None) for n in foreign]
+            return without_circles(computing, [*alone, *self._parted(rest)], self._parted)
         apart = partitioned_apart(computing) if len(computing) > 1 else []
         if apart:
             rest = [n for n in computing if n not in apart]
@@ -340,6 +354,9 @@ class Planner:
     def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
         """Add the steps that run a group, split if needed."""
         nodes, partition = self._with_folded(nodes, partition)
+        if isinstance(nodes[0], ForeignNode):
+            self._add_foreign(nodes[0])
+            return
         if partition is None:
             for node in nodes:
                 if self.options.fallback is None or node.kind == "Wildcard":
@@ -441,7 +458,8 @@ class Planner:
 
     def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:
         """Add steps that run a group in parts, because it would be wrong or slow as one."""
-        if warn:
+        # What lies as a view does is our choice, so nobody has to know that it costs a fusion.
+        if warn and not any(v.id in self.views for n in nodes for v in n.inputs):
             self._made.splits.append((nodes, why))
         why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
         apart = ordered([g for n in nodes for g in self.groups([n])])
@@ -636,13 +654,17 @@ class Planner:
         groups = self.groups(reading)
         return groups[0] if len(groups) == 1 else (nodes, partition)
 
+    def _may_fold(self, made: Iterable[int]) -> bool:
+        """Return whether results may be computed when compiling: none is the graph's."""
+        if not self.options.fold_constants or self.builder.engine_kind.name != "cpu":
+            return False
+        return self._outputs.isdisjoint(made)
+
     def _fold(self, step: PlannedStep) -> None:
         """Compute a step now if it reads only constants and makes no output of the graph."""
-        if not self.options.fold_constants or self.builder.engine_kind.name != "cpu":
-            return
         if not step.inputs or any(lt.get_id() not in self._made.sources for lt in step.inputs):
             return
-        if not self._outputs.isdisjoint(lt.get_id() for lt in step.outputs):
+        if not self._may_fold(lt.get_id() for lt in step.outputs):
             return
         values = {v.id: v for n in step.nodes for v in n.outputs}
         sources = dict(self._made.sources)
@@ -661,14 +683,17 @@ class Planner:
                 ]
                 self._constants.put([sources[i] for i in ports], arrays)
         for port, array in zip(ports, arrays, strict=True):
-            value = values[port]
-            constant = Value(self.builder, self.shapes[port], value.dtype, value.name)
-            constant.id, constant.data = port, array
-            self._made.sources[port] = sources[port]
-            self.folded[port] = constant
-            self.known[port] = self.plain(constant)
+            self._keep_folded(values[port], array, sources[port])
         step.folded = True
         step.compiled = step.function = None
+
+    def _keep_folded(self, value: Value, array: npt.NDArray[Any], source: int) -> None:
+        """Put a constant in the place of a value that was computed from constants."""
+        constant = Value(self.builder, self.shapes[value.id], value.dtype, value.name)
+        constant.id, constant.data = value.id, array
+        self._made.sources[value.id] = source
+        self.folded[value.id] = constant
+        self.known[value.id] = self.plain(constant)
 
     # -- steps
 
@@ -678,14 +703,80 @@ class Planner:
         inputs = [self.known[v.id] for v in node.inputs]
         view = view_of(node, inputs[0], self.shapes[node.outputs[0].id]) if inputs else None
         if view is not None:
-            self.views[view.get_id()] = self.views.get(inputs[0].get_id(), inputs[0].get_id())
-            self.known[view.get_id()] = view
-            self.steps.append(PlannedStep((node,), None, None, [], [], why=why))
+            self._add_view(node, *view, why=why)
             return
         outputs = [self.plain(v) for v in node.outputs]
         function = reference_function(node, self.shapes)
         step = PlannedStep((node,), None, function, inputs, outputs, why=why)
         self._append(step)
+
+    def _add_foreign(self, node: ForeignNode) -> None:
+        """Add the step of a node that is none of oneDNN's."""
+        if isinstance(node, HostNode):
+            outputs = [self.plain(v) for v in node.outputs]
+            inputs = [self.known[v.id] for v in node.inputs]
+            if isinstance(node, UpdateNode):
+                self.views[outputs[0].get_id()] = self._origin(inputs[0].get_id(), 0)
+            step = host_step(node, self.shapes, inputs, outputs)
+            self.known.update((lt.get_id(), lt) for lt in outputs)
+            last = next((i for i in range(len(self.steps) - 1, -1, -1) if self.steps[i].runs), -1)
+            if last >= 0 and self.steps[last].implementation == "host":
+                step = joined(self.steps.pop(last), step)
+            self.steps.append(step)
+            return
+        assert isinstance(node, ViewNode)
+        if self._fold_view(node):
+            return
+        (source,), (value,) = node.inputs, node.outputs
+        view = view_of(node, self.known[source.id], self.shapes[value.id])
+        assert view is not None
+        slow = value.id in self._shared.without_gaps and not is_dense(view[0])
+        if slow or (value.id in self._shared.read_by_ops and repeats(view[0])):
+            self._add_copy(node, *view)
+        else:
+            self._add_view(node, *view)
+
+    def _origin(self, id: int, offset: int) -> Origin:
+        """Return where a view of a tensor lies, which may be a view too."""
+        of = self.views.get(id, Origin(id, 0))
+        return Origin(of.id, of.offset + offset)
+
+    def _add_view(self, node: Node, view: _core.logical_tensor, offset: int, why: str = "") -> None:
+        self.views[view.get_id()] = self._origin(node.inputs[0].id, offset)
+        self.known[view.get_id()] = view
+        self.steps.append(PlannedStep((node,), None, None, [], [], why=why))
+
+    def _add_copy(self, node: ViewNode, view: _core.logical_tensor, offset: int) -> None:
+        """Copy a view, because an op that reads it is faster on a copy."""
+        (value,) = node.outputs
+        source = Value(self.builder, self.shapes[value.id], value.dtype, value.name)
+        self.shapes[source.id] = self.shapes[value.id]
+        self.views[source.id] = self._origin(node.inputs[0].id, offset)
+        self.known[source.id] = renamed(view, source.id)
+        copy = Node(new_id(), "Reorder", node.name, (source,), (value,), {}, node.where)
+        groups = self.groups([copy]) if value.dtype in _REORDERED else []
+        nodes, partition = groups[0] if groups else ((copy,), None)
+        if partition is not None and self.defect(nodes) is None:
+            self.add_compiled(nodes, partition)
+        else:
+            self.add_reference(copy)
+        self.steps[-1] = replace(self.steps[-1], nodes=(node,))
+
+    def _fold_view(self, node: ViewNode) -> bool:
+        """Copy a view of a constant into a constant; return whether it did."""
+        (source,), (value,) = node.inputs, node.outputs
+        if source.data is None or not self._may_fold([value.id]):
+            return False
+        with self._constants.lock:
+            read = self._made.sources[source.id]
+            number = self._constants.result(node, 0, self.shapes[value.id], [read])
+            arrays = self._constants.get([number])
+            if arrays is None:
+                arrays = [aligned_copy(np.ascontiguousarray(node.compute([source.data])[0]))]
+                self._constants.put([number], arrays)
+        self._keep_folded(value, arrays[0], number)
+        self.steps.append(PlannedStep((node,), None, None, [], [], folded=True))
+        return True
 
     def _append(self, step: PlannedStep) -> None:
         self.steps.append(step)
@@ -743,8 +834,11 @@ class Planner:
         try:
             compiled = partition.compile(inputs, free, self.engine)
             outputs = [compiled.query_logical_tensor(i) for i in ports]
-            # 3.13 forgets to choose a layout for a SoftMax that also returns its statistics.
-            chosen = all(o.get_layout_type() != _core.logical_tensor.any for o in outputs)
+            # 3.13 forgets to choose a layout for a SoftMax that also returns its statistics. Where
+            # an input has gaps Reorder and StaticReshape choose gaps too, and fill only a part.
+            chosen = not any(
+                o.get_layout_type() == _core.logical_tensor.any or has_gaps(o) for o in outputs
+            )
         except OneDNNError:
             if free == plain:
                 raise
@@ -805,7 +899,7 @@ def _warn(told: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> Non
 
 def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
     """Make a step that fills an output which is also another output, an input or a constant."""
-    copy = _core.logical_tensor(new_id(), value.dtype, lt.get_dims(), "strided")
+    copy = _core.logical_tensor(new_id(), lt.get_data_type(), lt.get_dims(), "strided")
 
     def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
         outputs[0][...] = inputs[0]
@@ -860,24 +954,25 @@ def make_plan(
         stack.enter_context(_core._compiling_with(threads))
         planner.plan()
 
-    slots: dict[int, Slot] = {v.id: ("input", i) for i, v in enumerate(builder.inputs)}
+    slots = {v.id: Slot("input", i) for i, v in enumerate(builder.inputs)}
     used = {lt.get_id() for step in planner.steps if step.runs for lt in step.inputs}
-    used |= set(planner.views.values())
+    used |= {origin.id for origin in planner.views.values()}
     used |= {v.id for v in builder.outputs.values()}
     kept = [v for v in (*builder.constants, *planner.folded.values()) if v.id in used]
-    slots.update({v.id: ("constant", i) for i, v in enumerate(kept)})
+    slots.update({v.id: Slot("constant", i) for i, v in enumerate(kept)})
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):
         lt = planner.known[value.id]
         if value.id in slots or value.id in planner.views:
             step, lt = _copy_step(value, lt)
             planner.steps.append(step)
-        slots[lt.get_id()] = ("output", i)
+        slots[lt.get_id()] = Slot("output", i)
         outputs.append((name, lt))
     return Plan(
         engine,
         [(v, planner.known[v.id]) for v in builder.inputs],
         outputs,
+        [v.dtype for v in builder.outputs.values()],
         [np.asarray(v.data) for v in kept],
         planner.steps,
         slots,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from .. import _core
 from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..building.constant_arrays import lies_apart
+from ..building.foreign import ForeignNode
 from ..building.value import Node, Value, is_whole
 from ..errors import OneDNNError
 from ..processes.forked import renew_in_forks
@@ -19,7 +20,7 @@ from .forms import form_of, values_of
 from .grouping import needed, one_dequantize_each, ordered
 from .options import CompileOptions
 from .partition_ids import partition_of
-from .transposed import row_major_transposes
+from .transposed import read_without_gaps, row_major_results
 
 __all__ = ["Grouping", "Nodes", "Shared"]
 
@@ -56,7 +57,10 @@ class Shared:
         self.builder = builder
         self.nodes, self.equals = one_dequantize_each(builder, needed(builder))
         self.readers = readers_of(builder, self.nodes)
-        self.row_major = row_major_transposes(self.nodes, self.readers)
+        self.row_major = row_major_results(self.nodes, self.readers)
+        self.without_gaps = read_without_gaps(self.nodes, self.readers)
+        ops = [n for n in self.nodes if not isinstance(n, ForeignNode)]
+        self.read_by_ops = {v.id for n in ops for v in n.inputs}
         self.folded = FoldedConstants()
         # How slow groups of about one size are, by the group's number and that size.
         self.paces: dict[Hashable, str | None] = {}

@@ -1,7 +1,8 @@
-"""Decide which transposed tensors lie in memory in the order of their dims.
+"""Decide which tensors must lie in memory in the order of their dims, for those that read them.
 
 Where the layout is oneDNN's choice it transposes by strides, without a copy. Most ops then take
-their reference kernels, up to 200 times slower, or are as fast as after a copy.
+their reference kernels, up to 200 times slower, or are as fast as after a copy. They do so too for
+other views that have gaps.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..building.builder import Readers
+from ..building.foreign import ForeignNode
 from ..building.value import Node
 from ..ops.lookup import with_attribute, with_trait
 
-__all__ = ["row_major_transposes"]
+__all__ = ["read_without_gaps", "row_major_results"]
 
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
@@ -20,8 +22,11 @@ _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
 _CHANNELS_LAST = with_attribute("data_format") - {"Interpolate"}
 
 
-def row_major_transposes(nodes: Sequence[Node], readers: Readers) -> set[int]:
-    """Return the ids of transposed values that some reader needs in row-major order.
+def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
+    """Return the ids of transposed and concatenated values that must be in row-major order.
+
+    Transposed values where some reader needs that; concatenated views, whose layout oneDNN would
+    choose by the views' strides.
 
     Parameters
     ----------
@@ -31,7 +36,13 @@ def row_major_transposes(nodes: Sequence[Node], readers: Readers) -> set[int]:
         The readers of each value, as `readers_of` returns them.
     """
     by_id = {n.id: n for n in nodes}
-    return {
+    views = {v.id for n in nodes if isinstance(n, ForeignNode) for v in n.outputs}
+    concatenated = {
+        n.outputs[0].id
+        for n in nodes
+        if n.kind == "Concat" and not views.isdisjoint(v.id for v in n.inputs)
+    }
+    return concatenated | {
         n.outputs[0].id
         for n in nodes
         if n.kind == "StaticTranspose"
@@ -42,8 +53,28 @@ def row_major_transposes(nodes: Sequence[Node], readers: Readers) -> set[int]:
     }
 
 
+def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:
+    """Return the ids of values that some reader needs in row-major order.
+
+    Parameters
+    ----------
+    nodes, readers
+        As for `row_major_results`. A model's outputs are copied anyway.
+    """
+    by_id = {n.id: n for n in nodes}
+    return {
+        i
+        for i, ids in readers.items()
+        if any(r is not None and not _strided(by_id[r]) for r in ids)
+    }
+
+
+def _strided(reader: Node) -> bool:
+    return reader.kind in _BY_STRIDES or isinstance(reader, ForeignNode)
+
+
 def _reads_strides(reader: Node, order: Sequence[int]) -> bool:
-    if reader.kind in _BY_STRIDES:
+    if _strided(reader):
         return True
     from_channels_last = tuple(order) == (0, len(order) - 1, *range(1, len(order) - 1))
     return (

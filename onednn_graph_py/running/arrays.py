@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _core
 from ..building.value import row_major
-from ..dtypes import pack_int4
+from ..dtypes import HOST_DTYPES, pack_int4
 from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..ops.terms import shape_text
 from ..planning import Plan
@@ -51,45 +51,86 @@ class Converter:
         value, lt = self.plan.inputs[i]
         what = f"{self.name}: input {value.name!r}"
         array = _as_array(given, lt, self.plan.engine, what)
+        form = _form_of(value.dtype, lt)
         if value.dtype in ("s4", "u4"):
             if array.dtype == np.uint8:
                 raise InvalidShapeError(
                     f"{what}: packed {value.dtype} must be a flat contiguous uint8 array of "
                     f"{lt.get_mem_size()} bytes, got shape {array.shape}"
                 )
-            _check(what, array.shape, tuple(lt.get_dims()))
+            _check(what, array.shape, form.dims)
             self.copied(f"{what}: what is not packed")
             return pack_int4(_in_memory_order(array, lt, what), value.dtype)
-        wanted = _core.numpy_dtype(lt.get_data_type())
-        if array.dtype != wanted:
+        if array.dtype != form.dtype:
             raise InvalidDataTypeError(
-                f"{what} must be {value.dtype} (NumPy's {wanted}), got {array.dtype}; convert it "
-                "with astype"
+                f"{what} must be {value.dtype} (NumPy's {form.dtype}), got {array.dtype}; convert "
+                "it with astype"
             )
-        _check(what, array.shape, tuple(lt.get_dims()))
-        if _fits(array, lt, wanted):
+        _check(what, array.shape, form.dims)
+        if value.updated and not array.flags.writeable:
+            raise InvalidArgumentsError(f"{what} is read-only, and the model updates it")
+        if form.fits(array):
             return array
+        if value.updated:
+            raise InvalidArgumentsError(
+                f"{what} is updated, so it must be aligned and in row-major order, got strides "
+                f"{array.strides} bytes"
+            )
         self.copied(f"{what}: strides {array.strides} or alignment")
-        return _copy_in_layout(array, lt, wanted)
+        return form.copy(array)
 
     def output(self, i: int, given: Any) -> npt.NDArray[Any]:
         """Return the array to which output `i` is written."""
-        name, lt = self.plan.outputs[i]
+        (name, lt), dtype = self.plan.outputs[i], self.plan.output_dtypes[i]
         what = f"{self.name}: out {name!r}"
         array = _as_array(given, lt, self.plan.engine, what)
-        wanted = _core.numpy_dtype(lt.get_data_type())
-        if array.dtype != wanted:
+        form = _form_of(dtype, lt)
+        if array.dtype != form.dtype:
             raise InvalidDataTypeError(
-                f"{what} must be {lt.get_data_type().name} (NumPy's {wanted}), got {array.dtype}"
+                f"{what} must be {dtype} (NumPy's {form.dtype}), got {array.dtype}"
             )
-        _check(what, array.shape, tuple(lt.get_dims()))
+        _check(what, array.shape, form.dims)
         if not array.flags.writeable:
             raise InvalidArgumentsError(f"{what} is read-only")
-        if not _fits(array, lt, wanted):
+        if not form.fits(array):
             raise InvalidShapeError(
                 f"{what} must be aligned and in row-major order, got strides {array.strides} bytes"
             )
         return array
+
+
+class _Form(NamedTuple):
+    """What an array must be so that its memory is used as it is; strides in bytes."""
+
+    dtype: np.dtype[Any]
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def fits(self, array: npt.NDArray[Any]) -> bool:
+        if not array.flags.aligned:
+            return False
+        return array.size == 0 or all(
+            n == 1 or have == want
+            for n, have, want in zip(array.shape, array.strides, self.strides, strict=True)
+        )
+
+    def copy(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        last = sum((n - 1) * s for n, s in zip(self.dims, self.strides, strict=True))
+        size = self.dtype.itemsize
+        memory = np.zeros(max(last // size + 1, 0), self.dtype)
+        made = np.lib.stride_tricks.as_strided(memory, self.dims, self.strides)
+        made[...] = array
+        return made
+
+
+def _form_of(dtype: str, lt: _core.logical_tensor) -> _Form:
+    dims = tuple(lt.get_dims())
+    strides = tuple(lt.get_strides()) if dims else ()
+    host = HOST_DTYPES.get(dtype)
+    if host is not None:  # in bytes, with those of an element as the last dim
+        return _Form(host, dims[:-1], strides[:-1])
+    of = _core.numpy_dtype(dtype)
+    return _Form(of, dims, tuple(s * of.itemsize for s in strides))
 
 
 def _check(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
@@ -97,16 +138,6 @@ def _check(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         raise InvalidShapeError(
             f"{what} must have the shape {shape_text(wanted)}, got {shape_text(given)}"
         )
-
-
-def _fits(array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any]) -> bool:
-    if not array.flags.aligned:
-        return False
-    strides = [s * dtype.itemsize for s in lt.get_strides()] if array.ndim else []
-    return array.size == 0 or all(
-        n == 1 or have == want
-        for n, have, want in zip(array.shape, array.strides, strides, strict=True)
-    )
 
 
 def _in_memory_order(
@@ -122,19 +153,6 @@ def _in_memory_order(
             f"{list(strides)} for {shape_text(tuple(dims))}"
         )
     return array.transpose(order)
-
-
-def _copy_in_layout(
-    array: npt.NDArray[Any], lt: _core.logical_tensor, dtype: np.dtype[Any]
-) -> npt.NDArray[Any]:
-    strides = lt.get_strides() if array.ndim else []
-    extent = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
-    memory = np.zeros(max(extent, 0), dtype)
-    made = np.lib.stride_tricks.as_strided(
-        memory, array.shape, [s * dtype.itemsize for s in strides]
-    )
-    made[...] = array
-    return made
 
 
 def _as_array(

@@ -14,6 +14,7 @@ from .. import _core, _dpctl
 from ..building.builder import GraphBuilder
 from ..building.room_methods import ModelMethods
 from ..building.value import Value, is_whole
+from ..dtypes import HOST_DTYPES
 from ..errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
 from ..machine.kernel_caches import count_dropped
 from ..ops.terms import shape_text
@@ -75,7 +76,7 @@ class Stats(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of a model: a partition, a NumPy fallback, a view or a folded constant.
+    """One step of a model: a partition, host steps, a NumPy fallback, a view, a folded constant.
 
     Parameters
     ----------
@@ -84,9 +85,10 @@ class Step(NamedTuple):
     names : tuple of str
         The ops' names.
     implementation : str
-        ``oneDNN`` for a partition; ``reference`` for ops that NumPy computes; ``view`` for a
-        reshape or transpose that is not run, because its readers read its input's memory;
-        ``constant`` for ops that were computed from constants when the model was compiled.
+        ``oneDNN`` for a partition; ``host`` for functions of `GraphBuilder.call`; ``reference`` for
+        ops that NumPy computes; ``view`` for a slice, reshape or transpose that is not run, because
+        its readers read its input's memory; ``constant`` for ops that were computed from constants
+        when the model was compiled.
     why : str
         The reason why its ops do not run fused, or not as the graph has them: a known defect of
         oneDNN, a fusion that is slower than its separate ops, or the error from compiling them
@@ -135,8 +137,11 @@ class Specialization:
         self.run = _core._executor(
             model.name,
             plan.engine,
-            [(lt, value.name) for value, lt in plan.inputs],
-            [(lt, name) for name, lt in plan.outputs],
+            [(lt, v.name, HOST_DTYPES.get(v.dtype), v.updated) for v, lt in plan.inputs],
+            [
+                (lt, name, HOST_DTYPES.get(dtype), False)
+                for (name, lt), dtype in zip(plan.outputs, plan.output_dtypes, strict=True)
+            ],
             plan.constants,
             [
                 (
@@ -145,6 +150,7 @@ class Specialization:
                     *plan.arguments(step),
                     step.scratchpad,
                     step.why,
+                    step.implementation,
                 )
                 for step in plan.running
             ],
@@ -302,6 +308,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         if queue is None:
             engine_of(builder.engine_kind)  # raises without a device, even if only calls compile
         self._queue: ModelQueue | None = device_of(builder.engine_kind, queue)
+        if self._queue is not None:
+            _require_edges_for_queue(name, builder)
         self._device_constants: dict[tuple[int, str], Any] = {}
         self.builder = builder.snapshot()
         self._compile_options = CompileOptions(
@@ -598,7 +606,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         """Return the plan's constants in the device's memory, which all shapes share."""
         assert self._queue is not None
         # Steps in NumPy read constants on the host.
-        kind = "shared" if any(s.implementation == "reference" for s in plan.steps) else "device"
+        kind = "shared" if any(s.function is not None for s in plan.steps) else "device"
         with self._shared.folded.lock:
             for array in plan.constants:
                 key = (id(array), kind)
@@ -706,6 +714,22 @@ class CompiledGraph(_core._model_base, ModelMethods):
         """
         require_plain(self.builder.constants, f"{self.name}.save")
         save(self.builder, path)
+
+
+def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:
+    """Raise if a model with a queue has edges that only models without one can have."""
+    for value in builder.inputs:
+        if value.updated:
+            raise UnimplementedError(
+                f"{name}: input {value.name!r} is updated, which a model with a queue can't do"
+            )
+    for what, values in (("input", builder.inputs), ("output", builder.outputs.values())):
+        for value in values:
+            if value.dtype in HOST_DTYPES:
+                raise UnimplementedError(
+                    f"{name}: {what} {value.name!r} is {value.dtype}, which oneDNN lacks; a model "
+                    "with a queue can't have such inputs and outputs"
+                )
 
 
 def _restored(

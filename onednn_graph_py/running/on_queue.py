@@ -99,10 +99,16 @@ class _Context:
             self.scratchpads.append(scratchpad)
 
     def _tensor(
-        self, x: QueueExecutor, arena: Any, where: str, index: int, lt: _core.logical_tensor
+        self,
+        x: QueueExecutor,
+        arena: Any,
+        where: str,
+        index: int,
+        lt: _core.logical_tensor,
+        offset: int,
     ) -> _core.tensor | None:
         if where == "constant":
-            return x.queue.tensor(lt, x.constants[index])
+            return x.queue.tensor(lt, x.constants[index], offset)
         if where == "arena":
             return x.queue.tensor(lt, arena, index) if arena is not None else x.nothing(lt)
         return None  # the caller's
@@ -393,9 +399,11 @@ class QueueExecutor:
         return done[0] if len(done) == 1 else self.queue.barrier(done)
 
     def _callers(
-        self, call: _Call, where: str, index: int, lt: _core.logical_tensor
+        self, call: _Call, where: str, index: int, lt: _core.logical_tensor, offset: int
     ) -> _core.tensor:
         tensor = (call.inputs if where == "input" else call.outputs)[index].tensor
+        if offset:  # the call holds the array
+            return _core.tensor(lt, self.queue.engine, tensor.get_data_handle() + offset)
         if tensor.get_logical_tensor().get_id() == lt.get_id():
             return tensor
         return _core._sycl.tensor_as(tensor, lt, self.queue.engine)

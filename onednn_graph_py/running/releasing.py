@@ -99,9 +99,9 @@ def _reading(plan: Plan) -> Iterator[tuple[PlannedStep, int, int]]:
     """Yield each step that runs, with the id and the number of each constant that it reads."""
     for step in plan.running:
         for lt in step.inputs:
-            place, number = plan.slots[lt.get_id()]
-            if place == "constant":
-                yield step, lt.get_id(), number
+            slot = plan.slots[lt.get_id()]
+            if slot.where == "constant":
+                yield step, lt.get_id(), slot.at
 
 
 def _constants(values: Sequence[Value], made: Sequence[Compiled]) -> list[_Constant]:

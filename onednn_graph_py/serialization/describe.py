@@ -9,6 +9,7 @@ from typing import Any
 
 from .._core import UNKNOWN_DIM
 from ..building.builder import GraphBuilder
+from ..building.foreign import require_ops
 from ..building.value import Node, Value, is_whole, row_major
 from ..errors import InvalidGraphError
 from ..linked import version
@@ -54,10 +55,12 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     Raises
     ------
     InvalidGraphError
-        The graph has no ops, or has an input that no op reads or an output that no op makes.
+        The graph has no ops, has host steps or views (for which oneDNN has no op), or has an input
+        that no op reads or an output that no op makes.
     """
     if not builder.nodes:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
+    require_ops(builder.nodes, (*builder.inputs, *builder.constants), "graph JSON")
     origin: Origin | None = builder.origin
     source = origin.document if origin else None
     known_tensors = source.tensors() if source else {}
