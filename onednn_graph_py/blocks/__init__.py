@@ -1,7 +1,8 @@
 """Blocks of several ops, each in the form that the linked oneDNN fuses into one partition.
 
-Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization. A block
-adds ops to the builder of its first argument and returns their result; it computes nothing itself.
+Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization, embeddings,
+rotary position embeddings. A block adds ops to the builder of its first argument and returns their
+result; it computes nothing itself.
 
 Arrays become constants of the data type that the block needs. oneDNN may fuse a partition but have
 no kernel for it; the docstrings say which forms don't compile. Their statements about versions were
@@ -10,8 +11,24 @@ measured on a CPU with 3.7.2 (OpenMP) and 3.13.2 (SYCL).
 
 from .attention import sdpa
 from .convolution import conv_bn_relu
+from .embedding import embedding
+from .kv_cache import KVCache, KVMemory, kv_cache
 from .linear import linear
 from .mlp import gated_mlp
 from .quantization import dequantize, quantize
+from .rope import rope, rope_tables
 
-__all__ = ["conv_bn_relu", "dequantize", "gated_mlp", "linear", "quantize", "sdpa"]
+__all__ = [
+    "KVCache",
+    "KVMemory",
+    "conv_bn_relu",
+    "dequantize",
+    "embedding",
+    "gated_mlp",
+    "kv_cache",
+    "linear",
+    "quantize",
+    "rope",
+    "rope_tables",
+    "sdpa",
+]
