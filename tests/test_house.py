@@ -34,6 +34,8 @@ ROOMS = (
     # what is done with graphs and models
     "capture", "export", "patterns", "replay", "shrinking", "inspect", "kernels", "selftest",
     "comparing", "explaining",
+    # what front ends are built from
+    "regions",
     # the face
     "methods", "cli", FACE, "__main__", "examples",
 )  # fmt: skip
@@ -134,6 +136,7 @@ LOOSE = {
     "linked",
     "methods",
     "ocl_interop",
+    "regions",
     "sycl_interop",
     "verify",
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-__all__ = ["least_first", "run_order"]
+__all__ = ["least_first", "named_ring", "run_order"]
 
 
 def run_order(before: Sequence[Collection[int]]) -> list[int]:
@@ -23,11 +23,14 @@ def run_order(before: Sequence[Collection[int]]) -> list[int]:
     placed: dict[int, None] = {}
     stack = list(reversed(range(len(before))))
     while stack:
-        waiting = [i for i in before[stack[-1]] if i not in placed]
+        top = stack.pop()
+        if top in placed:
+            continue
+        waiting = [i for i in before[top] if i not in placed]
         if waiting:
-            stack += reversed(waiting)
+            stack += (top, *reversed(waiting))
         else:
-            placed[stack.pop()] = None
+            placed[top] = None
     return list(placed)
 
 
@@ -44,3 +47,13 @@ def least_first(before: Sequence[Collection[int]], keys: Sequence[Any]) -> list[
         order.append(heapq.heappop(ready)[1])
         sorter.done(order[-1])
     return order
+
+
+def named_ring(error: CycleError, name: Callable[[int], str]) -> list[str]:
+    """Name the indices of a cycle, each before one that it comes after, and the first once more."""
+    ring = error.args[1][:0:-1]
+    start = ring.index(min(ring))
+    names = [name(i) for i in (*ring[start:], *ring[: start + 1])]
+    if len(names) > 7:
+        names[3:-3] = ["..."]
+    return names

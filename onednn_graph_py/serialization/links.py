@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphlib import CycleError
 
-from ..building.order import run_order
+from ..building.order import named_ring, run_order
 from ..errors import GraphFormatError
 from .document import GraphDocument, Place, TensorRecord
 
@@ -56,11 +56,7 @@ def in_order(document: GraphDocument) -> list[int]:
     try:
         return run_order(before)
     except CycleError as e:
-        circle = e.args[1][:0:-1]
-        start = circle.index(min(circle))
-        ring = [f"graph[{n}]" for n in (*circle[start:], *circle[: start + 1])]
-        if len(ring) > 7:
-            ring[3:-3] = ["..."]
+        ring = named_ring(e, "graph[{}]".format)
         raise GraphFormatError(
             f"{ring[0]}: ops form a cycle; each reads the next one's result: " + " -> ".join(ring)
         ) from None
