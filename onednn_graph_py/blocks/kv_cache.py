@@ -262,7 +262,7 @@ class KVMemory:
             **{name: array[:size] for name, array in self._arrays.items()},
         }
 
-    def call(self, model: Callable[..., Any], tokens: int, **inputs: Any) -> Any:
+    def call(self, model: Callable[..., Any], tokens: int, /, **inputs: Any) -> Any:
         """Call a model with new tokens; they are cached if the call does not fail.
 
         Parameters
