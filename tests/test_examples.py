@@ -172,6 +172,17 @@ def test_digits_are_recognised_in_all_types(tmp_path):
         assert float(allowed) < 1
 
 
+def test_llama_decode_generates_with_its_cache(tmp_path):
+    done = run(tmp_path, "llama_decode")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = re.findall(r"tokens a second: (\d+) with the cache, (\d+) if each", done.stdout)
+    skipped = done.stdout.count("skipped: ")
+    assert len(told) + skipped == 2 and told
+    assert done.stdout.count("the same 64 tokens") == len(told)
+    assert done.stdout.count("compiled for 3 sets of shapes") == len(told)
+    assert "WRONG" not in done.stdout
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x64")
 def test_a_cpu_without_bf16_and_vnni_runs_the_rest(tmp_path):
     pytest.importorskip("sklearn")

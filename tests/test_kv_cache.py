@@ -8,6 +8,7 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py import blocks
+from onednn_graph_py.verify import compare_values
 
 rng = np.random.default_rng(0)
 
@@ -223,3 +224,35 @@ def test_wrong_arguments():
         cache.attend(q, q, q)
     with pytest.raises(og.InvalidArgumentsError, match="capacity must be positive, got 0"):
         cache.allocate(0)
+
+
+# -- a decoder
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_decoder_generates_what_it_computes_anew(dtype):
+    from onednn_graph_py.examples._llama import Decoder, Sizes, continued, recomputed
+
+    sizes = Sizes(layers=2, width=64, heads=4, key_heads=2, hidden=96, words=200)
+    graph, cache = Decoder(sizes, dtype).graph()
+    model = graph.compile(max_shapes=100)
+    prompt, count = [1, 2, 3, 5, 8], 64
+    memory = cache.allocate(len(prompt) + count)
+    made = [logits.copy() for logits in continued(model, memory, prompt, count)]
+    assert model.stats().shapes == 3  # the prompt, and one token over 64 and over all tokens
+    anew = list(recomputed(model, memory, prompt, count))
+    assert [int(m.argmax()) for m in made] == [int(a.argmax()) for a in anew]
+    largest = max(float(np.abs(a.astype(np.float64)).max()) for a in anew)
+    close = {"f32": 1e-4, "bf16": 0.25}[dtype] * largest
+    for one, other in zip(made, anew, strict=True):
+        np.testing.assert_allclose(
+            one.astype(np.float64), other.astype(np.float64), rtol=0, atol=close
+        )
+    # One more token, beside the reference in NumPy.
+    memory.length = len(prompt) + count - 1
+    inputs = {**memory.arrays(1), "tokens": np.array([[7]])}
+    given = [inputs[v.name].copy() for v in graph.inputs]
+    (logits,) = graph.outputs.values()
+    assert compare_values(graph, given, {logits.id: model(*given)})
+    names = {name for s in model.steps(*(a.shape for a in given)) for name in s.ops}
+    assert {"Slice", "Call", "Update", "MatMul"} <= names

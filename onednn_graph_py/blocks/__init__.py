@@ -1,7 +1,7 @@
 """Blocks of several ops, each in the form that the linked oneDNN fuses into one partition.
 
 Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization, embeddings,
-rotary position embeddings. A block adds ops to the builder of its first argument and returns their
+rotary position embeddings, RMSNorm. A block adds ops to the builder of its first argument and returns their
 result; it computes nothing itself.
 
 Arrays become constants of the data type that the block needs. oneDNN may fuse a partition but have
@@ -15,6 +15,7 @@ from .embedding import embedding
 from .kv_cache import KVCache, KVMemory, kv_cache
 from .linear import linear
 from .mlp import gated_mlp
+from .normalization import rms_norm
 from .quantization import dequantize, quantize
 from .rope import rope, rope_tables
 
@@ -28,6 +29,7 @@ __all__ = [
     "kv_cache",
     "linear",
     "quantize",
+    "rms_norm",
     "rope",
     "rope_tables",
     "sdpa",

@@ -66,8 +66,7 @@ class Decoder:
             "down": (s.hidden, s.width),
         }
         self._layers = [
-            {name: self._weights(*shape) for name, shape in shapes.items()}
-            for _ in range(s.layers)
+            {name: self._weights(*shape) for name, shape in shapes.items()} for _ in range(s.layers)
         ]
         self._last = self._weights(s.width, s.words)
 
