@@ -1,8 +1,8 @@
 """Blocks of several ops, each in the form that the linked oneDNN fuses into one partition.
 
 Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization, embeddings,
-rotary position embeddings, RMSNorm. A block adds ops to the builder of its first argument and returns their
-result; it computes nothing itself.
+rotary position embeddings, RMSNorm. A block adds ops to the builder of its first argument and
+returns their result; it computes nothing itself.
 
 Arrays become constants of the data type that the block needs. oneDNN may fuse a partition but have
 no kernel for it; the docstrings say which forms don't compile. Their statements about versions were
