@@ -93,7 +93,9 @@ def test_addresses_of_the_caller_are_not_hashed(tmp_path, monkeypatch):
     b = products(of_file(tmp_path, 3, 64, 32))
     plan = make_plan(b, {b.inputs[0].id: (4, 64)}, CompileOptions())
     assert len(spaced) == 3 and all(i % partition_ids.SPACING == 0 for i in spaced)
-    kinds = {lt.get_property_type().name for s in plan.running for _, _, lt in plan.arguments(s)[0]}
+    kinds = {
+        lt.get_property_type().name for s in plan.running for _, _, lt, _ in plan.arguments(s)[0]
+    }
     assert "constant" not in kinds
 
 
@@ -261,7 +263,8 @@ def test_pickles_with_constants_in_their_own_type_are_read():
     b = model_of(weights_of("bf16"), "bf16")
     make, arguments = b.__reduce__()
     described = [
-        (*v[:4], None if v[4] is None else v[4].view(ml_dtypes.bfloat16)) for v in arguments[3]
+        (*v[:4], None if v[4] is None else v[4].view(ml_dtypes.bfloat16), *v[5:])
+        for v in arguments[3]
     ]
     (constant,) = make(*arguments[:3], described, *arguments[4:]).constants
     np.testing.assert_array_equal(constant.data, b.constants[0].data)

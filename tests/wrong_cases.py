@@ -429,11 +429,6 @@ _layer = {"op": "layer_norm", "keep_stats": False, "use_affine": False}
 _groups = {"op": "group_norm", "groups": 2, "keep_stats": False, "use_affine": False}
 _last = (160, 1, 20, 4)  # channels last, of (2, 4, 8, 5)
 _dilated_gradients = data_gradient(2), data_gradient(2, first=False)
-_inside = (
-    product_of_strided((1, 2, 2, 4), (4, 4, 8, 1)),
-    product_of_strided((1, 3, 8, 16), (48, 16, 48, 1)),
-    product_of_strided((1, 2, 2, 4), (2, 2, 1, 4)),
-)
 _one_row_apart = (product_of_strided((2, 3, 1, 8), (30, 10, 10, 1)),)
 _rows = (
     convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
@@ -677,17 +672,6 @@ ROWS = {
     "weights of one row": Row(
         _one_row_apart, (product_of_strided((2, 3, 1, 8), (24, 8, 8, 1)),), alone=_one_row_apart,
         where=(OPENMP, AVX512, VNNI, BF16, F16, AMX), elsewhere=(OLD, NEW),
-    ),
-    "whose heads lie inside of rows": Row(
-        _inside,
-        (  # of other shapes: kernels are kept by shape, and these would get those of `_inside`
-            product_of_strided((1, 2, 2, 8), (32, 8, 16, 1)),
-            product_of_strided((1, 2, 2, 8), (1, 16, 8, 1)),
-            product_of_strided((1, 2, 2, 8), (1, 1, 16, 2)),
-            product_of_strided((1, 1, 2, 8), (8, 8, 16, 1)),
-            product_of_strided((2, 2, 2, 8), (32, 8, 16, 1)),
-        ),
-        **FROM_AVX2, alone=_inside,
     ),
     "such as an attention mask": Row(
         (

@@ -558,8 +558,12 @@ class GraphBuilder(BuilderMethods):
             self.apply_to_int,
             [
                 (
-                    (v.shape, v.dtype, v.name, v.strides, v.updated),
+                    v.shape,
+                    v.dtype,
+                    v.name,
+                    v.strides,
                     None if v.data is None else pickled(v.data),
+                    v.updated,
                 )
                 for v in values
             ],
@@ -599,7 +603,7 @@ def _restored(
     """Unpickle a builder: all is as it was, except for ids, which are new."""
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     values = []
-    for (shape, dtype, name, strides, updated), data in described:
+    for shape, dtype, name, strides, data, updated in described:
         value = Value(builder, shape, dtype, name)
         value.strides, value.updated = strides, updated
         if data is not None:

@@ -19,7 +19,6 @@ __all__ = [
     "attention_select_of_other_rank",
     "column_operand_of_transposed_product",
     "gaps_between_weights_of_one_row",
-    "heads_inside_rows",
     "int8_attention_of_mixed_types",
     "int8_product_in_chunks",
     "one_row_transposed",
@@ -193,23 +192,6 @@ def product_over_nothing(group: Group, conditions: Conditions) -> bool:
     return any(
         contraction(group, product) == 0 and 0 not in made for product, _, made in _products(group)
     )
-
-
-def heads_inside_rows(group: Group, conditions: Conditions) -> bool:
-    """Weights (1, H, K, N) whose heads lie inside of rows or columns.
-
-    oneDNN uses the batch's stride to find the next batch, though it means nothing for one batch.
-    """
-    for product, weights, _ in _products(group):
-        strides = group.tensor(product.inputs[1]).strides
-        if strides is None or len(weights) != 4 or weights[0] != 1 or weights[1] < 2:
-            continue
-        heads, inner = strides[1], strides[2:]
-        outer = max((s for d, s in zip(weights[2:], inner, strict=True) if d > 1), default=0)
-        spans = max(d * s for d, s in zip(weights[1:], strides[1:], strict=True))
-        if min(inner) <= heads < outer and strides[0] < spans:
-            return True
-    return False
 
 
 def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> bool:

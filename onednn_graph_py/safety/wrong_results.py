@@ -348,14 +348,6 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
-        "oneDNN reads weights of one batch whose heads lie inside of rows wrongly, where the "
-        "batch's stride is less than what it spans",
-        products.heads_inside_rows,
-        since=(3, 8),
-        where=_avx2_or_no_sycl,
-        alone=True,
-    ),
-    Defect(
         "oneDNN reads strided weights of one row, of several batches, as if they were contiguous",
         products.gaps_between_weights_of_one_row,
         since=(3, 8),
