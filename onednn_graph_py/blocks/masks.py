@@ -1,0 +1,371 @@
+"""Masks of attention: which keys a query sees, and rows of scores in which all keys are masked.
+
+Such a row has no softmax. torch and ONNX say that its weights are 0. From 3.8 on oneDNN's SoftMax
+does so in the mode ``inf_as_zero``. Before, such a row must not reach it: the query is shown all
+keys, and the result is multiplied by 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import InvalidDataTypeError, InvalidShapeError, UnimplementedError
+from ..linked import linked_version
+from ..ops.terms import shape_text
+from ..reference.rounding import float_info
+from .arguments import need_rank, operand
+from .heads import Heads
+from .parts import op, part, reshape
+
+__all__ = ["Mask", "applied", "checked", "hides_nothing"]
+
+Array = npt.NDArray[Any]
+
+Mask = Value | Array
+"""What is added to scores; a value may be boolean instead, true for the keys that a query sees."""
+
+
+def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) -> Mask | None:
+    """Return a mask as a value, or as an array to add; raise an error if it does not fit.
+
+    Parameters
+    ----------
+    dtypes : tuple of str
+        The data types of values, besides boolean.
+    """
+    if given is None:
+        return None
+    mask: Mask
+    if isinstance(given, Value):
+        mask = operand("sdpa", "mask", b, given)
+        shape = need_rank("sdpa", "mask", mask, *range(1, heads.rank + 1))
+        if mask.dtype not in (*dtypes, "boolean"):
+            raise InvalidDataTypeError(
+                f"sdpa: mask must be boolean or {' or '.join(dtypes)}, got {mask.dtype}"
+            )
+    else:
+        mask = np.asarray(given)
+        if mask.dtype.kind in "OUS":
+            raise TypeError(
+                f"sdpa: mask must be a Value or an array of numbers, got {type(given).__name__}"
+            )
+        if mask.dtype == bool:
+            mask = np.where(mask, 0.0, -np.inf)
+        mask = np.atleast_1d(mask).astype(np.float64)
+        shape = mask.shape
+    wanted = heads.scores
+    fits = len(shape) <= len(wanted) and all(
+        s in (1, w) or -1 in (s, w) for s, w in zip(shape[::-1], wanted[::-1], strict=False)
+    )
+    if not fits:
+        raise InvalidShapeError(
+            f"sdpa: mask must broadcast to the scores, {shape_text(wanted)}, got "
+            f"{shape_text(tuple(shape))}"
+        )
+    if isinstance(mask, Value) and mask.dtype == "boolean" and -1 in shape and not _has_mode():
+        raise UnimplementedError(
+            f"sdpa: a boolean mask of unknown dims, {shape_text(tuple(shape))}, needs oneDNN >= "
+            f"3.8, linked is {'.'.join(map(str, linked_version()))}; pass a mask to add: 0 for the "
+            "keys that a query sees, -inf for others"
+        )
+    return mask
+
+
+def _has_mode() -> bool:
+    """Return whether SoftMax has the attribute mode."""
+    return linked_version() >= (3, 8)
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_MADE: WeakKeyDictionary[GraphBuilder, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def _once(
+    make: Callable[Concatenate[Value, _P], _T],
+) -> Callable[Concatenate[Value, _P], _T]:
+    """Let a function make the same of a mask only once, as all layers of a model have one mask.
+
+    Keyword arguments, such as names, don't matter.
+    """
+
+    @wraps(make)
+    def kept(mask: Value, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        made = _MADE.setdefault(mask.builder, {})
+        key = (make.__name__, mask.id, args)
+        if key not in made:
+            made[key] = make(mask, *args, **kwargs)
+        found: _T = made[key]
+        return found
+
+    return kept
+
+
+def applied(
+    scores: Value,
+    mask: Mask | None,
+    heads: Heads,
+    *,
+    causal: str | None,
+    by_indices: bool,
+    zero: bool,
+    name: str | None,
+) -> tuple[Value, Value | None, dict[str, Any]]:
+    """Mask scores.
+
+    Parameters
+    ----------
+    causal : str or None
+    by_indices : bool
+        Whether ops make the causal mask from indices; else it is a constant.
+    zero : bool
+        Whether rows in which all keys are masked count as 0.
+
+    Returns
+    -------
+    scores : Value
+    factor : Value or None
+        What the result of the attention has to be multiplied by.
+    attrs : dict
+        The attributes of SoftMax.
+    """
+    b, chosen = scores.builder, None
+    if isinstance(mask, Value) and mask.dtype == "boolean":
+        if -1 in (mask.shape or ()):
+            mask, chosen = None, mask
+        else:
+            mask = _additive(mask, scores.dtype, name=name)
+    if causal and not by_indices:
+        mask = _with_table(mask, heads, causal, name)
+    rows = True if chosen is not None else _masked_rows(mask, heads, causal if by_indices else None)
+    zero = zero and bool(np.any(rows))
+    factor = None
+    if zero and not _has_mode():
+        if isinstance(mask, Value):
+            if not by_indices:
+                mask, factor = _shown(mask, heads, name=name)
+        elif mask is not None and not isinstance(rows, bool):
+            mask = np.where(rows, 0.0, mask)
+            factor = _known_factor(rows, heads, scores)
+    if causal and by_indices:
+        scores = _causal_by_indices(scores, heads, causal, name)
+    if mask is not None:
+        added = _addend(mask, heads, scores, name)
+        scores = op(b, "Add", scores, added, dtype=scores.dtype, name=part(name, "masked"))
+    if chosen is not None:
+        scores = _selected(scores, chosen, name)
+    if zero and not _has_mode() and factor is None:
+        scores, factor = _shown(scores, heads, name=name)
+    return scores, factor, {"mode": "inf_as_zero"} if zero and _has_mode() else {}
+
+
+# -- causal masks
+
+
+def hides_nothing(heads: Heads, causal: str) -> bool:
+    """Return whether all queries see all keys: a single one at the end does, as in decoding."""
+    return heads.queries == 1 if causal == "bottom_right" else heads.keys == 1
+
+
+def _causal_table(heads: Heads, causal: str) -> Array:
+    """Make the mask to add to scores: -inf for keys after the query."""
+    offset = heads.keys - heads.queries if causal == "bottom_right" else 0
+    hidden = np.arange(heads.queries)[:, None] + offset < np.arange(heads.keys)
+    table = np.where(hidden, -np.inf, 0.0)
+    return table.reshape((1,) * (heads.rank - 2) + hidden.shape)
+
+
+def _causal_by_indices(scores: Value, heads: Heads, causal: str, name: str | None) -> Value:
+    """Return the scores, with -inf for keys after the query."""
+    b, rank = scores.builder, heads.rank
+    row = op(b, "GenIndex", scores, axis=rank - 2, name=part(name, "query index"))
+    column = op(b, "GenIndex", scores, axis=rank - 1, name=part(name, "key index"))
+    if causal == "bottom_right":
+        # oneDNN fuses two ops, but not one with the difference of the numbers.
+        row = op(b, "Add", row, b.constant([heads.keys], "s32"), name=part(name, "plus keys"))
+        row = op(
+            b, "Subtract", row, b.constant([heads.queries], "s32"), name=part(name, "less queries")
+        )
+    seen = op(b, "GreaterEqual", row, column, name=part(name, "causal"))
+    hidden = b.constant(np.full(1, -np.inf), scores.dtype)
+    return op(b, "Select", seen, scores, hidden, name=part(name, "causal scores"))
+
+
+# -- rows in which all keys are masked
+
+
+def _masked_rows(mask: Mask | None, heads: Heads, causal: str | None) -> Array | bool:
+    """Say for which rows of scores all keys are masked.
+
+    Parameters
+    ----------
+    mask : value, array or None
+        What is added, with a causal mask that is a constant.
+    causal : str or None
+        The causal mask that is made from indices.
+
+    Returns
+    -------
+    numpy.ndarray or bool
+        Of bool, of the mask's shape with 1 key; or whether there may be such rows, if that is
+        not known yet.
+    """
+    if isinstance(mask, Value):
+        return True
+    known = -1 not in (heads.queries, heads.keys)
+    if causal and not known:
+        return mask is not None and bool(np.isneginf(mask).any())
+    hidden = np.zeros(1, bool) if mask is None else np.isneginf(mask)
+    after = np.isneginf(_causal_table(heads, causal)) if causal else False
+    rows: Array = np.all(hidden | after, -1, keepdims=True)
+    return rows
+
+
+@_once
+def _shown(x: Value, heads: Heads, *, name: str | None) -> tuple[Value, Value]:
+    """Replace rows of -inf by rows of 0.
+
+    Parameters
+    ----------
+    x : Value
+        A mask to add, or scores.
+
+    Returns
+    -------
+    shown : Value
+        As `x`, but 0 in rows that are -inf throughout.
+    factor : Value
+        What to multiply the attention's result by: 0 in these rows, 1 in others.
+    """
+    b, dtype = x.builder, x.dtype
+    if x.ndim == 1:
+        x = reshape(x, (1, -1), part(name, "mask of 2 dims"))
+    shape = tuple(x.shape or ())
+    largest = b.constant([float(float_info(dtype).max)], dtype)
+    # -inf stays, all other numbers become 0 or more, and so 1. ReduceMax of -inf alone would give
+    # the least finite number, which masks no key.
+    above = op(b, "Add", x, largest, name=part(name, "mask above 0"))
+    seen = op(b, "HardSigmoid", above, alpha=1.0, beta=1.0, name=part(name, "keys seen"))
+    rows = _largest(seen, [len(shape) - 1], part(name, "rows seen"))
+    # 0 in rows to show, -inf in others. oneDNN has a fast kernel for products with one column, but
+    # not for an operand that varies by row; and it keeps a NaN of the second operand only.
+    least = op(b, "MatMul", rows, _columns(seen, name), name=part(name, "twice rows seen"))
+    least = op(b, "Multiply", least, largest, name=part(name, "least"))
+    made = op(b, "Maximum", least, x, name=part(name, "shown"))
+    return made, _factor(rows, heads, name)
+
+
+def _columns(seen: Value, name: str | None) -> Value:
+    """Return a row with -2 for each key."""
+    b, shape = seen.builder, tuple(seen.shape or ())
+    if shape[-1] != -1:
+        return b.constant(np.full((1, shape[-1]), -2.0), seen.dtype)
+    ones = op(b, "HardSigmoid", seen, alpha=0.0, beta=1.0, name=part(name, "ones"))
+    row = _largest(ones, list(range(len(shape) - 1)), part(name, "row of ones"))
+    return op(b, "Multiply", row, b.constant([-2.0], seen.dtype), name=part(name, "columns"))
+
+
+def _largest(x: Value, axes: list[int], name: str | None) -> Value:
+    """Return the largest elements along axes."""
+    b = x.builder
+    dims = {(x.shape or ())[i] for i in axes}
+    # oneDNN compiles no ReduceMax over single elements.
+    if dims == {1}:
+        return x
+    if dims <= {1, -1}:
+        unknown = next(i for i in axes if (x.shape or ())[i] == -1)
+        x = op(b, "Concat", x, x, axis=unknown, name=part(name, "twice"))
+    return op(b, "ReduceMax", x, axes=axes, keep_dims=True, name=name)
+
+
+def _width(rows: tuple[int, ...], heads: Heads) -> int:
+    """Return how wide factors for such rows must be for a fast kernel of Multiply."""
+    by_head = rows[-2:-1] == (1,) and any(d != 1 for d in rows[:-2])
+    return 1 if by_head or heads.size == -1 else heads.size
+
+
+def _factor(rows: Value, heads: Heads, name: str | None) -> Value:
+    width = _width(tuple(rows.shape or ()), heads)
+    if width == 1:
+        return rows
+    wide = rows.builder.constant(np.ones((1, width)), rows.dtype)
+    factor = op(rows.builder, "MatMul", rows, wide, name=part(name, "wide factor"))
+    # A copy, as 3.7 writes out of bounds when it fuses a product with an op that widens it.
+    return op(rows.builder, "Reorder", factor, name=part(name, "factor"))
+
+
+def _known_factor(masked: Array, heads: Heads, like: Value) -> Value:
+    width = _width(masked.shape, heads)
+    factor = np.where(masked, 0.0, 1.0) * np.ones(width)
+    return like.builder.constant(factor, like.dtype)
+
+
+# -- what is added
+
+
+def _with_table(mask: Mask | None, heads: Heads, causal: str, name: str | None) -> Mask:
+    """Return the sum of a mask and a causal one."""
+    if isinstance(mask, Value):
+        return _sum(mask, heads, causal, name=name)
+    table = _causal_table(heads, causal)
+    return table if mask is None else mask + table
+
+
+@_once
+def _sum(mask: Value, heads: Heads, causal: str, *, name: str | None) -> Value:
+    table = mask.builder.constant(_causal_table(heads, causal), mask.dtype)
+    return op(mask.builder, "Add", mask, table, name=part(name, "mask and causal"))
+
+
+@_once
+def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
+    """Return 0 where a boolean value is true, and -inf elsewhere; all dims must be known.
+
+    An Add fused into attention takes oneDNN 3.13 less time than a Select: 0.45 to 0.8 times.
+    """
+    b = mask.builder
+    zeros, hidden = (b.constant(a, dtype) for a in (np.zeros(mask.shape or ()), [-np.inf]))
+    return op(b, "Select", mask, zeros, hidden, name=part(name, "mask added"))
+
+
+def _selected(scores: Value, mask: Value, name: str | None) -> Value:
+    """Return the scores, with -inf for keys that a boolean value hides."""
+    hidden = scores.builder.constant([-np.inf], scores.dtype)
+    return op(scores.builder, "Select", mask, scores, hidden, name=part(name, "masked"))
+
+
+def _addend(mask: Mask, heads: Heads, scores: Value, name: str | None) -> Value:
+    """Return the mask as a value with the scores' rank and data type."""
+    shape = tuple(mask.shape or ())
+    whole = (1,) * (heads.rank - len(shape)) + shape
+    if not isinstance(mask, Value):
+        rounded = _rounded(np.reshape(mask, whole), scores.dtype)
+        value = scores.builder.constant(rounded, scores.dtype)
+    elif len(shape) < 4 and (heads.regroup or (len(shape) == 3 and heads.rank == 4)):
+        # A mask for each head must have 4 dims, and so must a mask that is regrouped below: 3.7.2
+        # computes wrong results with fewer.
+        value = reshape(mask, whole, part(name, "mask of 4 dims"))
+    else:
+        value = mask
+    if not heads.regroup:
+        return value
+    group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
+    return reshape(value, (whole[0], *group, *whole[2:]), part(name, "mask regrouped"))
+
+
+def _rounded(mask: Array, dtype: str) -> Array:
+    """Replace finite numbers that a data type can't hold, as only -inf hides a key.
+
+    By half of its largest number: a score may be added.
+    """
+    largest = float(float_info(dtype).max)
+    beyond = np.isfinite(mask) & (np.abs(mask) > largest)
+    return np.where(beyond, np.copysign(largest / 2, mask), mask)
