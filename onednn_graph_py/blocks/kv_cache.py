@@ -169,19 +169,17 @@ class KVCache:
         self._attended += 1
         keys, values = (v.transpose((1, 2, 0, 3)) for v in cached)
         per_key = shape[1] // heads
+        # A query sees its own key, so no row is masked as a whole.
+        options: dict[str, Any] = {
+            "scale": scale,
+            "masked_rows": "nan",
+            "name": part(name, "attention"),
+        }
         if per_key == 1:
-            mask = self._masked(4, cached[0], key)
-            return sdpa(query, keys, values, scale=scale, mask=mask, name=part(name, "attention"))
+            return sdpa(query, keys, values, mask=self._masked(4, cached[0], key), **options)
         grouped = reshape(query, (batch, heads, per_key, shape[2], size), part(name, "grouped"))
         mask = self._masked(5, cached[0], key)
-        made = sdpa(
-            grouped,
-            keys[:, :, None],
-            values[:, :, None],
-            scale=scale,
-            mask=mask,
-            name=part(name, "attention"),
-        )
+        made = sdpa(grouped, keys[:, :, None], values[:, :, None], mask=mask, **options)
         return reshape(made, shape, part(name, "together"))
 
     def _masked(self, rank: int, cached: Value, key: Value) -> Value:
