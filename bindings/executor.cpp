@@ -87,9 +87,7 @@ bool overlap(const edge &one, const void *data, const py::object &array, const e
         const void *other_data, const py::object &other_array) {
     const auto *p = static_cast<const char *>(data), *q = static_cast<const char *>(other_data);
     return one.bytes && other.bytes && p < q + other.bytes && q < p + one.bytes
-            && py::module_::import("numpy")
-                       .attr("shares_memory")(array, other_array)
-                       .cast<bool>();
+            && py::module_::import("numpy").attr("shares_memory")(array, other_array).cast<bool>();
 }
 
 // A view for a Python step, which keeps its memory alive by `owner`: the step may keep the view.

@@ -829,8 +829,8 @@ WRONG = {
     ),
     "sdpa: mask text": (sdpa_of(mask="causal"), TypeError, "sdpa: mask must be a"),
     "sdpa: bottom_right unknown": (
-        sdpa_of([(2, 4, -1, 16), *QKV[1:]], causal="bottom_right"),
-        og.InvalidShapeError, "sdpa: causal='bottom_right' needs known numbers .* got -1 and 10",
+        sdpa_of([(2, 4, -1, 16), *QKV[1:]], causal="bottom_right", causal_as="constant"),
+        og.InvalidShapeError, "sdpa: causal=.bottom_right. with .* needs known .* got -1 and 10",
     ),
     "sdpa: scale of floats": (
         sdpa_of(key_scale=0.5),

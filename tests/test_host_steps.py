@@ -332,6 +332,7 @@ def test_bfloat16_rounds_as_numpy_does():
         ({"outputs": [((4, -2), "f32")]}, og.InvalidShapeError, "not negative"),
         ({"outputs": [((4,), "f31")]}, ValueError, "f31"),
         ({"outputs": [((4,), "s4")]}, og.InvalidDataTypeError, "packed s4"),
+        ({"outputs": []}, og.InvalidArgumentsError, "outputs must not be empty"),
         ({"outputs": 3}, TypeError, "pairs of shape and data type"),
         ({"outputs": ["f32"]}, TypeError, "pairs of shape and data type"),
         ({"outputs": lambda s: 3}, og.InvalidShapeError, "pairs of shape and data type"),

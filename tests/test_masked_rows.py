@@ -429,3 +429,45 @@ def test_layers_share_what_is_made_of_their_mask(random, form):
     # Before 3.8, a product zeroes the masked rows.
     wanted = ["MatMul", "Multiply", "Add", "SoftMax", "MatMul"] + ["Multiply"] * (LINKED < (3, 8))
     assert [n.kind for n in of.of.b.nodes[before:]] == wanted
+
+
+# -- causal masks of unknown numbers
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+@pytest.mark.parametrize("mask", ["none", "boolean array", "added value"])
+@pytest.mark.parametrize("causal", ["bottom_right", "top_left"])
+def test_causal_masks_of_unknown_numbers(causal, mask, kv_heads):
+    """A decoder's queries behind cached keys; the last query sees all of them."""
+    b = og.GraphBuilder()
+    shapes = {"q": (1, 4, -1, 16), "k": (1, kv_heads, -1, 16), "v": (1, kv_heads, -1, 16)}
+    q, k, v = (b.input(s, "f32", name=n) for n, s in shapes.items())
+    padding = np.zeros((1, 1, 1, 12), bool)
+    padding[..., :9] = True
+    given = {
+        "none": None,
+        "boolean array": padding,
+        "added value": b.input((1, 1, 1, -1), "f32", name="m") if "value" in mask else None,
+    }[mask]
+    b.output(blocks.sdpa(q, k, v, mask=given, causal=causal))
+    model = b.compile()
+    rng = np.random.default_rng(0)
+    for queries, keys in ((3, 12), (12, 12), (1, 12), (14, 12)):
+        sizes = {"q": queries, "k": keys, "v": keys}
+        arrays = {
+            n: rng.standard_normal((1, s[1], sizes[n], 16)).astype(np.float32)
+            for n, s in shapes.items()
+        }
+        offset = keys - queries if causal == "bottom_right" else 0
+        hidden = np.arange(keys) > np.arange(queries)[:, None] + offset
+        if mask != "none":
+            hidden = hidden | ~padding[0, 0]
+        named = dict(arrays)
+        if "value" in mask:
+            named["m"] = np.where(padding, 0, -np.inf).astype(np.float32)
+        got = model(**named).astype(np.float64)
+        wide = {n: a.astype(np.float64).repeat(4 // a.shape[1], 1) for n, a in arrays.items()}
+        scores = wide["q"] @ wide["k"].swapaxes(-1, -2) / 4
+        weights = np.where(hidden, 0.0, np.exp(scores))
+        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+        np.testing.assert_allclose(got, weights @ wide["v"], rtol=0, atol=1e-5)

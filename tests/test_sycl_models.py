@@ -824,3 +824,39 @@ def test_host_memory_has_no_usm_type():
     assert tensor.__dlpack_device__() == (1, 0)
     np.testing.assert_array_equal(sycl_interop.copy_to_host(tensor), X)
     assert not usm_arrays.is_usm(SimpleNamespace())
+
+
+@needs_sycl
+@pytest.mark.parametrize("kind", KINDS)
+def test_views_and_host_steps_run_on_a_queue(kind, queue):
+    b = og.GraphBuilder()
+    x = b.input((16, 64), "f32", name="x")
+    low, high = x[:, :32], x[:, 32:]
+    shifted = b.call(lambda a: a + np.float32(1), high, outputs=[((16, 32), "f32")], name="shift")
+    b.output(low @ W[:32] + shifted, x[4:8, ::2], high[0])
+    model = b.compile(queue=queue)
+    assert {"view", "host", "oneDNN"} == {s.implementation for s in model.steps()} - {"reference"}
+    given = tensor_of(X, kind, queue, model.engine)
+    results = [model(X), model(given)]
+    for product, rows, first in (tuple(map(_numpy, r)) for r in results):
+        np.testing.assert_array_equal(product, X[:, :32] @ W[:32] + X[:, 32:] + 1)
+        np.testing.assert_array_equal(rows, X[4:8, ::2])
+        np.testing.assert_array_equal(first, X[0, 32:])
+
+
+def _numpy(made):
+    if isinstance(made, og.tensor):
+        return sycl_interop.copy_to_host(made)
+    return made if isinstance(made, np.ndarray) else np.asarray(_dpctl.array_of(made, "result"))
+
+
+@needs_sycl
+def test_a_queue_takes_only_data_types_of_onednn(queue):
+    b = og.GraphBuilder()
+    b.output(b.call(np.copy, b.input((4,), "f64", name="x"), outputs=[((4,), "f64")]))
+    with pytest.raises(og.UnimplementedError, match="input 'x' is f64, which oneDNN lacks"):
+        b.compile(queue=queue)
+    b = og.GraphBuilder()
+    b.output(b.update(np.copyto, b.input((4,), "f32", name="x", updated=True), np.ones(4, "f4")))
+    with pytest.raises(og.UnimplementedError, match="input 'x' is updated"):
+        b.compile(queue=queue)

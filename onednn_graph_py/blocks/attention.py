@@ -64,15 +64,14 @@ def _is_generated(heads: Heads, causal: str, causal_as: str | None, b: GraphBuil
             "sdpa: causal_as='indices' for causal='bottom_right' needs oneDNN >= 3.9, linked is "
             + ".".join(str(n) for n in linked_version())
         )
-    generated = causal_as == "indices" or (
+    if not known and (causal_as == "constant" or (causal_as and causal == "bottom_right")):
+        raise InvalidShapeError(
+            f"sdpa: causal={causal!r} with causal_as={causal_as!r} needs known numbers of queries "
+            f"and keys, got {heads.queries} and {heads.keys}"
+        )
+    return causal_as == "indices" or (
         causal_as is None and can and (not known or b.engine_kind.name == "gpu")
     )
-    if not known and (causal == "bottom_right" or not generated):
-        raise InvalidShapeError(
-            f"sdpa: causal={causal!r} needs known numbers of queries and keys here, got "
-            f"{heads.queries} and {heads.keys}; pass a mask, which may have unknown dims"
-        )
-    return generated
 
 
 def sdpa(
@@ -120,14 +119,13 @@ def sdpa(
         times as long as others where one of their last two dims is 1.
     causal : bool, "top_left" or "bottom_right"
         Hide the keys after a query. ``top_left`` (or True) aligns the first query with the first
-        key, ``bottom_right`` the last with the last, as queries behind cached keys need. That needs
-        known numbers of both, except for a single query, which sees all keys: pass a `mask` for
-        others, as oneDNN has no op that tells the number of keys.
+        key, ``bottom_right`` the last with the last, as queries behind cached keys need.
     causal_as : "constant" or "indices", optional
         The causal mask is a constant of (queries, keys), or ops within the partition make it from
         indices, which takes a CPU 10 to 30 times as long. The latter is the default only if
         numbers of queries or keys are unknown, and on a GPU. It needs inputs of 5 dims if there are
-        fewer key heads than query heads, and oneDNN 3.9 for ``bottom_right``.
+        fewer key heads than query heads, and for ``bottom_right`` oneDNN 3.9 and known numbers. By
+        default a host step makes the masks of unknown numbers that indices can't make.
     masked_rows : "zero" or "nan"
         The result for queries for which every key is masked by -inf, such as those of padding: 0,
         as in torch and ONNX, or NaN. Finite numbers mask no key, even the smallest: if a row has no
@@ -208,6 +206,10 @@ def sdpa(
     if where and masks.hides_nothing(heads, where):
         where = None
     by_indices = where is not None and _is_generated(heads, where, causal_as, b)
+    known = -1 not in (heads.queries, heads.keys)
+    if where and not known and (where == "bottom_right" or not by_indices):
+        mask = masks.with_causal(mask, query, key, heads, where, between, name)
+        where, by_indices = None, False
 
     key = _floating("key", key, dtype, key_scale, key_zero_point, name)
     value = _floating("value", value, dtype, value_scale, value_zero_point, name)

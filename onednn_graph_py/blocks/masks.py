@@ -8,7 +8,7 @@ keys, and the result is multiplied by 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
+from ..dtypes import array_dtype
 from ..errors import InvalidDataTypeError, InvalidShapeError, UnimplementedError
 from ..linked import linked_version
 from ..ops.terms import shape_text
@@ -25,7 +26,7 @@ from .arguments import need_rank, operand
 from .heads import Heads
 from .parts import op, part, reshape
 
-__all__ = ["Mask", "applied", "checked", "hides_nothing"]
+__all__ = ["Mask", "applied", "checked", "hides_nothing", "with_causal"]
 
 Array = npt.NDArray[Any]
 
@@ -170,6 +171,53 @@ def applied(
 # -- causal masks
 
 
+def with_causal(
+    mask: Mask | None,
+    query: Value,
+    key: Value,
+    heads: Heads,
+    causal: str,
+    dtype: str,
+    name: str | None,
+) -> Value:
+    """Return a mask to add with a causal one for the numbers of queries and keys of each call.
+
+    It is a host step: oneDNN has no op that tells how many keys there are.
+    """
+    more = [] if mask is None else [mask]
+    made: Value = query.builder.call(
+        partial(_made_with_causal, causal, heads.rank, dtype),
+        query,
+        key,
+        *more,
+        outputs=partial(_shape_with_causal, heads.rank, dtype),
+        name=part(name, "causal mask"),
+    )
+    return made
+
+
+def _made_with_causal(
+    causal: str, rank: int, dtype: str, query: Array, key: Array, mask: Array | None = None
+) -> Array:
+    made = _table(query.shape[-2], key.shape[-2], causal, rank)
+    if mask is not None:
+        added = np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask.astype(np.float64)
+        made = made + added
+    return _rounded(made, dtype).astype(array_dtype(dtype))
+
+
+def _shape_with_causal(
+    rank: int,
+    dtype: str,
+    query: tuple[int, ...],
+    key: tuple[int, ...],
+    mask: tuple[int, ...] = (),
+) -> Any:
+    table = (*(1,) * (rank - 2), query[-2], key[-2])
+    given = (1,) * (rank - len(mask)) + mask
+    return [(tuple(m if t == 1 else t for t, m in zip(table, given, strict=True)), dtype)]
+
+
 def hides_nothing(heads: Heads, causal: str) -> bool:
     """Return whether all queries see all keys: a single one at the end does, as in decoding."""
     return heads.queries == 1 if causal == "bottom_right" else heads.keys == 1
@@ -177,10 +225,13 @@ def hides_nothing(heads: Heads, causal: str) -> bool:
 
 def _causal_table(heads: Heads, causal: str) -> Array:
     """Make the mask to add to scores: -inf for keys after the query."""
-    offset = heads.keys - heads.queries if causal == "bottom_right" else 0
-    hidden = np.arange(heads.queries)[:, None] + offset < np.arange(heads.keys)
-    table = np.where(hidden, -np.inf, 0.0)
-    return table.reshape((1,) * (heads.rank - 2) + hidden.shape)
+    return _table(heads.queries, heads.keys, causal, heads.rank)
+
+
+def _table(queries: int, keys: int, causal: str, rank: int) -> Array:
+    offset = keys - queries if causal == "bottom_right" else 0
+    hidden = np.arange(queries)[:, None] + offset < np.arange(keys)
+    return np.where(hidden, -np.inf, 0.0).reshape((1,) * (rank - 2) + hidden.shape)
 
 
 def _causal_by_indices(scores: Value, heads: Heads, causal: str, name: str | None) -> Value:
@@ -357,6 +408,8 @@ def _addend(mask: Mask, heads: Heads, scores: Value, name: str | None) -> Value:
         value = mask
     if not heads.regroup:
         return value
+    if whole.count(-1) > 1 and whole[1] == 1:  # which a reshape can't tell apart
+        return value[:, None]
     group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
     return reshape(value, (whole[0], *group, *whole[2:]), part(name, "mask regrouped"))
 

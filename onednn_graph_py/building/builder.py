@@ -411,11 +411,13 @@ class GraphBuilder(BuilderMethods):
 
         Returns
         -------
-        Value, tuple of Value, or None
-            One output, several, or none.
+        Value or tuple of Value
+            One output, or several.
 
         Raises
         ------
+        InvalidArgumentsError
+            There are no outputs.
         InvalidShapeError
             The outputs' shapes don't follow from those of the values.
         InvalidDataTypeError
@@ -443,6 +445,10 @@ class GraphBuilder(BuilderMethods):
             node = CallNode(new_id(), "Call", full, taken, (), {}, caller(), function, declared)
             made = node.infer([TensorSpec(v.shape, v.dtype) for v in taken])
             specs = _declared(label, [(s.shape, s.dtype) for s in made])
+            if not specs:
+                raise InvalidArgumentsError(
+                    f"{label}: outputs must not be empty: a step without outputs would never run"
+                )
         except Exception:
             del self.contents.constants[constants:]
             raise

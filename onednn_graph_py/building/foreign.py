@@ -295,8 +295,6 @@ class CallNode(HostNode):
     def _called(self, given: Sequence[Array], wanted: Sequence[TensorSpec]) -> list[Array]:
         made = self._call([_read_only(a) for a in given])
         results = list(made) if isinstance(made, (tuple, list)) else [made]
-        if not wanted and made is None:
-            results = []
         if len(results) != len(wanted):
             raise InvalidArgumentsError(
                 f"host step {self.label} made at {self.where}: its function must return "
