@@ -208,3 +208,14 @@ def test_a_math_mode_allows_what_rounding_the_factors_does_and_no_more(mode):
     assert not compare_values(strict, inputs, {next(iter(strict.outputs.values())).id: made})
     off = np.abs(made - np.maximum(inputs[0] @ inputs[1], 0)).max()
     assert not compare_values(allowing, inputs, {i: a + 8 * off for i, a in allowed.items()})
+
+
+def test_what_a_function_cuts_off_has_no_error():
+    b = og.GraphBuilder()
+    x = b.input((3,), "f32", name="x")
+    b.output(x.hard_sigmoid(alpha=1.0, beta=1.0))
+    given = [np.float32([3e38, -3e38, -0.5])]
+    (value,) = b.outputs.values()
+    assert compare_values(b, given, {value.id: np.float32([1, 0, 0.5])})
+    found = compare_values(b, given, {value.id: np.float32([0.9, 0.1, 0.5])})
+    assert found.outputs[0].wrong == 2

@@ -334,6 +334,10 @@ def slack(
         if call.kind == "Exp":  # an absolute error of x is a relative one of exp(x)
             scale = np.maximum(magnitude, 2.0**-24) * product
         allowed = limits.function * scale
+        if call.kind == "HardSigmoid" and inputs:  # it cuts off what is beyond 0 and 1, errors too
+            line = call.attr("alpha") * inputs[0].astype(np.float64) + call.attr("beta")
+            cut = (line - allowed >= 1) | (line + allowed <= 0)
+            allowed = np.where(cut, 0.0, np.minimum(allowed, 1.0))
     if limits.accumulation and inputs is not None:
         terms = _root_of_squared_terms(call, output, inputs)
         allowed = allowed + limits.accumulation * np.maximum(magnitude, terms)
