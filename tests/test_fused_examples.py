@@ -307,9 +307,9 @@ def off_by_a_thousandth(array: np.ndarray) -> np.ndarray:
     return (array * 1.001).astype(array.dtype)
 
 
-def three_steps_off(array: np.ndarray) -> np.ndarray:
+def eight_steps_off(array: np.ndarray) -> np.ndarray:
     middle = 128 if array.dtype == np.uint8 else 0
-    array[..., 0] += np.where(array[..., 0] > middle, -3, 3).astype(array.dtype)
+    array[..., 0] += np.where(array[..., 0] > middle, -8, 8).astype(array.dtype)
     return array
 
 
@@ -357,8 +357,11 @@ def test_f32_that_is_off_by_a_thousandth_is_found(example, monkeypatch):
 
 
 def test_integers_that_are_some_steps_off_are_found(monkeypatch):
-    """Where a probability is near the middle of two steps, the result may be two steps off."""
-    corrupt(monkeypatch, three_steps_off)
+    """Where probabilities are near the middle of two steps, the result may be some steps off.
+
+    These are fewer than eight also for values of the whole range, as on CPUs with VNNI.
+    """
+    corrupt(monkeypatch, eight_steps_off)
     for case in ran(sdpa_quantized):
         assert case.all_faults()
 

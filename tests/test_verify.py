@@ -34,7 +34,9 @@ def test_a_right_model_is_found_right(dtype):
     assert verified.ok
     assert [o.dtype for o in verified.outputs] == [dtype]
     assert verified.outputs[0].count == 2 * 4 * 16 * 8
-    assert 0 < verified.max_error < 0.1
+    assert verified.max_error < 0.1
+    # Where it runs in parts, bf16 is rounded where the reference rounds it.
+    assert verified.max_error > 0 or dtype == "bf16"
     assert verified.share < 1
     assert "right; the largest error is" in str(verified)
 

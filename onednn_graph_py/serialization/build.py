@@ -10,6 +10,7 @@ from .. import _core
 from .._core import UNKNOWN_DIM
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value, is_whole, row_major
+from ..dtypes import HOST_DTYPES
 from ..errors import GraphFormatError, OneDNNError, reworded
 from ..ops.check import check
 from ..ops.table import OPS
@@ -142,8 +143,8 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
 
 
 def _input(builder: GraphBuilder, tensor: TensorRecord) -> Value:
-    if tensor.property_type == "host_scalar":  # the mirror knows which version has it
-        _described(tensor)
+    if tensor.property_type == "host_scalar" or tensor.dtype in HOST_DTYPES:
+        _described(tensor)  # the mirror knows which version has it
     if tensor.layout_type == "opaque":
         raise GraphFormatError(
             "layout_type: an opaque layout is valid only in the process that made it"
