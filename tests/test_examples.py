@@ -172,6 +172,7 @@ def test_digits_are_recognised_in_all_types(tmp_path):
         assert float(allowed) < 1
 
 
+@pytest.mark.slow  # .ci/run runs the example itself
 def test_llama_decode_generates_with_its_cache(tmp_path):
     done = run(tmp_path, "llama_decode")
     assert done.returncode == 0, done.stdout + done.stderr
