@@ -179,7 +179,7 @@ def test_llama_decode_generates_with_its_cache(tmp_path):
     told = re.findall(r"tokens a second: (\d+) with the cache, (\d+) if each", done.stdout)
     skipped = done.stdout.count("skipped: ")
     assert len(told) + skipped == 2 and told
-    assert done.stdout.count("the same 64 tokens") == len(told)
+    assert "64 of 64 tokens are the same" in done.stdout  # in f32
     assert done.stdout.count("compiled for 3 sets of shapes") == len(told)
     assert "WRONG" not in done.stdout
 

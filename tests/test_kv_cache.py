@@ -238,12 +238,16 @@ def test_a_decoder_generates_what_it_computes_anew(dtype):
     model = graph.compile(max_shapes=100)
     prompt, count = [1, 2, 3, 5, 8], 64
     memory = cache.allocate(len(prompt) + count)
-    made = [logits.copy() for logits in continued(model, memory, prompt, count)]
+    made = list(continued(model, memory, prompt, count))
     assert model.stats().shapes == 3  # the prompt, and one token over 64 and over all tokens
-    anew = list(recomputed(model, memory, prompt, count))
-    assert [int(m.argmax()) for m in made] == [int(a.argmax()) for a in anew]
+    tokens = [int(m.argmax()) for m in made]
+    anew = list(recomputed(model, memory, [*prompt, *tokens], count))
     largest = max(float(np.abs(a.astype(np.float64)).max()) for a in anew)
-    close = {"f32": 1e-4, "bf16": 0.25}[dtype] * largest
+    close = {"f32": 1e-4, "bf16": 0.05}[dtype] * largest
+    for token, logits in zip(tokens, anew, strict=True):  # the same, or as good as
+        assert float(logits[token]) >= float(logits.max()) - 2 * close
+    if dtype == "f32":
+        assert tokens == [int(a.argmax()) for a in anew]
     for one, other in zip(made, anew, strict=True):
         np.testing.assert_allclose(
             one.astype(np.float64), other.astype(np.float64), rtol=0, atol=close

@@ -131,11 +131,11 @@ def continued(model: Any, memory: KVMemory, prompt: list[int], count: int) -> It
         yield logits
 
 
-def recomputed(model: Any, memory: KVMemory, prompt: list[int], count: int) -> Iterator[Any]:
-    """Yield the same, where each call computes the whole text and finds nothing in the cache."""
-    text = list(prompt)
-    for _ in range(count):
+def recomputed(model: Any, memory: KVMemory, text: list[int], count: int) -> Iterator[Any]:
+    """Yield the logits of the last tokens of a text, each from all tokens before it.
+
+    Each call computes them all, and finds nothing in the cache.
+    """
+    for length in range(len(text) - count, len(text)):
         memory.length = 0
-        logits = memory.call(model, len(text), tokens=np.array([text]))
-        text.append(int(logits.argmax()))
-        yield logits
+        yield memory.call(model, length, tokens=np.array([text[:length]]))

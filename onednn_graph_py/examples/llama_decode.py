@@ -23,7 +23,7 @@ from ._report import Case, Skipped
 _PROMPT = [5, 240, 17, 3, 900, 42, 8, 77, 512, 1, 64, 333, 9, 256, 700, 11]
 _TOKENS = 64
 # Two ways to sum up differ in the last bits of a logit; of bf16 they round differently everywhere.
-_CLOSE = {"f32": 1e-4, "bf16": 0.25}
+_CLOSE = {"f32": 1e-4, "bf16": 0.05}
 
 
 def _run(dtype: str) -> Case:
@@ -33,23 +33,31 @@ def _run(dtype: str) -> Case:
     memory = cache.allocate(len(_PROMPT) + _TOKENS)
     made = list(continued(model, memory, _PROMPT, _TOKENS))
     shapes = model.stats().shapes
-    expected = list(recomputed(model, memory, _PROMPT, _TOKENS))
-    tokens, wanted = ([int(logits.argmax()) for logits in one] for one in (made, expected))
+    tokens = [int(logits.argmax()) for logits in made]
+    text = [*_PROMPT, *tokens]
+    expected = list(recomputed(model, memory, text, _TOKENS))
     far = max(
         float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max())
         for a, b in zip(made, expected, strict=True)
     )
     largest = max(float(np.abs(a.astype(np.float64)).max()) for a in expected)
     faults = []
-    if tokens != wanted:
-        first = next(i for i in range(_TOKENS) if tokens[i] != wanted[i])
-        faults.append(f"token {first} is {tokens[first]}, and {wanted[first]} if computed anew")
     if not far <= _CLOSE[dtype] * largest:
         faults.append(f"logits are off by {far:.2g}; they reach {largest:.2g}")
+    # Two tokens whose logits are closer than rounding may change places.
+    same = 0
+    for i, (token, logits) in enumerate(zip(tokens, expected, strict=True)):
+        wanted = int(logits.argmax())
+        same += token == wanted
+        if float(logits[wanted]) - float(logits[token]) > 2 * _CLOSE[dtype] * largest:
+            faults.append(f"token {i} is {token}, and {wanted} if computed anew")
 
     with_cache, without = (
-        timed(partial(deque, way(model, memory, _PROMPT, _TOKENS), 0))[0]
-        for way in (continued, recomputed)
+        timed(partial(deque, logits, 0))[0]
+        for logits in (
+            continued(model, memory, _PROMPT, _TOKENS),
+            recomputed(model, memory, text, _TOKENS),
+        )
     )
     # One token behind the others, beside NumPy.
     memory.length -= 1
@@ -71,8 +79,8 @@ def _run(dtype: str) -> Case:
             f"tokens a second: {_TOKENS / with_cache:.0f} with the cache,"
             f" {_TOKENS / without:.0f} if each computes the whole text anew:"
             f" {without / with_cache:.1f} times",
-            f"beside the text computed anew: the same {_TOKENS} tokens, logits off by up to"
-            f" {far:.2g} of {largest:.2g}",
+            f"beside the text computed anew: {same} of {_TOKENS} tokens are the same, logits off by"
+            f" up to {far:.2g} of {largest:.2g}",
             f"compiled for {shapes} sets of shapes, not for each token",
         ],
         faults=faults,
