@@ -132,6 +132,8 @@ def test_onednn_agrees_on_dynamic_dequantization(dtype, wide, qtype):
         assert compared in (0, WANTED)
         if not compared:
             pytest.skip(missing)
+    elif wide != "f32" and qtype == "per_tensor" and LINKED >= (3, 8):
+        assert compared == 0  # refused: oneDNN would read such a scale as f32
     elif (dtype, wide) == ("u8", "f16") and (qtype == "per_channel" or LINKED < (3, 13)):
         assert compared == 0  # there is no such kernel
     else:
