@@ -211,6 +211,29 @@ def check_as_it_is(b, **options):
 # -- what models do about them
 
 
+@pytest.mark.skipif(LINKED < (3, 8), reason="SoftMax has no mode before oneDNN 3.8")
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 16, 32), 1), ((40, 33), 0), ((2, 3, 4, 5), -2)])
+def test_softmax_of_nothing_along_an_outer_axis(shape, axis, dtype):
+    if missing := lacks(dtype):
+        pytest.skip(missing)
+    x = np.moveaxis(noise(*shape), axis, -1).copy()
+    x.reshape(-1, x.shape[-1])[::3] = -np.inf
+    x = round_to(np.moveaxis(x, -1, axis), dtype)
+
+    def build(b):
+        b.output(b.input(shape, dtype).softmax(axis=axis, mode="inf_as_zero"))
+        return b
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's
+        assert not build(og.GraphBuilder()).compile(known_defects="run").verify(x)
+    with pytest.warns(RuntimeWarning, match=r"inf_as_zero wrongly .* with its axis transposed"):
+        model = build(og.GraphBuilder()).compile()
+    assert {s.implementation for s in model.steps()} == {"oneDNN"}
+    assert model.verify(x)
+
+
 @pytest.mark.parametrize("outputs", [("q", "scaled"), ("v", "k", "scaled")])
 def test_models_run_what_onednn_fails_to_partition(outputs):
     b = built(attention_gradients(*outputs))

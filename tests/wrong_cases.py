@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import Conditions
@@ -112,6 +113,23 @@ def int8_attention(dtype):
         y = (weights @ v).static_transpose(order=(0, 2, 1, 3))
         y = y.static_reshape(shape=(2, 16, 128), special_zero=False)
         b.output(y.quantize(dtype=dtype, scales=[2.0**-5], zps=[zero // 2], qtype="per_tensor"))
+
+    return build
+
+
+def softmax(shape, axis, mode="inf_as_zero", **options):
+    def build(b):
+        b.output(b.softmax(b.input(shape, **options), axis=axis, mode=mode))
+
+    return build
+
+
+def selecting(condition, first, second):
+    """Shapes, or constants."""
+
+    def build(b):
+        operands = (b.input(x) if isinstance(x, tuple) else np.float32(x) for x in (first, second))
+        b.output(b.select(b.input(condition, "boolean"), *operands))
 
     return build
 
@@ -417,6 +435,21 @@ _dilated = {
 _one_row = {"strides": (3,), "pads_begin": (2,)}
 
 _empty = product_over(0)
+# Before 3.8 SoftMax has no mode.
+_outer = (
+    softmax((2, 16, 32), 1),
+    softmax((40, 33), 0),
+    softmax((4, 8, 16), -1, strides=(128, 1, 8)),
+)[: 3 * (LINKED >= (3, 8))]
+_inner = (
+    softmax((2, 16, 32), -1),
+    softmax((2, 16, 1), 1),
+    softmax((2, 16, 32), 1, "none"),
+)[: 3 * (LINKED >= (3, 8))]
+_infinite = (
+    selecting((2, 4, 8), [0.0], np.full((2, 4, 8), -np.inf)),
+    selecting((4, 8), (2, 4, 8), [-np.inf]),
+)
 _shared = product((2, 2, 7, 1), (7, 5), dtype="bf16", transpose_a=True)
 _shared_f16 = product((2, 2, 7, 1), (7, 5), dtype="f16", transpose_a=True)
 _narrow = convolution(*_column, **_tall)
@@ -436,6 +469,18 @@ _rows = (
 )
 
 ROWS = {
+    "SoftMax of mode inf_as_zero wrongly": Row(
+        _outer, _inner, **ONLY_NEW, alone=_outer, hidden="inputs have no infinities"
+    ),
+    "multiplies by a condition of another shape": Row(
+        _infinite,
+        (
+            selecting((2, 4, 8), np.zeros((2, 4, 8)), [-np.inf]),
+            selecting((4, 8), (2, 4, 8), [-1e4]),
+        ),
+        **ONLY_OLD,
+        alone=_infinite,
+    ),
     "this CPU has no VNNI": Row(
         (
             int8_product((8, 64), (64, 32), limit=127, dtype="u8"),

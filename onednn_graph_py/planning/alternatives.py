@@ -112,6 +112,29 @@ def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[No
     return [replace(node, kind="Convolution", attrs=attrs)]
 
 
+def with_axis_last(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Transpose the axis of a SoftMax to the end by separate ops, and back."""
+    if node.kind != "SoftMax":
+        return None
+    source = node.inputs[0]
+    rank = len(shapes[source.id])
+    axis = int(node.attr("axis")) % rank
+    if axis == rank - 1:
+        return None
+    order = (*range(axis), *range(axis + 1, rank), axis)
+    back = (*range(axis), rank - 1, *range(axis, rank - 1))
+    turned = _value(builder, source, shapes, source.dtype, order)
+    outputs = tuple(_value(builder, v, shapes, v.dtype, order) for v in node.outputs)
+    return [
+        _op("StaticTranspose", node, source, turned, order=order),
+        replace(node, inputs=(turned,), outputs=outputs, attrs={**node.attrs, "axis": -1}),
+        *(
+            _op("StaticTranspose", node, made, value, order=back)
+            for made, value in zip(outputs, node.outputs, strict=True)
+        ),
+    ]
+
+
 def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
     """Copy inputs that are strided and not row-major."""
     copies: dict[int, Value] = {}
@@ -131,6 +154,7 @@ ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
     ("as a Convolution", as_convolution),
     ("with row-major inputs", with_row_major_inputs),
     ("with its first operand transposed by a separate op", without_transpose_a),
+    ("with its axis transposed by separate ops", with_axis_last),
     ("in f32", in_f32),
 )
 """The ways to write an op, each with its name in messages; the cheap ones come first."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from ..machine import Conditions
 from ..ops.lookup import with_trait
 from . import wrong_products as products
@@ -176,6 +178,37 @@ def _strided_scales_of_groups(group: Group, conditions: Conditions) -> bool:
     )
 
 
+def _empty_rows_along_outer_axis(group: Group, conditions: Conditions) -> bool:
+    """A SoftMax of mode inf_as_zero along elements that don't lie side by side.
+
+    oneDNN computes a vector of rows at a time, and looks for sums of 0 in the first four alone.
+    """
+    for op in group.ops:
+        shape = group.shape(op.inputs[0]) if op.kind == "SoftMax" else None
+        if shape is None or op.attr("mode") != "inf_as_zero":
+            continue
+        axis = int(op.attr("axis")) % len(shape)
+        strides = group.tensor(op.inputs[0]).strides
+        inner = math.prod(shape[axis + 1 :]) if strides is None else strides[axis]
+        if inner > 1 and shape[axis] > 1:
+            return True
+    return False
+
+
+def _infinity_beside_broadcast_condition(group: Group, conditions: Conditions) -> bool:
+    """A Select of a constant that is not finite, with a condition unlike input 1 in shape.
+
+    oneDNN multiplies by the condition then, which makes NaN of infinity.
+    """
+    for op in group.ops:
+        if op.kind != "Select" or group.shape(op.inputs[0]) == group.shape(op.inputs[1]):
+            continue
+        known = [group.tensor(t).data for t in op.inputs[1:]]
+        if any(a is not None and not np.isfinite(a.astype(np.float64)).all() for a in known):
+            return True
+    return False
+
+
 def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
     return any(
         op.kind == "DynamicDequantize" and op.inputs[0].dtype in ("s4", "u4") for op in group.ops
@@ -244,6 +277,20 @@ DEFECTS = (
         "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
         _layer_norm_and_sum,
         until=(3, 13),
+    ),
+    Defect(
+        "oneDNN computes SoftMax of mode inf_as_zero wrongly along an axis that is not the "
+        "innermost in memory",
+        _empty_rows_along_outer_axis,
+        since=(3, 8),
+        alone=True,
+    ),
+    Defect(
+        "oneDNN 3.7 multiplies by a condition of another shape than input 1 instead of selecting, "
+        "which makes NaN of infinity",
+        _infinity_beside_broadcast_condition,
+        until=(3, 8),
+        alone=True,
     ),
     Defect(
         "oneDNN computes pooling with a fused operand of more than one wide dim wrongly",
