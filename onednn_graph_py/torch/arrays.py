@@ -1,0 +1,38 @@
+"""torch's tensors as NumPy arrays, and back, without copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import torch
+
+__all__ = ["array_of", "tensor_of"]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """Return a row-major array of a tensor's elements; only others than row-major ones are copied.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        On the CPU, of a type that oneDNN or NumPy has.
+    """
+    made = tensor.detach() if tensor.requires_grad else tensor
+    if not made.is_contiguous():
+        made = made.contiguous()
+    if made.dtype is torch.bfloat16:
+        array: npt.NDArray[Any] = made.view(torch.int16).numpy().view(BFLOAT16)
+        return array
+    return made.numpy()
+
+
+def tensor_of(array: npt.NDArray[Any]) -> torch.Tensor:
+    """Return a tensor in the memory of an array."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

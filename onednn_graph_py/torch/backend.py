@@ -1,0 +1,80 @@
+"""The backend of ``torch.compile``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..errors import InvalidArgumentsError
+from . import capture
+from .captured import Captured
+from .fallback import FallbackWarning
+from .options import Options
+
+__all__ = ["backend"]
+
+
+def backend(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Any:
+    """Compile a graph of Dynamo; ``torch.compile(model, backend="onednn_graph")`` calls it.
+
+    Parameters
+    ----------
+    module : fx.GraphModule
+    inputs : sequence of Tensor, int
+        Those of the first call.
+    options : mapping, optional
+        See `Options`.
+    mode : str, optional
+        There are none; `options` say what is wanted.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    InvalidArgumentsError
+        An option is unknown or has no such value.
+    """
+    if mode is not None:
+        raise InvalidArgumentsError(f"the backend onednn_graph has no modes, got {mode!r}")
+    chosen = Options.of(options)
+    why = _unfit(inputs)
+    if why is not None:
+        if chosen.fallback == "error":
+            raise InvalidArgumentsError(f"oneDNN can't run this graph: {why}")
+        warnings.warn(f"the graph runs in torch: {why}", FallbackWarning, stacklevel=2)
+        return module.forward
+
+    def compiled(graph: fx.GraphModule, given: Sequence[Any]) -> Captured:
+        return Captured(graph, capture.static_inputs(), chosen)
+
+    def trained(graph: fx.GraphModule, given: Sequence[Any]) -> Any:
+        raise AssertionError("a graph without gradients was compiled for training")
+
+    return capture.captured(module, inputs, compiled, trained)
+
+
+def _unfit(inputs: Sequence[Any]) -> str | None:
+    """Say why a whole graph stays in torch, or None."""
+    tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return "gradients are on; call it in torch.no_grad() or torch.inference_mode()"
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            return f"a tensor is on {tensor.device}"
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            return f"a tensor is a {type(tensor).__name__}"
+        if tensor.layout is not torch.strided:
+            return f"a tensor is {tensor.layout}"
+    return None

@@ -1,0 +1,248 @@
+"""A graph that torch captured, and the programs that run it: `Captured`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..errors import UnimplementedError
+from . import capture, rewrites
+from .division import Division, operations, source
+from .fallback import FallbackWarning
+from .folding import folded
+from .options import Options
+from .region import Region
+
+__all__ = ["CAPTURED", "Captured", "Program"]
+
+MOST_MISSES = 3
+"""After so many calls in a row whose weights have changed, they become inputs."""
+
+CAPTURED: weakref.WeakSet[Captured] = weakref.WeakSet()
+"""The graphs that are alive, for reports."""
+
+_versions = attrgetter("_version")
+_numbers = itertools.count()
+
+
+class Program:
+    """A graph as regions and islands, for certain weights.
+
+    Parameters
+    ----------
+    graph : fx.Graph
+        The graph; its calls become parts of `run`.
+    weights : dict of fx.Node to torch.Tensor
+        The inputs that are constants.
+    options : Options
+    threads : int
+    name : str
+    """
+
+    def __init__(
+        self,
+        graph: fx.Graph,
+        weights: dict[fx.Node, torch.Tensor],
+        options: Options,
+        threads: int,
+        name: str,
+    ) -> None:
+        constants = folded(graph, weights)
+        self.division = Division.of(graph, constants, options.min_ops, {})
+        self.regions: list[Region] = []
+        root = torch.nn.Module()
+        made = fx.Graph()
+        env: dict[fx.Node, fx.Node] = {}
+
+        def taken(node: fx.Node) -> fx.Node:
+            """Return a node of the new graph; sizes and constants come when they are read."""
+            if node not in env:
+                if node in constants:
+                    attribute = f"constant{len(env)}"
+                    setattr(root, attribute, constants[node])
+                    env[node] = made.get_attr(attribute)
+                else:
+                    env[node] = made.node_copy(node, taken)
+            return env[node]
+
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                env[node] = made.node_copy(node)
+        for part in self.division.parts:
+            if part.is_region:
+                region = Region(
+                    part.nodes, constants, options, threads, f"{name}_region{len(self.regions)}"
+                )
+                self.regions.append(region)
+                args = tuple(taken(n) for n in (*region.inputs, *region.sizes))
+                call = made.call_function(region, args)
+                if len(region.outputs) == 1:
+                    env[region.outputs[0]] = call
+                else:
+                    for i, output in enumerate(region.outputs):
+                        env[output] = made.call_function(_item, (call, i))
+            else:
+                for node in part.nodes:
+                    env[node] = made.node_copy(node, taken)
+        output = next(n for n in graph.nodes if n.op == "output")
+        made.output(fx.map_arg(output.args[0], taken))
+        self.module = fx.GraphModule(root, made)
+        self.run = self.module.forward
+
+
+def _item(values: Sequence[Any], index: int) -> Any:
+    return values[index]
+
+
+class _Entry:
+    """The program of certain weights, and when it is right."""
+
+    def __init__(self, program: Program, state: tuple[Any, ...]) -> None:
+        self.program = program
+        self.state = state
+
+
+class Captured:
+    """A graph that torch captured: what Dynamo calls.
+
+    Constants are looked up by the identity of the weights, their versions and addresses. So other
+    weights never run with these constants, and changed ones are taken anew.
+
+    Parameters
+    ----------
+    module : fx.GraphModule
+        AOTAutograd's graph.
+    static : sequence of int
+        Which inputs are parameters, buffers and attributes.
+    options : Options
+    """
+
+    _boxed_call = True
+
+    def __init__(self, module: fx.GraphModule, static: Sequence[int], options: Options) -> None:
+        self.number = next(_numbers)
+        self.name = f"graph{self.number}"
+        self.options = options
+        self.threads = options.threads or torch.get_num_threads()
+        self.graph = rewrites.rewritten(capture.without_repetitions(module.graph))
+        self.placeholders = [n for n in self.graph.nodes if n.op == "placeholder"]
+        tensors = {
+            i
+            for i, n in enumerate(self.placeholders)
+            if isinstance(n.meta.get("val"), torch.Tensor)
+        }
+        self.static = tuple(i for i in static if options.freeze and i in tensors)
+        self.programs: dict[tuple[int, ...], _Entry] = {}
+        self.misses: dict[tuple[int, ...], int] = {}
+        self.thawed: Program | None = None
+        self._lock = threading.RLock()
+        self._watched: dict[int, weakref.ref[torch.Tensor]] = {}
+        CAPTURED.add(self)
+
+    def __call__(self, args: list[Any]) -> Any:
+        """Run the graph; `args` are emptied, as torch wants it."""
+        weights = [args[i] for i in self.static]
+        ids = tuple(map(id, weights))
+        entry = self.programs.get(ids)
+        if entry is None or entry.state != _state(weights):
+            program = self._program(ids, weights)
+        else:
+            program = entry.program
+        given = tuple(args)
+        args.clear()
+        return program.run(*given)
+
+    def _program(self, ids: tuple[int, ...], weights: list[torch.Tensor]) -> Program:
+        """Return the program for weights that are new, or have changed."""
+        with self._lock:
+            state = _state(weights)
+            entry = self.programs.get(ids)
+            if entry is not None and entry.state == state:
+                return entry.program  # another thread made it
+            missed = self.misses.get(ids, 0)
+            if entry is not None:
+                missed += 1
+                self.misses[ids] = missed
+                del self.programs[ids]
+            if missed >= MOST_MISSES:
+                return self._thawed(missed)
+            nodes = dict(zip((self.placeholders[i] for i in self.static), weights, strict=True))
+            program = self._made(nodes)
+            self.programs[ids] = _Entry(program, state)
+            for number, weight in zip(ids, weights, strict=True):
+                if number not in self._watched:
+                    self._watched[number] = weakref.ref(weight, self._forget(number))
+            return program
+
+    def _thawed(self, missed: int) -> Program:
+        """Return the program in which weights are inputs."""
+        if self.thawed is None:
+            warnings.warn(
+                f"{self.name}: the weights changed before {missed} calls in a row; from now on "
+                "they are inputs of each call, which is slower",
+                FallbackWarning,
+                stacklevel=2,
+            )
+            self.thawed = self._made({})
+        return self.thawed
+
+    def _made(self, weights: dict[fx.Node, torch.Tensor]) -> Program:
+        program = Program(self.graph, weights, self.options, self.threads, self.name)
+        reasons = program.division.reasons
+        if self.options.fallback == "error" and reasons:
+            lines = "\n".join(f"  {n.target}: {why} ({source(n)})" for n, why in reasons.items())
+            raise UnimplementedError(f"{self.name}: oneDNN does not take these calls:\n{lines}")
+        share = share_in_regions(self.graph, program)
+        if share < 0.5:
+            warnings.warn(
+                f"{self.name}: only {share:.0%} of the arithmetic runs in oneDNN; "
+                "onednn_graph_py.torch.report says why",
+                FallbackWarning,
+                stacklevel=2,
+            )
+        return program
+
+    def _forget(self, number: int) -> Any:
+        """Return what to do when a weight dies: its id may be that of another one."""
+        this = weakref.ref(self)
+
+        def forget(_: Any) -> None:
+            captured = this()
+            if captured is not None:
+                captured._watched.pop(number, None)
+                for ids in [i for i in list(captured.programs) if number in i]:
+                    captured.programs.pop(ids, None)
+                    captured.misses.pop(ids, None)
+
+        return forget
+
+    @property
+    def living(self) -> list[Program]:
+        """The programs that exist."""
+        made = [e.program for e in list(self.programs.values())]
+        return [*made, self.thawed] if self.thawed is not None else made
+
+
+def _state(weights: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Return what changes whenever a weight does."""
+    try:
+        versions = tuple(map(_versions, weights))
+    except RuntimeError:  # tensors made in inference mode have no versions
+        versions = tuple(-1 if w.is_inference() else w._version for w in weights)
+    return versions, tuple(map(torch.Tensor.data_ptr, weights))
+
+
+def share_in_regions(graph: fx.Graph, program: Program) -> float:
+    """Return which part of the arithmetic runs in oneDNN, from 0 to 1; 1 if there is none."""
+    inside = {n for r in program.regions if r.failure is None for n in r.nodes}
+    counted = [n for n in graph.nodes if n.op == "call_function"]
+    everything = sum(map(operations, counted))
+    return sum(operations(n) for n in counted if n in inside) / everything if everything else 1.0

@@ -1,0 +1,302 @@
+"""Which calls of a graph oneDNN takes, and the parts that follow from it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import OneDNNError
+from ..regions import Part, split
+from .lowering import LOWERINGS, Lowering, NotLowered
+from .lowering.table import dims_of, dtype_of
+
+__all__ = ["Division", "is_tensor", "lowered", "operations", "reason", "source"]
+
+ALWAYS_WORTH = (
+    "linear",
+    "mm",
+    "bmm",
+    "matmul",
+    "baddbmm",
+    "conv",
+    "scaled_dot_product_attention",
+    "quantize_per",
+    "padded_convolution",
+)
+"""Parts of the names of ops that are worth a region of their own."""
+
+
+@dataclass
+class Division:
+    """A graph divided into regions, which become models, and islands, which torch runs.
+
+    Parameters
+    ----------
+    parts : list of Part
+        In the order in which they run.
+    reasons : dict of fx.Node to str
+        Why a call stays in torch.
+    """
+
+    parts: list[Part[fx.Node]]
+    reasons: dict[fx.Node, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        graph: fx.Graph,
+        constants: Mapping[fx.Node, torch.Tensor],
+        min_ops: int,
+        refused: Mapping[fx.Node, str],
+    ) -> Division:
+        """Divide a graph.
+
+        Parameters
+        ----------
+        graph : fx.Graph
+        constants : mapping of fx.Node to torch.Tensor
+            Weights, and what torch computed of them.
+        min_ops : int
+            See `Options`.
+        refused : mapping of fx.Node to str
+            Calls that oneDNN refused when it compiled them, and why.
+        """
+        calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
+        # The results of a call with several are taken apart where they are made.
+        calls = [n for n in calls if not is_size(n) and n.target is not operator.getitem]
+        reasons = dict(refused)
+        for node in calls:
+            if node not in reasons and (why := reason(node, constants)):
+                reasons[node] = why
+        among = set(calls)
+
+        def reads(node: fx.Node) -> list[fx.Node]:
+            inputs = node.all_input_nodes
+            if node not in reasons:  # a lowering takes sizes from the shapes
+                inputs = [n for n in inputs if is_tensor(n)]
+            return [n for n in map(_maker, _before_sizes(inputs)) if n in among]
+
+        def worth(nodes: Sequence[fx.Node]) -> bool:
+            names = [str(getattr(n.target, "__name__", n.target)) for n in nodes]
+            return any(part in name for name in names for part in ALWAYS_WORTH) or (
+                sum(n.target not in MOVES for n in nodes) >= min_ops
+            )
+
+        parts = []
+        for part in split(calls, reads, lambda n: n not in reasons, worth):
+            nodes = [m for n in part.nodes for m in (n, *_items(n))]
+            parts.append(Part(tuple(nodes), part.is_region))
+            if not part.is_region:
+                for node in part.nodes:
+                    reasons.setdefault(node, "too small for a model of its own")
+        return cls(parts, reasons)
+
+
+def _maker(node: fx.Node) -> fx.Node:
+    """Return the call that makes a tensor which is one of several results."""
+    made = node
+    while made.target is operator.getitem:
+        made = made.all_input_nodes[0]
+    return made
+
+
+def _items(node: fx.Node) -> list[fx.Node]:
+    return [user for user in node.users if user.target is operator.getitem]
+
+
+aten = torch.ops.aten
+MOVES = frozenset(
+    {
+        aten.view.default,
+        aten.reshape.default,
+        aten._unsafe_view.default,
+        aten.unsqueeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.permute.default,
+        aten.transpose.int,
+        aten.t.default,
+        aten.expand.default,
+        aten.slice.Tensor,
+        aten.select.int,
+        aten.split.Tensor,
+        aten.split_with_sizes.default,
+        aten.unbind.int,
+        aten.clone.default,
+        aten.alias.default,
+        aten.detach.default,
+    }
+)
+"""Ops that torch runs without touching an element; a region of nothing else is worth nothing."""
+
+
+def is_tensor(node: fx.Node) -> bool:
+    """Return whether a node is a tensor, or several."""
+    made = node.meta.get("val")
+    return isinstance(made, torch.Tensor) or (
+        isinstance(made, (tuple, list)) and any(isinstance(m, torch.Tensor) for m in made)
+    )
+
+
+def is_size(node: fx.Node) -> bool:
+    """Return whether a node is a number: a size, or computed from sizes."""
+    return isinstance(
+        node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+    )
+
+
+def _before_sizes(nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    """Return the nodes with sizes replaced by the tensors that they are sizes of."""
+    made: dict[fx.Node, None] = {}
+    rest = list(nodes)
+    while rest:
+        node = rest.pop()
+        if is_size(node):
+            rest.extend(node.all_input_nodes)
+        else:
+            made[node] = None
+    return list(made)
+
+
+def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | None:
+    """Say why oneDNN can't take a call, or None if it can."""
+    if node.target not in LOWERINGS:
+        return "there is no lowering for it"
+    b = GraphBuilder()
+    try:
+        values = {n: _placeholder(b, n) for n in node.all_input_nodes if is_tensor(n)}
+        for tensor in _tensors(node):
+            dtype_of(tensor)
+            if 0 in dims_of(tensor):
+                raise NotLowered("the result has no elements")
+        lowered(b, node, values, constants)
+    except NotLowered as e:
+        return str(e)
+    except (OneDNNError, TypeError) as e:
+        return f"oneDNN refuses it: {e}"
+    return None
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    made = node.meta["val"]
+    return [made] if isinstance(made, torch.Tensor) else [m for m in made if m is not None]
+
+
+def _placeholder(b: GraphBuilder, node: fx.Node) -> Any:
+    tensors = _tensors(node)
+    for tensor in tensors:
+        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+            raise NotLowered(f"a tensor is {tensor.layout} on {tensor.device}")
+        if 0 in dims_of(tensor) and tensor.ndim != 1:
+            raise NotLowered("a tensor has no elements")
+    made = [b.input(dims_of(t), dtype_of(t)) for t in tensors]
+    return made[0] if isinstance(node.meta["val"], torch.Tensor) else made
+
+
+def lowered(
+    b: GraphBuilder,
+    node: fx.Node,
+    values: Mapping[fx.Node, Any],
+    constants: Mapping[fx.Node, torch.Tensor],
+) -> Any:
+    """Add a call to a builder.
+
+    Parameters
+    ----------
+    b : GraphBuilder
+    node : fx.Node
+    values : mapping of fx.Node to Value
+        What it reads.
+    constants : mapping of fx.Node to torch.Tensor
+        The tensors whose numbers a lowering may use.
+
+    Returns
+    -------
+    Value or sequence of Value
+        What it makes; checked to have the shape and data type that torch gives it.
+
+    Raises
+    ------
+    NotLowered
+        oneDNN can't take it.
+    OneDNNError
+        oneDNN refuses it.
+    """
+
+    def argument(given: Any) -> Any:
+        if isinstance(given, fx.Node):
+            return values[given] if is_tensor(given) else given.meta["val"]
+        if isinstance(given, (list, tuple)):
+            return [argument(g) for g in given]
+        return given
+
+    args = [argument(a) for a in node.args]
+    kwargs = {k: argument(a) for k, a in node.kwargs.items()}
+    with b.scope(node.name):
+        made = LOWERINGS[node.target](Lowering(b, node, constants), *args, **kwargs)
+    results = [made] if isinstance(made, Value) else list(made)
+    for value, wanted in zip(results, _tensors(node), strict=False):
+        _check(node, value, wanted)
+    return made
+
+
+def _check(node: fx.Node, value: Value, wanted: torch.Tensor) -> None:
+    """Raise `NotLowered` if a lowering does not give what torch gives."""
+    shape = value.shape
+    dims = dims_of(wanted)
+    same = shape is not None and len(shape) == len(dims)
+    same = same and all(-1 in pair or pair[0] == pair[1] for pair in zip(shape or (), dims))
+    if not same or value.dtype != dtype_of(wanted):
+        raise NotLowered(
+            f"it would give {value.dtype} {shape} instead of {dtype_of(wanted)} {dims}"
+        )
+
+
+def operations(node: fx.Node) -> float:
+    """Estimate the arithmetic of a call: multiplications and additions, or elements."""
+    given = [n.meta["val"] for n in node.args if isinstance(n, fx.Node)]
+    tensors = [t for t in given if isinstance(t, torch.Tensor)]
+    results = _tensors(node) if is_tensor(node) else []
+    elements = float(sum(_count(t) for t in results))
+    name = str(node.target)
+    if node.target in MOVES or node.target is operator.getitem:
+        return 0.0
+    if any(product in name for product in ("linear", "mm", "matmul")):
+        left = tensors[1] if "addmm" in name or "baddbmm" in name else tensors[0]
+        return 2 * elements * _size(left.shape[-1])
+    if "conv" in name:
+        weight = tensors[1]
+        inner = _count(weight) / max(_size(weight.shape[0]), 1)
+        return 2 * elements * inner
+    if "attention" in name:
+        query, key = tensors[:2]
+        return 4 * _count(query) * _size(key.shape[-2])
+    return elements
+
+
+def _size(size: Any) -> int:
+    """Return a size, as in the first call if it is unknown."""
+    return int(size) if isinstance(size, int) else int(size.node.hint or 1)
+
+
+def _count(tensor: torch.Tensor) -> int:
+    return math.prod(_size(s) for s in tensor.shape)
+
+
+def source(node: fx.Node) -> str:
+    """Return the line of the program that makes a call, with its file; empty if unknown."""
+    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+    starts = [i for i, line in enumerate(trace) if line.lstrip().startswith("File ")]
+    if not starts:
+        return ""
+    place = trace[starts[-1]].strip()
+    text = trace[starts[-1] + 1].strip() if starts[-1] + 1 < len(trace) else ""
+    return f"{place}: {text}" if text else place

@@ -1,0 +1,60 @@
+"""What torch computes once of weights, since oneDNN has no ops for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import fx
+
+from .division import is_tensor, reason
+
+__all__ = ["folded"]
+
+KEPT = ("dequantize_per_tensor", "dequantize_per_channel")
+"""Ops that stay, since oneDNN fuses them with what reads them."""
+
+
+def folded(
+    graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]
+) -> dict[fx.Node, torch.Tensor]:
+    """Return all tensors of a graph that are known: weights, and what follows from them.
+
+    What oneDNN can compute of a weight is left to the model, which computes it once too; it fuses
+    some of it with what reads it.
+
+    Parameters
+    ----------
+    graph : fx.Graph
+    weights : mapping of fx.Node to torch.Tensor
+        The inputs that don't change.
+    """
+    known = dict(weights)
+    with torch.no_grad():
+        for node in graph.nodes:
+            if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+                continue
+            if not isinstance(node.meta.get("val"), torch.Tensor) or _is_open(node):
+                continue
+            inputs = node.all_input_nodes
+            if not all(n in known for n in inputs):
+                continue
+            if node.target.__name__.split(".")[0] in KEPT:
+                continue
+            if any(n in weights for n in inputs) and reason(node, known) is None:
+                continue
+            given = fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
+            known[node] = node.target(*given[0], **given[1])  # type: ignore[index]
+    return known
+
+
+def _is_open(node: fx.Node) -> bool:
+    """Return whether a call gives other results at other times, or changes what it reads."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    return (
+        torch.Tag.nondeterministic_seeded in target.tags
+        or target._schema.is_mutable
+        or any(not isinstance(d, int) for d in node.meta["val"].shape)
+        or not all(is_tensor(n) for n in node.all_input_nodes)
+    )

@@ -1,0 +1,175 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...blocks.normalization import rms_norm
+from ...building.value import Value
+from .table import Lowering, NotLowered, lowers
+
+aten = torch.ops.aten
+
+
+@lowers(aten.layer_norm.default)
+def _layer_norm(
+    at: Lowering,
+    x: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = False,
+) -> Value:
+    at.need_float(x)
+    if len(normalized_shape) != 1:
+        raise NotLowered("oneDNN's LayerNorm has weights of one dim")
+    size = tuple(normalized_shape)
+    affine = []
+    if weight is not None or bias is not None:
+        affine = [_or(at, weight, 1, size), _or(at, bias, 0, size)]
+    made: Value = at.b.layer_norm(
+        x, *affine, keep_stats=False, begin_norm_axis=-1, use_affine=bool(affine), epsilon=eps
+    )
+    return made
+
+
+@lowers(aten.native_layer_norm.default)
+def _native_layer_norm(
+    at: Lowering,
+    x: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+) -> tuple[Value]:
+    _need_first_only(at)
+    return (_layer_norm(at, x, normalized_shape, weight, bias, eps),)
+
+
+def _need_first_only(at: Lowering) -> None:
+    """Raise `NotLowered` if other results than the first are read."""
+    if any(user.args[1] != 0 for user in at.node.users):
+        raise NotLowered("its statistics are read")
+
+
+def _or(at: Lowering, given: Value | None, number: float, size: tuple[int, ...]) -> Value:
+    """Return weights in f32, or as many of a number."""
+    if given is None:
+        return at.b.constant(np.full(size, number, np.float32))
+    return at.cast(given, "f32")
+
+
+@lowers(aten.rms_norm.default)
+def _rms_norm(
+    at: Lowering,
+    x: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None = None,
+    eps: float | None = None,
+) -> Value:
+    at.need_float(x)
+    if len(normalized_shape) != 1:
+        raise NotLowered("oneDNN's RMSNorm has weights of one dim")
+    if weight is not None and weight.dtype not in (x.dtype, "f32"):
+        weight = at.cast(weight, "f32")
+    epsilon = torch.finfo(at.argument(0).dtype).eps if eps is None else eps
+    return at.cast(rms_norm(x, weight, eps=epsilon), at.dtype)
+
+
+@lowers(aten.group_norm.default)
+def _group_norm(
+    at: Lowering,
+    x: Value,
+    num_groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Value:
+    at.need_float(x)
+    affine = []
+    if weight is not None or bias is not None:
+        size = ((x.shape or ())[1],)
+        affine = [_or(at, weight, 1, size), _or(at, bias, 0, size)]
+    made: Value = at.b.group_norm(
+        x,
+        *affine,
+        groups=num_groups,
+        keep_stats=False,
+        use_affine=bool(affine),
+        epsilon=eps,
+        data_format="NCX",
+    )
+    return made
+
+
+@lowers(aten.batch_norm.default)
+def _batch_norm(
+    at: Lowering,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    variance: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Value:
+    at.need_float(x)
+    if training or mean is None or variance is None:
+        raise NotLowered("it computes the statistics of a batch")
+    if x.ndim == 2:
+        raise NotLowered("oneDNN's BatchNormInference needs spatial dims")
+    size = mean.shape or ()
+    return at.b.batch_norm_inference(
+        x,
+        _or(at, weight, 1, size),
+        _or(at, bias, 0, size),
+        at.cast(mean, "f32"),
+        at.cast(variance, "f32"),
+        epsilon=eps,
+        data_format="NCX",
+    )
+
+
+@lowers(aten._native_batch_norm_legit_no_training.default)
+def _native_batch_norm(
+    at: Lowering,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    momentum: float,
+    eps: float,
+) -> tuple[Value]:
+    _need_first_only(at)
+    return (_batch_norm(at, x, weight, bias, mean, variance, False, momentum, eps),)
+
+
+@lowers(aten.softmax.int, aten._softmax.default)
+def _softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+    at.need_float(x)
+    # Computed in the larger of the two types, as torch does.
+    wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
+    return at.cast(at.b.softmax(wide, axis=dim), at.dtype)
+
+
+@lowers(aten._safe_softmax.default)
+def _safe_softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+    at.need_float(x)
+    wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
+    return at.cast(at.b.softmax(wide, axis=dim, mode="inf_as_zero"), at.dtype)
+
+
+@lowers(aten.log_softmax.int, aten._log_softmax.default)
+def _log_softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+    at.need_float(x)
+    wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
+    return at.cast(at.b.log_softmax(wide, axis=dim), at.dtype)

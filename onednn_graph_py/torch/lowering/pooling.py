@@ -1,0 +1,163 @@
+"""Pooling, reductions and interpolation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...building.value import Value
+from .table import Lowering, NotLowered, lowers
+
+aten = torch.ops.aten
+
+
+def _each(given: Any, count: int) -> list[int]:
+    sizes = [given] if isinstance(given, int) else list(given)
+    return sizes * count if len(sizes) == 1 else sizes
+
+
+def _ends(
+    at: Lowering,
+    x: Value,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> list[int]:
+    """Return the padding behind each dim, which depends on how torch rounds."""
+    if not ceil_mode:
+        return list(padding)
+    before, after = (x.shape or ())[2:], at.dims[2:]
+    if -1 in before:
+        raise NotLowered("ceil_mode with unknown dims")
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    sizes = zip(before, after, spans, stride, padding, strict=True)
+    return [max((o - 1) * s + span - n - p, 0) for n, o, span, s, p in sizes]
+
+
+@lowers(aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool3d.default)
+def _max_pool(
+    at: Lowering,
+    x: Value,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Value:
+    at.need_float(x)
+    spatial = int(str(at.node.target).split("pool")[1][0])
+    if x.ndim != spatial + 2:
+        raise NotLowered("there is no batch")
+    kernel = _each(kernel_size, spatial)
+    strides = _each(stride, spatial) if stride else kernel
+    pads, dilations = _each(padding, spatial), _each(dilation, spatial)
+    return at.b.max_pool(
+        x,
+        kernel=kernel,
+        strides=strides,
+        pads_begin=pads,
+        pads_end=_ends(at, x, kernel, strides, pads, dilations, ceil_mode),
+        dilations=dilations,
+        data_format="NCX",
+    )
+
+
+@lowers(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)
+def _avg_pool(
+    at: Lowering,
+    x: Value,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Value:
+    at.need_float(x)
+    spatial = int(str(at.node.target).split("pool")[1][0])
+    if x.ndim != spatial + 2:
+        raise NotLowered("there is no batch")
+    if divisor_override is not None:
+        raise NotLowered("oneDNN's AvgPool has no other divisor")
+    kernel = _each(kernel_size, spatial)
+    strides = _each(stride, spatial) if stride else kernel
+    pads = _each(padding, spatial)
+    ends = _ends(at, x, kernel, strides, pads, [1] * spatial, ceil_mode)
+    # Where rounding adds padding, torch does not count it, whatever count_include_pad says.
+    included = count_include_pad and any((*pads, *ends))
+    if included and ends != pads:
+        raise NotLowered("ceil_mode with padding that counts")
+    return at.b.avg_pool(
+        x,
+        kernel=kernel,
+        strides=strides,
+        pads_begin=pads,
+        pads_end=ends,
+        exclude_pad=not included,
+        data_format="NCX",
+    )
+
+
+@lowers(aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default)
+@lowers(aten._adaptive_avg_pool2d.default)
+def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
+    at.need_float(x)
+    spatial = 1 if "pool1d" in str(at.node.target) else 2
+    if x.ndim != spatial + 2:
+        raise NotLowered("there is no batch")
+    sizes = _each(output_size, spatial)
+    if set(sizes) == {1}:
+        return at.b.reduce_mean(x, axes=[*range(2, x.ndim)], keep_dims=True)
+    before = (x.shape or ())[2:]
+    if any(n == -1 or n % o for n, o in zip(before, sizes, strict=True)):
+        raise NotLowered("windows of different sizes")
+    kernel = [n // o for n, o in zip(before, sizes, strict=True)]
+    none = [0] * spatial
+    return at.b.avg_pool(
+        x,
+        kernel=kernel,
+        strides=kernel,
+        pads_begin=none,
+        pads_end=none,
+        exclude_pad=True,
+        data_format="NCX",
+    )
+
+
+def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> Value:
+    at.need_float(x)
+    axes = [*range(x.ndim)] if not dims and dims != 0 else _each(dims, 1)
+    if x.ndim == 0:
+        raise NotLowered("oneDNN's reductions need a dim")
+    # torch sums small types in f32, and rounds once.
+    wide = at.cast(x, "f32") if method in ("reduce_mean", "reduce_sum") else x
+    made: Value = getattr(at.b, method)(wide, axes=[d % x.ndim for d in axes], keep_dims=keepdim)
+    return at.cast(made, at.dtype)
+
+
+@lowers(aten.mean.dim, aten.mean.default)
+def _mean(
+    at: Lowering, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Value:
+    return _reduced(at, "reduce_mean", x, dim, keepdim)
+
+
+@lowers(aten.sum.dim_IntList, aten.sum.default)
+def _sum(
+    at: Lowering, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Value:
+    return _reduced(at, "reduce_sum", x, dim, keepdim)
+
+
+@lowers(aten.amax.default)
+def _amax(at: Lowering, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
+    return _reduced(at, "reduce_max", x, dim, keepdim)
+
+
+@lowers(aten.amin.default)
+def _amin(at: Lowering, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
+    return _reduced(at, "reduce_min", x, dim, keepdim)

@@ -1,0 +1,267 @@
+"""Matrix products, convolutions and attention."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...blocks.attention import sdpa
+from ...building.value import Value
+from .table import Lowering, NotLowered, lowers
+
+aten = torch.ops.aten
+
+
+@lowers(aten.linear.default)
+def _linear(at: Lowering, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    return _product(at, x, weight, bias, transpose_b=True)
+
+
+@lowers(aten.mm.default, aten.bmm.default, aten.matmul.default)
+def _matmul(at: Lowering, x: Value, y: Value) -> Value:
+    return _product(at, x, y)
+
+
+@lowers(aten.addmm.default)
+def _addmm(
+    at: Lowering, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
+) -> Value:
+    if alpha == beta == 1 and bias.ndim == 1:
+        return _product(at, x, y, bias)
+    return _sum(at, bias, _product(at, x, y), beta, alpha)
+
+
+@lowers(aten.baddbmm.default)
+def _baddbmm(
+    at: Lowering, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
+) -> Value:
+    return _sum(at, bias, _product(at, x, y), beta, alpha)
+
+
+def _sum(at: Lowering, bias: Value, product: Value, beta: float, alpha: float) -> Value:
+    if beta == 0:  # torch then ignores the addend, even NaN
+        return product * alpha if alpha != 1 else product
+    if alpha != 1:
+        product = product * alpha
+    return product + (bias * beta if beta != 1 else bias)
+
+
+def _product(
+    at: Lowering, x: Value, y: Value, bias: Value | None = None, *, transpose_b: bool = False
+) -> Value:
+    at.need_float(x, y)
+    if x.ndim < 2 or y.ndim < 2:
+        raise NotLowered("oneDNN's MatMul takes no vectors")
+    return at.b.matmul(x, y, bias, transpose_b=transpose_b)
+
+
+# -- convolutions
+
+
+def _each(given: Any, count: int) -> list[int]:
+    """Return one number for each spatial dim; torch repeats a single one."""
+    sizes = [given] if isinstance(given, int) else list(given)
+    if not all(isinstance(n, int) for n in sizes):
+        raise NotLowered("sizes are unknown")
+    return sizes * count if len(sizes) == 1 else sizes
+
+
+@lowers(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+def _conv(
+    at: Lowering,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Value:
+    spatial = weight.ndim - 2
+    if x.ndim != weight.ndim:
+        raise NotLowered("there is no batch")
+    pads = _each(padding, spatial)
+    return _convolution(at, x, weight, bias, stride, pads, pads, dilation, groups)
+
+
+@lowers(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding)
+def _conv_named_padding(
+    at: Lowering,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: str = "valid",
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Value:
+    spatial = weight.ndim - 2
+    if x.ndim != weight.ndim:
+        raise NotLowered("there is no batch")
+    begin = end = [0] * spatial
+    if padding == "same":
+        kernel = (weight.shape or ())[2:]
+        sums = [d * (k - 1) for d, k in zip(_each(dilation, spatial), kernel, strict=True)]
+        begin, end = [s // 2 for s in sums], [s - s // 2 for s in sums]
+    return _convolution(at, x, weight, bias, stride, begin, end, dilation, groups)
+
+
+def _convolution(
+    at: Lowering,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    begin: Sequence[int],
+    end: Sequence[int],
+    dilation: Any,
+    groups: int,
+) -> Value:
+    at.need_float(x, weight)
+    spatial = weight.ndim - 2
+    return at.b.convolution(
+        x,
+        weight,
+        bias,
+        strides=_each(stride, spatial),
+        pads_begin=begin,
+        pads_end=end,
+        dilations=_each(dilation, spatial),
+        groups=groups,
+        data_format="NCX",
+        weights_format="OIX",
+    )
+
+
+@lowers(aten.convolution.default)
+def _any_convolution(
+    at: Lowering,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Value:
+    if transposed:
+        return _conv_transpose(
+            at, x, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return _conv(at, x, weight, bias, stride, padding, dilation, groups)
+
+
+@lowers(
+    aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input
+)
+def _conv_transpose(
+    at: Lowering,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Value:
+    at.need_float(x, weight)
+    spatial = weight.ndim - 2
+    if x.ndim != weight.ndim:
+        raise NotLowered("there is no batch")
+    pads = _each(padding, spatial)
+    made = at.b.conv_transpose(
+        x,
+        weight,
+        strides=_each(stride, spatial),
+        pads_begin=pads,
+        pads_end=pads,
+        output_padding=_each(output_padding, spatial),
+        dilations=_each(dilation, spatial),
+        groups=groups,
+        data_format="NCX",
+        weights_format="IOX",
+    )
+    return made if bias is None else at.b.bias_add(made, bias, data_format="NCX")
+
+
+def padded_convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    before: Sequence[int],
+    after: Sequence[int],
+) -> torch.Tensor:
+    """Pad each spatial dim with zeros, and convolve: what `rewrites` makes of two calls."""
+    pairs = zip(reversed(before), reversed(after), strict=True)
+    made = torch.nn.functional.pad(x, [*itertools.chain(*pairs)])
+    return aten.convolution(
+        made, weight, bias, stride, padding, dilation, False, [0] * len(before), groups
+    )
+
+
+@lowers(padded_convolution)
+def _padded_convolution(
+    at: Lowering,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    before: Sequence[int],
+    after: Sequence[int],
+) -> Value:
+    pads = _each(padding, weight.ndim - 2)
+    begin = [p + n for p, n in zip(pads, before, strict=True)]
+    end = [p + n for p, n in zip(pads, after, strict=True)]
+    return _convolution(at, x, weight, bias, stride, begin, end, dilation, groups)
+
+
+# -- attention
+
+
+@lowers(aten.scaled_dot_product_attention.default)
+def _attention(
+    at: Lowering,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    if dropout_p:
+        raise NotLowered("oneDNN's attention has no dropout")
+    at.need_float(query, key, value)
+    if query.ndim == 3 == key.ndim == value.ndim:
+        mask = attn_mask
+        if mask is not None and mask.ndim == 3:
+            mask = mask[:, None]
+        made = sdpa(
+            query[:, None], key[:, None], value[:, None], mask=mask, causal=is_causal, scale=scale
+        )
+        return made.squeeze(1)
+    if not query.ndim == key.ndim == value.ndim == 4:
+        raise NotLowered("oneDNN's attention has 4 dims")
+    mask = attn_mask
+    if mask is not None and mask.dtype not in ("boolean", query.dtype, "f32"):
+        raise NotLowered(f"a mask of {mask.dtype}")
+    if mask is not None and mask.dtype == "f32" != query.dtype:
+        mask = at.cast(mask, query.dtype)
+    return sdpa(query, key, value, mask=mask, causal=is_causal, scale=scale)
+
+

@@ -1,0 +1,160 @@
+"""Views, and ops that move elements."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...building.value import Value
+from .table import Lowering, NotLowered, dims_of, lowers
+
+aten = torch.ops.aten
+
+MOST = 2**62
+"""Ends of slices from here on mean the end of the dim."""
+
+
+@lowers(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.flatten.using_ints,
+    aten.unflatten.int,
+)
+def _reshape(at: Lowering, x: Value, *rest: Any) -> Value:
+    return at.reshaped(x, at.argument(0).shape, at.result.shape)
+
+
+@lowers(aten.unsqueeze.default)
+def _unsqueeze(at: Lowering, x: Value, dim: int) -> Value:
+    before = (slice(None),) * (dim % (x.ndim + 1))
+    made: Value = x[(*before, None)]
+    return made
+
+
+@lowers(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
+def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
+    given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    shape = x.shape or ()
+    if any(shape[d] == -1 for d in given):
+        raise NotLowered("whether a dim is 1 is unknown")
+    return x.squeeze([d for d in given if shape[d] == 1])
+
+
+@lowers(aten.permute.default)
+def _permute(at: Lowering, x: Value, dims: Sequence[int]) -> Value:
+    return _transposed(at, x, [d % x.ndim for d in dims])
+
+
+@lowers(aten.transpose.int)
+def _transpose(at: Lowering, x: Value, dim0: int, dim1: int) -> Value:
+    order = [*range(x.ndim)]
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return _transposed(at, x, order)
+
+
+@lowers(aten.t.default)
+def _t(at: Lowering, x: Value) -> Value:
+    return x if x.ndim < 2 else _transposed(at, x, [1, 0])
+
+
+def _transposed(at: Lowering, x: Value, order: list[int]) -> Value:
+    if x.ndim == 0 or order == [*range(x.ndim)]:
+        return x
+    return at.b.static_transpose(x, order=order)
+
+
+@lowers(aten.expand.default)
+def _expand(at: Lowering, x: Value, size: Sequence[Any], *, implicit: bool = False) -> Value:
+    dims = at.dims
+    new = len(dims) - x.ndim
+    shape = [
+        -1 if i >= new and (x.shape or ())[i - new] == d else d for i, d in enumerate(dims)
+    ]
+    if any(d == -1 and (i < new or (x.shape or ())[i - new] == 1) for i, d in enumerate(shape)):
+        raise NotLowered("a new dim is unknown")
+    return x.expand(shape)
+
+
+@lowers(aten.slice.Tensor)
+def _slice(
+    at: Lowering, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Value:
+    bounds = []
+    for bound in (start, end, step):
+        if not (bound is None or isinstance(bound, int)):
+            if dims_of(at.argument(0)) == at.dims and _all_of(at, dim):
+                return x
+            raise NotLowered("where the slice begins or ends is unknown")
+        bounds.append(bound)
+    first, last, by = bounds
+    if last is not None and last >= MOST:
+        last = None
+    if not first and last is None and by == 1:
+        return x
+    made: Value = x[(*(slice(None),) * (dim % x.ndim), slice(first, last, by))]
+    return made
+
+
+def _all_of(at: Lowering, dim: int) -> bool:
+    """Return whether a slice is the whole dim, whatever its size."""
+    return str(at.argument(0).shape[dim]) == str(at.result.shape[dim])
+
+
+@lowers(aten.narrow.default)
+def _narrow(at: Lowering, x: Value, dim: int, start: Any, length: Any) -> Value:
+    if not (isinstance(start, int) and isinstance(length, int)) or start < 0:
+        raise NotLowered("where the slice begins or ends is unknown")
+    return _slice(at, x, dim, start, start + length)
+
+
+@lowers(aten.select.int)
+def _select(at: Lowering, x: Value, dim: int, index: Any) -> Value:
+    if not isinstance(index, int):
+        raise NotLowered("the index is unknown")
+    made: Value = x[(*(slice(None),) * (dim % x.ndim), index)]
+    return made
+
+
+@lowers(aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default)
+def _split(at: Lowering, x: Value, sizes: Any, dim: int = 0) -> Sequence[Value]:
+    made, begin = [], 0
+    for part in at.node.meta["val"]:
+        size = dims_of(part)[dim]
+        if size == -1:
+            raise NotLowered("the size of a part is unknown")
+        index = (*(slice(None),) * (dim % x.ndim), slice(begin, begin + size))
+        made.append(x[index])
+        begin += size
+    return made
+
+
+@lowers(aten.unbind.int)
+def _unbind(at: Lowering, x: Value, dim: int = 0) -> Sequence[Value]:
+    before = (slice(None),) * (dim % x.ndim)
+    return [x[(*before, i)] for i in range(len(at.node.meta["val"]))]
+
+
+@lowers(aten.cat.default)
+def _cat(at: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
+    # torch lets empty tensors of one dim pass, whatever the others are.
+    given = [t for t in tensors if t.shape != (0,)]
+    dtype = at.dtype
+    if dtype in ("s32", "boolean"):
+        raise NotLowered(f"oneDNN does not concatenate {dtype}")
+    parts = [t if t.dtype == dtype else at.cast(t, dtype) for t in given]
+    return parts[0] if len(parts) == 1 else at.b.concat(*parts, axis=dim)
+
+
+@lowers(aten.stack.default)
+def _stack(at: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
+    before = (slice(None),) * (dim % len(at.dims))
+    return _cat(at, [t[(*before, None)] for t in tensors], dim)
+
+
+@lowers(operator.getitem)
+def _item(at: Lowering, values: Sequence[Value], index: int) -> Value:
+    return values[index]

@@ -1,0 +1,146 @@
+"""A part of a graph that runs in oneDNN: `Region`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..errors import OneDNNError
+from ..running.model import CompiledGraph
+from .arrays import array_of, tensor_of
+from .division import is_tensor, lowered
+from .fallback import FallbackWarning
+from .lowering.table import dims_of, dtype_of
+from .options import Options
+
+__all__ = ["Region"]
+
+
+class Region:
+    """Calls that a model runs in oneDNN, or torch where oneDNN fails.
+
+    Parameters
+    ----------
+    nodes : sequence of fx.Node
+        The calls.
+    constants : mapping of fx.Node to torch.Tensor
+        The tensors that are known.
+    options : Options
+    threads : int
+        Threads of a call.
+    name : str
+        Name of the model in messages.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[fx.Node],
+        constants: Mapping[fx.Node, torch.Tensor],
+        options: Options,
+        threads: int,
+        name: str,
+    ) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.nodes = tuple(nodes)
+        self.failure: str | None = None
+        self._strict = options.fallback == "error"
+        inside = set(nodes)
+        read = [n for node in nodes for n in node.all_input_nodes if n not in inside]
+        self.inputs = [n for n in dict.fromkeys(read) if is_tensor(n) and n not in constants]
+        self.sizes = [n for n in dict.fromkeys(read) if not is_tensor(n)]
+        self.outputs = [n for n in nodes if any(u not in inside for u in n.users)]
+        self.builder = self._built(constants, options)
+        self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
+        self._eager: fx.GraphModule | None = None
+        self.model: CompiledGraph | None = None
+        try:
+            self.model = self.builder.compile(
+                threads=threads,
+                max_shapes=options.max_shapes,
+                known_defects=options.known_defects,
+                check=options.check,
+                name=name,
+            )
+        except OneDNNError as e:
+            self._failed(e)
+
+    def _built(
+        self, constants: Mapping[fx.Node, torch.Tensor], options: Options
+    ) -> GraphBuilder:
+        b = GraphBuilder(fpmath_mode=options.fpmath_mode)
+        values: dict[fx.Node, Any] = {}
+        for i, node in enumerate(self.inputs):
+            tensor = node.meta["val"]
+            values[node] = b.input(dims_of(tensor), dtype_of(tensor), name=f"{i}_{node.name}")
+        for node in self.nodes:
+            for given in node.all_input_nodes:
+                if given not in values and given in constants:
+                    values[given] = self._constant(b, given, constants[given])
+            values[node] = lowered(b, node, values, constants)
+        outputs = {}
+        for i, node in enumerate(self.outputs):
+            value: Value = values[node]
+            if value.producer is None or any(value is v for v in outputs.values()):
+                value = b.reorder(value)  # an output is made by an op, and is an output once
+            outputs[f"{i}_{node.name}"] = value
+        b.output(**outputs)
+        return b
+
+    @staticmethod
+    def _constant(b: GraphBuilder, node: fx.Node, tensor: torch.Tensor) -> Any:
+        try:
+            dtype_of(tensor)
+        except Exception:  # a lowering reads its numbers
+            return None
+        array = array_of(tensor).view()
+        array.flags.writeable = False
+        return b.constant(array, name=node.name, copy=None)
+
+    def _failed(self, error: OneDNNError) -> None:
+        """Let torch run the region from now on, and say so."""
+        if self._strict:
+            raise error
+        self.failure = str(error)
+        self.model = None
+        warnings.warn(
+            f"{self.__name__} runs in torch, since oneDNN refuses it: {error}",
+            FallbackWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *tensors: Any) -> Any:
+        """Run the calls: tensors and then sizes in, a tensor or a tuple of tensors out."""
+        model = self.model
+        if model is not None and all(0 not in t.shape for t in tensors[: len(self.inputs)]):
+            try:
+                made = model(*[array_of(t) for t in tensors[: len(self.inputs)]])
+            except OneDNNError as e:
+                self._failed(e)
+            else:
+                if len(self.outputs) == 1:
+                    return tensor_of(made)
+                return tuple(map(tensor_of, made))
+        return self.eager(*tensors)
+
+    @property
+    def eager(self) -> fx.GraphModule:
+        """The same calls in torch."""
+        if self._eager is None:
+            graph = fx.Graph()
+            root = torch.nn.Module()
+            made = {n: graph.placeholder(n.name) for n in (*self.inputs, *self.sizes)}
+            for i, (node, tensor) in enumerate(self._rest.items()):
+                setattr(root, f"constant{i}", tensor)
+                made[node] = graph.get_attr(f"constant{i}")
+            for node in self.nodes:
+                made[node] = graph.node_copy(node, made.__getitem__)
+            results = [made[n] for n in self.outputs]
+            graph.output(results[0] if len(results) == 1 else tuple(results))
+            self._eager = fx.GraphModule(root, graph)
+        return self._eager

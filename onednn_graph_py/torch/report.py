@@ -1,0 +1,221 @@
+"""What ran where, and why: `report`."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..running.model import CompiledGraph, Step
+from .captured import CAPTURED, Captured, share_in_regions
+from .division import source
+
+__all__ = ["GraphReport", "Left", "RegionReport", "Report", "report"]
+
+INTEGER_OPS = ("Quantize", "Dequantize")
+
+
+@dataclass(frozen=True)
+class Left:
+    """Calls of one op that stay in torch for one reason.
+
+    Parameters
+    ----------
+    op : str
+        torch's name, such as ``aten.embedding.default``.
+    why : str
+    where : str
+        The line of the program that makes the first of them; empty if torch does not know it.
+    count : int
+    """
+
+    op: str
+    why: str
+    where: str
+    count: int
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """A region of a graph.
+
+    Parameters
+    ----------
+    calls : int
+        The number of torch's calls in it.
+    steps : tuple of Step
+        Its partitions, for the latest shapes; empty before the first call.
+    shapes : int
+        The number of sets of input shapes for which it is compiled.
+    memory_bytes : int
+        See `Stats`.
+    failure : str or None
+        Why torch runs it instead of oneDNN, if it does.
+    """
+
+    calls: int
+    steps: tuple[Step, ...]
+    shapes: int
+    memory_bytes: int
+    failure: str | None
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions that oneDNN runs."""
+        return sum(s.implementation == "oneDNN" for s in self.steps)
+
+    @property
+    def int8_partitions(self) -> int:
+        """The number of partitions that oneDNN computes in 8 bits: others' ops between casts."""
+        return sum(
+            s.implementation == "oneDNN"
+            and any(o in INTEGER_OPS for o in s.ops)
+            and any(o not in INTEGER_OPS for o in s.ops)
+            for s in self.steps
+        )
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """A graph that torch captured.
+
+    Parameters
+    ----------
+    name : str
+    share : float
+        The part of the arithmetic that runs in oneDNN, from 0 to 1. It is estimated: products,
+        convolutions and attention by their sizes, other calls by the elements of their results.
+    regions : tuple of RegionReport
+    left : tuple of Left
+        What stays in torch.
+    weights : int
+        The number of sets of weights for which the graph is compiled.
+    weights_are_inputs : bool
+        Whether they changed so often that they are inputs of each call.
+    """
+
+    name: str
+    share: float
+    regions: tuple[RegionReport, ...]
+    left: tuple[Left, ...]
+    weights: int
+    weights_are_inputs: bool
+
+    def __str__(self) -> str:
+        count = sum(r.partitions for r in self.regions)
+        integer = sum(r.int8_partitions for r in self.regions)
+        lines = [
+            f"{self.name}: {self.share:.1%} of the arithmetic in oneDNN, "
+            f"{len(self.regions)} regions, {count} partitions ({integer} of them int8)"
+        ]
+        if self.weights_are_inputs:
+            lines.append("  weights change, so they are inputs of each call")
+        elif self.weights != 1:
+            lines.append(f"  compiled for {self.weights} sets of weights")
+        for i, region in enumerate(self.regions):
+            lines.append(
+                f"  region {i}: {region.calls} calls, {region.shapes} shapes, "
+                f"{region.memory_bytes / 2**20:.1f} MiB"
+            )
+            if region.failure:
+                lines.append(f"    runs in torch: {region.failure}")
+            fused = Counter("+".join(s.ops) for s in region.steps if s.implementation == "oneDNN")
+            lines += [f"    {n:4} x {ops}" for ops, n in fused.most_common()]
+        if self.left:
+            lines.append("  in torch:")
+        for left in self.left:
+            lines.append(f"    {left.count:4} x {left.op}: {left.why}")
+            if left.where:
+                lines.append(f"           {left.where}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `report` returns; as text it is a table for people.
+
+    Parameters
+    ----------
+    graphs : tuple of GraphReport
+    """
+
+    graphs: tuple[GraphReport, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs)) or "no graph has run in oneDNN yet"
+
+
+def report(compiled: Callable[..., Any] | None = None) -> Report:
+    """Say which parts of a compiled module or function run in oneDNN, and why others don't.
+
+    Parameters
+    ----------
+    compiled : Module or callable, optional
+        What ``torch.compile(..., backend="onednn_graph")`` was given or returned, after a call; by
+        default all graphs that exist.
+
+    Returns
+    -------
+    Report
+    """
+    graphs = [c for c in CAPTURED if compiled is None or _belongs(c, compiled)]
+    return Report(tuple(_of(c) for c in sorted(graphs, key=lambda c: c.number)))
+
+
+def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
+    """Return whether a graph is of a module, by its weights, or of a function, by its lines."""
+    if isinstance(compiled, torch.nn.Module):
+        ids = {id(t) for t in (*compiled.parameters(), *compiled.buffers())}
+        if ids and any(ids & set(key) for key in captured.programs):
+            return True
+        inner = getattr(compiled, "_orig_mod", compiled)
+        function: Any = type(inner).forward
+    else:
+        function = inspect.unwrap(compiled)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    traces = [n.meta.get("stack_trace") or "" for n in captured.graph.nodes]
+    return any(f'"{code.co_filename}"' in t and f"in {code.co_name}" in t for t in traces)
+
+
+def _of(captured: Captured) -> GraphReport:
+    programs = captured.living
+    if not programs:
+        return GraphReport(captured.name, 0.0, (), (), 0, False)
+    program = programs[-1]
+    regions = tuple(
+        RegionReport(
+            len(r.nodes), _steps(r.model), *_memory(r.model), r.failure
+        )
+        for r in program.regions
+    )
+    groups: dict[tuple[str, str], list[fx.Node]] = {}
+    for node, why in program.division.reasons.items():
+        groups.setdefault((str(node.target), why), []).append(node)
+    left = [Left(op, why, source(nodes[0]), len(nodes)) for (op, why), nodes in groups.items()]
+    return GraphReport(
+        captured.name,
+        share_in_regions(captured.graph, program),
+        regions,
+        tuple(sorted(left, key=lambda one: -one.count)),
+        len(captured.programs),
+        captured.thawed is not None,
+    )
+
+
+def _steps(model: CompiledGraph | None) -> tuple[Step, ...]:
+    shapes = None if model is None else model.latest_shapes
+    return () if model is None or shapes is None else model.steps(*shapes)
+
+
+def _memory(model: CompiledGraph | None) -> tuple[int, int]:
+    if model is None:
+        return 0, 0
+    stats = model.stats()
+    return stats.shapes, stats.memory_bytes
