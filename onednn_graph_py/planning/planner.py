@@ -754,7 +754,9 @@ class Planner:
         self.views[source.id] = self._origin(node.inputs[0].id, offset)
         self.known[source.id] = renamed(view, source.id)
         copy = Node(new_id(), "Reorder", node.name, (source,), (value,), {}, node.where)
-        groups = self.groups([copy]) if value.dtype in _REORDERED else []
+        # oneDNN does not take tensors whose elements lie in the same memory.
+        taken = value.dtype in _REORDERED and not repeats(view)
+        groups = self.groups([copy]) if taken else []
         nodes, partition = groups[0] if groups else ((copy,), None)
         if partition is not None and self.defect(nodes) is None:
             self.add_compiled(nodes, partition)

@@ -139,6 +139,9 @@ class Captured:
             for i, n in enumerate(self.placeholders)
             if isinstance(n.meta.get("val"), torch.Tensor)
         }
+        self.attributes = {
+            n: getattr(module, n.target) for n in self.graph.nodes if n.op == "get_attr"
+        }
         self.static = tuple(i for i in static if options.freeze and i in tensors)
         self.programs: dict[tuple[int, ...], _Entry] = {}
         self.misses: dict[tuple[int, ...], int] = {}
@@ -195,7 +198,8 @@ class Captured:
         return self.thawed
 
     def _made(self, weights: dict[fx.Node, torch.Tensor]) -> Program:
-        program = Program(self.graph, weights, self.options, self.threads, self.name)
+        known = {**self.attributes, **weights}
+        program = Program(self.graph, known, self.options, self.threads, self.name)
         reasons = program.division.reasons
         if self.options.fallback == "error" and reasons:
             lines = "\n".join(f"  {n.target}: {why} ({source(n)})" for n, why in reasons.items())

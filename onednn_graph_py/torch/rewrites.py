@@ -19,6 +19,7 @@ def rewritten(graph: fx.Graph) -> fx.Graph:
     for node in list(graph.nodes):
         _root_mean_square(graph, node)
         _padding(graph, node)
+        _repeated_heads(node)
     graph.eliminate_dead_code()
     return graph
 
@@ -123,3 +124,45 @@ def _padding(graph: fx.Graph, node: fx.Node) -> None:
         )
     made.meta = dict(node.meta)
     node.replace_all_uses_with(made)
+
+
+def _repeated_heads(node: fx.Node) -> None:
+    """Let attention read the key heads that a model repeats for several query heads."""
+    if not _is(node, aten.scaled_dot_product_attention.default):
+        return
+    once = [_before_repetition(given) for given in node.args[1:3]]
+    if None in once or node.kwargs.get("enable_gqa") or len(node.args[0].meta["val"].shape) != 4:
+        return
+    if once[0].meta["val"].shape[1] != once[1].meta["val"].shape[1]:
+        return
+    query, _, _, *rest = node.args
+    node.args = (query, *once, *rest)
+    node.kwargs = {**node.kwargs, "enable_gqa": True}
+
+
+def _before_repetition(node: Any) -> Any:
+    """Return (batch, heads, ...) of which each head is repeated in the node, or None."""
+    made = node
+    if not _is(made, aten._unsafe_view.default, aten.view.default, aten.reshape.default):
+        return None
+    while _is(
+        made,
+        aten._unsafe_view.default,
+        aten.view.default,
+        aten.reshape.default,
+        aten.clone.default,
+    ):
+        made = made.args[0]
+    if not _is(made, aten.expand.default):
+        return None
+    single = made.args[0]
+    if not _is(single, aten.unsqueeze.default) or single.args[1] != 2:
+        return None
+    source = single.args[0]
+    before, after = source.meta["val"].shape, node.meta["val"].shape
+    wide = made.meta["val"].shape
+    if len(before) != 4 or len(after) != 4 or len(wide) != 5:
+        return None
+    same = [wide[0] == before[0], wide[1] == before[1], wide[3] == before[2], wide[4] == before[3]]
+    flat = [after[0] == before[0], after[2] == before[2], after[3] == before[3]]
+    return source if all(map(bool, (*same, *flat))) else None

@@ -111,7 +111,7 @@ def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
         raise NotLowered("there is no batch")
     sizes = _each(output_size, spatial)
     if set(sizes) == {1}:
-        return at.b.reduce_mean(x, axes=[*range(2, x.ndim)], keep_dims=True)
+        return _reduced(at, "reduce_mean", x, [*range(2, x.ndim)], True)
     before = (x.shape or ())[2:]
     if any(n == -1 or n % o for n, o in zip(before, sizes, strict=True)):
         raise NotLowered("windows of different sizes")
@@ -133,9 +133,12 @@ def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> V
     axes = [*range(x.ndim)] if not dims and dims != 0 else _each(dims, 1)
     if x.ndim == 0:
         raise NotLowered("oneDNN's reductions need a dim")
+    axes = [d % x.ndim for d in axes]
+    if all((x.shape or ())[d] == 1 for d in axes):  # which oneDNN does not reduce
+        return at.cast(x if keepdim else x.squeeze(axes), at.dtype)
     # torch sums small types in f32, and rounds once.
     wide = at.cast(x, "f32") if method in ("reduce_mean", "reduce_sum") else x
-    made: Value = getattr(at.b, method)(wide, axes=[d % x.ndim for d in axes], keep_dims=keepdim)
+    made: Value = getattr(at.b, method)(wide, axes=axes, keep_dims=keepdim)
     return at.cast(made, at.dtype)
 
 
