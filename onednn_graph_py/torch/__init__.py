@@ -1,6 +1,7 @@
 """torch.compile with oneDNN: ``torch.compile(model, backend="onednn_graph")``."""
 
 from .backend import backend
+from .exported import export, trace
 from .fallback import FallbackWarning
 from .report import GraphReport, Left, RegionReport, Report, report
 
@@ -11,5 +12,7 @@ __all__ = [
     "RegionReport",
     "Report",
     "backend",
+    "export",
     "report",
+    "trace",
 ]

@@ -15,7 +15,7 @@ from torch import fx
 
 from ..errors import UnimplementedError
 from . import capture, rewrites
-from .division import Division, operations, source
+from .division import Division, hint, operations, source
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
@@ -93,13 +93,34 @@ class Program:
                 for node in part.nodes:
                     env[node] = made.node_copy(node, taken)
         output = next(n for n in graph.nodes if n.op == "output")
-        made.output(fx.map_arg(output.args[0], taken))
+        inside = {n for r in self.regions for n in r.outputs}
+
+        def result(node: fx.Node) -> fx.Node:
+            order = _memory_order(node.meta["val"]) if node in inside else None
+            given = taken(node)
+            return given if order is None else made.call_function(_laid_out, (given, order))
+
+        made.output(fx.map_arg(output.args[0], result))
         self.module = fx.GraphModule(root, made)
         self.run = self.module.forward
 
 
 def _item(values: Sequence[Any], index: int) -> Any:
     return values[index]
+
+
+def _memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the dims from the largest stride to the smallest; None for row-major tensors."""
+    if tensor.is_contiguous():
+        return None
+    strides = [hint(s) for s in tensor.stride()]
+    return tuple(sorted(range(tensor.ndim), key=lambda i: (-strides[i], i)))
+
+
+def _laid_out(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """Copy a tensor, with its dims in this order in memory: as torch's own result would be."""
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return tensor.permute(order).contiguous().permute(back)
 
 
 class _Entry:
@@ -198,7 +219,8 @@ class Captured:
         return self.thawed
 
     def _made(self, weights: dict[fx.Node, torch.Tensor]) -> Program:
-        known = {**self.attributes, **weights}
+        # Other tensors of the same memory, so that a weight dies as soon as its module does.
+        known = {n: w.detach() for n, w in {**self.attributes, **weights}.items()}
         program = Program(self.graph, known, self.options, self.threads, self.name)
         reasons = program.division.reasons
         if self.options.fallback == "error" and reasons:

@@ -18,7 +18,7 @@ from ..regions import Part, split
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import dims_of, dtype_of
 
-__all__ = ["Division", "is_tensor", "lowered", "operations", "reason", "source"]
+__all__ = ["Division", "hint", "is_size", "is_tensor", "lowered", "operations", "reason", "source"]
 
 ALWAYS_WORTH = (
     "linear",
@@ -30,6 +30,7 @@ ALWAYS_WORTH = (
     "scaled_dot_product_attention",
     "quantize_per",
     "padded_convolution",
+    "rms_norm",
 )
 """Parts of the names of ops that are worth a region of their own."""
 
@@ -206,6 +207,8 @@ def lowered(
     node: fx.Node,
     values: Mapping[fx.Node, Any],
     constants: Mapping[fx.Node, torch.Tensor],
+    *,
+    host: bool = False,
 ) -> Any:
     """Add a call to a builder.
 
@@ -217,6 +220,8 @@ def lowered(
         What it reads.
     constants : mapping of fx.Node to torch.Tensor
         The tensors whose numbers a lowering may use.
+    host : bool
+        Whether tensors may be of types that only host steps and views read.
 
     Returns
     -------
@@ -244,20 +249,19 @@ def lowered(
         made = LOWERINGS[node.target](Lowering(b, node, constants), *args, **kwargs)
     results = [made] if isinstance(made, Value) else list(made)
     for value, wanted in zip(results, _tensors(node), strict=False):
-        _check(node, value, wanted)
+        _check(node, value, wanted, host)
     return made
 
 
-def _check(node: fx.Node, value: Value, wanted: torch.Tensor) -> None:
+def _check(node: fx.Node, value: Value, wanted: torch.Tensor, host: bool) -> None:
     """Raise `NotLowered` if a lowering does not give what torch gives."""
     shape = value.shape
     dims = dims_of(wanted)
     same = shape is not None and len(shape) == len(dims)
     same = same and all(-1 in pair or pair[0] == pair[1] for pair in zip(shape or (), dims))
-    if not same or value.dtype != dtype_of(wanted):
-        raise NotLowered(
-            f"it would give {value.dtype} {shape} instead of {dtype_of(wanted)} {dims}"
-        )
+    dtype = dtype_of(wanted, host=host)
+    if not same or value.dtype != dtype:
+        raise NotLowered(f"it would give {value.dtype} {shape} instead of {dtype} {dims}")
 
 
 def operations(node: fx.Node) -> float:
@@ -271,24 +275,24 @@ def operations(node: fx.Node) -> float:
         return 0.0
     if any(product in name for product in ("linear", "mm", "matmul")):
         left = tensors[1] if "addmm" in name or "baddbmm" in name else tensors[0]
-        return 2 * elements * _size(left.shape[-1])
+        return 2 * elements * hint(left.shape[-1])
     if "conv" in name:
         weight = tensors[1]
-        inner = _count(weight) / max(_size(weight.shape[0]), 1)
+        inner = _count(weight) / max(hint(weight.shape[0]), 1)
         return 2 * elements * inner
     if "attention" in name:
         query, key = tensors[:2]
-        return 4 * _count(query) * _size(key.shape[-2])
+        return 4 * _count(query) * hint(key.shape[-2])
     return elements
 
 
-def _size(size: Any) -> int:
+def hint(size: Any) -> int:
     """Return a size, as in the first call if it is unknown."""
     return int(size) if isinstance(size, int) else int(size.node.hint or 1)
 
 
 def _count(tensor: torch.Tensor) -> int:
-    return math.prod(_size(s) for s in tensor.shape)
+    return math.prod(hint(s) for s in tensor.shape)
 
 
 def source(node: fx.Node) -> str:

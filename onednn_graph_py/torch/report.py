@@ -171,8 +171,8 @@ def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
     """Return whether a graph is of a module, by its weights, or of a function, by its lines."""
     if isinstance(compiled, torch.nn.Module):
         ids = {id(t) for t in (*compiled.parameters(), *compiled.buffers())}
-        if ids and any(ids & set(key) for key in captured.programs):
-            return True
+        if ids and captured.static and captured.thawed is None:
+            return any(ids & set(key) for key in captured.programs)
         inner = getattr(compiled, "_orig_mod", compiled)
         function: Any = type(inner).forward
     else:

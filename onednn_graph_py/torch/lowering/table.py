@@ -14,7 +14,7 @@ from ...building.builder import GraphBuilder
 from ...building.value import Value
 from ...machine.cpu import lacks
 
-__all__ = ["DTYPES", "LOWERINGS", "Lowering", "NotLowered", "dims_of", "dtype_of", "lowers"]
+__all__ = ["DTYPES", "HOST_DTYPES", "LOWERINGS", "Lowering", "NotLowered", "dims_of", "dtype_of", "lowers"]
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float32: "f32",
@@ -26,6 +26,13 @@ DTYPES: Mapping[torch.dtype, str] = {
     torch.bool: "boolean",
 }
 """oneDNN's names of torch's data types."""
+
+HOST_DTYPES: Mapping[torch.dtype, str] = {
+    torch.int64: "s64",
+    torch.float64: "f64",
+    torch.int16: "s16",
+}
+"""Those of types that only host steps and views of a builder read."""
 
 FLOATS = ("f32", "bf16", "f16")
 
@@ -47,8 +54,8 @@ def _known(size: Any) -> Any:
     return size if known is None else known
 
 
-def dtype_of(tensor: torch.Tensor) -> str:
-    """Return oneDNN's name of a tensor's data type.
+def dtype_of(tensor: torch.Tensor, *, host: bool = False) -> str:
+    """Return oneDNN's name of a tensor's data type, or also of one that it lacks.
 
     Raises
     ------
@@ -56,6 +63,8 @@ def dtype_of(tensor: torch.Tensor) -> str:
         oneDNN does not have it, or can't compute in it on this CPU.
     """
     name = DTYPES.get(tensor.dtype)
+    if host and name is None:
+        name = HOST_DTYPES.get(tensor.dtype)
     if name is None:
         raise NotLowered(f"oneDNN has no {str(tensor.dtype).removeprefix('torch.')}")
     if why := lacks(name):

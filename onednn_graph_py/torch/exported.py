@@ -1,0 +1,225 @@
+"""Modules of torch as models that run without torch: `trace` and `export`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..building.builder import GraphBuilder
+from ..building.value import Value
+from ..dtypes import array_dtype
+from ..errors import InvalidGraphError
+from ..running.model import CompiledGraph
+from . import rewrites
+from .arrays import array_of
+from .capture import without_repetitions
+from .division import is_size, is_tensor, lowered, reason, source
+from .folding import folded
+from .host import HOST, HostCall, Slot
+from .lowering.table import DTYPES, HOST_DTYPES, dims_of
+
+__all__ = ["export", "trace"]
+
+
+def trace(
+    module: torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    fpmath_mode: str = "strict",
+) -> GraphBuilder:
+    """Make a graph of a module, to explain it, draw it, save it or compile it.
+
+    Parameters
+    ----------
+    module : Module
+        In the mode in which it is to run; ``module.eval()`` as a rule.
+    args : tuple
+        Arguments for which it is traced.
+    kwargs : mapping, optional
+        Those by name.
+    dynamic_shapes : optional
+        Which dims are unknown, as in ``torch.export.export``.
+    fpmath_mode : str
+        The smaller types that oneDNN may use to compute f32.
+
+    Returns
+    -------
+    GraphBuilder
+        Its inputs are the tensors among the arguments, under torch's names for them; parameters
+        and buffers are constants, in torch's memory where oneDNN can read them there. Calls that
+        oneDNN has no ops for are host steps in NumPy.
+
+    Raises
+    ------
+    InvalidGraphError
+        There is neither an op nor a NumPy function for some calls, which the message lists with
+        their lines; or the module changes its buffers.
+    """
+    program = torch.export.export(module, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    program = program.run_decompositions({})
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        raise InvalidGraphError(f"trace: the module changes {', '.join(changed)} when it is called")
+    tensors = {**program.state_dict, **program.constants}
+    names = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    graph = rewrites.rewritten(without_repetitions(program.graph))
+    weights = {
+        n: tensors[names[n.name]]
+        for n in graph.nodes
+        if n.op == "placeholder" and n.name in names
+    }
+    return _Tracer(graph, weights, fpmath_mode).builder
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    fpmath_mode: str = "strict",
+    **options: Any,
+) -> CompiledGraph:
+    """Compile a module into a model that needs no torch: it takes NumPy arrays, and pickles.
+
+    Parameters
+    ----------
+    module, args, kwargs, dynamic_shapes, fpmath_mode
+        As for `trace`.
+    **options
+        As for `GraphBuilder.compile`.
+
+    Returns
+    -------
+    CompiledGraph
+
+    Raises
+    ------
+    InvalidGraphError
+        As for `trace`.
+    """
+    builder = trace(
+        module, args, kwargs, dynamic_shapes=dynamic_shapes, fpmath_mode=fpmath_mode
+    )
+    return builder.compile(**options)
+
+
+class _Tracer:
+    """Adds the calls of a graph to a builder."""
+
+    def __init__(
+        self, graph: fx.Graph, weights: dict[fx.Node, torch.Tensor], fpmath_mode: str
+    ) -> None:
+        self.builder = GraphBuilder(fpmath_mode=fpmath_mode)
+        self.constants = folded(graph, weights)
+        self.values: dict[fx.Node, Any] = {}
+        left: list[str] = []
+        for node in graph.nodes:
+            if node.op == "placeholder" and node not in weights and is_tensor(node):
+                tensor = node.meta["val"]
+                self.values[node] = self.builder.input(
+                    dims_of(tensor), _dtype(tensor), name=node.name
+                )
+            elif node.op == "call_function" and node not in self.constants and not is_size(node):
+                if all(n in self.values or not is_tensor(n) or n in self.constants
+                       for n in node.all_input_nodes):
+                    why = self._add(node)
+                    if why is not None:
+                        left.append(f"  {node.target}: {why} ({source(node)})")
+            elif node.op == "output" and not left:
+                self._outputs(node)
+        if left:
+            lines = "\n".join(left)
+            raise InvalidGraphError(f"trace: no op and no NumPy function for\n{lines}")
+
+    def _add(self, node: fx.Node) -> str | None:
+        """Add a call; return why it can't be added."""
+        if node.target is operator.getitem:
+            self.values[node] = self.values[node.args[0]][node.args[1]]  # type: ignore[index]
+            return None
+        why = reason(node, self.constants)
+        if why is None:
+            for given in node.all_input_nodes:
+                self._read(given)
+            self.values[node] = lowered(self.builder, node, self.values, self.constants)
+            return None
+        name = getattr(node.target, "_opname", "") or str(node.target).split(".")[1]
+        if name in VIEWS:
+            return self._add_view(node)
+        if name not in HOST:
+            return why
+        result = node.meta["val"]
+        arrays: list[Value] = []
+
+        def slot(given: Any) -> Any:
+            if isinstance(given, fx.Node):
+                if not is_tensor(given):
+                    raise InvalidGraphError(f"{node.target} reads a size that is unknown")
+                arrays.append(self._read(given))
+                return Slot(len(arrays) - 1)
+            if isinstance(given, (list, tuple)):
+                return tuple(slot(g) for g in given)
+            return given
+
+        options = {k: a for k, a in node.kwargs.items() if k in ("alpha", "rounding_mode")}
+        args = tuple(slot(a) for a in node.args)
+        dims, dtype = dims_of(result), _dtype(result)
+        call = HostCall(name, args, options, dims, array_dtype(dtype))
+        self.values[node] = self.builder.call(
+            call, *arrays, outputs=[(dims, dtype)], name=node.name
+        )
+        return None
+
+    def _add_view(self, node: fx.Node) -> str | None:
+        """Add a view of a value of a type that only host steps and views read."""
+        given = node.args[0]
+        assert isinstance(given, fx.Node)
+        self._read(given)
+        try:
+            self.values[node] = lowered(
+                self.builder, node, self.values, self.constants, host=True
+            )
+        except Exception as e:
+            return str(e)
+        return None
+
+    def _read(self, node: fx.Node) -> Any:
+        """Return the value of a tensor that a call reads; constants come when they are read."""
+        if node not in self.values:
+            array = array_of(self.constants[node]).view()
+            array.flags.writeable = False
+            self.values[node] = self.builder.constant(
+                array, _dtype(self.constants[node]), name=node.name, copy=None
+            )
+        return self.values[node]
+
+    def _outputs(self, node: fx.Node) -> None:
+        results = node.args[0]
+        assert isinstance(results, (tuple, list))
+        for i, result in enumerate(results):
+            if not isinstance(result, fx.Node):
+                raise InvalidGraphError(f"trace: result {i} is {result!r}, not a tensor")
+            self.builder.output(**{f"output{i}": self._read(result)})
+
+
+VIEWS = frozenset({"unsqueeze", "squeeze", "expand", "slice", "select", "alias", "clone", "detach"})
+"""Ops that a builder has for types that oneDNN lacks, too."""
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    """Return the name of a tensor's data type in a builder."""
+    name = DTYPES.get(tensor.dtype) or HOST_DTYPES.get(tensor.dtype)
+    if name is None:
+        raise InvalidGraphError(f"trace: a tensor is of {tensor.dtype}")
+    return name

@@ -1,0 +1,562 @@
+"""torch.compile with the backend onednn_graph: capture, weights, options, reports, export."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import onednn_graph_py as og
+
+# torch.export warns of what torch itself does.
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+front = pytest.importorskip("onednn_graph_py.torch")
+F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    gc.collect()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+class Small(torch.nn.Module):
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(width, 2 * width)
+        self.second = torch.nn.Linear(2 * width, width)
+        self.register_buffer("shift", torch.ones(width))
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x))) + self.shift
+
+
+def compiled(module, dynamic=None, **options):
+    return torch.compile(module, backend="onednn_graph", options=options, dynamic=dynamic)
+
+
+def close(got, wanted, terms=64):
+    """Compare f32 results of sums of so many terms."""
+    assert got.shape == wanted.shape and got.dtype == wanted.dtype
+    if not wanted.numel():
+        return
+    scale = float(wanted.abs().max())
+    assert float((got - wanted).abs().max()) <= 8 * terms**0.5 * 2**-24 * max(scale, 1.0)
+
+
+def test_importing_the_package_imports_no_torch():
+    program = "import onednn_graph_py, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_backend_is_found_by_its_name():
+    assert "onednn_graph" in torch._dynamo.list_backends()
+
+
+def test_module_runs_in_one_region():
+    module = Small().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        close(run(x), module(x))
+    (graph,) = front.report(run).graphs
+    assert graph.share == 1.0 and not graph.left
+    assert [r.failure for r in graph.regions] == [None]
+    assert "MatMul" in str(graph)
+
+
+def test_report_is_of_the_module_that_is_asked_for():
+    one, other = compiled(Small().eval()), compiled(Small(16).eval())
+    with torch.inference_mode():
+        one(torch.randn(2, 32))
+        assert len(front.report(one).graphs) == 1
+        assert front.report(other).graphs == ()
+        other(torch.randn(2, 16))
+    assert len(front.report(other).graphs) == 1
+    assert len(front.report().graphs) == 2
+
+
+def test_report_names_what_stays_in_torch_with_its_line():
+    class Sorts(Small):
+        def forward(self, x):
+            return super().forward(x.sort(dim=-1).values)
+
+    module = Sorts().eval()
+    run = compiled(module)
+    with torch.no_grad():
+        x = torch.randn(4, 32)
+        close(run(x), module(x))
+    (graph,) = front.report(run).graphs
+    (left,) = [one for one in graph.left if "sort" in one.op]
+    assert left.why == "there is no lowering for it"
+    assert "test_torch.py" in left.where and "x.sort(dim=-1)" in left.where
+
+
+# -- weights are constants by identity: what can happen to them between two calls
+
+
+def second_instance(run, module, x):
+    other = Small().eval()
+    return compiled(other)(x), other(x)
+
+
+def changed_in_place(run, module, x):
+    module.first.weight.add_(1.0)
+    return run(x), module(x)
+
+
+def loaded(run, module, x):
+    module.load_state_dict(Small().state_dict())
+    return run(x), module(x)
+
+
+def buffer_replaced(run, module, x):
+    module.shift = torch.full((32,), 5.0)
+    return run(x), module(x)
+
+
+def parameter_replaced(run, module, x):
+    module.first.weight = torch.nn.Parameter(torch.randn(64, 32))
+    return run(x), module(x)
+
+
+def data_replaced(run, module, x):
+    module.first.weight.data = torch.randn(64, 32)
+    return run(x), module(x)
+
+
+def nothing(run, module, x):
+    return run(x), module(x)
+
+
+EVENTS = (
+    nothing,
+    second_instance,
+    changed_in_place,
+    loaded,
+    buffer_replaced,
+    parameter_replaced,
+    data_replaced,
+)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.__name__)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_changed_weights_are_seen(event, mode):
+    module = Small().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        first = run(x)
+        close(first, module(x))
+        with mode():
+            if mode is torch.inference_mode and event is not nothing:
+                run(x)
+        got, wanted = event(run, module, x)
+        close(got, wanted)
+        with mode():
+            close(run(x), module(x))
+
+
+def test_weights_that_change_at_each_call_become_inputs():
+    module = Small().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        run(x)
+        with pytest.warns(front.FallbackWarning, match="weights changed before 3 calls"):
+            for _ in range(6):
+                module.first.weight.mul_(0.9)
+                close(run(x), module(x))
+    (graph,) = front.report(run).graphs
+    assert graph.weights_are_inputs
+
+
+def test_layers_of_one_class_share_a_graph_and_have_their_own_constants():
+    layers = [Small().eval() for _ in range(5)]
+    runs = [compiled(layer) for layer in layers]
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        for _ in range(2):
+            for run, layer in zip(runs, layers, strict=True):
+                close(run(x), layer(x))
+    assert [g.weights for g in front.report(runs[0]).graphs] == [5]
+
+
+def test_constants_go_with_their_weights():
+    layers = [Small().eval() for _ in range(3)]
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        for layer in layers:
+            compiled(layer)(x)
+        kept = compiled(layers[0])
+        del layer, layers[1:]
+        gc.collect()
+        kept(x)
+    assert [g.weights for g in front.report(kept).graphs] == [1]
+
+
+def test_reset_gives_all_back():
+    module = Small().eval()
+    run = compiled(module)
+    with torch.no_grad():
+        run(torch.randn(4, 32))
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    (graph,) = CAPTURED
+    models = [weakref.ref(r.model) for p in graph.living for r in p.regions]
+    del graph, run
+    torch._dynamo.reset()
+    gc.collect()
+    assert models and all(m() is None for m in models)
+
+
+def test_without_freezing_weights_are_inputs():
+    module = Small().eval()
+    run = compiled(module, freeze=False)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        for _ in range(3):
+            close(run(x), module(x))
+            module.first.weight.add_(1.0)
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    (graph,) = CAPTURED
+    (program,) = graph.living
+    assert [len(r.model.inputs) for r in program.regions] == [6]
+
+
+# -- shapes
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_other_shapes(dynamic):
+    module = Small().eval()
+    run = compiled(module, dynamic=dynamic)
+    with torch.no_grad():
+        for rows in (3, 5, 1, 7, 2, 5):
+            x = torch.randn(2, rows, 32)
+            close(run(x), module(x))
+    assert len(front.report(run).graphs) <= 3
+
+
+def test_no_rows():
+    module = Small().eval()
+    run = compiled(module, dynamic=True)
+    with torch.no_grad():
+        for rows in (4, 0, 3):
+            x = torch.randn(rows, 32)
+            close(run(x), module(x))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_small_batches(rows):
+    module = Small().eval()
+    x = torch.randn(rows, 32)
+    with torch.no_grad():
+        close(compiled(module)(x), module(x))
+
+
+# -- mutation, aliases, memory formats
+
+
+def test_input_changed_in_place():
+    def function(x, w):
+        x.add_(1.0)
+        return (x @ w).relu_()
+
+    x, w = torch.randn(8, 16), torch.randn(16, 16)
+    other = x.clone()
+    with torch.no_grad():
+        close(compiled(function)(x, w), function(other, w))
+    assert torch.equal(x, other)
+
+
+def test_buffer_that_counts():
+    class Counts(Small):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls.add_(1.0)
+            return super().forward(x) * self.calls
+
+    module = Counts().eval()
+    other = copy.deepcopy(module)
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        for _ in range(5):
+            close(run(x), other(x))
+    assert float(module.calls) == 5
+
+
+def test_output_is_a_view_of_the_input():
+    def function(x, w):
+        return x.view(-1), (x @ w).t(), x
+
+    x, w = torch.randn(8, 16), torch.randn(16, 16)
+    with torch.no_grad():
+        flat, product, same = compiled(function)(x, w)
+    assert flat.data_ptr() == x.data_ptr() and same is x
+    close(product, (x @ w).t(), 16)
+
+
+def test_results_are_new_memory_at_each_call():
+    module = Small().eval()
+    run = compiled(module)
+    with torch.no_grad():
+        first = run(torch.ones(4, 32))
+        kept = first.clone()
+        run(torch.zeros(4, 32))
+    assert torch.equal(first, kept)
+
+
+@pytest.mark.parametrize("change", ["transposed", "strided", "expanded", "channels_last"])
+def test_inputs_that_are_not_row_major(change):
+    if change == "channels_last":
+        module = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.ReLU()).eval()
+        x = torch.randn(2, 8, 9, 9).to(memory_format=torch.channels_last)
+    else:
+        module = Small().eval()
+        x = {
+            "transposed": torch.randn(32, 4).t(),
+            "strided": torch.randn(8, 64)[::2, ::2],
+            "expanded": torch.randn(1, 32).expand(4, 32),
+        }[change]
+    with torch.no_grad():
+        got, wanted = compiled(module)(x), module(x)
+    close(got, wanted, 72)
+    assert got.stride() == wanted.stride()
+
+
+def test_bf16_and_autocast():
+    if why := og.machine.cpu.lacks("bf16"):
+        pytest.skip(why)
+    module = Small().eval()
+    x = torch.randn(4, 32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        got, wanted = compiled(module)(x), module(x)
+    assert got.dtype == wanted.dtype
+    assert float((got - wanted).abs().max()) <= 64**0.5 * 2**-8 * float(wanted.abs().max())
+
+
+# -- what oneDNN does not take
+
+
+def test_gradients_are_left_to_torch_with_one_warning():
+    module = Small()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with pytest.warns(front.FallbackWarning, match="gradients are on"):
+        made = run(x)
+    made.sum().backward()
+    assert module.first.weight.grad is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(x)
+
+
+def test_double_precision_stays_in_torch():
+    module = Small().double().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32, dtype=torch.float64)
+    with torch.no_grad(), pytest.warns(front.FallbackWarning, match="0% of the arithmetic"):
+        assert torch.equal(run(x), module(x))
+    (graph,) = front.report(run).graphs
+    assert {one.why for one in graph.left} == {"oneDNN has no float64"}
+
+
+def test_error_instead_of_fallback_lists_all():
+    def function(x):
+        return torch.relu(x.sort(dim=-1).values).cumsum(-1)
+
+    run = compiled(function, fallback="error")
+    with torch.no_grad(), pytest.raises(og.UnimplementedError) as caught:
+        run(torch.randn(4, 32))
+    text = str(caught.value)
+    assert "aten.sort" in text and "aten.cumsum" in text and "test_torch.py" in text
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"fallbak": "eager"}, "did you mean 'fallback'"),
+        ({"fallback": "inductor"}, "option fallback must be one of 'eager', 'error'"),
+        ({"min_ops": 0}, "option min_ops must be a whole number, at least 1"),
+        ({"threads": True}, "option threads"),
+        ({"freeze": "yes"}, "option freeze"),
+    ],
+)
+def test_wrong_options(options, text):
+    run = torch.compile(Small().eval(), backend="onednn_graph", options=options)
+    with torch.no_grad(), pytest.raises(Exception, match=text):
+        run(torch.randn(4, 32))
+
+
+def test_modes_are_refused():
+    with pytest.raises(og.InvalidArgumentsError, match="no modes"):
+        front.backend(torch.fx.GraphModule({}, torch.fx.Graph()), [], mode="max-autotune")
+
+
+def test_random_calls_stay_random():
+    def function(x, w):
+        return (x + torch.rand(4, 32)) @ w
+
+    run = compiled(function)
+    x, w = torch.zeros(4, 32), torch.eye(32)
+    with torch.no_grad():
+        assert not torch.equal(run(x, w), run(x, w))
+
+
+def test_calls_from_threads():
+    module = Small().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        wanted = run(x)
+    results = []
+
+    def work():
+        with torch.no_grad():
+            results.extend(run(x) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == 80 and all(torch.equal(r, wanted) for r in results)
+
+
+# -- attention, repeated heads, padding
+
+
+def test_repeated_heads_are_not_repeated():
+    def function(q, k, v):
+        k, v = (
+            t[:, :, None].expand(2, 2, 3, 5, 16).reshape(2, 6, 5, 16) for t in (k, v)
+        )
+        return F.scaled_dot_product_attention(q, k, v)
+
+    q, k, v = torch.randn(2, 6, 5, 16), torch.randn(2, 2, 5, 16), torch.randn(2, 2, 5, 16)
+    run = compiled(function)
+    with torch.no_grad():
+        close(run(q, k, v), function(q, k, v))
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    (graph,) = CAPTURED
+    assert not any("expand" in str(n.target) for n in graph.graph.nodes)
+
+
+def test_left_padding_makes_no_nan():
+    def function(q, mask):
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+    q, mask = torch.randn(2, 4, 8, 16), torch.ones(8, 8, dtype=torch.bool).tril()
+    mask = mask[None, None].repeat(2, 1, 1, 1)
+    mask[0, :, :, :3] = False
+    with torch.no_grad():
+        close(compiled(function)(q, mask), function(q, mask))
+
+
+def test_padding_goes_into_the_convolution():
+    module = torch.nn.Conv2d(3, 8, 3, stride=2).eval()
+
+    def function(x):
+        return torch.relu(module(F.pad(x, (0, 1, 0, 1))))
+
+    x = torch.randn(1, 3, 16, 16)
+    run = compiled(function)
+    with torch.no_grad():
+        close(run(x), function(x))
+    (graph,) = front.report(run).graphs
+    assert not graph.left
+
+
+def test_root_mean_square_becomes_one_call():
+    class Norm(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(32))
+
+        def forward(self, x):
+            wide = x.to(torch.float32)
+            wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+            return self.weight * wide.to(x.dtype)
+
+    module = Norm().eval()
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        close(compiled(module)(x), module(x))
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    (graph,) = CAPTURED
+    calls = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
+    assert calls == ["aten.rms_norm.default"]
+
+
+# -- export
+
+
+def test_exported_model_needs_no_torch(tmp_path):
+    module = Small().eval()
+    x = torch.randn(4, 32)
+    model = front.export(module, (x,))
+    path = tmp_path / "model.pickle"
+    path.write_bytes(pickle.dumps(model))
+    np.save(tmp_path / "x.npy", x.numpy())
+    program = (
+        "import pickle, sys, numpy as np\n"
+        f"model = pickle.loads(open({str(path)!r}, 'rb').read())\n"
+        f"y = model(np.load({str(tmp_path / 'x.npy')!r}))\n"
+        f"np.save({str(tmp_path / 'y.npy')!r}, y)\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    with torch.no_grad():
+        close(torch.from_numpy(np.load(tmp_path / "y.npy")), module(x))
+
+
+def test_exported_model_has_host_steps_and_unknown_dims():
+    class Looks(Small):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(10, 32)
+
+        def forward(self, ids):
+            return super().forward(self.table(ids + 1))
+
+    module = Looks().eval()
+    tokens = torch.export.Dim("tokens", min=2, max=64)
+    model = front.export(module, (torch.arange(8)[None],), dynamic_shapes=({1: tokens},))
+    with torch.no_grad():
+        for n in (3, 8, 9):
+            ids = torch.arange(n)[None] % 9
+            close(torch.from_numpy(model(ids.numpy())), module(ids))
+
+
+def test_trace_explains_and_lists_what_it_lacks():
+    builder = front.trace(Small().eval(), (torch.randn(4, 32),))
+    assert isinstance(builder, og.GraphBuilder) and len(builder.inputs) == 1
+
+    class Sorts(torch.nn.Module):
+        def forward(self, x):
+            return x.sort(dim=-1).values
+
+    with pytest.raises(og.InvalidGraphError, match=r"aten\.sort"):
+        front.trace(Sorts(), (torch.randn(4, 4),))
