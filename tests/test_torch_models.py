@@ -1,0 +1,234 @@
+"""Architectures of Hugging Face's transformers, with random weights, by the backend onednn_graph."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import pytest
+
+import onednn_graph_py as og
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+T = pytest.importorskip("transformers", reason="transformers is not installed")
+front = pytest.importorskip("onednn_graph_py.torch")
+
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+}
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+IMAGE = {k: v for k, v in SMALL.items() if k != "vocab_size"} | {"image_size": 32, "patch_size": 8}
+
+
+def text(rows):
+    return {"input_ids": torch.randint(3, 100, (2, rows))}
+
+
+def decoder(rows):
+    return {**text(rows), "use_cache": False}
+
+
+def padded(rows):
+    mask = torch.ones(2, rows, dtype=torch.long)
+    mask[0, :4] = 0  # on the left, so the first queries see nothing
+    return {**text(rows), "attention_mask": mask}
+
+
+def padded_decoder(rows):
+    return {**padded(rows), "use_cache": False}
+
+
+def image(rows):
+    return {"pixel_values": torch.randn(rows % 2 + 1, 3, 32, 32)}
+
+
+def whisper():
+    config = T.WhisperConfig(
+        d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128,
+        max_source_positions=20, num_mel_bins=8,
+    )  # fmt: skip
+    return T.models.whisper.modeling_whisper.WhisperEncoder(config)
+
+
+def bart():
+    return T.BartModel(
+        T.BartConfig(
+            d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128, vocab_size=100,
+        )
+    )  # fmt: skip
+
+
+def wav2vec2():
+    return T.Wav2Vec2Model(
+        T.Wav2Vec2Config(
+            **{k: v for k, v in SMALL.items() if k != "vocab_size"}, conv_dim=(16, 16),
+            conv_stride=(5, 2), conv_kernel=(10, 3), num_feat_extract_layers=2,
+            num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
+            apply_spec_augment=False,
+        )
+    )  # fmt: skip
+
+
+MODELS = {
+    "bert": (lambda: T.BertModel(T.BertConfig(**SMALL)), padded),
+    "distilbert": (
+        lambda: T.DistilBertModel(
+            T.DistilBertConfig(dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=100)
+        ),
+        padded,
+    ),
+    "roberta": (lambda: T.RobertaModel(T.RobertaConfig(**SMALL)), text),
+    "albert": (lambda: T.AlbertModel(T.AlbertConfig(embedding_size=32, **SMALL)), text),
+    "electra": (lambda: T.ElectraModel(T.ElectraConfig(embedding_size=32, **SMALL)), text),
+    "mpnet": (lambda: T.MPNetModel(T.MPNetConfig(**SMALL)), text),
+    "deberta_v2": (lambda: T.DebertaV2Model(T.DebertaV2Config(**SMALL)), text),
+    "t5_encoder": (
+        lambda: T.T5EncoderModel(
+            T.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=100)
+        ),
+        padded,
+    ),
+    "clip_text": (
+        lambda: T.CLIPTextModel(T.CLIPTextConfig(**SMALL, max_position_embeddings=32)),
+        text,
+    ),
+    "llama": (lambda: T.LlamaForCausalLM(T.LlamaConfig(**GROUPED)), padded_decoder),
+    "qwen2": (lambda: T.Qwen2ForCausalLM(T.Qwen2Config(**GROUPED)), decoder),
+    "mistral, sliding window": (
+        lambda: T.MistralForCausalLM(T.MistralConfig(**GROUPED, sliding_window=5)),
+        decoder,
+    ),
+    "gemma": (lambda: T.GemmaForCausalLM(T.GemmaConfig(**GROUPED, head_dim=16)), decoder),
+    "phi": (lambda: T.PhiForCausalLM(T.PhiConfig(**SMALL)), decoder),
+    "gpt_neox": (lambda: T.GPTNeoXForCausalLM(T.GPTNeoXConfig(**SMALL)), decoder),
+    "gpt2": (
+        lambda: T.GPT2LMHeadModel(T.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100)),
+        padded_decoder,
+    ),
+    "bloom, ALiBi": (
+        lambda: T.BloomForCausalLM(
+            T.BloomConfig(hidden_size=64, n_layer=2, n_head=4, vocab_size=100)
+        ),
+        padded_decoder,
+    ),
+    "opt, learned positions": (
+        lambda: T.OPTForCausalLM(
+            T.OPTConfig(
+                hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128,
+                vocab_size=100, word_embed_proj_dim=64,
+            )
+        ),
+        padded_decoder,
+    ),  # fmt: skip
+    "falcon": (
+        lambda: T.FalconForCausalLM(
+            T.FalconConfig(
+                hidden_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=100
+            )
+        ),
+        decoder,
+    ),
+    "mixtral": (
+        lambda: T.MixtralForCausalLM(T.MixtralConfig(**GROUPED, num_local_experts=2)),
+        decoder,
+    ),
+    "bart": (bart, decoder),
+    "vit": (lambda: T.ViTModel(T.ViTConfig(**IMAGE)), image),
+    "dinov2": (lambda: T.Dinov2Model(T.Dinov2Config(**IMAGE)), image),
+    "swin, windows": (
+        lambda: T.SwinModel(
+            T.SwinConfig(
+                image_size=32, patch_size=4, embed_dim=16, depths=[1, 1], num_heads=[2, 4],
+                window_size=4,
+            )
+        ),
+        image,
+    ),  # fmt: skip
+    "convnext": (
+        lambda: T.ConvNextModel(
+            T.ConvNextConfig(hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 2, 1])
+        ),
+        image,
+    ),
+    "resnet": (
+        lambda: T.ResNetModel(
+            T.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1])
+        ),
+        image,
+    ),
+    "mobilenet_v2": (lambda: T.MobileNetV2Model(T.MobileNetV2Config(image_size=32)), image),
+    "whisper": (whisper, lambda rows: {"input_features": torch.randn(2, 8, 40)}),
+    "wav2vec2": (wav2vec2, lambda rows: {"input_values": torch.randn(2, 400 + 10 * rows)}),
+}
+
+MOSTLY_TORCH = {"mixtral"}
+"""Models of which less than half of the arithmetic runs in oneDNN, which warns."""
+
+IN_EACH_RUN = ("bert", "llama", "gpt2", "vit", "resnet", "whisper")
+
+WARNINGS_OF_OTHERS = "ignore:.*(LeafSpec|Enum subclass|is deprecated).*"
+
+
+def tensors(given):
+    """All tensors in a model's result."""
+    if isinstance(given, torch.Tensor):
+        return [given]
+    parts = given.values() if hasattr(given, "values") else given or ()
+    return [t for part in parts for t in tensors(part)]
+
+
+def cases():
+    for name in MODELS:
+        marks = () if name in IN_EACH_RUN else pytest.mark.slow
+        yield pytest.param(name, torch.float32, None, id=name, marks=marks)
+        yield pytest.param(name, torch.bfloat16, None, id=f"{name}, bf16", marks=pytest.mark.slow)
+        yield pytest.param(name, torch.float32, True, id=f"{name}, dynamic", marks=pytest.mark.slow)
+
+
+def distance(got, wanted):
+    """The largest difference, as a part of the largest element."""
+    scale = float(wanted.double().abs().max()) or 1.0
+    return float((got.double() - wanted.double()).abs().max()) / scale
+
+
+@pytest.mark.filterwarnings(WARNINGS_OF_OTHERS)
+@pytest.mark.parametrize("name, dtype, dynamic", cases())
+def test_model(name, dtype, dynamic):
+    if dtype == torch.bfloat16 and (why := og.machine.cpu.lacks("bf16")):
+        pytest.skip(why)
+    torch._dynamo.reset()
+    gc.collect()
+    torch.manual_seed(0)
+    make, inputs = MODELS[name]
+    exact = make().eval()
+    model = make().eval().to(dtype)
+    exact.load_state_dict(model.state_dict())
+    run = torch.compile(model, backend="onednn_graph", dynamic=dynamic)
+    mode = torch.inference_mode if dynamic else torch.no_grad
+    with mode(), warnings.catch_warnings():
+        if name in MOSTLY_TORCH:
+            warnings.simplefilter("ignore", front.FallbackWarning)
+        for rows in (12, 15, 9):
+            given = inputs(rows)
+            typed = {
+                k: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v
+                for k, v in given.items()
+            }
+            results = zip(
+                tensors(run(**typed)), tensors(model(**typed)), tensors(exact(**given)), strict=True
+            )
+            for got, eager, wanted in results:
+                assert got.shape == eager.shape and got.dtype == eager.dtype
+                assert torch.equal(got.isnan(), eager.isnan())
+                # As far from exact numbers as torch is, or a few roundings of f32.
+                allowed = max(3 * distance(eager, wanted), 2e-5 if dtype == torch.float32 else 0.02)
+                assert distance(got, wanted) <= allowed
+    graphs = front.report(run).graphs
+    assert graphs and all(r.failure is None for g in graphs for r in g.regions)
+    if name not in MOSTLY_TORCH:
+        assert all(g.share > 0.9 for g in graphs)
