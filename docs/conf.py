@@ -28,6 +28,7 @@ exclude_patterns = ["extensions", "static"]
 default_role = "py:obj"
 
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["torch"]  # the same pages whether it is installed
 autodoc_typehints = "none"  # types stand in the docstrings, in words
 napoleon_google_docstring = False
 napoleon_use_rtype = False

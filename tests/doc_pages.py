@@ -70,7 +70,9 @@ def links(page: Path) -> list[str]:
 def lacking(block: Block) -> str | None:
     """Tell what a block imports that is not there; None if all is."""
     for name in PACKAGES:
-        if not re.search(rf"^\s*(?:>>> )?(?:import|from) {name}\b", block.text, re.M):
+        if not re.search(
+            rf"^\s*(?:>>> )?(?:import|from) (?:onednn_graph_py\.)?{name}\b", block.text, re.M
+        ):
             continue
         if importlib.util.find_spec(name) is None:
             return f"{name} is not installed"

@@ -2,13 +2,11 @@
 
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
 
 import pytest
-
-import onednn_graph_py as og
+from package_modules import module_names
 
 _SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+$|\Z)", re.M | re.S)
 
@@ -22,18 +20,18 @@ def listed(docstring: str) -> list[str]:
 
 def documented() -> Iterator[tuple[str, object]]:
     """Functions, methods and classes of all modules that have their docstrings in Python."""
-    for found in pkgutil.walk_packages(og.__path__, "onednn_graph_py."):
-        if found.name.endswith((".__main__", "._core")) or ".examples" in found.name:
+    for module in module_names():
+        if module.endswith("._core") or ".examples" in module:
             continue  # the extension's docstrings are of all overloads together
-        for name, value in vars(importlib.import_module(found.name)).items():
-            if getattr(value, "__module__", None) != found.name:
+        for name, value in vars(importlib.import_module(module)).items():
+            if getattr(value, "__module__", None) != module:
                 continue
             if inspect.isfunction(value) or inspect.isclass(value):
-                yield f"{found.name}.{name}", value
+                yield f"{module}.{name}", value
             if inspect.isclass(value):
                 for member, inner in vars(value).items():
                     if inspect.isfunction(inner):
-                        yield f"{found.name}.{name}.{member}", inner
+                        yield f"{module}.{name}.{member}", inner
 
 
 CASES = [

@@ -2,19 +2,13 @@
 
 import doctest
 import importlib
-import pkgutil
 
 import numpy as np
 import pytest
+from package_modules import module_names
 
 import onednn_graph_py as og
 from onednn_graph_py import _core
-
-NAMES = [
-    found.name
-    for found in pkgutil.walk_packages(og.__path__, "onednn_graph_py.")
-    if not found.name.endswith(".__main__")
-]
 
 
 def examples(module) -> list[doctest.DocTest]:
@@ -25,7 +19,7 @@ def examples(module) -> list[doctest.DocTest]:
     return [test for test in found if test.examples]
 
 
-MODULES = [importlib.import_module(name) for name in ["onednn_graph_py", *NAMES]]
+MODULES = [importlib.import_module(name) for name in ["onednn_graph_py", *module_names()]]
 TESTS = [test for module in MODULES for test in examples(module)]
 
 

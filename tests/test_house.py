@@ -36,6 +36,8 @@ ROOMS = (
     "comparing", "explaining",
     # what front ends are built from
     "regions",
+    # front ends
+    "torch",
     # the face
     "methods", "cli", FACE, "__main__", "examples",
 )  # fmt: skip

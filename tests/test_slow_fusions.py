@@ -9,8 +9,8 @@ from wrong_cases import AMX, NEW, OLD, OPENMP, attention, before
 
 import onednn_graph_py as og
 from onednn_graph_py.kernels import job_of, kernels_of
-from onednn_graph_py.machine.isa import has_amx, has_avx2
 from onednn_graph_py.machine import current
+from onednn_graph_py.machine.isa import has_amx, has_avx2
 from onednn_graph_py.planning.pace import may_be_slow
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.slow_fusions import SLOW, slow_fusion

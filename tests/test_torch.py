@@ -448,9 +448,7 @@ def test_calls_from_threads():
 
 def test_repeated_heads_are_not_repeated():
     def function(q, k, v):
-        k, v = (
-            t[:, :, None].expand(2, 2, 3, 5, 16).reshape(2, 6, 5, 16) for t in (k, v)
-        )
+        k, v = (t[:, :, None].expand(2, 2, 3, 5, 16).reshape(2, 6, 5, 16) for t in (k, v))
         return F.scaled_dot_product_attention(q, k, v)
 
     q, k, v = torch.randn(2, 6, 5, 16), torch.randn(2, 2, 5, 16), torch.randn(2, 2, 5, 16)

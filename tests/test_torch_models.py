@@ -1,4 +1,4 @@
-"""Architectures of Hugging Face's transformers, with random weights, by the backend onednn_graph."""
+"""Architectures of Hugging Face's transformers, with random weights, by the torch backend."""
 
 from __future__ import annotations
 
@@ -48,30 +48,44 @@ def image(rows):
 
 def whisper():
     config = T.WhisperConfig(
-        d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128,
-        max_source_positions=20, num_mel_bins=8,
-    )  # fmt: skip
+        d_model=64,
+        encoder_layers=2,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=128,
+        max_source_positions=20,
+        num_mel_bins=8,
+    )
     return T.models.whisper.modeling_whisper.WhisperEncoder(config)
 
 
 def bart():
     return T.BartModel(
         T.BartConfig(
-            d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-            decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128, vocab_size=100,
+            d_model=64,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=128,
+            decoder_ffn_dim=128,
+            vocab_size=100,
         )
-    )  # fmt: skip
+    )
 
 
 def wav2vec2():
     return T.Wav2Vec2Model(
         T.Wav2Vec2Config(
-            **{k: v for k, v in SMALL.items() if k != "vocab_size"}, conv_dim=(16, 16),
-            conv_stride=(5, 2), conv_kernel=(10, 3), num_feat_extract_layers=2,
-            num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
+            **{k: v for k, v in SMALL.items() if k != "vocab_size"},
+            conv_dim=(16, 16),
+            conv_stride=(5, 2),
+            conv_kernel=(10, 3),
+            num_feat_extract_layers=2,
+            num_conv_pos_embeddings=16,
+            num_conv_pos_embedding_groups=4,
             apply_spec_augment=False,
         )
-    )  # fmt: skip
+    )
 
 
 MODELS = {
@@ -119,12 +133,16 @@ MODELS = {
     "opt, learned positions": (
         lambda: T.OPTForCausalLM(
             T.OPTConfig(
-                hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128,
-                vocab_size=100, word_embed_proj_dim=64,
+                hidden_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                ffn_dim=128,
+                vocab_size=100,
+                word_embed_proj_dim=64,
             )
         ),
         padded_decoder,
-    ),  # fmt: skip
+    ),
     "falcon": (
         lambda: T.FalconForCausalLM(
             T.FalconConfig(
@@ -143,12 +161,16 @@ MODELS = {
     "swin, windows": (
         lambda: T.SwinModel(
             T.SwinConfig(
-                image_size=32, patch_size=4, embed_dim=16, depths=[1, 1], num_heads=[2, 4],
+                image_size=32,
+                patch_size=4,
+                embed_dim=16,
+                depths=[1, 1],
+                num_heads=[2, 4],
                 window_size=4,
             )
         ),
         image,
-    ),  # fmt: skip
+    ),
     "convnext": (
         lambda: T.ConvNextModel(
             T.ConvNextConfig(hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 2, 1])
@@ -197,7 +219,7 @@ def distance(got, wanted):
 
 
 @pytest.mark.filterwarnings(WARNINGS_OF_OTHERS)
-@pytest.mark.parametrize("name, dtype, dynamic", cases())
+@pytest.mark.parametrize("name, dtype, dynamic", [*cases()])
 def test_model(name, dtype, dynamic):
     if dtype == torch.bfloat16 and (why := og.machine.cpu.lacks("bf16")):
         pytest.skip(why)

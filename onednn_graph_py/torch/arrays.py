@@ -28,7 +28,8 @@ def array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
     if made.dtype is torch.bfloat16:
         array: npt.NDArray[Any] = made.view(torch.int16).numpy().view(BFLOAT16)
         return array
-    return made.numpy()
+    plain: npt.NDArray[Any] = made.numpy()
+    return plain
 
 
 def tensor_of(array: npt.NDArray[Any]) -> torch.Tensor:

@@ -10,9 +10,10 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._guards import TracingContext
+from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
 
-__all__ = ["KEPT", "captured", "static_inputs", "without_repetitions"]
+__all__ = ["KEPT", "OpOverload", "captured", "static_inputs", "without_repetitions"]
 
 aten = torch.ops.aten
 

@@ -16,7 +16,7 @@ from ..building.value import Value
 from ..errors import OneDNNError
 from ..regions import Part, split
 from .lowering import LOWERINGS, Lowering, NotLowered
-from .lowering.table import dims_of, dtype_of
+from .lowering.table import dims_of, dtype_of, has_type
 
 __all__ = ["Division", "hint", "is_size", "is_tensor", "lowered", "operations", "reason", "source"]
 
@@ -173,7 +173,11 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
         return "there is no lowering for it"
     b = GraphBuilder()
     try:
-        values = {n: _placeholder(b, n) for n in node.all_input_nodes if is_tensor(n)}
+        values = {
+            n: None if n in constants and not has_type(constants[n]) else _placeholder(b, n)
+            for n in node.all_input_nodes
+            if is_tensor(n)
+        }
         for tensor in _tensors(node):
             dtype_of(tensor)
             if 0 in dims_of(tensor):
@@ -258,7 +262,9 @@ def _check(node: fx.Node, value: Value, wanted: torch.Tensor, host: bool) -> Non
     shape = value.shape
     dims = dims_of(wanted)
     same = shape is not None and len(shape) == len(dims)
-    same = same and all(-1 in pair or pair[0] == pair[1] for pair in zip(shape or (), dims))
+    same = same and all(
+        -1 in pair or pair[0] == pair[1] for pair in zip(shape or (), dims, strict=True)
+    )
     dtype = dtype_of(wanted, host=host)
     if not same or value.dtype != dtype:
         raise NotLowered(f"it would give {value.dtype} {shape} instead of {dtype} {dims}")

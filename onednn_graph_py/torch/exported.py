@@ -75,9 +75,7 @@ def trace(
     }
     graph = rewrites.rewritten(without_repetitions(program.graph))
     weights = {
-        n: tensors[names[n.name]]
-        for n in graph.nodes
-        if n.op == "placeholder" and n.name in names
+        n: tensors[names[n.name]] for n in graph.nodes if n.op == "placeholder" and n.name in names
     }
     return _Tracer(graph, weights, fpmath_mode).builder
 
@@ -109,9 +107,7 @@ def export(
     InvalidGraphError
         As for `trace`.
     """
-    builder = trace(
-        module, args, kwargs, dynamic_shapes=dynamic_shapes, fpmath_mode=fpmath_mode
-    )
+    builder = trace(module, args, kwargs, dynamic_shapes=dynamic_shapes, fpmath_mode=fpmath_mode)
     return builder.compile(**options)
 
 
@@ -132,8 +128,10 @@ class _Tracer:
                     dims_of(tensor), _dtype(tensor), name=node.name
                 )
             elif node.op == "call_function" and node not in self.constants and not is_size(node):
-                if all(n in self.values or not is_tensor(n) or n in self.constants
-                       for n in node.all_input_nodes):
+                if all(
+                    n in self.values or not is_tensor(n) or n in self.constants
+                    for n in node.all_input_nodes
+                ):
                     why = self._add(node)
                     if why is not None:
                         left.append(f"  {node.target}: {why} ({source(node)})")
@@ -146,7 +144,7 @@ class _Tracer:
     def _add(self, node: fx.Node) -> str | None:
         """Add a call; return why it can't be added."""
         if node.target is operator.getitem:
-            self.values[node] = self.values[node.args[0]][node.args[1]]  # type: ignore[index]
+            self.values[node] = self.values[node.args[0]][node.args[1]]
             return None
         why = reason(node, self.constants)
         if why is None:
@@ -187,9 +185,7 @@ class _Tracer:
         assert isinstance(given, fx.Node)
         self._read(given)
         try:
-            self.values[node] = lowered(
-                self.builder, node, self.values, self.constants, host=True
-            )
+            self.values[node] = lowered(self.builder, node, self.values, self.constants, host=True)
         except Exception as e:
             return str(e)
         return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import fx
 
+from .capture import OpOverload
 from .division import is_tensor, reason
 
 __all__ = ["folded"]
@@ -15,9 +16,7 @@ KEPT = ("dequantize_per_tensor", "dequantize_per_channel")
 """Ops that stay, since oneDNN fuses them with what reads them."""
 
 
-def folded(
-    graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]
-) -> dict[fx.Node, torch.Tensor]:
+def folded(graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]) -> dict[fx.Node, torch.Tensor]:
     """Return all tensors of a graph that are known: weights, and what follows from them.
 
     What oneDNN can compute of a weight is left to the model, which computes it once too; it fuses
@@ -32,7 +31,7 @@ def folded(
     known = dict(weights)
     with torch.no_grad():
         for node in graph.nodes:
-            if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            if node.op != "call_function" or not isinstance(node.target, OpOverload):
                 continue
             if not isinstance(node.meta.get("val"), torch.Tensor) or _is_open(node):
                 continue
@@ -44,14 +43,14 @@ def folded(
             if any(n in weights for n in inputs) and reason(node, known) is None:
                 continue
             given = fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
-            known[node] = node.target(*given[0], **given[1])  # type: ignore[index]
+            known[node] = node.target(*given[0], **given[1])
     return known
 
 
 def _is_open(node: fx.Node) -> bool:
     """Return whether a call gives other results at other times, or changes what it reads."""
     target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
+    assert isinstance(target, OpOverload)
     return (
         torch.Tag.nondeterministic_seeded in target.tags
         or target._schema.is_mutable

@@ -61,11 +61,15 @@ def _argmax(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
 
 
 def _any(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    return np.asarray(np.any(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim))
+    return np.asarray(
+        np.any(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
+    )
 
 
 def _all(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    return np.asarray(np.all(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim))
+    return np.asarray(
+        np.all(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
+    )
 
 
 HOST: dict[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ from ..running.model import CompiledGraph
 from .arrays import array_of, tensor_of
 from .division import is_tensor, lowered
 from .fallback import FallbackWarning
-from .lowering.table import dims_of, dtype_of
+from .lowering.table import dims_of, dtype_of, has_type
 from .options import Options
 
 __all__ = ["Region"]
@@ -70,9 +70,7 @@ class Region:
         except OneDNNError as e:
             self._failed(e)
 
-    def _built(
-        self, constants: Mapping[fx.Node, torch.Tensor], options: Options
-    ) -> GraphBuilder:
+    def _built(self, constants: Mapping[fx.Node, torch.Tensor], options: Options) -> GraphBuilder:
         b = GraphBuilder(fpmath_mode=options.fpmath_mode)
         values: dict[fx.Node, Any] = {}
         for i, node in enumerate(self.inputs):
@@ -83,7 +81,7 @@ class Region:
                 if given not in values and given in constants:
                     values[given] = self._constant(b, given, constants[given])
             values[node] = lowered(b, node, values, constants)
-        outputs = {}
+        outputs: dict[str, Value] = {}
         for i, node in enumerate(self.outputs):
             value: Value = values[node]
             if value.producer is None or any(value is v for v in outputs.values()):
@@ -94,9 +92,7 @@ class Region:
 
     @staticmethod
     def _constant(b: GraphBuilder, node: fx.Node, tensor: torch.Tensor) -> Any:
-        try:
-            dtype_of(tensor)
-        except Exception:  # a lowering reads its numbers
+        if not has_type(tensor):
             return None
         array = array_of(tensor).view()
         array.flags.writeable = False
@@ -119,7 +115,8 @@ class Region:
         model = self.model
         if model is not None and all(0 not in t.shape for t in tensors[: len(self.inputs)]):
             try:
-                made = model(*[array_of(t) for t in tensors[: len(self.inputs)]])
+                arrays: list[Any] = [array_of(t) for t in tensors[: len(self.inputs)]]
+                made = model(*arrays)
             except OneDNNError as e:
                 self._failed(e)
             else:

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..ops.lookup import with_trait
 from ..running.model import CompiledGraph, Step
 from .captured import CAPTURED, Captured, share_in_regions
 from .division import source
 
 __all__ = ["GraphReport", "Left", "RegionReport", "Report", "report"]
 
-INTEGER_OPS = ("Quantize", "Dequantize")
+QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class RegionReport:
         """The number of partitions that oneDNN computes in 8 bits: others' ops between casts."""
         return sum(
             s.implementation == "oneDNN"
-            and any(o in INTEGER_OPS for o in s.ops)
-            and any(o not in INTEGER_OPS for o in s.ops)
+            and any(o in QUANTIZATION for o in s.ops)
+            and any(o not in QUANTIZATION for o in s.ops)
             for s in self.steps
         )
 
@@ -190,9 +191,7 @@ def _of(captured: Captured) -> GraphReport:
         return GraphReport(captured.name, 0.0, (), (), 0, False)
     program = programs[-1]
     regions = tuple(
-        RegionReport(
-            len(r.nodes), _steps(r.model), *_memory(r.model), r.failure
-        )
+        RegionReport(len(r.nodes), _steps(r.model), *_memory(r.model), r.failure)
         for r in program.regions
     )
     groups: dict[tuple[str, str], list[fx.Node]] = {}

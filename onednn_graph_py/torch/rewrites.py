@@ -50,12 +50,12 @@ def _root_mean_square(graph: fx.Graph, node: fx.Node) -> None:
     if list(mean.args[1]) != [-1] or mean.args[2:] != (True,) or mean.kwargs:
         return
     square = mean.args[0]
-    if _is(square, aten.pow.Tensor_Scalar) and square.args[1] == 2:
-        x = square.args[0]
-    elif _is(square, aten.mul.Tensor) and square.args[0] is square.args[1]:
-        x = square.args[0]
-    else:
+    if not (
+        (_is(square, aten.pow.Tensor_Scalar) and square.args[1] == 2)
+        or (_is(square, aten.mul.Tensor) and square.args[0] is square.args[1])
+    ):
         return
+    x = square.args[0]
     users = list(node.users)
     if len(users) != 1 or not _is(users[0], aten.mul.Tensor) or x not in users[0].args:
         return
@@ -112,8 +112,9 @@ def _padding(graph: fx.Graph, node: fx.Node) -> None:
     if len(sizes) > 2 * count or any(not isinstance(n, int) or n < 0 for n in sizes):
         return
     sizes += [0] * (2 * count - len(sizes))
-    defaults = (None, None, None, [1] * count, [0] * count, [1] * count, 1)
-    x, weight, bias, stride, padding, dilation, groups = (*node.args, *defaults[len(node.args) :])
+    defaults = [None, None, None, [1] * count, [0] * count, [1] * count, 1]
+    arguments: list[Any] = [*node.args, *defaults[len(node.args) :]]
+    _, weight, bias, stride, padding, dilation, groups = arguments
     before, after = sizes[0::2][::-1], sizes[1::2][::-1]
     if any(len(given) != count for given in (stride, padding, dilation)):
         return

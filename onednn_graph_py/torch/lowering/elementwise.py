@@ -213,5 +213,3 @@ def _to(at: Lowering, x: Value, *rest: Any, **options: Any) -> Value:
 )
 def _same(at: Lowering, x: Value, **options: Any) -> Value:
     return x
-
-

@@ -156,9 +156,7 @@ def _any_convolution(
     return _conv(at, x, weight, bias, stride, padding, dilation, groups)
 
 
-@lowers(
-    aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input
-)
+@lowers(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
 def _conv_transpose(
     at: Lowering,
     x: Value,
@@ -263,5 +261,3 @@ def _attention(
     if mask is not None and mask.dtype == "f32" != query.dtype:
         mask = at.cast(mask, query.dtype)
     return sdpa(query, key, value, mask=mask, causal=is_causal, scale=scale)
-
-

@@ -71,9 +71,7 @@ def _transposed(at: Lowering, x: Value, order: list[int]) -> Value:
 def _expand(at: Lowering, x: Value, size: Sequence[Any], *, implicit: bool = False) -> Value:
     dims = at.dims
     new = len(dims) - x.ndim
-    shape = [
-        -1 if i >= new and (x.shape or ())[i - new] == d else d for i, d in enumerate(dims)
-    ]
+    shape = [-1 if i >= new and (x.shape or ())[i - new] == d else d for i, d in enumerate(dims)]
     if any(d == -1 and (i < new or (x.shape or ())[i - new] == 1) for i, d in enumerate(shape)):
         raise NotLowered("a new dim is unknown")
     return x.expand(shape)

@@ -14,7 +14,17 @@ from ...building.builder import GraphBuilder
 from ...building.value import Value
 from ...machine.cpu import lacks
 
-__all__ = ["DTYPES", "HOST_DTYPES", "LOWERINGS", "Lowering", "NotLowered", "dims_of", "dtype_of", "lowers"]
+__all__ = [
+    "DTYPES",
+    "HOST_DTYPES",
+    "LOWERINGS",
+    "Lowering",
+    "NotLowered",
+    "dims_of",
+    "dtype_of",
+    "has_type",
+    "lowers",
+]
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float32: "f32",
@@ -70,6 +80,11 @@ def dtype_of(tensor: torch.Tensor, *, host: bool = False) -> str:
     if why := lacks(name):
         raise NotLowered(why)
     return name
+
+
+def has_type(tensor: torch.Tensor) -> bool:
+    """Return whether oneDNN has a tensor's data type; of others a lowering reads the numbers."""
+    return tensor.dtype in DTYPES
 
 
 class Lowering:

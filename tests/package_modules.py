@@ -1,0 +1,23 @@
+"""The modules of the package that can be imported here."""
+
+from __future__ import annotations
+
+import importlib.util
+import pkgutil
+
+import onednn_graph_py as og
+
+FRONT_ENDS = ("torch",)
+"""Rooms that import the framework of the same name, which need not be installed."""
+
+
+def module_names() -> list[str]:
+    """The names of all modules below the package, but for programs and absent frameworks."""
+    absent = tuple(
+        f"onednn_graph_py.{room}" for room in FRONT_ENDS if importlib.util.find_spec(room) is None
+    )
+    found = pkgutil.walk_packages(og.__path__, "onednn_graph_py.")
+    names = [module.name for module in found if not module.name.endswith(".__main__")]
+    return [
+        n for n in names if n not in absent and not n.startswith(tuple(a + "." for a in absent))
+    ]
