@@ -193,8 +193,6 @@ MOSTLY_TORCH = {"mixtral"}
 
 IN_EACH_RUN = ("bert", "llama", "gpt2", "vit", "resnet", "whisper")
 
-WARNINGS_OF_OTHERS = "ignore:.*(LeafSpec|Enum subclass|is deprecated).*"
-
 
 def tensors(given):
     """All tensors in a model's result."""
@@ -218,7 +216,8 @@ def distance(got, wanted):
     return float((got.double() - wanted.double()).abs().max()) / scale
 
 
-@pytest.mark.filterwarnings(WARNINGS_OF_OTHERS)
+# What torch and transformers warn of is theirs.
+@pytest.mark.filterwarnings("ignore", "error::RuntimeWarning", "error:.*oneDNN:UserWarning")
 @pytest.mark.parametrize("name, dtype, dynamic", [*cases()])
 def test_model(name, dtype, dynamic):
     if dtype == torch.bfloat16 and (why := og.machine.cpu.lacks("bf16")):

@@ -27,6 +27,7 @@ class GraphMethods:
         slow_fusions: SlowFusions = "avoid",
         fold_constants: bool = True,
         check: Check = None,
+        warn: bool = True,
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",

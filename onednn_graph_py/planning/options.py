@@ -51,6 +51,7 @@ class CompileOptions:
     slow_fusions: SlowFusions = "avoid"
     fold_constants: bool = True
     check: Check = None
+    warn: bool = True
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -348,8 +348,9 @@ class Planner:
         """Plan all nodes; warn about groups that run in parts, or are not verified."""
         for nodes, partition in self.groups(self.nodes):
             self.add(nodes, partition)
-        _warn(self._made.splits, "runs in parts", "does not run as it is")
-        _warn(self._made.unverified, "is not verified", "is not verified")
+        if self.options.warn:
+            _warn(self._made.splits, "runs in parts", "does not run as it is")
+            _warn(self._made.unverified, "is not verified", "is not verified")
 
     def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
         """Add the steps that run a group, split if needed."""
@@ -362,6 +363,9 @@ class Planner:
                 if self.options.fallback is None or node.kind == "Wildcard":
                     raise _unsupported(node, self.builder.engine_kind.name)
                 self.add_reference(node, why)
+            return
+        if len(nodes) == 1 and _reduces_nothing(nodes[0], self.shapes):
+            self.add_reference(nodes[0], why)
             return
         key = self._key(nodes)
         if key in self._plain:
@@ -868,6 +872,14 @@ class Planner:
         if self._shared.has_partition(partition):
             return self._shared.spaced(nodes, self._is_strict(nodes), partition)
         return partition_of(self.graph(nodes), partition.get_ops())
+
+
+def _reduces_nothing(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> bool:
+    """Return whether a reduction is over dims of 1 only, for which oneDNN has no kernel."""
+    if node.kind not in with_trait("reduces"):
+        return False
+    axes = node.attr("axes") or ()
+    return bool(axes) and all(shapes[node.inputs[0].id][axis] == 1 for axis in axes)
 
 
 def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:

@@ -235,6 +235,9 @@ class CompiledGraph(_core._model_base, ModelMethods):
         ``verify`` runs each partition once in another process and compares it with the reference;
         partitions that are wrong, crash or hang then run in parts. Verdicts are kept in the user's
         cache.
+    warn : bool
+        Warn about partitions that run in parts, or that could not be verified; `steps` has the
+        reasons too.
     threads : int, optional
         Threads per call; `num_threads()` by default.
     max_shapes : int
@@ -291,6 +294,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         slow_fusions: SlowFusions = "avoid",
         fold_constants: bool = True,
         check: Check = None,
+        warn: bool = True,
         threads: int | None = None,
         max_shapes: int = 32,
         name: str = "model",
@@ -313,7 +317,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._device_constants: dict[tuple[int, str], Any] = {}
         self.builder = builder.snapshot()
         self._compile_options = CompileOptions(
-            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check
+            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check, warn
         )
         self.options: dict[str, Any] = {
             **asdict(self._compile_options),

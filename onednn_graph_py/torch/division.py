@@ -18,21 +18,23 @@ from ..regions import Part, split
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import dims_of, dtype_of, has_type
 
-__all__ = ["Division", "hint", "is_size", "is_tensor", "lowered", "operations", "reason", "source"]
+__all__ = [
+    "Division",
+    "hint",
+    "is_size",
+    "is_tensor",
+    "lowered",
+    "op_name",
+    "operations",
+    "reason",
+    "source",
+]
 
-ALWAYS_WORTH = (
-    "linear",
-    "mm",
-    "bmm",
-    "matmul",
-    "baddbmm",
-    "conv",
-    "scaled_dot_product_attention",
-    "quantize_per",
-    "padded_convolution",
-    "rms_norm",
-)
-"""Parts of the names of ops that are worth a region of their own."""
+PRODUCTS = frozenset({"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"})
+WORTH = PRODUCTS | {"rms_norm"}
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose", "convolution", "padded_conv")
+WORTH_BEGINNINGS = (*CONVOLUTIONS, "scaled_dot_product", "quantize_per", "dequantize_per")
+"""Names, and beginnings of names, of ops that are worth a region of their own."""
 
 
 @dataclass
@@ -86,9 +88,11 @@ class Division:
             return [n for n in map(_maker, _before_sizes(inputs)) if n in among]
 
         def worth(nodes: Sequence[fx.Node]) -> bool:
-            names = [str(getattr(n.target, "__name__", n.target)) for n in nodes]
-            return any(part in name for name in names for part in ALWAYS_WORTH) or (
-                sum(n.target not in MOVES for n in nodes) >= min_ops
+            names = {op_name(n) for n in nodes}
+            return (
+                not WORTH.isdisjoint(names)
+                or any(name.startswith(WORTH_BEGINNINGS) for name in names)
+                or sum(n.target not in MOVES for n in nodes) >= min_ops
             )
 
         parts = []
@@ -276,20 +280,25 @@ def operations(node: fx.Node) -> float:
     tensors = [t for t in given if isinstance(t, torch.Tensor)]
     results = _tensors(node) if is_tensor(node) else []
     elements = float(sum(_count(t) for t in results))
-    name = str(node.target)
-    if node.target in MOVES or node.target is operator.getitem:
+    name = op_name(node)
+    if not results or node.target in MOVES or node.target is operator.getitem:
         return 0.0
-    if any(product in name for product in ("linear", "mm", "matmul")):
-        left = tensors[1] if "addmm" in name or "baddbmm" in name else tensors[0]
+    if name in PRODUCTS:
+        left = tensors[1] if name in ("addmm", "baddbmm") else tensors[0]
         return 2 * elements * hint(left.shape[-1])
-    if "conv" in name:
+    if name.startswith(CONVOLUTIONS):
         weight = tensors[1]
         inner = _count(weight) / max(hint(weight.shape[0]), 1)
         return 2 * elements * inner
-    if "attention" in name:
+    if name.startswith("scaled_dot_product"):
         query, key = tensors[:2]
         return 4 * _count(query) * hint(key.shape[-2])
     return elements
+
+
+def op_name(node: fx.Node) -> str:
+    """Return the name of a call's op, without its overload."""
+    return str(getattr(node.target, "_opname", getattr(node.target, "__name__", node.target)))
 
 
 def hint(size: Any) -> int:

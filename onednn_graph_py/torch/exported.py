@@ -17,7 +17,7 @@ from ..running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of
 from .capture import without_repetitions
-from .division import is_size, is_tensor, lowered, reason, source
+from .division import is_size, is_tensor, lowered, op_name, reason, source
 from .folding import folded
 from .host import HOST, HostCall, Slot
 from .lowering.table import DTYPES, HOST_DTYPES, dims_of
@@ -152,7 +152,7 @@ class _Tracer:
                 self._read(given)
             self.values[node] = lowered(self.builder, node, self.values, self.constants)
             return None
-        name = getattr(node.target, "_opname", "") or str(node.target).split(".")[1]
+        name = op_name(node)
         if name in VIEWS:
             return self._add_view(node)
         if name not in HOST:

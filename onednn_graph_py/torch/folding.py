@@ -8,12 +8,15 @@ import torch
 from torch import fx
 
 from .capture import OpOverload
-from .division import is_tensor, reason
+from .division import is_tensor, op_name, reason
 
 __all__ = ["folded"]
 
 KEPT = ("dequantize_per_tensor", "dequantize_per_channel")
 """Ops that stay, since oneDNN fuses them with what reads them."""
+
+SMALL = 1 << 16
+"""Results of so many elements, such as those of biases, take no memory worth a thought."""
 
 
 def folded(graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]) -> dict[fx.Node, torch.Tensor]:
@@ -38,9 +41,10 @@ def folded(graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]) -> dict[fx.
             inputs = node.all_input_nodes
             if not all(n in known for n in inputs):
                 continue
-            if node.target.__name__.split(".")[0] in KEPT:
+            if op_name(node) in KEPT:
                 continue
-            if any(n in weights for n in inputs) and reason(node, known) is None:
+            large = node.meta["val"].numel() > SMALL and any(n in weights for n in inputs)
+            if large and reason(node, known) is None:
                 continue
             given = fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
             known[node] = node.target(*given[0], **given[1])

@@ -65,6 +65,7 @@ class Region:
                 max_shapes=options.max_shapes,
                 known_defects=options.known_defects,
                 check=options.check,
+                warn=False,  # the report has the reasons
                 name=name,
             )
         except OneDNNError as e:

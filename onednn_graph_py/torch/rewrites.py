@@ -57,9 +57,11 @@ def _root_mean_square(graph: fx.Graph, node: fx.Node) -> None:
         return
     x = square.args[0]
     users = list(node.users)
-    if len(users) != 1 or not _is(users[0], aten.mul.Tensor) or x not in users[0].args:
+    if len(users) != 1 or not _is(users[0], aten.mul.Tensor):
         return
     normalized = users[0]
+    if all(_source(a, torch.float32) is not _source(x, torch.float32) for a in normalized.args):
+        return
     wide = x.meta["val"]
     if not isinstance(wide.shape[-1], int) or wide.dtype != torch.float32:
         return

@@ -196,7 +196,19 @@ def _where(at: Lowering, condition: Value, x: Value, y: Value) -> Value:
     if condition.dtype != "boolean":
         raise NotLowered("the condition must be boolean")
     at.need_float(x, y)
+    if not _covers(at):
+        raise NotLowered("the condition has more elements than both tensors together")
     return at.b.select(condition, at.cast(x, dtype), at.cast(y, dtype))
+
+
+def _covers(at: Lowering) -> bool:
+    """Return whether each dim of the result is one of the two tensors', whatever its size."""
+    shapes = [at.argument(i).shape for i in (1, 2)]
+    for i, size in enumerate(reversed(at.result.shape)):
+        given = [str(s[-1 - i]) for s in shapes if i < len(s)]
+        if str(size) not in given:
+            return False
+    return True
 
 
 @lowers(aten._to_copy.default, aten.to.dtype)
