@@ -6,8 +6,8 @@ import itertools
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ class Program:
     graph : fx.Graph
         The graph; its calls become parts of `run`.
     weights : dict of fx.Node to torch.Tensor
-        The inputs that are constants.
+        The inputs that are constants, which calls leave out.
     options : Options
     threads : int
     name : str
@@ -74,7 +74,7 @@ class Program:
             return env[node]
 
         for node in graph.nodes:
-            if node.op == "placeholder":
+            if node.op == "placeholder" and node not in weights:
                 env[node] = made.node_copy(node)
         for part in self.division.parts:
             if part.is_region:
@@ -164,6 +164,8 @@ class Captured:
             n: getattr(module, n.target) for n in self.graph.nodes if n.op == "get_attr"
         }
         self.static = tuple(i for i in static if options.freeze and i in tensors)
+        self._weights = _picked(self.static)
+        self._others = _picked([i for i in range(len(self.placeholders)) if i not in self.static])
         self.programs: dict[tuple[int, ...], _Entry] = {}
         self.misses: dict[tuple[int, ...], int] = {}
         self.thawed: Program | None = None
@@ -173,18 +175,18 @@ class Captured:
 
     def __call__(self, args: list[Any]) -> Any:
         """Run the graph; `args` are emptied, as torch wants it."""
-        weights = [args[i] for i in self.static]
+        weights = self._weights(args)
         ids = tuple(map(id, weights))
         entry = self.programs.get(ids)
         if entry is None or entry.state != _state(weights):
             program = self._program(ids, weights)
         else:
             program = entry.program
-        given = tuple(args)
+        given = self._others(args) if program is not self.thawed else tuple(args)
         args.clear()
         return program.run(*given)
 
-    def _program(self, ids: tuple[int, ...], weights: list[torch.Tensor]) -> Program:
+    def _program(self, ids: tuple[int, ...], weights: Sequence[torch.Tensor]) -> Program:
         """Return the program for weights that are new, or have changed."""
         with self._lock:
             state = _state(weights)
@@ -255,6 +257,13 @@ class Captured:
         """The programs that exist."""
         made = [e.program for e in list(self.programs.values())]
         return [*made, self.thawed] if self.thawed is not None else made
+
+
+def _picked(indices: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """Return what takes the items at these places out of a list."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda given: tuple(given[i] for i in indices)
 
 
 def _state(weights: Sequence[torch.Tensor]) -> tuple[Any, ...]:
