@@ -16,9 +16,6 @@ import pytest
 
 import onednn_graph_py as og
 
-# torch.export warns of what torch itself does.
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
-
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")
 F = torch.nn.functional

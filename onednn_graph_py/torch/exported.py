@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,8 +62,11 @@ def trace(
         There is neither an op nor a NumPy function for some calls, which the message lists with
         their lines; or the module changes its buffers.
     """
-    program = torch.export.export(module, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
-    program = program.run_decompositions({})
+    given = dict(kwargs or {})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
+        program = torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
+        program = program.run_decompositions({})
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:
