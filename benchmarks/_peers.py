@@ -480,6 +480,19 @@ class TorchFreezing(Torch):
         return torch.compile(module, dynamic=dynamic, options={"freezing": True})
 
 
+class TorchOnednn(Torch):
+    """With this package's backend."""
+
+    name = "torch.compile, onednn_graph"
+
+    def compiled(self, module: Any, opened: bool) -> Any:
+        import torch
+
+        from onednn_graph_py.torch import backend
+
+        return torch.compile(module, backend=backend, dynamic=True if opened else None)
+
+
 # -- ONNX
 
 
@@ -855,6 +868,7 @@ PEERS: list[Peer] = [
     Torch(),
     TorchCompile(),
     TorchFreezing(),
+    TorchOnednn(),
     OnnxRuntime(),
     OpenVino(),
 ]

@@ -59,6 +59,20 @@ def test_what_is_made_of_constants_alone_is_computed_once():
     og.assert_fused(model, 1)
 
 
+@pytest.mark.parametrize("kind", ["mean", "max", "sum", "prod", "l1", "l2"])
+@pytest.mark.parametrize("keep_dims", [True, False])
+def test_reductions_over_dims_of_1_are_computed(kind, keep_dims):
+    for shape in ((2, 3, 1, 1), (2, 3, -1, -1)):
+        b = og.GraphBuilder()
+        x = b.input(shape)
+        made = getattr(b, f"reduce_{kind}")(x, axes=[2, -1], keep_dims=keep_dims)
+        b.output(made.relu())
+        given = noise(2, 3, 1, 1)
+        wanted = np.abs(given) if kind in ("l1", "l2") else np.maximum(given, 0)
+        got = b.compile(warn=False)(given)  # not together with ReLU
+        np.testing.assert_allclose(got, wanted if keep_dims else wanted[..., 0, 0], rtol=1e-6)
+
+
 def test_constants_can_be_kept_small():
     b = og.GraphBuilder()
     compressed(b)

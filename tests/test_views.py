@@ -178,6 +178,17 @@ def test_split_squeeze_expand():
         np.testing.assert_array_equal(array, wanted)
 
 
+def test_ops_read_a_repeated_dim():
+    x, y = numbers(1, 8, 4), numbers(3, 4, 5)
+    b = og.GraphBuilder()
+    one, other = b.input(x.shape, name="x"), b.input(y.shape, name="y")
+    wide = one.expand((3, 8, 4))
+    b.output(wide @ other, b.static_reshape(wide, shape=(24, 4), special_zero=False))
+    product, flat = b.compile()(x, y)
+    np.testing.assert_allclose(product, np.broadcast_to(x, (3, 8, 4)) @ y, rtol=1e-5)
+    np.testing.assert_array_equal(flat, np.broadcast_to(x, (3, 8, 4)).reshape(24, 4))
+
+
 def test_the_memory_of_a_viewed_tensor_is_not_reused_too_early():
     x = numbers(8, 64)
     b = og.GraphBuilder()
