@@ -11,13 +11,16 @@ FRONT_ENDS = ("torch",)
 """Rooms that import the framework of the same name, which need not be installed."""
 
 
-def module_names() -> list[str]:
-    """The names of all modules below the package, but for programs and absent frameworks."""
-    absent = tuple(
+def absent() -> tuple[str, ...]:
+    """The rooms whose framework is not installed."""
+    return tuple(
         f"onednn_graph_py.{room}" for room in FRONT_ENDS if importlib.util.find_spec(room) is None
     )
+
+
+def module_names() -> list[str]:
+    """The names of all modules below the package, but for programs and absent frameworks."""
     found = pkgutil.walk_packages(og.__path__, "onednn_graph_py.")
     names = [module.name for module in found if not module.name.endswith(".__main__")]
-    return [
-        n for n in names if n not in absent and not n.startswith(tuple(a + "." for a in absent))
-    ]
+    rooms = tuple(f"{room}." for room in absent())
+    return [n for n in names if not f"{n}.".startswith(rooms)]

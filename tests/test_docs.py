@@ -9,6 +9,7 @@ from collections import Counter
 import doc_pages
 import pytest
 from doc_pages import PAGES, ROOT
+from package_modules import absent
 
 import onednn_graph_py as og
 from onednn_graph_py.methods import METHODS
@@ -111,6 +112,8 @@ def only_newer() -> set[str]:
 @pytest.mark.parametrize("full", documented())
 def test_the_reference_has_nothing_that_is_not_there(full):
     module, _, name = full.rpartition(".")
+    if module.startswith(absent()):
+        pytest.skip(f"what {module} is for is not installed")
     importlib.import_module(module)
     assert hasattr(sys.modules[module], name) or importlib.util.find_spec(full)
 

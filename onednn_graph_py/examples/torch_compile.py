@@ -1,7 +1,8 @@
 """A module of torch runs in oneDNN by torch.compile, and says what runs where.
 
-Two layers of an encoder with an embedding, which stays in torch, and a mask for padding. The example
-sets the result beside NumPy and the time beside torch's own, and prints the report. Needs torch.
+Two layers of an encoder with an embedding, which stays in torch, and a mask for padding. The
+example sets the result beside NumPy and the time beside torch's own, and prints the report. Needs
+torch.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ HOST_DTYPES: Mapping[torch.dtype, str] = {
 FLOATS = ("f32", "bf16", "f16")
 
 
-class NotLowered(Exception):  # noqa: N818 - an answer, not an error: the op stays in torch
+class NotLowered(Exception):
     """Why an op can't be lowered."""
 
 
