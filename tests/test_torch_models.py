@@ -253,3 +253,18 @@ def test_model(name, dtype, dynamic):
     assert graphs and all(r.failure is None for g in graphs for r in g.regions)
     if name not in MOSTLY_TORCH:
         assert all(g.share > 0.9 for g in graphs)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["bert", "llama", "vit", "resnet"])
+def test_exported_model(name):
+    torch.manual_seed(0)
+    make, inputs = MODELS[name]
+    module, given = make().eval(), inputs(12)
+    with torch.no_grad():
+        model = front.export(module, (), given)
+        wanted = tensors(module(**given))
+    arrays = [t.numpy() for t in given.values() if isinstance(t, torch.Tensor)]
+    got = model(*arrays)
+    for array, tensor in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True):
+        assert distance(torch.from_numpy(array), tensor) <= 2e-5

@@ -25,7 +25,7 @@ WIDTH, HEADS, TOKENS = 256, 4, 64
 def _module() -> Any:
     import torch
 
-    class Layer(torch.nn.Module):
+    class Layer(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.packed = torch.nn.Linear(WIDTH, 3 * WIDTH)
@@ -44,7 +44,7 @@ def _module() -> Any:
             made: torch.Tensor = self.norms[1](x + self.narrow(wide))
             return made
 
-    class Encoder(torch.nn.Module):
+    class Encoder(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.table = torch.nn.Embedding(1000, WIDTH)

@@ -182,7 +182,7 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
             for n in node.all_input_nodes
             if is_tensor(n)
         }
-        for tensor in _tensors(node):
+        for tensor in _read(node):
             dtype_of(tensor)
             if 0 in dims_of(tensor):
                 raise NotLowered("the result has no elements")
@@ -197,6 +197,13 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
     made = node.meta["val"]
     return [made] if isinstance(made, torch.Tensor) else [m for m in made if m is not None]
+
+
+def _read(node: fx.Node) -> list[torch.Tensor]:
+    """Return the results of a call that something reads."""
+    if isinstance(node.meta["val"], torch.Tensor):
+        return _tensors(node)
+    return [node.meta["val"][user.args[1]] for user in _items(node)]
 
 
 def _placeholder(b: GraphBuilder, node: fx.Node) -> Any:

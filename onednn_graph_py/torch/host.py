@@ -90,6 +90,8 @@ HOST: dict[str, Callable[..., Any]] = {
     "bitwise_not": np.bitwise_not,
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
+    "__and__": np.bitwise_and,
+    "__or__": np.bitwise_or,
     "minimum": np.minimum,
     "maximum": np.maximum,
     "where": np.where,
