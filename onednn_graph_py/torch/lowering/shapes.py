@@ -69,12 +69,12 @@ def _transposed(at: Lowering, x: Value, order: list[int]) -> Value:
 
 @lowers(aten.expand.default)
 def _expand(at: Lowering, x: Value, size: Sequence[Any], *, implicit: bool = False) -> Value:
-    dims = at.dims
-    new = len(dims) - x.ndim
-    shape = [-1 if i >= new and (x.shape or ())[i - new] == d else d for i, d in enumerate(dims)]
-    if any(d == -1 and (i < new or (x.shape or ())[i - new] == 1) for i, d in enumerate(shape)):
+    new = len(at.dims) - x.ndim
+    before = (*[0] * new, *(x.shape or ()))
+    if any(d == -1 and n in (0, 1) for n, d in zip(before, at.dims, strict=True)):
         raise NotLowered("a new dim is unknown")
-    return x.expand(shape)
+    pairs = zip(before, at.dims, strict=True)
+    return x.expand([-1 if i >= new and n == d else d for i, (n, d) in enumerate(pairs)])
 
 
 @lowers(aten.slice.Tensor)
