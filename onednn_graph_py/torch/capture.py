@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
 
-__all__ = ["KEPT", "OpOverload", "captured", "static_inputs", "without_repetitions"]
+__all__ = ["KEPT", "OpOverload", "captured", "static_inputs", "whole", "without_repetitions"]
 
 aten = torch.ops.aten
 
@@ -25,9 +26,13 @@ KEPT = (
     aten.layer_norm.default,
     aten.batch_norm.default,
     aten.group_norm.default,
+    aten.instance_norm.default,
     aten.conv1d.default,
     aten.conv2d.default,
     aten.conv3d.default,
+    aten.conv1d.padding,
+    aten.conv2d.padding,
+    aten.conv3d.padding,
     aten.conv_transpose1d.default,
     aten.conv_transpose2d.input,
     aten.conv_transpose3d.input,
@@ -37,6 +42,8 @@ KEPT = (
     aten.avg_pool1d.default,
     aten.adaptive_avg_pool1d.default,
     aten.adaptive_avg_pool2d.default,
+    aten.upsample_nearest2d.vec,
+    aten.upsample_bilinear2d.vec,
     aten.softmax.int,
     aten.log_softmax.int,
     aten.reshape.default,
@@ -46,6 +53,14 @@ KEPT = (
 
 def _whole(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented
+
+
+def whole() -> AbstractContextManager[None]:
+    """Return a context in which the ops in `KEPT` stay whole."""
+    made: AbstractContextManager[None] = _override_composite_implicit_decomp(
+        dict.fromkeys(KEPT, _whole)
+    )
+    return made
 
 
 def captured(
@@ -73,7 +88,7 @@ def captured(
         What Dynamo calls from now on.
     """
     backend = aot_autograd(fw_compiler=trained, inference_compiler=compile_graph, decompositions={})
-    with _override_composite_implicit_decomp(dict.fromkeys(KEPT, _whole)):
+    with whole():
         return backend(module, inputs)
 
 

@@ -189,8 +189,10 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
         lowered(b, node, values, constants)
     except NotLowered as e:
         return str(e)
-    except (OneDNNError, TypeError) as e:
+    except OneDNNError as e:
         return f"oneDNN refuses it: {e}"
+    except TypeError as e:
+        return f"its lowering does not know these arguments: {e}"
     return None
 
 

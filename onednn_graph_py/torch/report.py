@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -181,8 +182,12 @@ def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
     code = getattr(function, "__code__", None)
     if code is None:
         return False
+    own = {(code.co_filename, str(line)) for _, _, line in code.co_lines()}
     traces = [n.meta.get("stack_trace") or "" for n in captured.graph.nodes]
-    return any(f'"{code.co_filename}"' in t and f"in {code.co_name}" in t for t in traces)
+    return any(place in own for t in traces for place in _PLACE.findall(t))
+
+
+_PLACE = re.compile(r'File "([^"]*)", line (\d+)')
 
 
 def _of(captured: Captured) -> GraphReport:

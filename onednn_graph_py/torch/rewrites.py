@@ -30,7 +30,7 @@ def _is(node: Any, *targets: Any) -> bool:
 
 def _source(node: Any, dtype: torch.dtype) -> Any:
     """Return what a conversion to a type converts, or the node itself."""
-    while _is(node, aten._to_copy.default, aten.to.dtype) and node.meta["val"].dtype == dtype:
+    while _is(node, aten._to_copy.default) and node.meta["val"].dtype == dtype:
         if not node.args[0].meta["val"].dtype.is_floating_point:
             break
         node = node.args[0]

@@ -35,10 +35,14 @@ for _target, _method in (
     (aten.log.default, "log"),
     (aten.sqrt.default, "sqrt"),
     (aten.abs.default, "abs"),
-    (aten.square.default, "square"),
-    (aten.round.default, "round"),
 ):
     _unary(_target, _method)
+
+
+@lowers(aten.round.default)
+def _round(at: Lowering, x: Value) -> Value:
+    at.need_float(x)
+    return at.cast(at.b.round(at.cast(x, "f32")), x.dtype)  # it has no kernel for small types
 
 
 @lowers(aten.gelu.default)
@@ -84,9 +88,25 @@ def _hardsigmoid(at: Lowering, x: Value) -> Value:
 @lowers(aten.softplus.default)
 def _softplus(at: Lowering, x: Value, beta: float = 1, threshold: float = 20) -> Value:
     at.need_float(x)
-    if beta * threshold < 15:  # above it the two branches are equal in f32
+    # At these thresholds of x * beta both branches are equal in f32, and finite.
+    if not 15 <= threshold <= 88:
         raise NotLowered("oneDNN's SoftPlus has no threshold")
     return at.b.softplus(x, beta=float(beta))
+
+
+@lowers(aten.log_sigmoid_forward.default)
+def _log_sigmoid(at: Lowering, x: Value) -> tuple[Value]:
+    at.need_float(x)
+    at.need_first_only()
+    return (at.b.softplus(x, beta=-1.0),)
+
+
+@lowers(aten._prelu_kernel.default)
+def _prelu(at: Lowering, x: Value, weight: Value) -> Value:
+    at.need_float(x, weight)
+    if x.ndim < 2:
+        raise NotLowered("oneDNN's PReLU needs channels")
+    return at.b.prelu(x, weight, data_format="NCX", per_channel_broadcast=False)
 
 
 @lowers(aten.clamp.default, aten.hardtanh.default)
@@ -98,6 +118,12 @@ def _clamp(at: Lowering, x: Value, min: float | None = None, max: float | None =
     if low > high:
         raise NotLowered("min is above max")
     return at.b.clamp(x, min=low, max=high)
+
+
+@lowers(aten.square.default)
+def _square(at: Lowering, x: Value) -> Value:
+    at.need_float(x)
+    return at.b.square(x)
 
 
 @lowers(aten.relu6.default)
@@ -152,9 +178,7 @@ def _pow(at: Lowering, x: Value, exponent: float) -> Value:
     }
     if exponent in made:
         return made[exponent]()
-    if linked_version() < (3, 8):
-        raise NotLowered(f"oneDNN 3.7 has no kernel for Pow; the exponent is {exponent}")
-    return at.b.pow(x, beta=float(exponent))
+    raise NotLowered(f"oneDNN has no kernel for Pow; the exponent is {exponent}")
 
 
 # -- two tensors
@@ -162,16 +186,15 @@ def _pow(at: Lowering, x: Value, exponent: float) -> Value:
 
 def _binary(targets: tuple[Any, ...], method: str, swapped: bool = False) -> None:
     @lowers(*targets)
-    def function(at: Lowering, x: Any, y: Any, *, alpha: float = 1) -> Value:
+    def function(at: Lowering, x: Any, y: Any, alpha: float = 1) -> Value:
         dtype = at.dtype
-        left, right = at.operand(x, dtype), at.operand(y, dtype)
+        wide = dtype if at.holds(x, dtype) and at.holds(y, dtype) else "f32"
+        left, right = at.operand(x, wide), at.operand(y, wide)
         at.need_float(left, right)
         if swapped:
             left, right = right, left
-        if alpha != 1:
-            right = right * alpha
-        made: Value = getattr(at.b, method)(left, right)
-        return made
+        made: Value = getattr(at.b, method)(left, at.times(right, alpha))
+        return at.cast(made, dtype)
 
 
 _binary((aten.add.Tensor, aten.add.Scalar), "add")
@@ -186,8 +209,27 @@ _binary((aten.minimum.default,), "minimum")
 @lowers(aten.addcmul.default)
 def _addcmul(at: Lowering, x: Value, y: Value, z: Value, *, value: float = 1) -> Value:
     at.need_float(x, y, z)
-    product = y * z
-    return x + (product * value if value != 1 else product)
+    return _shifted(at, x, y * z, value)
+
+
+@lowers(aten.addcdiv.default)
+def _addcdiv(at: Lowering, x: Value, y: Value, z: Value, *, value: float = 1) -> Value:
+    at.need_float(x, y, z)
+    return _shifted(at, x, at.b.divide(y, z), value)
+
+
+def _shifted(at: Lowering, x: Value, shift: Value, value: float) -> Value:
+    if set(shift.shape or ()) <= {1}:
+        raise NotLowered("oneDNN reads out of bounds if it widens a scalar that it computed")
+    return x + at.times(shift, value)
+
+
+@lowers(aten.lerp.Scalar)
+def _lerp(at: Lowering, x: Value, y: Value, weight: float) -> Value:
+    at.need_float(x, y)
+    if abs(weight) < 0.5:
+        return x + at.times(y - x, weight)
+    return y - at.times(y - x, 1 - weight)
 
 
 @lowers(aten.where.self)
@@ -211,7 +253,7 @@ def _covers(at: Lowering) -> bool:
     return True
 
 
-@lowers(aten._to_copy.default, aten.to.dtype)
+@lowers(aten._to_copy.default)
 def _to(at: Lowering, x: Value, *rest: Any, **options: Any) -> Value:
     return at.cast(x, at.dtype)
 
@@ -220,7 +262,6 @@ def _to(at: Lowering, x: Value, *rest: Any, **options: Any) -> Value:
     aten.clone.default,
     aten.alias.default,
     aten.detach.default,
-    aten.contiguous.default,
     aten.lift_fresh_copy.default,
 )
 def _same(at: Lowering, x: Value, **options: Any) -> Value:

@@ -32,10 +32,11 @@ def _layer_norm(
     affine = []
     if weight is not None or bias is not None:
         affine = [_or(at, weight, 1, size), _or(at, bias, 0, size)]
+    rows = x[None] if x.ndim == 1 else x  # for one dim oneDNN has no kernel
     made: Value = at.b.layer_norm(
-        x, *affine, keep_stats=False, begin_norm_axis=-1, use_affine=bool(affine), epsilon=eps
+        rows, *affine, keep_stats=False, begin_norm_axis=-1, use_affine=bool(affine), epsilon=eps
     )
-    return made
+    return made.squeeze(0) if x.ndim == 1 else made
 
 
 @lowers(aten.native_layer_norm.default)
@@ -47,14 +48,8 @@ def _native_layer_norm(
     bias: Value | None,
     eps: float,
 ) -> tuple[Value]:
-    _need_first_only(at)
+    at.need_first_only()
     return (_layer_norm(at, x, normalized_shape, weight, bias, eps),)
-
-
-def _need_first_only(at: Lowering) -> None:
-    """Raise `NotLowered` if other results than the first are read."""
-    if any(user.args[1] != 0 for user in at.node.users):
-        raise NotLowered("its statistics are read")
 
 
 def _or(at: Lowering, given: Value | None, number: float, size: tuple[int, ...]) -> Value:
@@ -91,7 +86,36 @@ def _group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Value:
+    return _in_groups(at, x, num_groups, weight, bias, eps)
+
+
+@lowers(aten.instance_norm.default)
+def _instance_norm(
+    at: Lowering,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    variance: Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Value:
+    if mean is not None or variance is not None:
+        raise NotLowered("it has statistics of earlier calls")
+    channels = (x.shape or ())[1]
+    if channels == -1:
+        raise NotLowered("the number of channels is unknown")
+    return _in_groups(at, x, channels, weight, bias, eps)
+
+
+def _in_groups(
+    at: Lowering, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float
+) -> Value:
     at.need_float(x)
+    if x.ndim < 3:
+        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
     affine = []
     if weight is not None or bias is not None:
         size = ((x.shape or ())[1],)
@@ -99,7 +123,7 @@ def _group_norm(
     made: Value = at.b.group_norm(
         x,
         *affine,
-        groups=num_groups,
+        groups=groups,
         keep_stats=False,
         use_affine=bool(affine),
         epsilon=eps,
@@ -149,7 +173,7 @@ def _native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Value]:
-    _need_first_only(at)
+    at.need_first_only()
     return (_batch_norm(at, x, weight, bias, mean, variance, False, momentum, eps),)
 
 

@@ -87,8 +87,8 @@ def _avg_pool(
     strides = _each(stride, spatial) if stride else kernel
     pads = _each(padding, spatial)
     ends = _ends(at, x, kernel, strides, pads, [1] * spatial, ceil_mode)
-    # Where rounding adds padding, torch does not count it, whatever count_include_pad says.
-    included = count_include_pad and any((*pads, *ends))
+    # What ceil_mode adds behind the padding does not count, whatever count_include_pad says.
+    included = count_include_pad and any(pads)
     if included and ends != pads:
         raise NotLowered("ceil_mode with padding that counts")
     return at.b.avg_pool(
@@ -134,12 +134,15 @@ def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> V
     if x.ndim == 0:
         raise NotLowered("oneDNN's reductions need a dim")
     axes = [d % x.ndim for d in axes]
-    if all((x.shape or ())[d] == 1 for d in axes):  # which oneDNN does not reduce
-        return at.cast(x if keepdim else x.squeeze(axes), at.dtype)
     # torch sums small types in f32, and rounds once.
-    wide = at.cast(x, "f32") if method in ("reduce_mean", "reduce_sum") else x
-    made: Value = getattr(at.b, method)(wide, axes=axes, keep_dims=keepdim)
-    return at.cast(made, at.dtype)
+    wide = at.cast(x, "f32") if method in ("reduce_mean", "reduce_sum", "reduce_prod") else x
+    # oneDNN does not reduce a tensor of which nothing is reduced.
+    others = [d for d in axes if (x.shape or ())[d] != 1]
+    keeps = keepdim or len(others) < len(axes)
+    if others:
+        wide = getattr(at.b, method)(wide, axes=others, keep_dims=keeps)
+    made = at.cast(wide, at.dtype)
+    return made.squeeze(axes) if keeps and not keepdim else made
 
 
 @lowers(aten.mean.dim, aten.mean.default)
@@ -164,3 +167,43 @@ def _amax(at: Lowering, x: Value, dim: Any = (), keepdim: bool = False) -> Value
 @lowers(aten.amin.default)
 def _amin(at: Lowering, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
     return _reduced(at, "reduce_min", x, dim, keepdim)
+
+
+@lowers(aten.prod.default)
+def _prod(at: Lowering, x: Value, *, dtype: Any = None) -> Value:
+    return _reduced(at, "reduce_prod", x, None, False)
+
+
+@lowers(aten.prod.dim_int)
+def _prod_along(
+    at: Lowering, x: Value, dim: int, keepdim: bool = False, *, dtype: Any = None
+) -> Value:
+    return _reduced(at, "reduce_prod", x, dim, keepdim)
+
+
+def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) -> Value:
+    at.need_float(x)
+    before, after = (x.shape or ())[2:], at.dims[2:]
+    if -1 in (*before, *after):
+        raise NotLowered("sizes are unknown")
+    factors = [o / n for n, o in zip(before, after, strict=True)]
+    if scales is not None and [*scales] != factors:
+        raise NotLowered("the factors are not those of the sizes")
+    # torch takes the element at or before a place, oneDNN the nearest: by whole factors the same.
+    if mode == "nearest" and any(not f.is_integer() for f in factors):
+        raise NotLowered("a factor is not a whole number")
+    return at.b.interpolate(x, mode=mode, sizes=[*after], data_format="NCX")
+
+
+@lowers(aten.upsample_nearest2d.vec)
+def _nearest(at: Lowering, x: Value, size: Any, scales: Sequence[float] | None = None) -> Value:
+    return _resized(at, x, "nearest", scales)
+
+
+@lowers(aten.upsample_bilinear2d.vec)
+def _bilinear(
+    at: Lowering, x: Value, size: Any, align_corners: bool, scales: Sequence[float] | None = None
+) -> Value:
+    if align_corners:
+        raise NotLowered("oneDNN does not align corners")
+    return _resized(at, x, "bilinear", scales)

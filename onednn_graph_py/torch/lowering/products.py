@@ -29,7 +29,7 @@ def _matmul(at: Lowering, x: Value, y: Value) -> Value:
 def _addmm(
     at: Lowering, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
 ) -> Value:
-    if alpha == beta == 1 and bias.ndim == 1:
+    if alpha == beta == 1 and bias.shape == (y.shape or ())[1:]:
         return _product(at, x, y, bias)
     return _sum(at, bias, _product(at, x, y), beta, alpha)
 
@@ -42,11 +42,10 @@ def _baddbmm(
 
 
 def _sum(at: Lowering, bias: Value, product: Value, beta: float, alpha: float) -> Value:
-    if beta == 0:  # torch then ignores the addend, even NaN
-        return product * alpha if alpha != 1 else product
-    if alpha != 1:
-        product = product * alpha
-    return product + (bias * beta if beta != 1 else bias)
+    if alpha == 0:
+        raise NotLowered("alpha is 0")  # torch then ignores the product, even NaN
+    product = at.times(product, alpha)
+    return product if beta == 0 else product + at.times(bias, beta)
 
 
 def _product(
@@ -172,14 +171,17 @@ def _conv_transpose(
     spatial = weight.ndim - 2
     if x.ndim != weight.ndim:
         raise NotLowered("there is no batch")
-    pads = _each(padding, spatial)
+    pads, strides = _each(padding, spatial), _each(stride, spatial)
+    further = _each(output_padding, spatial)
+    if any(n >= s for n, s in zip(further, strides, strict=True)):
+        raise NotLowered("oneDNN pads the output by less than a stride")
     made = at.b.conv_transpose(
         x,
         weight,
-        strides=_each(stride, spatial),
+        strides=strides,
         pads_begin=pads,
         pads_end=pads,
-        output_padding=_each(output_padding, spatial),
+        output_padding=further,
         dilations=_each(dilation, spatial),
         groups=groups,
         data_format="NCX",
@@ -245,19 +247,16 @@ def _attention(
     if dropout_p:
         raise NotLowered("oneDNN's attention has no dropout")
     at.need_float(query, key, value)
-    if query.ndim == 3 == key.ndim == value.ndim:
-        mask = attn_mask
-        if mask is not None and mask.ndim == 3:
-            mask = mask[:, None]
-        made = sdpa(
-            query[:, None], key[:, None], value[:, None], mask=mask, causal=is_causal, scale=scale
-        )
-        return made.squeeze(1)
-    if not query.ndim == key.ndim == value.ndim == 4:
+    without_heads = query.ndim == key.ndim == value.ndim == 3
+    if not without_heads and not query.ndim == key.ndim == value.ndim == 4:
         raise NotLowered("oneDNN's attention has 4 dims")
     mask = attn_mask
     if mask is not None and mask.dtype not in ("boolean", query.dtype, "f32"):
         raise NotLowered(f"a mask of {mask.dtype}")
     if mask is not None and mask.dtype == "f32" != query.dtype:
         mask = at.cast(mask, query.dtype)
-    return sdpa(query, key, value, mask=mask, causal=is_causal, scale=scale)
+    if without_heads:
+        query, key, value = query[:, None], key[:, None], value[:, None]
+        mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
+    made = sdpa(query, key, value, mask=mask, causal=is_causal, scale=scale)
+    return made.squeeze(1) if without_heads else made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.ao.quantization.fx._decomposed
+import torch.ao.quantization.fx._decomposed  # it defines the ops
 
 from ...blocks.quantization import dequantize, quantize
 from ...building.value import Value

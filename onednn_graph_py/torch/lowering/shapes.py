@@ -21,8 +21,6 @@ MOST = 2**62
     aten.view.default,
     aten.reshape.default,
     aten._unsafe_view.default,
-    aten.flatten.using_ints,
-    aten.unflatten.int,
 )
 def _reshape(at: Lowering, x: Value, *rest: Any) -> Value:
     return at.reshaped(x, at.argument(0).shape, at.result.shape)
@@ -37,6 +35,8 @@ def _unsqueeze(at: Lowering, x: Value, dim: int) -> Value:
 
 @lowers(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
 def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
+    if x.ndim == 0:
+        return x
     given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     shape = x.shape or ()
     if any(shape[d] == -1 for d in given):
@@ -51,6 +51,8 @@ def _permute(at: Lowering, x: Value, dims: Sequence[int]) -> Value:
 
 @lowers(aten.transpose.int)
 def _transpose(at: Lowering, x: Value, dim0: int, dim1: int) -> Value:
+    if x.ndim == 0:
+        return x
     order = [*range(x.ndim)]
     order[dim0], order[dim1] = order[dim1], order[dim0]
     return _transposed(at, x, order)
@@ -102,13 +104,6 @@ def _all_of(at: Lowering, dim: int) -> bool:
     return str(at.argument(0).shape[dim]) == str(at.result.shape[dim])
 
 
-@lowers(aten.narrow.default)
-def _narrow(at: Lowering, x: Value, dim: int, start: Any, length: Any) -> Value:
-    if not (isinstance(start, int) and isinstance(length, int)) or start < 0:
-        raise NotLowered("where the slice begins or ends is unknown")
-    return _slice(at, x, dim, start, start + length)
-
-
 @lowers(aten.select.int)
 def _select(at: Lowering, x: Value, dim: int, index: Any) -> Value:
     if not isinstance(index, int):
@@ -117,7 +112,7 @@ def _select(at: Lowering, x: Value, dim: int, index: Any) -> Value:
     return made
 
 
-@lowers(aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default)
+@lowers(aten.split.Tensor, aten.split_with_sizes.default)
 def _split(at: Lowering, x: Value, sizes: Any, dim: int = 0) -> Sequence[Value]:
     made, begin = [], 0
     for part in at.node.meta["val"]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,7 @@ FLOATS = ("f32", "bf16", "f16")
 
 
 class NotLowered(Exception):
-    """Why an op can't be lowered."""
+    """Why an op can't be lowered: an answer, not an error, since the op then stays in torch."""
 
 
 def dims_of(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -126,7 +127,7 @@ class Lowering:
 
     def argument(self, index: int) -> torch.Tensor:
         """Return a tensor that the op reads, without data."""
-        tensor: torch.Tensor = self.node.args[index].meta["val"]  # type: ignore[union-attr]
+        tensor: torch.Tensor = self.node.args[index].meta["val"]
         return tensor
 
     def constant(self, index: int) -> npt.NDArray[Any]:
@@ -137,10 +138,11 @@ class Lowering:
         NotLowered
             They can change between calls.
         """
-        known = self._constants.get(self.node.args[index])  # type: ignore[arg-type]
+        known = self._constants.get(self.node.args[index])
         if known is None:
             raise NotLowered(f"argument {index} must be a constant")
-        return known.detach().numpy()
+        numbers: npt.NDArray[Any] = known.detach().numpy()
+        return numbers
 
     def cast(self, x: Value, dtype: str) -> Value:
         """Convert between floating-point types."""
@@ -166,6 +168,27 @@ class Lowering:
         for value in values:
             if value.dtype not in FLOATS:
                 raise NotLowered(f"oneDNN computes it in floating point only, not in {value.dtype}")
+
+    def need_first_only(self) -> None:
+        """Raise `NotLowered` if other results than the first are read."""
+        if any(user.args[1] != 0 for user in self.node.users):
+            raise NotLowered("more than its first result is read")
+
+    def times(self, x: Value, number: float) -> Value:
+        """Multiply by a number, which is not rounded to a smaller type than f32."""
+        if number == 1:
+            return x
+        wide = x.dtype if self.holds(number, x.dtype) else "f32"
+        made = self.b.multiply(self.cast(x, wide), self.operand(number, wide))
+        return self.cast(made, x.dtype)
+
+    @staticmethod
+    def holds(given: Any, dtype: str) -> bool:
+        """Return whether a number can be a constant of a type: torch rounds it to f32 at most."""
+        if dtype not in ("bf16", "f16") or not isinstance(given, (int, float)):
+            return True
+        kind = torch.bfloat16 if dtype == "bf16" else torch.float16
+        return not math.isfinite(given) or torch.tensor(float(given), dtype=kind).item() == given
 
     def reshaped(self, x: Value, source: Sequence[Any], target: Sequence[Any]) -> Value:
         """Give a value another shape.
@@ -199,14 +222,16 @@ def _text(size: Any) -> str:
     return str(size) if isinstance(size, int) else str(size.node.expr)
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 LOWERINGS: dict[Any, Callable[..., Any]] = {}
 """The function of each op: it takes a `Lowering` and the op's arguments, with tensors as values."""
 
 
-def lowers(*targets: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def lowers(*targets: Any) -> Callable[[Function], Function]:
     """Enter a function into the table for these ops."""
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: Function) -> Function:
         for target in targets:
             if target in LOWERINGS:
                 raise AssertionError(f"{target} has two lowerings")
