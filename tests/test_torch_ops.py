@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="torch's own samples need it")
 
 from torch._dispatch.python import enable_python_dispatcher  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
