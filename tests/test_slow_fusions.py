@@ -329,4 +329,7 @@ def test_reference_kernels_are_those_that_were_told():
     few = names.index("few elements")
     del names[few], told[few], found[few]
     assert len(names) > 250
-    assert [n for n, t, f in zip(names, told, found, strict=True) if t != f] == []
+    # Without AVX2 oneDNN has fewer kernels, so more cases run in the reference than are told.
+    few_kernels = not has_avx2(current().isa)
+    cases = zip(names, told, found, strict=True)
+    assert [n for n, t, f in cases if t != f and not (few_kernels and f)] == []
