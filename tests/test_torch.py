@@ -182,6 +182,39 @@ def test_weights_that_change_at_each_call_become_inputs():
     assert graph.weights_are_inputs
 
 
+def test_weights_that_are_replaced_at_each_call_become_inputs():
+    module = Small().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad(), pytest.warns(front.FallbackWarning, match="changed before 3 calls"):
+        for _ in range(8):
+            module.first.weight = torch.nn.Parameter(torch.randn(64, 32))
+            close(run(x), module(x))
+
+
+def test_weights_that_change_now_and_then_stay_constants():
+    module = Small().eval()
+    run = compiled(module)
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        for _ in range(6):
+            module.first.weight.mul_(0.9)
+            for _ in range(2):
+                close(run(x), module(x))
+    assert not front.report(run).graphs[0].weights_are_inputs
+
+
+def test_weights_without_versions_are_inputs():
+    with torch.inference_mode():
+        module = Small().eval()
+        run = compiled(module)
+        x = torch.randn(4, 32)
+        with pytest.warns(front.FallbackWarning, match="made in inference mode"):
+            close(run(x), module(x))
+        module.first.weight.add_(1.0)
+        close(run(x), module(x))
+
+
 def test_layers_of_one_class_share_a_graph_and_have_their_own_constants():
     layers = [Small().eval() for _ in range(5)]
     runs = [compiled(layer) for layer in layers]

@@ -23,8 +23,8 @@ from .region import Region
 
 __all__ = ["CAPTURED", "Captured", "Program"]
 
-MOST_MISSES = 3
-"""After so many calls in a row whose weights have changed, they become inputs."""
+MOST_UNUSED = 3
+"""After so many programs in a row that ran only once, weights become inputs."""
 
 CAPTURED: weakref.WeakSet[Captured] = weakref.WeakSet()
 """The graphs that are alive, for reports."""
@@ -103,6 +103,7 @@ class Program:
         made.output(fx.map_arg(output.args[0], result))
         self.module = fx.GraphModule(root, made)
         self.run = self.module.forward
+        self.taken: Callable[[list[Any]], tuple[Any, ...]] = tuple
 
 
 def _item(values: Sequence[Any], index: int) -> Any:
@@ -129,6 +130,7 @@ class _Entry:
     def __init__(self, program: Program, state: tuple[Any, ...]) -> None:
         self.program = program
         self.state = state
+        self.used = False  # again, after the call that made it
 
 
 class Captured:
@@ -165,10 +167,9 @@ class Captured:
         }
         self.static = tuple(i for i in static if options.freeze and i in tensors)
         self._weights = _picked(self.static)
-        self._others = _picked([i for i in range(len(self.placeholders)) if i not in self.static])
         self.programs: dict[tuple[int, ...], _Entry] = {}
-        self.misses: dict[tuple[int, ...], int] = {}
-        self.thawed: Program | None = None
+        self.weights_change = False
+        self._unused = 0
         self._lock = threading.RLock()
         self._watched: dict[int, weakref.ref[torch.Tensor]] = {}
         CAPTURED.add(self)
@@ -179,51 +180,61 @@ class Captured:
         ids = tuple(map(id, weights))
         entry = self.programs.get(ids)
         if entry is None or entry.state != _state(weights):
-            program = self._program(ids, weights)
+            program = self._program(args)
         else:
+            entry.used = True
             program = entry.program
-        given = self._others(args) if program is not self.thawed else tuple(args)
+        given = program.taken(args)
         args.clear()
         return program.run(*given)
 
-    def _program(self, ids: tuple[int, ...], weights: Sequence[torch.Tensor]) -> Program:
+    def _program(self, args: list[Any]) -> Program:
         """Return the program for weights that are new, or have changed."""
         with self._lock:
-            state = _state(weights)
+            weights = self._weights(args)
+            if any(w.is_inference() for w in weights):
+                self._thaw(
+                    "weights were made in inference mode, where torch does not count changes"
+                )
+                weights = ()
+            ids, state = tuple(map(id, weights)), _state(weights)
             entry = self.programs.get(ids)
             if entry is not None and entry.state == state:
                 return entry.program  # another thread made it
-            missed = self.misses.get(ids, 0)
             if entry is not None:
-                missed += 1
-                self.misses[ids] = missed
-                del self.programs[ids]
-            if missed >= MOST_MISSES:
-                return self._thawed(missed)
-            nodes = dict(zip((self.placeholders[i] for i in self.static), weights, strict=True))
-            program = self._made(nodes)
+                self._drop(ids)
+            if self._unused >= MOST_UNUSED:
+                self._thaw(f"the weights changed before {self._unused} calls in a row")
+                weights, ids, state = (), (), _state(())
+            nodes = [self.placeholders[i] for i in self.static]
+            program = self._made(dict(zip(nodes, weights, strict=True)))
             self.programs[ids] = _Entry(program, state)
             for number, weight in zip(ids, weights, strict=True):
                 if number not in self._watched:
                     self._watched[number] = weakref.ref(weight, self._forget(number))
             return program
 
-    def _thawed(self, missed: int) -> Program:
-        """Return the program in which weights are inputs."""
-        if self.thawed is None:
-            warnings.warn(
-                f"{self.name}: the weights changed before {missed} calls in a row; from now on "
-                "they are inputs of each call, which is slower",
-                FallbackWarning,
-                stacklevel=2,
-            )
-            self.thawed = self._made({})
-        return self.thawed
+    def _drop(self, ids: tuple[int, ...]) -> None:
+        """Forget a program, and count those in a row that ran only once."""
+        entry = self.programs.pop(ids, None)
+        if entry is not None:
+            self._unused = 0 if entry.used else self._unused + 1
+
+    def _thaw(self, why: str) -> None:
+        """Make weights inputs of each call, from now on."""
+        warnings.warn(
+            f"{self.name}: {why}; from now on they are inputs of each call, which is slower",
+            FallbackWarning,
+            stacklevel=2,
+        )
+        self.static, self._weights, self.weights_change = (), _picked(()), True
+        self.programs.clear()
 
     def _made(self, weights: dict[fx.Node, torch.Tensor]) -> Program:
         # Other tensors of the same memory, so that a weight dies as soon as its module does.
         known = {n: w.detach() for n, w in {**self.attributes, **weights}.items()}
         program = Program(self.graph, known, self.options, self.threads, self.name)
+        program.taken = _picked([i for i, n in enumerate(self.placeholders) if n not in weights])
         reasons = program.division.reasons
         if self.options.fallback == "error" and reasons:
             lines = "\n".join(f"  {n.target}: {why} ({source(n)})" for n, why in reasons.items())
@@ -247,16 +258,14 @@ class Captured:
             if captured is not None:
                 captured._watched.pop(number, None)
                 for ids in [i for i in list(captured.programs) if number in i]:
-                    captured.programs.pop(ids, None)
-                    captured.misses.pop(ids, None)
+                    captured._drop(ids)
 
         return forget
 
     @property
     def living(self) -> list[Program]:
         """The programs that exist."""
-        made = [e.program for e in list(self.programs.values())]
-        return [*made, self.thawed] if self.thawed is not None else made
+        return [e.program for e in list(self.programs.values())]
 
 
 def _picked(indices: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
@@ -268,11 +277,7 @@ def _picked(indices: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
 
 def _state(weights: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     """Return what changes whenever a weight does."""
-    try:
-        versions = tuple(map(_versions, weights))
-    except RuntimeError:  # tensors made in inference mode have no versions
-        versions = tuple(-1 if w.is_inference() else w._version for w in weights)
-    return versions, tuple(map(torch.Tensor.data_ptr, weights))
+    return tuple(map(_versions, weights)), tuple(map(torch.Tensor.data_ptr, weights))
 
 
 def share_in_regions(graph: fx.Graph, program: Program) -> float:

@@ -173,7 +173,7 @@ def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
     """Return whether a graph is of a module, by its weights, or of a function, by its lines."""
     if isinstance(compiled, torch.nn.Module):
         ids = {id(t) for t in (*compiled.parameters(), *compiled.buffers())}
-        if ids and captured.static and captured.thawed is None:
+        if ids and captured.static:
             return any(ids & set(key) for key in captured.programs)
         inner = getattr(compiled, "_orig_mod", compiled)
         function: Any = type(inner).forward
@@ -209,7 +209,7 @@ def _of(captured: Captured) -> GraphReport:
         regions,
         tuple(sorted(left, key=lambda one: -one.count)),
         len(captured.programs),
-        captured.thawed is not None,
+        captured.weights_change,
     )
 
 
