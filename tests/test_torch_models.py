@@ -268,3 +268,21 @@ def test_exported_model(name):
     got = model(*arrays)
     for array, tensor in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True):
         assert distance(torch.from_numpy(array), tensor) <= 2e-5
+
+
+@pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning")
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
+def test_tokens_are_generated_with_a_cache(name):
+    torch._dynamo.reset()
+    gc.collect()
+    torch.manual_seed(0)
+    model = MODELS[name][0]().eval()
+    given = padded(7)
+    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    with torch.no_grad():
+        wanted = model.generate(**given, **options)
+        model.forward = torch.compile(model.forward, backend="onednn_graph")
+        assert torch.equal(model.generate(**given, **options), wanted)
+    graphs = front.report().graphs
+    assert len(graphs) <= 4  # the cache grows, and is no reason to capture anew
+    assert all(g.share > 0.9 and r.failure is None for g in graphs for r in g.regions)
