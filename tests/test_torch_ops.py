@@ -396,6 +396,26 @@ def test_overloads(name):
     assert names(name) <= outcome.ran, outcome.left
 
 
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_layers_of_an_encoder(activation, norm_first, dynamic):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(
+        48, 4, 96, activation=activation, batch_first=True, norm_first=norm_first
+    )
+    module = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    run = torch.compile(module, backend=onednn_graph_py.torch.backend, dynamic=dynamic)
+    with torch.no_grad():
+        for tokens in (7, 12):
+            x = torch.randn(2, tokens, 48)
+            torch.testing.assert_close(run(x), module(x), rtol=1e-5, atol=1e-5)
+    for graph in onednn_graph_py.torch.report(run).graphs:
+        assert not graph.left
+        assert [r.failure for r in graph.regions] == [None]
+
+
 # AOTAutograd takes these to pieces, torch.export does not.
 EXPORTED = {"relu6.default": F.relu6, "square.default": torch.square}
 
@@ -415,6 +435,7 @@ def test_overloads_of_exported_graphs(name):
 
 def test_every_lowering_is_tested():
     tested = set().union(*map(names, (*OPS.values(), *ALONE, *EXPORTED)))
+    tested.add("aten._transformer_encoder_layer_fwd.default")  # by test_layers_of_an_encoder
     assert {str(t) for t in LOWERINGS if isinstance(t, torch._ops.OpOverload)} - tested == set()
 
 

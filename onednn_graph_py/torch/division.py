@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PRODUCTS = frozenset({"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"})
-WORTH = PRODUCTS | {"rms_norm"}
+WORTH = PRODUCTS | {"rms_norm", "_transformer_encoder_layer_fwd"}
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose", "convolution", "padded_conv")
 WORTH_BEGINNINGS = (*CONVOLUTIONS, "scaled_dot_product", "quantize_per", "dequantize_per")
 """Names, and beginnings of names, of ops that are worth a region of their own."""
@@ -299,6 +299,11 @@ def operations(node: fx.Node) -> float:
         weight = tensors[1]
         inner = _count(weight) / max(hint(weight.shape[0]), 1)
         return 2 * elements * inner
+    if name == "_transformer_encoder_layer_fwd":
+        weights = sum(_count(t) for t in tensors if t.ndim == 2)
+        x = tensors[0]
+        attended = 4 * _count(x) * hint(x.shape[-2])
+        return 2 * weights * _count(x) / max(hint(x.shape[-1]), 1) + attended
     if name.startswith("scaled_dot_product"):
         query, key = tensors[:2]
         return 4 * _count(query) * hint(key.shape[-2])

@@ -1,6 +1,6 @@
 """How torch's ops are added to a `GraphBuilder`."""
 
-from . import elementwise, normalizations, pooling, products, quantization, shapes
+from . import elementwise, layers, normalizations, pooling, products, quantization, shapes
 from .table import LOWERINGS, Lowering, NotLowered
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Lowering",
     "NotLowered",
     "elementwise",
+    "layers",
     "normalizations",
     "pooling",
     "products",

@@ -1,0 +1,74 @@
+"""Ops that are whole layers: torch makes them of its own modules in inference."""
+
+from __future__ import annotations
+
+import torch
+
+from ...blocks.attention import sdpa
+from ...building.value import Value
+from .table import Lowering, NotLowered, lowers
+
+aten = torch.ops.aten
+
+
+@lowers(aten._transformer_encoder_layer_fwd.default)
+def _encoder_layer(
+    at: Lowering,
+    x: Value,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Value,
+    qkv_bias: Value,
+    proj_weight: Value,
+    proj_bias: Value,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Value,
+    norm_bias_1: Value,
+    norm_weight_2: Value,
+    norm_bias_2: Value,
+    ffn_weight_1: Value,
+    ffn_bias_1: Value,
+    ffn_weight_2: Value,
+    ffn_bias_2: Value,
+    mask: Value | None = None,
+    mask_type: int | None = None,
+) -> Value:
+    """Lower what ``torch.nn.TransformerEncoderLayer`` calls."""
+    if mask is not None:
+        raise NotLowered("its mask marks what is hidden, which oneDNN has no op to invert")
+    at.need_float(x)
+    if x.ndim != 3:
+        raise NotLowered("there is no batch")
+    b = at.b
+
+    def normalized(y: Value, weight: Value, bias: Value) -> Value:
+        made: Value = b.layer_norm(
+            y, at.cast(weight, "f32"), at.cast(bias, "f32"), keep_stats=False, epsilon=eps
+        )
+        return made
+
+    def linear(y: Value, weight: Value, bias: Value) -> Value:
+        return b.matmul(y, weight, bias, transpose_b=True)
+
+    def attention(y: Value) -> Value:
+        packed = linear(y, qkv_weight, qkv_bias)
+        size = embed_dim // num_heads
+        heads = b.static_reshape(packed, shape=[0, 0, 3, num_heads, size], special_zero=True)
+        query, key, value = (heads[:, :, i].transpose((0, 2, 1, 3)) for i in range(3))
+        seen = b.static_transpose(sdpa(query, key, value), order=[0, 2, 1, 3])
+        merged = b.static_reshape(seen, shape=[0, 0, embed_dim], special_zero=True)
+        return linear(merged, proj_weight, proj_bias)
+
+    def wide(y: Value) -> Value:
+        hidden = linear(y, ffn_weight_1, ffn_bias_1)
+        active = b.gelu(hidden) if use_gelu else b.relu(hidden)
+        return linear(active, ffn_weight_2, ffn_bias_2)
+
+    first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
+    if norm_first:
+        x = x + attention(normalized(x, *first))
+        return x + wide(normalized(x, *second))
+    x = normalized(x + attention(x), *first)
+    return normalized(x + wide(x), *second)
