@@ -98,6 +98,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "sin": np.sin,
     "cos": np.cos,
     "log": np.log,
+    "remainder": np.remainder,
     "isnan": np.isnan,
     "clamp": _clamp,
     "cumsum": _cumsum,
