@@ -283,6 +283,36 @@ def test_other_shapes(dynamic):
     assert len(front.report(run).graphs) <= 3
 
 
+def test_the_graph_of_the_first_shape_gives_its_memory_back_once(monkeypatch):
+    from onednn_graph_py.torch.captured import CAPTURED, Captured
+
+    given = {}
+    call = Captured.__call__
+
+    def spied(self, args):
+        given.setdefault(self.number, list(args))
+        return call(self, args)
+
+    monkeypatch.setattr(Captured, "__call__", spied)
+    module = Small().eval()
+    run = compiled(module)
+    with torch.no_grad():
+        for rows in (3, 5, 7):
+            x = torch.randn(rows, 32)
+            close(run(x), module(x))
+        first, second = sorted(CAPTURED, key=lambda c: c.number)
+        assert (len(first.programs), len(second.programs)) == (0, 1)
+        # If torch calls it again, it makes its program again, and keeps it from now on.
+        args = given[first.number]
+        (x,) = (a for a in args if a.shape == (3, 32))
+        (made,) = first(list(args))
+        close(made, module(x))
+        module.first.weight.add_(1.0)
+        x = torch.randn(7, 32)
+        close(run(x), module(x))
+    assert (len(first.programs), len(second.programs)) == (1, 1)
+
+
 def test_no_rows():
     module = Small().eval()
     run = compiled(module, dynamic=True)

@@ -15,7 +15,7 @@ from torch import fx
 
 from ..errors import UnimplementedError
 from . import capture, rewrites
-from .division import Division, hint, operations, source
+from .division import Division, hint, is_size, operations, source
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
@@ -169,6 +169,8 @@ class Captured:
         self._weights = _picked(self.static)
         self.programs: dict[tuple[int, ...], _Entry] = {}
         self.weights_change = False
+        self.any_shape = any(is_size(n) for n in self.placeholders)
+        self.relieved = False
         self._unused = 0
         self._lock = threading.RLock()
         self._watched: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -209,10 +211,25 @@ class Captured:
             nodes = [self.placeholders[i] for i in self.static]
             program = self._made(dict(zip(nodes, weights, strict=True)))
             self.programs[ids] = _Entry(program, state)
+            self._relieve(ids)
             for number, weight in zip(ids, weights, strict=True):
                 if number not in self._watched:
                     self._watched[number] = weakref.ref(weight, self._forget(number))
             return program
+
+    def _relieve(self, ids: tuple[int, ...]) -> None:
+        """Drop programs for one shape of these weights, once, if this graph takes all shapes.
+
+        torch captures a graph for the first shape, and this one when another shape comes. Both
+        would pack all weights; if the first shape comes back, its program is made again and stays.
+        """
+        if not (self.any_shape and ids):
+            return
+        for other in list(CAPTURED):
+            fits = not other.any_shape and other.options == self.options and not other.relieved
+            if fits and ids_of(other) == set(ids):
+                other.relieved = True
+                other.programs.clear()
 
     def _drop(self, ids: tuple[int, ...]) -> None:
         """Forget a program, and count those in a row that ran only once."""
@@ -266,6 +283,11 @@ class Captured:
     def living(self) -> list[Program]:
         """The programs that exist."""
         return [e.program for e in list(self.programs.values())]
+
+
+def ids_of(captured: Captured) -> set[int]:
+    """Return the ids of all weights for which a graph has programs."""
+    return {number for ids in list(captured.programs) for number in ids}
 
 
 def _picked(indices: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
