@@ -503,6 +503,27 @@ def test_calls_from_threads():
     assert len(results) == 80 and all(torch.equal(r, wanted) for r in results)
 
 
+def test_a_forked_child_gets_the_same_results():
+    program = """
+import os, signal, warnings, torch
+module = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256))
+run, x = torch.compile(module.eval(), backend="onednn_graph"), torch.randn(64, 256)
+with torch.no_grad():
+    wanted = run(x)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # ends the child if it hangs
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            got = run(x)
+        os._exit(0 if told and torch.allclose(got, wanted, atol=1e-5) else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert torch.equal(run(x), wanted)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
+    assert done.returncode == 0
+
+
 # -- attention, repeated heads, padding
 
 
