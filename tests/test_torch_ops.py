@@ -207,6 +207,7 @@ class Outcome:
     """What became of the calls of some samples."""
 
     ran: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
     left: Counter[str] = field(default_factory=Counter)
     samples: int = 0
     in_onednn: int = 0
@@ -239,6 +240,7 @@ def program_of(function, tensors, outcome):
     """Run a function by the backend, and return its results and the program that made them."""
     with capture.whole(), torch.no_grad(), enable_python_dispatcher():
         module = make_fx(lambda *given: function(*given), tracing_mode="fake")(*tensors)
+    outcome.seen |= {str(node.target) for node in module.graph.nodes}
     captured = Captured(module, (), Options(min_ops=1, threads=1))
     with torch.no_grad():
         results = captured(list(tensors))
@@ -393,6 +395,8 @@ def test_overloads(name):
     outcome = Outcome()
     for dtype in DTYPES:
         same(ALONE[name], [numbers(2, 24, dtype=dtype)], outcome, names(name))
+    if names(name).isdisjoint(outcome.seen):
+        pytest.skip(f"torch {torch.__version__} leaves {name} out of its graphs")
     assert names(name) <= outcome.ran, outcome.left
 
 
