@@ -11,12 +11,12 @@ from torch import fx
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
-from ..errors import OneDNNError
+from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
 from .arrays import array_of, tensor_of
 from .division import is_tensor, lowered
 from .fallback import FallbackWarning
-from .lowering.table import dims_of, dtype_of, has_type
+from .lowering.table import NotLowered, dims_of, dtype_of, has_type
 from .options import Options
 
 __all__ = ["Region"]
@@ -55,12 +55,11 @@ class Region:
         self.inputs = [n for n in dict.fromkeys(read) if is_tensor(n) and n not in constants]
         self.sizes = [n for n in dict.fromkeys(read) if not is_tensor(n)]
         self.outputs = [n for n in nodes if any(u not in inside for u in n.users)]
-        self.builder = self._built(constants, options)
         self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
         self._eager: fx.GraphModule | None = None
         self.model: CompiledGraph | None = None
         try:
-            self.model = self.builder.compile(
+            self.model = self._built(constants, options).compile(
                 threads=threads,
                 max_shapes=options.max_shapes,
                 known_defects=options.known_defects,
@@ -68,7 +67,7 @@ class Region:
                 warn=False,  # the report has the reasons
                 name=name,
             )
-        except OneDNNError as e:
+        except (OneDNNError, NotLowered) as e:
             self._failed(e)
 
     def _built(self, constants: Mapping[fx.Node, torch.Tensor], options: Options) -> GraphBuilder:
@@ -99,10 +98,10 @@ class Region:
         array.flags.writeable = False
         return b.constant(array, name=node.name, copy=None)
 
-    def _failed(self, error: OneDNNError) -> None:
+    def _failed(self, error: OneDNNError | NotLowered) -> None:
         """Let torch run the region from now on, and say so."""
         if self._strict:
-            raise error
+            raise UnimplementedError(f"{self.__name__}: {error}") from error
         self.failure = str(error)
         self.model = None
         warnings.warn(
