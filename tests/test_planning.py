@@ -73,6 +73,17 @@ def test_reductions_over_dims_of_1_are_computed(kind, keep_dims):
         np.testing.assert_allclose(got, wanted if keep_dims else wanted[..., 0, 0], rtol=1e-6)
 
 
+def test_a_constant_is_read_when_it_is_computed():
+    """SYCL runs partitions while the caller goes on: one of forty models had a wrong constant."""
+    one, other = noise(64, 64), noise(64, 64, seed=1)
+    for _ in range(80):
+        b = og.GraphBuilder()
+        table = b.concat(b.constant(one)[..., None], b.constant(other)[..., None], axis=-1)
+        b.output(b.input((64, 64, 2)) * table)
+        got = b.compile()(np.ones((64, 64, 2), np.float32))
+        np.testing.assert_array_equal(got, np.stack([one, other], -1))
+
+
 def test_constants_can_be_kept_small():
     b = og.GraphBuilder()
     compressed(b)

@@ -69,12 +69,18 @@ class Trial:
         function = step.function
         assert function is not None
         arrays = [[t.numpy() for t in side] for side in (inputs, outputs)]
-        return lambda: function(*arrays)
+
+        def computed() -> None:
+            self._stream.wait()  # SYCL runs partitions while the caller goes on
+            function(*arrays)
+
+        return computed
 
     def run(self) -> None:
-        """Run all steps once."""
+        """Run all steps once, and wait for them."""
         for call in self._calls:
             call()
+        self._stream.wait()
 
     def array(self, lt: _core.logical_tensor) -> Array:
         """Return a tensor's elements, as a view."""
