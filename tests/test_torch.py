@@ -75,6 +75,19 @@ def test_module_runs_in_one_region():
     assert "MatMul" in str(graph)
 
 
+def test_report_measures_steps_if_asked():
+    run = compiled(Small().eval())
+    with torch.no_grad():
+        run(torch.randn(4, 32))
+    (region,) = front.report(run).graphs[0].regions
+    assert region.seconds == ()
+    measured = front.report(run, seconds=0.01)
+    (region,) = measured.graphs[0].regions
+    assert len(region.seconds) == len(region.steps) and " ms" in str(measured)
+    for step, time in zip(region.steps, region.seconds, strict=True):
+        assert (time > 0) == (step.implementation == "oneDNN")
+
+
 def test_report_is_of_the_module_that_is_asked_for():
     one, other = compiled(Small().eval()), compiled(Small(16).eval())
     with torch.inference_mode():
