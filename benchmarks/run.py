@@ -8,9 +8,9 @@ of NumPy, before they are timed. What is not installed is not measured, and said
     pip install onednn-graph-py[bench]
 
 Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build, torch; all of
-them by default. In the section torch all ratios are to torch.compile with this package's backend,
-elsewhere to its models. Data types: f32, bf16, int8, and w8 and w4, where weights are integers of so
-many bits and all else is f32.
+them by default. In the section torch all ratios are to torch.compile with the backend of this
+package, elsewhere to its models. Data types: f32, bf16, int8, and w8 and w4, where weights are
+integers of so many bits and all else is f32.
 """
 
 from __future__ import annotations

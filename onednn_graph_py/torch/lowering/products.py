@@ -220,6 +220,13 @@ def _padded_convolution(
 # -- attention
 
 
+def need_mask(mask: Value, query: Value) -> None:
+    """Raise `NotLowered` unless oneDNN takes a mask's data type."""
+    scores = "f32" if linked_version() >= (3, 8) else query.dtype
+    if mask.dtype not in ("boolean", query.dtype, scores):
+        raise NotLowered(f"a mask of {mask.dtype} for {query.dtype}")
+
+
 @lowers(aten.scaled_dot_product_attention.default)
 def _attention(
     at: Lowering,
@@ -240,9 +247,8 @@ def _attention(
     if not without_heads and not query.ndim == key.ndim == value.ndim == 4:
         raise NotLowered("oneDNN's attention has 4 dims")
     mask = attn_mask
-    wide = "f32" if linked_version() >= (3, 8) else query.dtype  # of the scores
-    if mask is not None and mask.dtype not in ("boolean", query.dtype, wide):
-        raise NotLowered(f"a mask of {mask.dtype}")
+    if mask is not None:
+        need_mask(mask, query)
     if without_heads:
         query, key, value = query[:, None], key[:, None], value[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask

@@ -183,6 +183,10 @@ class Lowering:
         tensor: torch.Tensor = self.node.args[index].meta["val"]
         return tensor
 
+    def known(self, node: Any) -> torch.Tensor | None:
+        """Return the tensor of a node that is a constant, else None."""
+        return self._constants.get(node)
+
     def constant(self, index: int) -> npt.NDArray[Any]:
         """Return the numbers of a weight that the op reads.
 
@@ -191,7 +195,7 @@ class Lowering:
         NotLowered
             They can change between calls.
         """
-        known = self._constants.get(self.node.args[index])
+        known = self.known(self.node.args[index])
         if known is None:
             raise NotLowered(f"argument {index} must be a constant")
         numbers: npt.NDArray[Any] = known.detach().numpy()
