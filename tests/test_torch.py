@@ -641,9 +641,11 @@ class Encoder(torch.nn.Module):
 CAUSAL = torch.nn.Transformer.generate_square_subsequent_mask(8)
 
 
-@pytest.mark.parametrize("keys", [True, False])
-@pytest.mark.parametrize("mask", [None, CAUSAL, CAUSAL.isinf()], ids=["none", "f32", "boolean"])
-@pytest.mark.filterwarnings("ignore:Support for mismatched src_key:UserWarning")
+@pytest.mark.parametrize(
+    "mask, keys",
+    [(None, True), (CAUSAL, False), (CAUSAL.isinf(), False), (CAUSAL.isinf(), True)],
+    ids=["keys", "f32", "boolean", "both"],
+)
 def test_masks_of_encoder_layers(mask, keys):
     module, x = Encoder(mask).eval(), torch.randn(2, 8, 32)
     hidden = torch.zeros(2, 8, dtype=torch.bool) if keys else None
