@@ -205,9 +205,10 @@ def tensors(given):
 def cases():
     for name in MODELS:
         marks = () if name in IN_EACH_RUN else pytest.mark.slow
-        yield pytest.param(name, torch.float32, None, id=name, marks=marks)
-        yield pytest.param(name, torch.bfloat16, None, id=f"{name}, bf16", marks=pytest.mark.slow)
-        yield pytest.param(name, torch.float32, True, id=f"{name}, dynamic", marks=pytest.mark.slow)
+        yield pytest.param(name, "f32", None, id=name, marks=marks)
+        yield pytest.param(name, "f32", True, id=f"{name}, dynamic", marks=pytest.mark.slow)
+        for kind in ("bf16", "autocast"):
+            yield pytest.param(name, kind, None, id=f"{name}, {kind}", marks=pytest.mark.slow)
 
 
 def distance(got, wanted):
@@ -218,10 +219,12 @@ def distance(got, wanted):
 
 # What torch and transformers warn of is theirs.
 @pytest.mark.filterwarnings("ignore", "error::RuntimeWarning", "error:.*oneDNN:UserWarning")
-@pytest.mark.parametrize("name, dtype, dynamic", [*cases()])
-def test_model(name, dtype, dynamic):
-    if dtype == torch.bfloat16 and (why := og.machine.cpu.lacks("bf16")):
+@pytest.mark.parametrize("name, kind, dynamic", [*cases()])
+def test_model(name, kind, dynamic):
+    if kind != "f32" and (why := og.machine.cpu.lacks("bf16")):
         pytest.skip(why)
+    dtype = torch.bfloat16 if kind == "bf16" else torch.float32
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast")
     torch._dynamo.reset()
     gc.collect()
     torch.manual_seed(0)
@@ -240,14 +243,13 @@ def test_model(name, dtype, dynamic):
                 k: v.to(dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v
                 for k, v in given.items()
             }
-            results = zip(
-                tensors(run(**typed)), tensors(model(**typed)), tensors(exact(**given)), strict=True
-            )
-            for got, eager, wanted in results:
+            with autocast:
+                made = tensors(run(**typed)), tensors(model(**typed))
+            for got, eager, wanted in zip(*made, tensors(exact(**given)), strict=True):
                 assert got.shape == eager.shape and got.dtype == eager.dtype
                 assert torch.equal(got.isnan(), eager.isnan())
                 # As far from exact numbers as torch is, or a few roundings of f32.
-                allowed = max(3 * distance(eager, wanted), 2e-5 if dtype == torch.float32 else 0.02)
+                allowed = max(3 * distance(eager, wanted), 2e-5 if kind == "f32" else 0.02)
                 assert distance(got, wanted) <= allowed
     graphs = front.report(run).graphs
     assert graphs and all(r.failure is None for g in graphs for r in g.regions)
