@@ -442,6 +442,8 @@ class Torch(Peer):
             given = [torch.from_numpy(values.copy()).to(dtype) for values in inputs.values()]
             if given[0].ndim == 4 and given[0].shape[1] == 3:
                 given[0] = given[0].contiguous(memory_format=torch.channels_last)
+            if opened:
+                self.open(given, list(shapes_of(network, True).values()))
             made: list[Any] = [None]
 
             def call() -> None:
@@ -451,6 +453,9 @@ class Torch(Peer):
             return call, lambda: made[0].float().numpy()
 
         return Prepared(feed)
+
+    def open(self, tensors: list[Any], shapes: list[tuple[int, ...]]) -> None:
+        """Tell torch which dims of inputs are unknown, if `compiled` doesn't."""
 
     def compiled(self, module: Any, opened: bool) -> Any:
         """What is called; `opened`: with inputs of several shapes."""
@@ -490,7 +495,14 @@ class TorchOnednn(Torch):
 
         from onednn_graph_py.torch import backend
 
-        return torch.compile(module, backend=backend, dynamic=True if opened else None)
+        return torch.compile(module, backend=backend)
+
+    def open(self, tensors: list[Any], shapes: list[tuple[int, ...]]) -> None:
+        import torch
+
+        # dynamic=True would make numbers of Python unknown, too, such as that of the heads.
+        for tensor, shape in zip(tensors, shapes, strict=True):
+            torch._dynamo.mark_dynamic(tensor, [i for i, d in enumerate(shape) if d == -1])
 
 
 # -- ONNX
