@@ -1,0 +1,156 @@
+"""Write the nodes of a survey into a `GraphBuilder`, by the table of lowerings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ..building.builder import GraphBuilder
+from ..building.constant_arrays import converted, placed
+from ..building.value import Value
+from ..errors import OneDNNError
+from .lowering.table import LOWERINGS, Call, NotLowered
+from .survey import Section, Survey
+from .tensors import Tensor
+
+__all__ = ["Assembly", "Weights"]
+
+
+class Weights:
+    """The arrays of weights as oneDNN reads them, which all programs of a model share."""
+
+    def __init__(self) -> None:
+        self._placed: dict[tuple[ir.Value, str], npt.NDArray[Any]] = {}
+
+    def array(self, value: ir.Value, array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+        """Return the numbers of a weight, of a data type and aligned."""
+        if dtype in ("s4", "u4"):
+            return array  # the builder packs them
+        found = self._placed.get((value, dtype))
+        if found is None:
+            name = value.name or ""
+            found = placed(converted(array, dtype, name), dtype, name, None)
+            found.flags.writeable = False
+            self._placed[value, dtype] = found
+        return found
+
+
+class Assembly:
+    """A builder that is being filled with the nodes of a survey.
+
+    Parameters
+    ----------
+    section : Section
+    survey : Survey
+    weights : Weights
+    b : GraphBuilder
+    """
+
+    def __init__(
+        self, section: Section, survey: Survey, weights: Weights, b: GraphBuilder
+    ) -> None:
+        self.section = section
+        self.survey = survey
+        self.b = b
+        self.values: dict[ir.Value, Value] = {}
+        self.inputs: list[ir.Value] = []
+        self._weights = weights
+        self._constants: dict[tuple[ir.Value, str], Value] = {}
+
+    def value(self, value: ir.Value, dtype: str | None = None) -> Value:
+        """Return a value of the model as one of the builder.
+
+        Weights become constants. What differs between sets of dims becomes an input.
+        """
+        found = self.values.get(value)
+        if found is not None:
+            return found
+        tensor = self.survey.tensors[value]
+        fixed = tensor.fixed
+        if fixed is None:
+            found = self.values[value] = self.b.input(tensor.dims, tensor.dtype, name=value.name)
+            self.inputs.append(value)
+            return found
+        dtype = dtype or tensor.dtype
+        constant = self._constants.get((value, dtype))
+        if constant is None:
+            if value in self.section.known:
+                fixed = self._weights.array(value, fixed, dtype)
+            constant = self.b.constant(fixed, dtype, name=value.name, copy=None)
+            self._constants[value, dtype] = constant
+        return constant
+
+    def lower(self, node: ir.Node) -> None:
+        """Add a node.
+
+        Raises
+        ------
+        NotLowered
+            The reason why it can't be; the builder is as it was.
+        """
+        c = self.b.contents
+        before = len(c.inputs), len(c.constants), len(c.nodes), len(self._constants)
+        try:
+            made = self._lowered(node)
+        except Exception as e:
+            del c.inputs[before[0] :], c.constants[before[1] :], c.nodes[before[2] :]
+            for value in self.inputs[before[0] :]:
+                del self.values[value], self.inputs[-1]
+            for key in list(self._constants)[before[3] :]:
+                del self._constants[key]
+            if isinstance(e, NotLowered):
+                raise
+            if isinstance(e, OneDNNError):
+                raise NotLowered(f"oneDNN refuses it: {e}") from e
+            # Files are not trusted: attributes may be missing or have any type.
+            raise NotLowered(f"its lowering fails: {type(e).__name__}: {e}") from e
+        for output, value in zip(node.outputs, made, strict=False):
+            if value is not None:
+                self.values[output] = value
+
+    def _lowered(self, node: ir.Node) -> Sequence[Value | None]:
+        function = LOWERINGS.get((node.domain, node.op_type))
+        if function is None:
+            raise NotLowered("there is no lowering for it")
+        tensors = self.survey.tensors
+        operands = [None if v is None else self._operand(v) for v in node.inputs]
+        results = [tensors[v] for v in node.outputs]
+        if any(r.is_empty for v, r in zip(node.outputs, results, strict=True) if v.name):
+            raise NotLowered("the result has no elements")
+
+        def constant(i: int, dtype: str) -> Value:
+            given = node.inputs[i]
+            assert given is not None
+            return self.value(given, dtype)
+
+        fact = self.section.fact(node)
+        call = Call(self.b, node, fact.version, operands, results, constant)
+        returned = function(call)
+        made = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        made += [None] * (len(results) - len(made))
+        for i, (value, result) in enumerate(zip(made, results, strict=True)):
+            if call.is_read(i):
+                _require_same(i, value, result)
+        return made
+
+    def _operand(self, value: ir.Value) -> Tensor:
+        return replace(self.survey.tensors[value], value=self.values.get(value))
+
+
+def _require_same(i: int, value: Any, result: Tensor) -> None:
+    """Compare what a lowering made with what ONNX infers."""
+    if not isinstance(value, Value):
+        raise NotLowered(f"result {i} is read, and its lowering makes none")
+    if value.dtype != result.dtype:
+        raise NotLowered(f"its lowering gives {value.dtype} where ONNX has {result.dtype}")
+    made, dims = value.shape, result.dims
+    if made is None or len(made) != len(dims):
+        raise NotLowered(f"its lowering gives the dims {made} where ONNX has {list(dims)}")
+    if any(a != b and a != -1 for a, b in zip(made, dims, strict=True)):
+        raise NotLowered(f"its lowering gives the dims {list(made)} where ONNX has {list(dims)}")
+
+

@@ -1,0 +1,291 @@
+"""Walk a model's nodes for given input dims: what is known, and the dims of all the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ..building.builder import GraphBuilder
+from ..errors import GraphFormatError
+from .inference import NodeFacts, nbytes
+from .lowering.table import LOWERINGS, Call
+from .tensors import Shape, Tensor, name_of, same
+
+__all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey"]
+
+MOST_KNOWN = 1 << 30
+"""Bytes of a tensor that is computed while a model is prepared; a larger one is refused."""
+
+NOT_FOLDED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+"""Ops on weights that oneDNN runs in fewer bytes, or fuses."""
+
+RANDOM = frozenset({"RandomNormal", "RandomUniform", "Bernoulli", "Multinomial", "Dropout"})
+
+
+class NotGeneral(Exception):
+    """Two sets of dims do not run the same nodes, or one of them does not fit the model."""
+
+
+@dataclass
+class Section:
+    """Nodes that run one after the other, and what they read.
+
+    Parameters
+    ----------
+    nodes : sequence of onnx_ir.Node
+    inputs : tuple of onnx_ir.Value
+        What a call passes.
+    outputs : tuple of onnx_ir.Value
+    known : mapping of onnx_ir.Value to numpy.ndarray
+        Weights.
+    dtypes : mapping of onnx_ir.Value to str
+        The data types of the inputs.
+    opsets : mapping of str to int
+    """
+
+    nodes: Sequence[ir.Node]
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+    known: Mapping[ir.Value, npt.NDArray[Any]]
+    dtypes: Mapping[ir.Value, str]
+    opsets: Mapping[str, int]
+    facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
+
+    def fact(self, node: ir.Node) -> NodeFacts:
+        """Return what ONNX knows of a node."""
+        found = self.facts.get(node)
+        if found is None:
+            found = self.facts[node] = NodeFacts(node, self.opsets)
+        return found
+
+
+@dataclass
+class Survey:
+    """What a walk found.
+
+    Parameters
+    ----------
+    tensors : dict of onnx_ir.Value to Tensor
+    calls : list of onnx_ir.Node
+        The nodes that have to run, in order.
+    rest : list of onnx_ir.Node
+        Nodes whose dims follow only from numbers of a call, and those that read their results.
+    """
+
+    tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
+    calls: list[ir.Node] = field(default_factory=list)
+    rest: list[ir.Node] = field(default_factory=list)
+
+
+def read_by(node: ir.Node) -> list[ir.Value]:
+    """Return the values that a node reads, those that its subgraphs take from outside last."""
+    made = [v for v in node.inputs if v is not None]
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.GRAPH:
+            made.extend(_captured(attribute.as_graph()))
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            for graph in attribute.as_graphs():
+                made.extend(_captured(graph))
+    return list(dict.fromkeys(made))
+
+
+def _captured(graph: ir.Graph) -> Iterator[ir.Value]:
+    own = {*graph.inputs, *graph.initializers.values()}
+    for node in graph:
+        yield from (v for v in read_by(node) if v not in own)
+        own.update(node.outputs)
+    yield from (v for v in graph.outputs if v not in own)
+
+
+def has_subgraph(node: ir.Node) -> bool:
+    """Return whether a node runs other nodes."""
+    graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    return any(not a.is_ref() and a.type in graphs for a in node.attributes.values())
+
+
+def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey:
+    """Walk the nodes of a section for sets of input dims.
+
+    Raises
+    ------
+    NotGeneral
+        There are several sets, and one of them runs other nodes.
+    GraphFormatError
+        A tensor would be absurdly large.
+    """
+    made = Survey()
+    for value in section.inputs:
+        made.tensors[value] = Tensor(section.dtypes[value], tuple(s[value] for s in sets))
+    for value, array in section.known.items():
+        known = (array,) * len(sets)
+        made.tensors[value] = Tensor.of_arrays(known, name_of(value.dtype))
+    _visit(section, section.nodes, made, len(sets))
+    return made
+
+
+def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) -> None:
+    for node in nodes:
+        if any(v not in made.tensors for v in read_by(node)):
+            made.rest.append(node)
+            continue
+        if node.op_type == "If" and node.domain == "":
+            branch = _branch(node, made)
+            if branch is not None:
+                for value in branch.initializers.values():
+                    _know(value, made, sets)
+                _visit(section, list(branch), made, sets)
+                for outer, inner in zip(node.outputs, branch.outputs, strict=True):
+                    if inner in made.tensors:
+                        made.tensors[outer] = made.tensors[inner]
+                continue
+        operands = [None if v is None else made.tensors[v] for v in node.inputs]
+        known = _evaluated(section, node, operands, sets)
+        if known is not None:
+            for value, tensor in zip(node.outputs, known, strict=False):
+                made.tensors[value] = tensor
+            continue
+        results = _results(section, node, operands, made, sets)
+        if results is None:
+            if sets > 1:
+                raise NotGeneral(f"the dims of {node.name}'s results depend on numbers")
+            made.rest.append(node)
+            continue
+        made.calls.append(node)
+        made.tensors.update(zip(node.outputs, results, strict=True))
+
+
+def _know(value: ir.Value, made: Survey, sets: int) -> None:
+    array = value.const_value
+    if array is not None:
+        made.tensors[value] = Tensor.of_arrays((array.numpy(),) * sets, name_of(value.dtype))
+
+
+def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
+    """Return the branch of an If that runs, if that is known."""
+    condition = made.tensors[node.inputs[0]] if node.inputs[0] is not None else None
+    if condition is None or condition.arrays is None:
+        return None
+    taken = {bool(a.reshape(-1)[0]) for a in condition.arrays}
+    if len(taken) > 1:
+        raise NotGeneral(f"{node.name} takes another branch")
+    return node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()
+
+
+def _evaluated(
+    section: Section, node: ir.Node, operands: Sequence[Tensor | None], sets: int
+) -> list[Tensor] | None:
+    """Compute the results of a node whose operands are known; None if they are not."""
+    if node.domain == "" and node.op_type in ("Shape", "Size") and operands[0] is not None:
+        sizes = [_size(node, shape) for shape in operands[0].shapes]
+        return [Tensor.of_arrays(tuple(sizes), "s64")]
+    if any(o is not None and o.arrays is None for o in operands) or has_subgraph(node):
+        return None
+    if node.op_type in NOT_FOLDED or node.op_type in RANDOM or node.op_type.endswith("Like"):
+        return None
+    fact = section.fact(node)
+    if not fact.has_schema:
+        return None
+    columns: list[list[npt.NDArray[Any]]] = []
+    for index in range(sets):
+        arrays = [None if o is None or o.arrays is None else o.arrays[index] for o in operands]
+        if index and all(
+            o is None or o.arrays is None or o.arrays[index] is o.arrays[0] for o in operands
+        ):
+            columns.append(columns[0])
+            continue
+        inferred = fact.infer(operands, index)
+        if inferred is None:
+            return None
+        for dtype, shape in inferred:
+            _require_sane(node, dtype, shape)
+        found = fact.evaluate(arrays)
+        if found is None:
+            return None
+        columns.append(found)
+    dtypes = [dtype for dtype, _ in inferred]
+    made = []
+    for dtype, arrays in zip(dtypes, zip(*columns, strict=True), strict=False):
+        first = arrays[0]
+        made.append(Tensor.of_arrays(tuple(first if same(first, a) else a for a in arrays), dtype))
+    return made
+
+
+def _size(node: ir.Node, shape: Shape) -> npt.NDArray[Any]:
+    if node.op_type == "Size":
+        return np.array(math.prod(shape), np.int64)
+    start, end = node.attributes.get("start"), node.attributes.get("end")
+    taken = slice(start and start.as_int(), end and end.as_int())
+    return np.array(shape[taken], np.int64)
+
+
+def _require_sane(node: ir.Node, dtype: str, shape: Shape | None) -> None:
+    if shape is not None and nbytes(shape, dtype) > MOST_KNOWN:
+        raise GraphFormatError(
+            f"node {node.name!r} ({node.op_type}): its result of shape {list(shape)} would take "
+            f"{nbytes(shape, dtype):,} bytes; constants of a model may take {MOST_KNOWN:,}"
+        )
+
+
+def _results(
+    section: Section, node: ir.Node, operands: Sequence[Tensor | None], made: Survey, sets: int
+) -> list[Tensor] | None:
+    """Return the types and dims of a node's results; None if they do not follow from dims."""
+    fact = section.fact(node)
+    columns = []
+    for index in range(sets):
+        inferred = fact.infer(operands, index)
+        if inferred is None or any(shape is None for _, shape in inferred):
+            inferred = _as_lowered(section, node, operands, index)
+        if inferred is None:
+            return None
+        columns.append(inferred)
+    results = []
+    for row in zip(*columns, strict=True):
+        shapes = tuple(shape for _, shape in row)
+        if len({len(s) for s in shapes if s is not None}) > 1:
+            raise NotGeneral(f"the number of dims of {node.name}'s results differs")
+        results.append(Tensor(row[0][0], shapes))  # type: ignore[arg-type]
+    return results
+
+
+def _as_lowered(
+    section: Section, node: ir.Node, operands: Sequence[Tensor | None], index: int
+) -> list[tuple[str, Shape | None]] | None:
+    """Return the results as a lowering makes them, for ops that ONNX does not know."""
+    if (node.domain, node.op_type) not in LOWERINGS:
+        return None
+    b = GraphBuilder()
+    alone = [_alone(b, o, index) for o in operands]
+
+    def constant(i: int, dtype: str) -> Any:
+        tensor = alone[i]
+        assert tensor is not None and tensor.arrays is not None
+        return b.constant(tensor.arrays[0], dtype, copy=None)
+
+    try:
+        call = Call(b, node, section.fact(node).version, alone, (), constant)
+        values = LOWERINGS[node.domain, node.op_type](call)
+    except Exception:  # whatever is wrong is said where the node is lowered for its program
+        return None
+    row = list(values) if isinstance(values, (list, tuple)) else [values]
+    row += [None] * (len(node.outputs) - len(row))
+    return [("", ()) if v is None else (v.dtype, v.shape) for v in row]
+
+
+def _alone(b: GraphBuilder, tensor: Tensor | None, index: int) -> Tensor | None:
+    if tensor is None:
+        return None
+    shape = tensor.shapes[index]
+    if tensor.arrays is not None:
+        return Tensor(tensor.dtype, (shape,), (tensor.arrays[index],))
+    return Tensor(tensor.dtype, (shape,), None, b.input(shape, tensor.dtype))
+
+
