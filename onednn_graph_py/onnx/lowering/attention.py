@@ -1,0 +1,202 @@
+"""Attention and rotary position embeddings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from ...blocks.attention import sdpa
+from ...blocks.embedding import embedding
+from ...blocks.rope import rope
+from ...building.value import Value
+from ...linked import linked_version
+from .table import FLOATS, Call, NotLowered, lowers
+
+Array = npt.NDArray[np.generic]
+Mask = Value | Array | None
+
+
+@lowers("Attention")
+def _attention(call: Call) -> list[Value]:
+    query, key, value = (call.value(i) for i in range(3))
+    call.need_float(query, key, value)
+    if call.has(6):
+        raise NotLowered("the numbers of keys differ within the batch")
+    if call.attribute("softmax_precision") not in (None, 1, 10, 16):
+        raise NotLowered("oneDNN has no SoftMax in this precision")
+    flat = query.ndim == 3
+    if flat:
+        heads, kv_heads = call.attribute("q_num_heads"), call.attribute("kv_num_heads")
+        query = _by_head(call, query, heads)
+        key, value = _by_head(call, key, kv_heads), _by_head(call, value, kv_heads)
+    new = (key.shape or ())[2]
+    if call.has(4) and call.dims(4)[2] != 0:  # else the cache of a first step
+        key = call.b.concat(call.value(4), key, axis=2)
+        value = call.b.concat(call.value(5), value, axis=2)
+    mask, causal = _mask(call, query, key, new)
+    size = (query.shape or ())[3]
+    if -1 in (size, (value.shape or ())[3]):
+        raise NotLowered("the size of a head is unknown")
+    scale = call.attribute("scale")
+    scale = 1 / math.sqrt(size) if scale is None else float(scale)
+    scores = None
+    if call.attribute("softcap", 0.0) or call.is_read(3) or value.shape != key.shape:
+        made, scores = _by_steps(call, query, key, value, mask, causal, scale)
+    else:
+        if isinstance(mask, Value) and mask.dtype in FLOATS:
+            mask = call.cast(mask, query.dtype)
+        made = sdpa(query, key, value, mask=mask, causal=causal or False, scale=scale)
+    if flat:
+        _, heads, _, width = made.shape or ()
+        moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
+        made = call.b.static_reshape(moved, shape=[0, 0, heads * width], special_zero=True)
+    return [made, key, value] if scores is None else [made, key, value, scores]
+
+
+def _by_head(call: Call, x: Value, heads: int) -> Value:
+    """Return (batch, heads, tokens, size) of (batch, tokens, heads * size)."""
+    width = (x.shape or ())[2]
+    if width == -1:
+        raise NotLowered("the size of a head is unknown")
+    split = call.b.static_reshape(x, shape=[0, 0, heads, width // heads], special_zero=True)
+    return call.b.static_transpose(split, order=[0, 2, 1, 3])
+
+
+def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, str | None]:
+    """Return a mask, and how keys after a query are hidden besides."""
+    queries, keys = (query.shape or ())[2], (key.shape or ())[2]
+    given: Mask = None
+    if call.has(3):
+        if call.dims(3)[-1] != keys:
+            raise NotLowered("the mask is shorter than the keys, or a size is unknown")
+        known = call.known(3)
+        given = call.value(3) if known is None else known
+    left, right = call.attribute("left_window_size", -1), call.attribute("right_window_size", -1)
+    causal = bool(call.attribute("is_causal", 0))
+    past = call.dims(4)[2] if call.has(4) else 0
+    if left < 0 and right < 0:
+        if not causal:
+            return given, None
+        if past == 0:
+            return given, "top_left"
+        if new == queries != -1:
+            return given, "bottom_right"
+    if -1 in (queries, keys, past):
+        raise NotLowered("the mask follows from numbers of tokens that are unknown")
+    ahead = np.arange(queries)[:, None] + past - np.arange(keys)[None]
+    seen = np.ones(ahead.shape, bool)
+    seen &= (ahead >= 0) | (not causal)
+    seen &= (ahead <= left) | (left < 0)
+    seen &= (-ahead <= right) | (right < 0)
+    return _with(call, given, seen), None
+
+
+def _with(call: Call, given: Mask, seen: npt.NDArray[np.bool_]) -> Mask:
+    """Return a mask that also hides what is not seen."""
+    if given is None:
+        return seen
+    hidden = np.where(seen, 0.0, -np.inf)
+    if not isinstance(given, Value):
+        return given & seen if given.dtype == bool else given.astype(np.float64) + hidden
+    if given.dtype == "boolean":
+        given = call.b.select(given, *(call.b.constant(np.float32([n])) for n in (0.0, -np.inf)))
+    return call.cast(given, "f32") + call.b.constant(hidden, "f32")
+
+
+def _by_steps(
+    call: Call,
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Mask,
+    causal: str | None,
+    scale: float,
+) -> tuple[Value, Value]:
+    """Return the attention and its scores, for what `sdpa` does not have."""
+    b, dtype = call.b, query.dtype
+    batch, heads, queries, size = query.shape or ()
+    _, kv_heads, keys, _ = key.shape or ()
+    if causal is not None:
+        if -1 in (queries, keys):
+            raise NotLowered("the mask follows from numbers of tokens that are unknown")
+        mask = _with(
+            call, mask, np.tri(queries, keys, keys - queries if causal[0] == "b" else 0) > 0
+        )
+    grouped = heads != kv_heads
+    query, key, value = (call.cast(v, "f32") for v in (query, key, value))
+    if grouped:
+        if -1 in (batch, queries, keys):
+            raise NotLowered("numbers of tokens are unknown")
+        query = b.static_reshape(
+            query, shape=[batch, kv_heads, heads // kv_heads * queries, size], special_zero=False
+        )
+    scores = b.matmul(query, key, transpose_b=True) * scale
+    if grouped:
+        scores = b.static_reshape(scores, shape=[batch, heads, queries, keys], special_zero=False)
+    mode, returned = call.attribute("qk_matmul_output_mode", 0), scores
+    if cap := float(call.attribute("softcap", 0.0)):
+        scores = b.tanh(scores * (1 / cap)) * cap
+    returned = scores if mode == 1 else returned
+    scores, hides = _masked(call, scores, mask)
+    returned = scores if mode == 2 else returned
+    if hides and linked_version() < (3, 8):
+        raise NotLowered("before oneDNN 3.8, rows without a key would be NaN")
+    attrs = {"mode": "inf_as_zero"} if hides else {}
+    weights = b.softmax(scores, axis=-1, **attrs)
+    returned = weights if mode == 3 else returned
+    if grouped:
+        weights = b.static_reshape(
+            weights, shape=[batch, kv_heads, heads // kv_heads * queries, keys], special_zero=False
+        )
+    made = b.matmul(weights, value)
+    if grouped:
+        width = (value.shape or ())[3]
+        made = b.static_reshape(made, shape=[batch, heads, queries, width], special_zero=False)
+    return call.cast(made, dtype), call.cast(returned, dtype)
+
+
+def _masked(call: Call, scores: Value, mask: Mask) -> tuple[Value, bool]:
+    """Return the scores with a mask, and whether it may hide all keys of a query."""
+    if mask is None:
+        return scores, False
+    if isinstance(mask, Value):
+        if mask.dtype == "boolean":
+            return call.b.select(mask, scores, call.b.constant(np.float32([-np.inf]))), True
+        return scores + call.cast(mask, "f32"), True
+    added = np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask.astype(np.float64)
+    hides = bool(np.any(np.all(added == -np.inf, axis=-1)))
+    return scores + call.b.constant(added, "f32"), hides
+
+
+@lowers("RotaryEmbedding")
+def _rotary_embedding(call: Call) -> Value:
+    x = call.value(0)
+    call.need_float(x)
+    shape = x.shape or ()
+    tables = [_table(call, i) for i in (1, 2)]
+    rotated = call.attribute("rotary_embedding_dim", 0)
+    if x.ndim == 3:
+        heads = call.attribute("num_heads")
+        if shape[2] == -1 or not heads:
+            raise NotLowered("the size of a head is unknown")
+        x = call.b.static_reshape(x, shape=[0, 0, heads, shape[2] // heads], special_zero=True)
+    tables = [t[:, :, None] if len(shape) == 3 else t[:, None] for t in tables]
+    if rotated not in (0, 2 * (tables[0].shape or ())[-1]):
+        raise NotLowered("the tables have another size than what is rotated")
+    cos, sin = (call.cast(t, x.dtype) for t in tables)
+    made = rope(x, cos, sin, interleaved=bool(call.attribute("interleaved", 0)))
+    if len(shape) == 3:
+        made = call.b.static_reshape(made, shape=[0, 0, shape[2]], special_zero=True)
+    return made
+
+
+def _table(call: Call, i: int) -> Value:
+    """Return cosines or sines of (batch, tokens, rotated / 2)."""
+    if not call.has(3):
+        return call.value(i)
+    known, places = call.known(i), call.known(3)
+    if known is not None and places is not None:
+        return call.b.constant(known[places], call.dtype(i))
+    return embedding(call.value(3), call.value(i))
