@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +15,10 @@ from ...blocks.embedding import embedding
 from ...blocks.rope import rope
 from ...building.value import Value
 from ...linked import linked_version
+from .elementwise import chosen
 from .table import FLOATS, Call, NotLowered, lowers
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Mask = Value | Array | None
 
 
@@ -22,8 +26,6 @@ Mask = Value | Array | None
 def _attention(call: Call) -> list[Value]:
     query, key, value = (call.value(i) for i in range(3))
     call.need_float(query, key, value)
-    if call.has(6):
-        raise NotLowered("the numbers of keys differ within the batch")
     if call.attribute("softmax_precision") not in (None, 1, 10, 16):
         raise NotLowered("oneDNN has no SoftMax in this precision")
     flat = query.ndim == 3
@@ -52,7 +54,8 @@ def _attention(call: Call) -> list[Value]:
         _, heads, _, width = made.shape or ()
         moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
         made = call.b.static_reshape(moved, shape=[0, 0, heads * width], special_zero=True)
-    return [made, key, value] if scores is None else [made, key, value, scores]
+    results = [made, key, value] if scores is None else [made, key, value, scores]
+    return results[: len(call.node.outputs)]
 
 
 def _by_head(call: Call, x: Value, heads: int) -> Value:
@@ -76,7 +79,7 @@ def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, str | N
     left, right = call.attribute("left_window_size", -1), call.attribute("right_window_size", -1)
     causal = bool(call.attribute("is_causal", 0))
     past = call.dims(4)[2] if call.has(4) else 0
-    if left < 0 and right < 0:
+    if left < 0 and right < 0 and not call.has(6):
         if not causal:
             return given, None
         if past == 0:
@@ -85,24 +88,73 @@ def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, str | N
             return given, "bottom_right"
     if -1 in (queries, keys, past):
         raise NotLowered("the mask follows from numbers of tokens that are unknown")
-    ahead = np.arange(queries)[:, None] + past - np.arange(keys)[None]
+    seen = partial(_seen, queries, keys, causal, left, right)
+    if not call.has(6):
+        return _with(call, given, call.b.constant(seen(np.array([past])), "f32")), None
+    # The numbers of keys that are no padding, for each of the batch.
+    lengths = call.known(6)
+    if lengths is not None:
+        return _with(call, given, call.b.constant(seen(lengths - queries, lengths), "f32")), None
+    batch = (query.shape or ())[0]
+    made = call.b.call(
+        partial(_seen_of, seen, queries),
+        call.value(6),
+        outputs=[((batch, 1, queries, keys), "f32")],
+    )
+    return _with(call, given, made), None
+
+
+def _seen(
+    queries: int,
+    keys: int,
+    causal: bool,
+    left: int,
+    right: int,
+    before: Array,
+    lengths: Array | None = None,
+) -> npt.NDArray[np.float32]:
+    """Return what is added to the scores: 0 for keys that a query sees, -inf for others.
+
+    Parameters
+    ----------
+    before : numpy.ndarray
+        How many keys come before the first query, for each of the batch or for all.
+    lengths : numpy.ndarray, optional
+        How many keys there are.
+    """
+    place = np.arange(keys)
+    ahead = np.arange(queries)[:, None] + before.reshape(-1, 1, 1, 1) - place
     seen = np.ones(ahead.shape, bool)
-    seen &= (ahead >= 0) | (not causal)
-    seen &= (ahead <= left) | (left < 0)
-    seen &= (-ahead <= right) | (right < 0)
-    return _with(call, given, seen), None
+    if causal:
+        seen &= ahead >= 0
+    if left >= 0:
+        seen &= ahead <= left
+    if right >= 0:
+        seen &= -ahead <= right
+    if lengths is not None:
+        seen &= place < lengths.reshape(-1, 1, 1, 1)
+    return np.where(seen, np.float32(0), np.float32(-np.inf))
 
 
-def _with(call: Call, given: Mask, seen: npt.NDArray[np.bool_]) -> Mask:
-    """Return a mask that also hides what is not seen."""
+def _seen_of(
+    seen: Callable[[Array, Array], npt.NDArray[np.float32]], queries: int, lengths: Array
+) -> npt.NDArray[np.float32]:
+    return seen(lengths - queries, lengths)
+
+
+def _with(call: Call, given: Mask, added: Value) -> Mask:
+    """Return a mask to add that hides the keys of both."""
     if given is None:
-        return seen
-    hidden = np.where(seen, 0.0, -np.inf)
+        return added.data if added.data is not None else added
     if not isinstance(given, Value):
-        return given & seen if given.dtype == bool else given.astype(np.float64) + hidden
+        if given.dtype == bool:
+            given = np.where(given, 0.0, -np.inf)
+        if added.data is not None:
+            return given.astype(np.float64) + added.data
+        return added + call.b.constant(given, "f32")
     if given.dtype == "boolean":
-        given = call.b.select(given, *(call.b.constant(np.float32([n])) for n in (0.0, -np.inf)))
-    return call.cast(given, "f32") + call.b.constant(hidden, "f32")
+        return chosen(call, given, added, call.b.constant(np.float32([-np.inf])))
+    return call.cast(given, "f32") + added
 
 
 def _by_steps(
@@ -121,9 +173,9 @@ def _by_steps(
     if causal is not None:
         if -1 in (queries, keys):
             raise NotLowered("the mask follows from numbers of tokens that are unknown")
-        mask = _with(
-            call, mask, np.tri(queries, keys, keys - queries if causal[0] == "b" else 0) > 0
-        )
+        past = keys - queries if causal == "bottom_right" else 0
+        hidden = _seen(queries, keys, True, -1, -1, np.array([past]))
+        mask = _with(call, mask, call.b.constant(hidden, "f32"))
     grouped = heads != kv_heads
     query, key, value = (call.cast(v, "f32") for v in (query, key, value))
     if grouped:

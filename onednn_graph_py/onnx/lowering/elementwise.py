@@ -243,13 +243,32 @@ def _mean(call: Call) -> Value:
     return call.times(_folded("add")(call), 1 / len(call))
 
 
+@lowers("GreaterOrEqual", "LessOrEqual")
+def _compared(call: Call) -> Value:
+    x, y = _operands(call)
+    if call.node.op_type == "LessOrEqual":
+        x, y = y, x
+    return call.b.greater_equal(x, y)
+
+
 @lowers("Where")
 def _where(call: Call) -> Value:
     x, y = call.value(1), call.value(2)
     call.need_float(x, y)
-    condition = call.value(0)
-    if not _covers(call.dims(0), x, y):
-        raise NotLowered("the condition has more elements than both tensors together")
+    return chosen(call, call.value(0), x, y)
+
+
+def chosen(call: Call, condition: Value, x: Value, y: Value) -> Value:
+    """Return elements of x where a condition is true, of y elsewhere."""
+    sizes = condition.shape or ()
+    if not _covers(sizes, x, y):
+        # oneDNN's Select widens no condition, but what it chooses from.
+        if -1 in sizes or max(x.ndim, y.ndim) > len(sizes):
+            raise NotLowered("the condition has more elements than both tensors together")
+        if x.data is not None and x.data.size == 1:
+            x = call.b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
+        else:
+            x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
     return call.b.select(condition, x, y)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ...blocks.normalization import rms_norm
 from ...building.value import Value
+from .elementwise import inverse
 from .shapes import merged
 from .table import Call, NotLowered, lowers
 
@@ -68,20 +69,30 @@ def _of_rows(call: Call, i: int, sizes: tuple[int, ...], number: float) -> Value
 
 
 @lowers("LayerNormalization")
-def _layer_normalization(call: Call) -> Value:
+def _layer_normalization(call: Call) -> list[Value]:
     x = call.value(0)
     call.need_float(x)
-    if call.is_read(1) or call.is_read(2):
-        raise NotLowered("its statistics are read")
     rows, sizes = _rows(call, x, call.attribute("axis", -1))
-    made = call.b.layer_norm(
-        rows,
-        _of_rows(call, 1, sizes, 1),
-        _of_rows(call, 2, sizes, 0),
-        keep_stats=False,
-        epsilon=float(call.attribute("epsilon", 1e-5)),
-    )
-    return _whole(call, made, x)
+    epsilon = float(call.attribute("epsilon", 1e-5))
+    scale, shift = _of_rows(call, 1, sizes, 1), _of_rows(call, 2, sizes, 0)
+    if not (call.is_read(1) or call.is_read(2)):
+        made = call.b.layer_norm(rows, scale, shift, keep_stats=False, epsilon=epsilon)
+        return [_whole(call, made, x)]
+    made, mean, variance = call.b.layer_norm(rows, scale, shift, epsilon=epsilon)
+    deviation = inverse(call, call.b.sqrt(variance + epsilon))
+    lead = (x.shape or ())[: x.ndim - len(sizes)]
+    return [_whole(call, made, x), *(_statistic(call, v, lead, x) for v in (mean, deviation))]
+
+
+def _statistic(call: Call, given: Value, lead: tuple[int, ...], x: Value) -> Value:
+    """Give the statistics of rows the rank of what was normalized."""
+    ones = [1] * (x.ndim - len(lead))
+    if given.ndim == len(lead):
+        wide: Value = given[(..., *[None] * len(ones))]
+        return wide
+    if lead.count(-1) > 1:
+        raise NotLowered("more than one dim is unknown")
+    return call.b.static_reshape(given, shape=[*lead, *ones], special_zero=False)
 
 
 @lowers("RMSNormalization", "SimplifiedLayerNormalization")

@@ -58,8 +58,9 @@ def _lrn(call: Call) -> Value:
     """Divide by a power of the mean square of neighbouring channels."""
     x = call.value(0)
     call.need_float(x)
-    if call.attribute("beta", 0.75) != 0.75:
-        raise NotLowered("oneDNN has no kernel for Pow; beta is not 0.75")
+    beta = call.attribute("beta", 0.75)
+    if beta not in (0.5, 0.75, 1.0):
+        raise NotLowered(f"oneDNN has no kernel for Pow; beta is {beta:g}")
     shape = x.shape or ()
     if x.ndim < 3 or -1 in shape[1:]:
         raise NotLowered("the dims must be known")
@@ -79,5 +80,7 @@ def _lrn(call: Call) -> Value:
     )
     mean = call.b.static_reshape(mean, shape=[*shape], special_zero=False)
     base = mean * float(call.attribute("alpha", 1e-4)) + float(call.attribute("bias", 1.0))
-    root = call.b.sqrt(base)
-    return call.cast(call.b.divide(y, root * call.b.sqrt(root)), x.dtype)
+    if beta < 1:
+        root = call.b.sqrt(base)
+        base = root if beta == 0.5 else root * call.b.sqrt(root)
+    return call.cast(call.b.divide(y, base), x.dtype)

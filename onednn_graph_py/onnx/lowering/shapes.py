@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...building.value import Value
-from .table import Call, NotLowered, lowers
+from .table import FLOATS, Call, NotLowered, lowers
 
 
 @lowers("Reshape")
@@ -18,13 +18,29 @@ def _reshape(call: Call) -> Value:
 
 
 def reshaped(call: Call, x: Value, shape: Sequence[int]) -> Value:
-    """Give a value another shape, in which 0 stands for the dim at the same place."""
+    """Give a value another shape, in which 0 stands for the dim at the same place.
+
+    It is a view if only dims of 1 come and go: masks and whole numbers have no other reshape.
+    """
     before = x.shape or ()
-    if len(shape) == len(before) and all(
-        d == 0 or d == n != -1 for d, n in zip(shape, before, strict=True)
-    ):
+    same = [n == 0 or n == d != -1 for n, d in zip(shape, before, strict=False)]
+    if len(shape) == len(before) and all(same):
         return x
-    return call.b.static_reshape(x, shape=[*shape], special_zero=True)
+    if x.dtype in FLOATS:
+        call.need_float(x)
+        return call.b.static_reshape(x, shape=[*shape], special_zero=True)
+    kept = [i for i, d in enumerate(before) if d != 1]
+    wanted = [
+        i for i, n in enumerate(shape) if n != 1 and not (n == 0 and before[i : i + 1] == (1,))
+    ]
+    if len(kept) != len(wanted) or any(
+        shape[j] != before[i] and not (shape[j] == 0 and i == j) and shape[j] != -1
+        for i, j in zip(kept, wanted, strict=True)
+    ):
+        raise NotLowered(f"oneDNN does not reshape {x.dtype}")
+    bare = x.squeeze([i for i, d in enumerate(before) if d == 1]) if len(kept) < x.ndim else x
+    made: Value = bare[tuple(slice(None) if i in wanted else None for i in range(len(shape)))]
+    return made
 
 
 def merged(shape: Sequence[int], groups: Sequence[Sequence[int]]) -> list[int]:
@@ -45,8 +61,7 @@ def _flatten(call: Call) -> Value:
     axis = axis + x.ndim if axis < 0 else axis
     if axis == 1 and x.ndim == 2:
         return x
-    target = merged(x.shape or (), [range(axis), range(axis, x.ndim)])
-    return call.b.static_reshape(x, shape=target, special_zero=False)
+    return reshaped(call, x, merged(x.shape or (), [range(axis), range(axis, x.ndim)]))
 
 
 @lowers("Squeeze")
@@ -86,8 +101,9 @@ def transposed(call: Call, x: Value, order: Sequence[int]) -> Value:
     """Reorder the dims; a view for what oneDNN does not move."""
     if [*order] == [*range(x.ndim)]:
         return x
-    if x.dtype not in ("f32", "bf16", "f16", "s8", "u8"):
+    if x.dtype not in FLOATS:
         return x.transpose([*order])
+    call.need_float(x)
     return call.b.static_transpose(x, order=[*order])
 
 
@@ -192,8 +208,7 @@ def _concat(call: Call) -> Value:
 
 def joined(call: Call, parts: Sequence[Value], axis: int) -> Value:
     """Join values along an axis."""
-    if parts[0].dtype not in ("f32", "bf16", "f16", "s8", "u8"):
-        raise NotLowered(f"oneDNN does not concatenate {parts[0].dtype}")
+    call.need_float(*parts)
     return parts[0] if len(parts) == 1 else call.b.concat(*parts, axis=axis)
 
 
@@ -210,8 +225,7 @@ def _pad(call: Call) -> Value:
         number = call.need(2, "what it pads with").item() if call.has(2) else 0
     axes = call.axes(3) if call.has(3) else None
     axes = tuple(range(x.ndim)) if axes is None else axes
-    if x.dtype not in ("f32", "bf16", "f16"):
-        raise NotLowered(f"oneDNN does not concatenate constants of {x.dtype}")
+    call.need_float(x)
     for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         x = _cut(x, axis, before, after)
         parts = [_filled(call, x, axis, before, number), x, _filled(call, x, axis, after, number)]
@@ -268,6 +282,7 @@ def _gather(call: Call) -> Value:
 @lowers("DepthToSpace")
 def _depth_to_space(call: Call) -> Value:
     x = call.value(0)
+    call.need_float(x)
     size = call.attribute("blocksize")
     n, c, h, w = _of_image(x)
     if call.attribute("mode", "DCR") == "DCR":
@@ -283,6 +298,7 @@ def _depth_to_space(call: Call) -> Value:
 @lowers("SpaceToDepth")
 def _space_to_depth(call: Call) -> Value:
     x = call.value(0)
+    call.need_float(x)
     size = call.attribute("blocksize")
     n, c, h, w = _of_image(x)
     split = [n, c, h // size, size, w // size, size]

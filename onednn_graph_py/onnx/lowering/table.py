@@ -210,10 +210,12 @@ class Call:
         return self.b.type_cast(self.b.type_cast(x, dtype="f32"), dtype=dtype)
 
     def need_float(self, *values: Value) -> None:
-        """Raise `NotLowered` unless all values are of floating-point types."""
+        """Raise `NotLowered` unless all values are of floating-point types that the CPU has."""
         for value in values:
             if value.dtype not in FLOATS:
                 raise NotLowered(f"oneDNN computes it in floating point only, not in {value.dtype}")
+            if why := lacks(value.dtype):
+                raise NotLowered(why)
 
     def operand(self, given: Value | float, dtype: str, rank: int = 1) -> Value:
         """Return a value or a number as a value of a data type.
