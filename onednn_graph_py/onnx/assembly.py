@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,10 @@ from ..building.builder import GraphBuilder
 from ..building.constant_arrays import converted, placed
 from ..building.value import Value
 from ..errors import OneDNNError
+from .islands import Island
 from .lowering.table import LOWERINGS, Call, NotLowered
-from .survey import Section, Survey
-from .tensors import Tensor
+from .survey import NotGeneral, Section, Survey
+from .tensors import Shape, Tensor
 
 __all__ = ["Assembly", "Weights"]
 
@@ -50,14 +51,15 @@ class Assembly:
     b : GraphBuilder
     """
 
-    def __init__(
-        self, section: Section, survey: Survey, weights: Weights, b: GraphBuilder
-    ) -> None:
+    def __init__(self, section: Section, survey: Survey, weights: Weights, b: GraphBuilder) -> None:
         self.section = section
         self.survey = survey
         self.b = b
         self.values: dict[ir.Value, Value] = {}
         self.inputs: list[ir.Value] = []
+        self.island_shapes: list[
+            tuple[IslandShapes, tuple[ir.Value, ...], tuple[ir.Value, ...]]
+        ] = []
         self._weights = weights
         self._constants: dict[tuple[ir.Value, str], Value] = {}
 
@@ -66,6 +68,7 @@ class Assembly:
 
         Weights become constants. What differs between sets of dims becomes an input.
         """
+        value = self.survey.origin(value)
         found = self.values.get(value)
         if found is not None:
             return found
@@ -138,7 +141,68 @@ class Assembly:
         return made
 
     def _operand(self, value: ir.Value) -> Tensor:
-        return replace(self.survey.tensors[value], value=self.values.get(value))
+        made = self.survey.tensors[value]
+        if made.arrays is None and not made.is_empty:
+            return replace(made, value=self.value(value))
+        return replace(made, value=self.values.get(value))
+
+    def island(
+        self, island: Island, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> None:
+        """Add a host step that runs nodes outside of oneDNN.
+
+        Raises
+        ------
+        OneDNNError
+            A tensor that it reads or makes can't be one of a builder.
+        """
+        tensors = [self.survey.tensors[v] for v in outputs]
+        shapes = IslandShapes([(t.dims, t.dtype) for t in tensors])
+        for index in range(len(tensors[0].shapes)):
+            shapes.enter(self.survey, index, inputs, outputs)
+        self.island_shapes.append((shapes, tuple(inputs), tuple(outputs)))
+        made = self.b.call(
+            island,
+            *(self.value(v) for v in inputs),
+            outputs=shapes if shapes.table else shapes.general,
+            name=island.label,
+        )
+        made = made if isinstance(made, tuple) else (made,)
+        self.values.update(zip(outputs, made, strict=True))
+
+
+class IslandShapes:
+    """The shapes of an island's results, by those of its operands; ONNX inferred them.
+
+    Parameters
+    ----------
+    general : list of (shape, dtype)
+        With -1 for dims that can differ.
+    """
+
+    def __init__(self, general: list[tuple[Shape, str]]) -> None:
+        self.general = general
+        self.table: dict[tuple[Shape, ...], list[tuple[Shape, str]]] = {}
+
+    def enter(
+        self, found: Survey, index: int, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> None:
+        """Take the shapes of one of the sets of dims of a survey.
+
+        Raises
+        ------
+        NotGeneral
+            The same operands gave others before, as the shapes follow from numbers.
+        """
+        key = tuple(found.tensors[v].shapes[index] for v in inputs)
+        made = [(found.tensors[v].shapes[index], found.tensors[v].dtype) for v in outputs]
+        if self.table.setdefault(key, made) != made:
+            raise NotGeneral("the dims of an island's results do not follow from its operands'")
+
+    def __call__(self, shapes: Sequence[Shape]) -> list[tuple[Shape, str]]:
+        """Return shapes and data types, as a host step asks for them."""
+        key = tuple(tuple(s) for s in shapes)
+        return self.table.get(key, self.general)
 
 
 def _require_same(i: int, value: Any, result: Tensor) -> None:
@@ -152,5 +216,3 @@ def _require_same(i: int, value: Any, result: Tensor) -> None:
         raise NotLowered(f"its lowering gives the dims {made} where ONNX has {list(dims)}")
     if any(a != b and a != -1 for a, b in zip(made, dims, strict=True)):
         raise NotLowered(f"its lowering gives the dims {list(made)} where ONNX has {list(dims)}")
-
-

@@ -40,7 +40,7 @@ class NodeFacts:
 
     def __init__(self, node: ir.Node, opsets: Mapping[str, int]) -> None:
         self.node = node
-        self.version = opsets.get(node.domain, 1)
+        self.version = node.version or opsets.get(node.domain, 1)
         self._opsets = dict(opsets)
         self._proto: onnx.NodeProto = ir.to_proto(node)  # type: ignore[assignment]
         self._names = list(self._proto.input)
@@ -56,12 +56,27 @@ class NodeFacts:
         """Whether ONNX knows the op."""
         return self._schema is not None
 
-    def infer(self, operands: Sequence[Tensor | None], index: int) -> list[Inferred] | None:
-        """Infer the results for one of the sets of dims; None if ONNX can't."""
+    def infer(
+        self,
+        operands: Sequence[Tensor | None],
+        index: int,
+        captured: Mapping[str, Tensor] | None = None,
+    ) -> list[Inferred] | None:
+        """Infer the results for one of the sets of dims; None if ONNX can't.
+
+        Parameters
+        ----------
+        operands : sequence of Tensor or None
+        index : int
+            Which of the sets of dims.
+        captured : mapping of str to Tensor, optional
+            What its subgraphs read from outside, by name.
+        """
         if self._schema is None:
             return None
         types, data = {}, {}
-        for name, tensor in zip(self._names, operands, strict=True):
+        named = [*zip(self._names, operands, strict=True), *(captured or {}).items()]
+        for name, tensor in named:
             if tensor is None or not name:
                 continue
             if tensor.dtype not in _TYPES:

@@ -1,65 +1,317 @@
-"""A program: what runs a model for given input dims."""
+"""What runs nodes for certain dims, or for all: `Program`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
+from ..building.constant_arrays import unpacked
+from ..building.infer import infer_shapes
+from ..errors import OneDNNError, UnimplementedError
+from ..running.model import CompiledGraph
 from .assembly import Assembly, Weights
+from .division import Division, divided
+from .islands import Island, model_of
 from .lowering.table import NotLowered
-from .survey import Section, survey
-from .tensors import Shape
+from .options import Options
+from .survey import NotGeneral, Section, Survey, read_by
+from .tensors import same
 
-__all__ = ["Program"]
+__all__ = ["Program", "Run", "island_of"]
+
+Array = npt.NDArray[Any]
+Run = Callable[[Mapping[ir.Value, Array]], list[Array]]
+"""Computes a program's outputs of arrays for the section's inputs."""
+
+
+def island_of(
+    section: Section,
+    found: Survey,
+    nodes: Sequence[ir.Node],
+    leaving: Callable[[ir.Value], bool],
+    runtime: str,
+) -> tuple[Island, list[ir.Value], list[ir.Value]]:
+    """Return nodes as an island, what it reads, and what it makes.
+
+    Parameters
+    ----------
+    section : Section
+    found : Survey
+    nodes : sequence of onnx_ir.Node
+    leaving : callable
+        Whether a result is read elsewhere.
+    runtime : str
+    """
+    inside = {v for n in nodes for v in n.outputs if v.name}
+    inputs: dict[ir.Value, str] = {}
+    known: dict[ir.Value, Array] = {}
+    renamed: list[onnx.NodeProto] = []
+    for value in dict.fromkeys(v for n in nodes for v in read_by(n)):
+        origin = found.origin(value)
+        if origin in inside:
+            if origin is not value:
+                renamed.append(onnx.helper.make_node("Identity", [origin.name], [value.name]))
+            continue
+        tensor = found.tensors.get(value)
+        fixed = None if tensor is None else tensor.fixed
+        if fixed is not None:
+            known[value] = fixed
+        else:
+            inputs[value] = "" if tensor is None else tensor.dtype
+    outputs = [v for n in nodes for v in n.outputs if v in inside and leaving(v)]
+    model = model_of(nodes, inputs, outputs, known, section.opsets, section.ir_version)
+    if renamed:
+        at = {name: i for i, n in enumerate(model.graph.node) for name in n.output}
+        for node in sorted(renamed, key=lambda n: at[n.input[0]], reverse=True):
+            model.graph.node.insert(at[node.input[0]] + 1, node)
+    names = list(dict.fromkeys(n.op_type for n in nodes))
+    label = f"island of {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+    return Island(model, label, runtime), list(inputs), outputs
 
 
 class Program:
-    """A section for one set of dims."""
+    """Nodes as one model with host steps, or as one island.
 
-    def __init__(self, section: Section, dims: Mapping[ir.Value, Shape], weights: Weights) -> None:
+    Parameters
+    ----------
+    section : Section
+    found : Survey
+        For one set of dims, or for two: then the program is general, and runs all sets that `fits`
+        accepts.
+    outputs : sequence of onnx_ir.Value
+    weights : Weights
+    options : Options
+    name : str
+
+    Raises
+    ------
+    NotGeneral
+        It would be general, and can't.
+    UnimplementedError
+        There are islands, and there may be none.
+    """
+
+    def __init__(
+        self,
+        section: Section,
+        found: Survey,
+        outputs: Sequence[ir.Value],
+        weights: Weights,
+        options: Options,
+        name: str,
+    ) -> None:
         self.section = section
-        self.reasons: dict[ir.Node, str] = {}
-        found = survey(section, [dims])
-        assembly = Assembly(section, found, weights, GraphBuilder())
-        for value in section.inputs:
-            assembly.value(value)
-        for node in found.calls:
+        self.found = found
+        self.outputs = tuple(found.origin(v) for v in outputs)
+        self.name = name
+        self.options = options
+        self.is_general = (
+            len(next(iter(found.tensors.values())).shapes) > 1 if found.tensors else (False)
+        )
+        self._weights = weights
+        self.division: Division = divided(self._assembly(), found)
+        reasons = self.division.reasons
+        if options.fallback == "error" and (reasons or found.rest):
+            raise UnimplementedError(_listed(name, reasons, found.rest))
+        self.islands: list[Island] = []
+        self.failure: str | None = None
+        self.assembly: Assembly | None = None
+        self.model: CompiledGraph | None = None
+        if any(p.is_region for p in self.division.parts):
             try:
-                assembly.lower(node)
-            except NotLowered as e:
-                self.reasons[node] = str(e)
-                return
-        if found.rest:
-            self.reasons[found.rest[0]] = "its dims depend on numbers"
-            return
-        b = assembly.b
-        self.known: dict[int, npt.NDArray[Any]] = {}
-        outputs = {}
-        for i, output in enumerate(section.outputs):
-            tensor = found.tensors[output]
-            if tensor.fixed is not None:
-                self.known[i] = tensor.fixed
-                continue
-            value = assembly.values[output]
-            if value.producer is None or any(v is value for v in outputs.values()):
-                value = b.reorder(value)
-            outputs[str(i)] = value
-        b.output(**outputs)
-        self.model = b.compile(warn=False) if outputs else None
+                self._build()
+            except (OneDNNError, NotLowered) as e:
+                if self.is_general:
+                    raise NotGeneral(str(e)) from e
+                if options.fallback == "error":
+                    raise
+                self.failure = str(e)
+                self.model = self.assembly = None
+        if self.model is None:
+            self._whole()
 
-    def __call__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Run it."""
-        made: list[Any] = []
-        if self.model is not None:
-            result = self.model(*[np.asarray(arrays[v.name or ""]) for v in self.section.inputs])
-            made = [result] if len(self.model.output_names) == 1 else list(result)
-        rest = iter(made)
-        return [
-            self.known[i] if i in self.known else next(rest)
-            for i in range(len(self.section.outputs))
-        ]
+    def _assembly(self) -> Assembly:
+        b = GraphBuilder(fpmath_mode=self.options.fpmath_mode)
+        return Assembly(self.section, self.found, self._weights, b)
+
+    @property
+    def _runtime(self) -> str:
+        return "auto" if self.options.fallback == "error" else self.options.fallback
+
+    def _leaving(self, nodes: Sequence[ir.Node]) -> Callable[[ir.Value], bool]:
+        inside = set(nodes)
+        outside = {v for n in self.found.calls if n not in inside for v in self.found.read_by(n)}
+        outside.update(self.outputs)
+        return outside.__contains__
+
+    def _build(self) -> None:
+        """Make the model."""
+        made = self.division.assembly
+        if made is None:
+            made = self._assembly()
+            for part in self.division.parts:
+                if part.is_region:
+                    for node in part.nodes:
+                        made.lower(node)
+                    continue
+                island, inputs, outputs = island_of(
+                    self.section, self.found, part.nodes, self._leaving(part.nodes), self._runtime
+                )
+                made.island(island, inputs, outputs)
+                self.islands.append(island)
+        self.assembly = made
+        values = [made.values[v] for v in self.outputs if v in made.values]
+        marked = {str(v.id): v for v in values if v.producer is not None}
+        made.b.output(**marked)
+        options = self.options
+        if marked:
+            self.model = made.b.compile(
+                threads=options.threads,
+                max_shapes=options.max_shapes,
+                known_defects=options.known_defects,
+                warn=False,  # the report has the reasons
+                name=self.name,
+            )
+
+    def _whole(self) -> None:
+        """Run all nodes in one island."""
+        if self.found.calls:
+            island, inputs, outputs = island_of(
+                self.section,
+                self.found,
+                self.found.calls,
+                set(self.outputs).__contains__,
+                self._runtime,
+            )
+            self.islands = [island]
+            self._direct = inputs, outputs
+
+    # -- for a set of dims
+
+    def fits(self, found: Survey) -> bool:
+        """Return whether the program is right for a set of dims that it was not made for."""
+        mine = self.found
+        if found.calls != mine.calls or found.rest or found.aliases != mine.aliases:
+            return False
+        for value, tensor in mine.tensors.items():
+            other = found.tensors[value]
+            shape = other.shapes[0]
+            if len(shape) != len(tensor.shapes[0]) or (tensor.arrays is None) != (
+                other.arrays is None
+            ):
+                return False
+            if any(d not in (-1, s) for d, s in zip(tensor.dims, shape, strict=True)):
+                return False
+            fixed = tensor.fixed
+            if fixed is not None and not same(fixed, other.arrays[0]):  # type: ignore[index]
+                return False
+            if other.is_empty != tensor.is_empty:
+                return False
+        try:
+            self._require_shapes(found, 0)
+        except (NotGeneral, OneDNNError):
+            return False
+        return True
+
+    def _require_shapes(self, found: Survey, index: int) -> None:
+        """Raise unless the builder infers the same shapes as ONNX for a set of dims."""
+        made = self.assembly
+        if made is None:
+            return
+        for shapes, inputs, outputs in made.island_shapes:
+            shapes.enter(found, index, inputs, outputs)
+        given = {made.values[v].id: found.tensors[v].shapes[index] for v in made.inputs}
+        inferred = infer_shapes(made.b, given)
+        for value, mine in made.values.items():
+            if value in found.tensors and inferred[mine.id] != found.tensors[value].shapes[index]:
+                raise NotGeneral(f"the dims of {value.name!r} do not follow")
+
+    def run(self, found: Survey, index: int) -> Run:
+        """Return what runs the program for a set of dims of a survey.
+
+        Raises
+        ------
+        NotGeneral
+            The program, which is general, can't be compiled for these dims.
+        """
+        if self.is_general:
+            self._require_shapes(found, index)
+        names: tuple[str, ...] = ()
+        reads: Sequence[ir.Value]
+        places: dict[ir.Value, int]
+        runner: Callable[..., Any] | None = None
+        if self.model is not None and self.assembly is not None:
+            reads = self.assembly.inputs
+            names = self.model.output_names
+            values = self.assembly.values
+            places = {
+                v: names.index(str(values[v].id))
+                for v in self.outputs
+                if v in values and str(values[v].id) in names
+            }
+            runner = self.model
+            if self.is_general:
+                shapes = tuple(found.tensors[v].shapes[index] for v in reads)
+                try:
+                    self.model.specialization(shapes)
+                except OneDNNError as e:
+                    raise NotGeneral(str(e)) from e
+        elif self.islands:
+            reads, made = self._direct
+            places = {v: i for i, v in enumerate(made)}
+            names = tuple(str(i) for i in range(len(made)))
+            runner = self.islands[0]
+        else:
+            reads, places = (), {}
+        inputs = set(self.section.inputs)
+        derived = {v: _array(found, v, index) for v in reads if v not in inputs}
+        results = [self._result(found, v, index, places) for v in self.outputs]
+        alone = len(names) == 1
+
+        def run(given: Mapping[ir.Value, Array]) -> list[Array]:
+            outputs: Any = ()
+            if runner is not None:
+                outputs = runner(*[derived[v] if v in derived else given[v] for v in reads])
+                if alone:
+                    outputs = (outputs,)
+            return [
+                outputs[r]
+                if isinstance(r, int)
+                else np.array(given[r] if isinstance(r, ir.Value) else r)
+                for r in results
+            ]
+
+        return run
+
+    def _result(
+        self, found: Survey, value: ir.Value, index: int, places: Mapping[ir.Value, int]
+    ) -> int | ir.Value | Array:
+        """Return where an output is, or which input it is, or its numbers."""
+        if value in places:
+            return places[value]
+        if found.tensors[value].arrays is not None:
+            return _array(found, value, index)
+        made = (
+            self.assembly.values[value] if self.assembly and value in self.assembly.values else None
+        )
+        if made is not None and made.data is not None:
+            return unpacked(made.data, made.shape, made.dtype)
+        return value
+
+
+def _array(found: Survey, value: ir.Value, index: int) -> Array:
+    arrays = found.tensors[value].arrays
+    assert arrays is not None
+    return arrays[index]
+
+
+def _listed(name: str, reasons: Mapping[ir.Node, str], rest: Sequence[ir.Node]) -> str:
+    lines = [f"  {n.op_type} {n.name!r}: {why}" for n, why in reasons.items()]
+    lines += [f"  {n.op_type} {n.name!r}: its dims depend on numbers" for n in rest]
+    return f"{name}: oneDNN does not take these nodes:\n" + "\n".join(lines)

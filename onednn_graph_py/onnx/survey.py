@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
-from ..errors import GraphFormatError
-from .inference import NodeFacts, nbytes
+from .evaluation import evaluated, require_sane
+from .inference import NodeFacts
+from .loading import subgraphs
 from .lowering.table import LOWERINGS, Call
-from .tensors import Shape, Tensor, name_of, same
+from .tensors import Shape, Tensor, dtype_of
 
 __all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey"]
-
-MOST_KNOWN = 1 << 30
-"""Bytes of a tensor that is computed while a model is prepared; a larger one is refused."""
-
-NOT_FOLDED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-"""Ops on weights that oneDNN runs in fewer bytes, or fuses."""
-
-RANDOM = frozenset({"RandomNormal", "RandomUniform", "Bernoulli", "Multinomial", "Dropout"})
 
 
 class NotGeneral(Exception):
@@ -47,6 +39,7 @@ class Section:
     dtypes : mapping of onnx_ir.Value to str
         The data types of the inputs.
     opsets : mapping of str to int
+    ir_version : int
     """
 
     nodes: Sequence[ir.Node]
@@ -55,6 +48,7 @@ class Section:
     known: Mapping[ir.Value, npt.NDArray[Any]]
     dtypes: Mapping[ir.Value, str]
     opsets: Mapping[str, int]
+    ir_version: int
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
 
     def fact(self, node: ir.Node) -> NodeFacts:
@@ -72,6 +66,8 @@ class Survey:
     Parameters
     ----------
     tensors : dict of onnx_ir.Value to Tensor
+    aliases : dict of onnx_ir.Value to onnx_ir.Value
+        The result of the branch that runs, for each result of an If.
     calls : list of onnx_ir.Node
         The nodes that have to run, in order.
     rest : list of onnx_ir.Node
@@ -79,21 +75,24 @@ class Survey:
     """
 
     tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
+    aliases: dict[ir.Value, ir.Value] = field(default_factory=dict)
     calls: list[ir.Node] = field(default_factory=list)
     rest: list[ir.Node] = field(default_factory=list)
+
+    def origin(self, value: ir.Value) -> ir.Value:
+        """Return the value that a node makes, for a result of an If whose branch is known."""
+        return self.aliases.get(value, value)
+
+    def read_by(self, node: ir.Node) -> list[ir.Value]:
+        """Return the values that a node reads, as nodes make them."""
+        return list(dict.fromkeys(self.origin(v) for v in read_by(node)))
 
 
 def read_by(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node reads, those that its subgraphs take from outside last."""
     made = [v for v in node.inputs if v is not None]
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            made.extend(_captured(attribute.as_graph()))
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            for graph in attribute.as_graphs():
-                made.extend(_captured(graph))
+    for graph in subgraphs(node):
+        made.extend(_captured(graph))
     return list(dict.fromkeys(made))
 
 
@@ -103,12 +102,6 @@ def _captured(graph: ir.Graph) -> Iterator[ir.Value]:
         yield from (v for v in read_by(node) if v not in own)
         own.update(node.outputs)
     yield from (v for v in graph.outputs if v not in own)
-
-
-def has_subgraph(node: ir.Node) -> bool:
-    """Return whether a node runs other nodes."""
-    graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-    return any(not a.is_ref() and a.type in graphs for a in node.attributes.values())
 
 
 def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey:
@@ -125,8 +118,7 @@ def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey
     for value in section.inputs:
         made.tensors[value] = Tensor(section.dtypes[value], tuple(s[value] for s in sets))
     for value, array in section.known.items():
-        known = (array,) * len(sets)
-        made.tensors[value] = Tensor.of_arrays(known, name_of(value.dtype))
+        made.tensors[value] = Tensor.of_arrays((array,) * len(sets), dtype_of(array))
     _visit(section, section.nodes, made, len(sets))
     return made
 
@@ -139,15 +131,20 @@ def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) 
         if node.op_type == "If" and node.domain == "":
             branch = _branch(node, made)
             if branch is not None:
+                calls, rest = len(made.calls), len(made.rest)
                 for value in branch.initializers.values():
                     _know(value, made, sets)
                 _visit(section, list(branch), made, sets)
+                if len(made.rest) > rest:  # the node stays whole
+                    del made.calls[calls:], made.rest[rest:]
+                    made.rest.append(node)
+                    continue
                 for outer, inner in zip(node.outputs, branch.outputs, strict=True):
-                    if inner in made.tensors:
-                        made.tensors[outer] = made.tensors[inner]
+                    made.aliases[outer] = made.origin(inner)
+                    made.tensors[outer] = made.tensors[inner]
                 continue
         operands = [None if v is None else made.tensors[v] for v in node.inputs]
-        known = _evaluated(section, node, operands, sets)
+        known = evaluated(section.fact(node), operands, sets)
         if known is not None:
             for value, tensor in zip(node.outputs, known, strict=False):
                 made.tensors[value] = tensor
@@ -165,7 +162,8 @@ def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) 
 def _know(value: ir.Value, made: Survey, sets: int) -> None:
     array = value.const_value
     if array is not None:
-        made.tensors[value] = Tensor.of_arrays((array.numpy(),) * sets, name_of(value.dtype))
+        numbers = array.numpy()
+        made.tensors[value] = Tensor.of_arrays((numbers,) * sets, dtype_of(numbers))
 
 
 def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
@@ -179,59 +177,9 @@ def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
     return node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()
 
 
-def _evaluated(
-    section: Section, node: ir.Node, operands: Sequence[Tensor | None], sets: int
-) -> list[Tensor] | None:
-    """Compute the results of a node whose operands are known; None if they are not."""
-    if node.domain == "" and node.op_type in ("Shape", "Size") and operands[0] is not None:
-        sizes = [_size(node, shape) for shape in operands[0].shapes]
-        return [Tensor.of_arrays(tuple(sizes), "s64")]
-    if any(o is not None and o.arrays is None for o in operands) or has_subgraph(node):
-        return None
-    if node.op_type in NOT_FOLDED or node.op_type in RANDOM or node.op_type.endswith("Like"):
-        return None
-    fact = section.fact(node)
-    if not fact.has_schema:
-        return None
-    columns: list[list[npt.NDArray[Any]]] = []
-    for index in range(sets):
-        arrays = [None if o is None or o.arrays is None else o.arrays[index] for o in operands]
-        if index and all(
-            o is None or o.arrays is None or o.arrays[index] is o.arrays[0] for o in operands
-        ):
-            columns.append(columns[0])
-            continue
-        inferred = fact.infer(operands, index)
-        if inferred is None:
-            return None
-        for dtype, shape in inferred:
-            _require_sane(node, dtype, shape)
-        found = fact.evaluate(arrays)
-        if found is None:
-            return None
-        columns.append(found)
-    dtypes = [dtype for dtype, _ in inferred]
-    made = []
-    for dtype, arrays in zip(dtypes, zip(*columns, strict=True), strict=False):
-        first = arrays[0]
-        made.append(Tensor.of_arrays(tuple(first if same(first, a) else a for a in arrays), dtype))
-    return made
-
-
-def _size(node: ir.Node, shape: Shape) -> npt.NDArray[Any]:
-    if node.op_type == "Size":
-        return np.array(math.prod(shape), np.int64)
-    start, end = node.attributes.get("start"), node.attributes.get("end")
-    taken = slice(start and start.as_int(), end and end.as_int())
-    return np.array(shape[taken], np.int64)
-
-
-def _require_sane(node: ir.Node, dtype: str, shape: Shape | None) -> None:
-    if shape is not None and nbytes(shape, dtype) > MOST_KNOWN:
-        raise GraphFormatError(
-            f"node {node.name!r} ({node.op_type}): its result of shape {list(shape)} would take "
-            f"{nbytes(shape, dtype):,} bytes; constants of a model may take {MOST_KNOWN:,}"
-        )
+def _memory() -> int:
+    """Return the bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _results(
@@ -239,13 +187,16 @@ def _results(
 ) -> list[Tensor] | None:
     """Return the types and dims of a node's results; None if they do not follow from dims."""
     fact = section.fact(node)
+    captured = {v.name or "": made.tensors[v] for v in read_by(node) if v not in node.inputs}
     columns = []
     for index in range(sets):
-        inferred = fact.infer(operands, index)
+        inferred = fact.infer(operands, index, captured)
         if inferred is None or any(shape is None for _, shape in inferred):
             inferred = _as_lowered(section, node, operands, index)
         if inferred is None:
             return None
+        for dtype, shape in inferred:
+            require_sane(node, dtype, shape, _memory())
         columns.append(inferred)
     results = []
     for row in zip(*columns, strict=True):
@@ -287,5 +238,3 @@ def _alone(b: GraphBuilder, tensor: Tensor | None, index: int) -> Tensor | None:
     if tensor.arrays is not None:
         return Tensor(tensor.dtype, (shape,), (tensor.arrays[index],))
     return Tensor(tensor.dtype, (shape,), None, b.input(shape, tensor.dtype))
-
-

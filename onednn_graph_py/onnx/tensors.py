@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from ..building.value import Value
 
-__all__ = ["NAMES", "Shape", "Tensor", "common_dims", "name_of"]
+__all__ = ["NAMES", "Shape", "Tensor", "common_dims", "dtype_of", "name_of", "same"]
 
 Shape = tuple[int, ...]
 
@@ -43,6 +43,14 @@ def name_of(dtype: ir.DataType | None) -> str:
     if dtype is None:
         return "undefined"
     return NAMES.get(dtype, dtype.name.lower())
+
+
+_OF_NUMPY = {dtype.numpy(): name for dtype, name in NAMES.items()}
+
+
+def dtype_of(array: npt.NDArray[Any]) -> str:
+    """Return the package's name of an array's data type; of others, NumPy's."""
+    return _OF_NUMPY.get(array.dtype, "string" if array.dtype == object else str(array.dtype))
 
 
 def common_dims(shapes: tuple[Shape, ...]) -> Shape:
