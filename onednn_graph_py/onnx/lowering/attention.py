@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...blocks import masks
 from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
+from ...blocks.heads import Heads
 from ...blocks.rope import rope
 from ...building.value import Value
-from ...linked import linked_version
 from .elementwise import chosen
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
-Mask = Value | Array | None
+Mask = masks.Mask | None
 
 
 @lowers("Attention")
@@ -168,58 +169,48 @@ def _by_steps(
 ) -> tuple[Value, Value]:
     """Return the attention and its scores, for what `sdpa` does not have."""
     b, dtype = call.b, query.dtype
-    batch, heads, queries, size = query.shape or ()
-    _, kv_heads, keys, _ = key.shape or ()
-    if causal is not None:
-        if -1 in (queries, keys):
-            raise NotLowered("the mask follows from numbers of tokens that are unknown")
-        past = keys - queries if causal == "bottom_right" else 0
-        hidden = _seen(queries, keys, True, -1, -1, np.array([past]))
-        mask = _with(call, mask, call.b.constant(hidden, "f32"))
-    grouped = heads != kv_heads
+    batch, count, queries, size = query.shape or ()
+    _, kv_count, keys, width = (key.shape or ())[:3] + (value.shape or ())[3:]
+    grouped = count != kv_count
+    if -1 in (queries, keys) and (causal is not None or grouped):
+        raise NotLowered("numbers of tokens are unknown")
     query, key, value = (call.cast(v, "f32") for v in (query, key, value))
-    if grouped:
-        if -1 in (batch, queries, keys):
-            raise NotLowered("numbers of tokens are unknown")
-        query = b.static_reshape(
-            query, shape=[batch, kv_heads, heads // kv_heads * queries, size], special_zero=False
-        )
-    scores = b.matmul(query, key, transpose_b=True) * scale
-    if grouped:
-        scores = b.static_reshape(scores, shape=[batch, heads, queries, keys], special_zero=False)
+    rows = [batch, kv_count, count // kv_count * queries]  # queries of one key head
+
+    def of_heads(x: Value, columns: int) -> Value:
+        shape = [batch, count, queries, columns]
+        return b.static_reshape(x, shape=shape, special_zero=False) if grouped else x
+
+    def of_key_heads(x: Value, columns: int) -> Value:
+        return b.static_reshape(x, shape=[*rows, columns], special_zero=False) if grouped else x
+
+    products = b.matmul(of_key_heads(query, size), key, transpose_b=True)
+    scores = of_heads(products * scale, keys)
     mode, returned = call.attribute("qk_matmul_output_mode", 0), scores
     if cap := float(call.attribute("softcap", 0.0)):
         scores = b.tanh(scores * (1 / cap)) * cap
     returned = scores if mode == 1 else returned
-    scores, hides = _masked(call, scores, mask)
+    # Zeros of rows without a key are put among the weights.
+    heads = Heads(batch, count, count, queries, keys, keys, False, 4)
+    if isinstance(mask, Value) and mask.dtype != "boolean":
+        mask = call.cast(mask, "f32")
+    scores, factor, attrs = masks.applied(
+        scores,
+        masks.checked(mask, heads, b, ("f32",)),
+        heads,
+        causal=causal,
+        by_indices=False,
+        zero=True,
+        name=None,
+    )
+    if mode == 2 and factor is not None:
+        raise NotLowered("before oneDNN 3.8 its scores are not those that are returned")
     returned = scores if mode == 2 else returned
-    if hides and linked_version() < (3, 8):
-        raise NotLowered("before oneDNN 3.8, rows without a key would be NaN")
-    attrs = {"mode": "inf_as_zero"} if hides else {}
     weights = b.softmax(scores, axis=-1, **attrs)
+    weights = weights if factor is None else weights * factor
     returned = weights if mode == 3 else returned
-    if grouped:
-        weights = b.static_reshape(
-            weights, shape=[batch, kv_heads, heads // kv_heads * queries, keys], special_zero=False
-        )
-    made = b.matmul(weights, value)
-    if grouped:
-        width = (value.shape or ())[3]
-        made = b.static_reshape(made, shape=[batch, heads, queries, width], special_zero=False)
+    made = of_heads(b.matmul(of_key_heads(weights, keys), value), width)
     return call.cast(made, dtype), call.cast(returned, dtype)
-
-
-def _masked(call: Call, scores: Value, mask: Mask) -> tuple[Value, bool]:
-    """Return the scores with a mask, and whether it may hide all keys of a query."""
-    if mask is None:
-        return scores, False
-    if isinstance(mask, Value):
-        if mask.dtype == "boolean":
-            return call.b.select(mask, scores, call.b.constant(np.float32([-np.inf]))), True
-        return scores + call.cast(mask, "f32"), True
-    added = np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask.astype(np.float64)
-    hides = bool(np.any(np.all(added == -np.inf, axis=-1)))
-    return scores + call.b.constant(added, "f32"), hides
 
 
 @lowers("RotaryEmbedding")
