@@ -164,7 +164,7 @@ class Assembly:
         made = self.b.call(
             island,
             *(self.value(v) for v in inputs),
-            outputs=shapes if shapes.table else shapes.general,
+            outputs=shapes,
             name=island.label,
         )
         made = made if isinstance(made, tuple) else (made,)
@@ -199,10 +199,9 @@ class IslandShapes:
         if self.table.setdefault(key, made) != made:
             raise NotGeneral("the dims of an island's results do not follow from its operands'")
 
-    def __call__(self, shapes: Sequence[Shape]) -> list[tuple[Shape, str]]:
+    def __call__(self, *shapes: Shape) -> list[tuple[Shape, str]]:
         """Return shapes and data types, as a host step asks for them."""
-        key = tuple(tuple(s) for s in shapes)
-        return self.table.get(key, self.general)
+        return self.table.get(tuple(tuple(s) for s in shapes), self.general)
 
 
 def _require_same(i: int, value: Any, result: Tensor) -> None:

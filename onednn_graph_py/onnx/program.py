@@ -297,12 +297,14 @@ class Program:
             return places[value]
         if found.tensors[value].arrays is not None:
             return _array(found, value, index)
-        made = (
-            self.assembly.values[value] if self.assembly and value in self.assembly.values else None
-        )
-        if made is not None and made.data is not None:
+        if self.assembly is None or value not in self.assembly.values:
+            return value
+        made = self.assembly.values[value]
+        if made.data is not None:
             return unpacked(made.data, made.shape, made.dtype)
-        return value
+        # A node that changes nothing.
+        given = next(v for v in self.assembly.inputs if self.assembly.values[v] is made)
+        return given if given in self.section.inputs else _array(found, given, index)
 
 
 def _array(found: Survey, value: ir.Value, index: int) -> Array:

@@ -128,6 +128,8 @@ class Programs:
     def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
         """Make a program for all sets of dims; None if that can't be or is not worth it."""
         others = {v: _doubled(s, self._unknown[v]) for v, s in dims.items()}
+        if self.failures and self._entries:  # then the dims that really differ
+            others = dict(zip(self.section.inputs, next(reversed(self._entries)), strict=True))
         if others == dims:
             return None
         try:

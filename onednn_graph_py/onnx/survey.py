@@ -214,7 +214,6 @@ def _as_lowered(
     if (node.domain, node.op_type) not in LOWERINGS:
         return None
     b = GraphBuilder()
-    alone = [_alone(b, o, index) for o in operands]
 
     def constant(i: int, dtype: str) -> Any:
         tensor = alone[i]
@@ -222,6 +221,7 @@ def _as_lowered(
         return b.constant(tensor.arrays[0], dtype, copy=None)
 
     try:
+        alone = [_alone(b, o, index) for o in operands]
         call = Call(b, node, section.fact(node).version, alone, (), constant)
         values = LOWERINGS[node.domain, node.op_type](call)
     except Exception:  # whatever is wrong is said where the node is lowered for its program
