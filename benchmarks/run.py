@@ -7,9 +7,10 @@ of NumPy, before they are timed. What is not installed is not measured, and said
 
     pip install onednn-graph-py[bench]
 
-Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build; all of them by
-default. Data types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and
-all else is f32.
+Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build, torch; all of
+them by default. In the section torch all ratios are to torch.compile with the backend of this
+package, elsewhere to its models. Data types: f32, bf16, int8, and w8 and w4, where weights are
+integers of so many bits and all else is f32.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from _peers import (
     Peer,
     Prepared,
     TorchCompile,
+    TorchOnednn,
     aligned,
     aligned_copy,
 )
@@ -82,6 +84,7 @@ AIM_SHAPES_MEMORY = 0.3
 
 SECTIONS = (
     "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "shapes", "build",
+    "torch",
 )  # fmt: skip
 # By default, and what else there is.
 DTYPES = {
@@ -119,9 +122,29 @@ QUICK_SIZES: dict[str, list[Record]] = {
         {"count_heads": 4, "tokens": 96, "size": 64},
     ],
 }
+# What front ends are measured with, and by the name of which of the libraries.
+FRONT_ENDS: dict[str, tuple[str, list[tuple[str, Record, tuple[str, ...]]]]] = {
+    "torch": (
+        TorchOnednn.name,
+        [
+            # The sizes of all-MiniLM-L6-v2.
+            (
+                "encoder",
+                {"layers": 6, "hidden": 384, "count_heads": 12, "inner": 1536},
+                ("f32", "bf16"),
+            ),
+            ("resnet", {}, ("f32",)),
+            (
+                "llama",
+                {"hidden": 1024, "count_heads": 16, "key_heads": 4, "inner": 4096},
+                ("f32", "bf16"),
+            ),
+        ],
+    ),
+}
 # Tokens of the further shapes: as texts have them, and some that kernels like.
 LENGTHS = (24, 41, 57, 64, 80, 99, 112, 130, 150, 177, 192, 224)
-SHAPES_PEERS = (Ours, TorchCompile, OnnxRuntime, OpenVino)
+SHAPES_PEERS = (Ours, TorchOnednn, TorchCompile, OnnxRuntime, OpenVino)
 OURS = Ours.name
 
 
@@ -553,7 +576,9 @@ class Report:
                 f"{what} {r['competitor']} {r.get('of', '')} {figure}{aim}"
             )
         # Peers may lack what we compare; this package may not.
-        broken = [r for r in self.records if "status" in r and r["competitor"] == OURS]
+        broken = [
+            r for r in self.records if "status" in r and r["competitor"] == r.get("own", OURS)
+        ]
         return int(bool(broken))
 
 
@@ -610,14 +635,33 @@ def compare_networks(options: argparse.Namespace, report: Report, section: str) 
                 compare_network(options, report, spec)
 
 
-def compare_network(options: argparse.Namespace, report: Report, spec: Record) -> None:
-    """In one table."""
-    section, dtype, threads = (spec[k] for k in ("network", "dtype", "threads"))
+def compare_front_end(options: argparse.Namespace, report: Report, section: str) -> None:
+    """Time a front end and all libraries on its networks, by turns."""
+    own, rows = FRONT_ENDS[section]
+    for threads in options.threads:
+        for network, sizes, dtypes in rows:
+            for dtype in dtypes_of(network, options):
+                for given in sizes_of(network, options)[:1] if options.quick else [sizes]:
+                    if dtype in dtypes:
+                        spec = spec_of(network, given, dtype, threads)
+                        compare_network(options, report, spec, section, own)
+
+
+def compare_network(
+    options: argparse.Namespace, report: Report, spec: Record, section: str = "", own: str = OURS
+) -> None:
+    """In one table, with ratios to the library `own`."""
+    network, dtype, threads = (spec[k] for k in ("network", "dtype", "threads"))
     case = f"{dtype}, {network_of(spec)}"
-    about: Record = {"section": section, "threads": threads, "case": case}
+    if section:
+        case = f"{network} {case}"
+    section = section or network
+    about: Record = {"section": section, "threads": threads, "case": case, "own": own}
     columns = ("ms", "ratio", "peak MiB", "ratio", "from NumPy")
     report.head(f"{section}: {case}, {threads_text(threads)}", *columns)
-    able = competitors(options.peers, dtype, report, about)
+    first = [p for p in PEERS if p.name == own]
+    others = [p for p in options.peers if p.name != own]
+    able = competitors(first + others, dtype, report, about)
     with children({p.name: {**spec, "peer": p.name} for p in able}) as running:
         ready: dict[str, Record] = {}
         for name, child in running.items():
@@ -647,11 +691,11 @@ def compare_network(options: argparse.Namespace, report: Report, spec: Record) -
         record["median_seconds"] = statistics.median(rounds[name])
         record |= {k: ready[name][k] for k in ("distance", "peak")}
         remark = ratio = memory = ""
-        if name != OURS and not math.isnan(best.get(OURS, math.nan)):
-            record["ratio"] = value / best[OURS]
+        if name != own and not math.isnan(best.get(own, math.nan)):
+            record["ratio"] = value / best[own]
             remark = record["outcome"] = outcome(record["ratio"])
             ratio = f"{record['ratio']:.2f}"
-            share = record["peak"] / max(ready[OURS]["peak"], 1)
+            share = record["peak"] / max(ready[own]["peak"], 1)
             memory = f"{share:.2f}"
             if section == "attention":
                 remark += f", {outcome(share)}"
@@ -1038,6 +1082,10 @@ def main() -> int:
         **{
             name: lambda name=name: compare_networks(options, report, name)  # type: ignore[misc]
             for name in NETWORKS
+        },
+        **{
+            name: lambda name=name: compare_front_end(options, report, name)  # type: ignore[misc]
+            for name in FRONT_ENDS
         },
         "shapes": lambda: compare_shapes(options, report),
         "build": lambda: compare_builds(options, report),

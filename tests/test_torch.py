@@ -75,6 +75,19 @@ def test_module_runs_in_one_region():
     assert "MatMul" in str(graph)
 
 
+def test_report_measures_steps_if_asked():
+    run = compiled(Small().eval())
+    with torch.no_grad():
+        run(torch.randn(4, 32))
+    (region,) = front.report(run).graphs[0].regions
+    assert region.seconds == ()
+    measured = front.report(run, seconds=0.01)
+    (region,) = measured.graphs[0].regions
+    assert len(region.seconds) == len(region.steps) and " ms" in str(measured)
+    for step, time in zip(region.steps, region.seconds, strict=True):
+        assert (time > 0) == (step.implementation == "oneDNN")
+
+
 def test_report_is_of_the_module_that_is_asked_for():
     one, other = compiled(Small().eval()), compiled(Small(16).eval())
     with torch.inference_mode():
@@ -613,6 +626,47 @@ def test_root_mean_square_becomes_one_call():
 
 
 # -- export
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self, mask=None) -> None:
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.register_buffer("mask", mask)
+
+    def forward(self, x, hidden):
+        return self.layer(x, src_mask=self.mask, src_key_padding_mask=hidden)
+
+
+CAUSAL = torch.nn.Transformer.generate_square_subsequent_mask(8)
+
+
+@pytest.mark.parametrize(
+    "mask, keys",
+    [(None, True), (CAUSAL, False), (CAUSAL.isinf(), False), (CAUSAL.isinf(), True)],
+    ids=["keys", "f32", "boolean", "both"],
+)
+def test_masks_of_encoder_layers(mask, keys):
+    module, x = Encoder(mask).eval(), torch.randn(2, 8, 32)
+    hidden = torch.zeros(2, 8, dtype=torch.bool) if keys else None
+    run = compiled(module)
+    with torch.no_grad():
+        for first in (5, 3, 0) if keys else (0,):
+            if keys:
+                hidden[1, first:] = True  # at last all: NaN, as in torch
+            got, wanted = run(x, hidden), module(x, hidden)
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
+    (graph,) = front.report(run).graphs
+    assert "aten._transformer_encoder_layer_fwd.default" not in {one.op for one in graph.left}
+
+
+def test_masks_with_other_numbers_stay_in_torch():
+    module, x = Encoder(CAUSAL.clamp(min=-1.0)).eval(), torch.randn(2, 8, 32)
+    run = compiled(module)
+    with torch.no_grad(), pytest.warns(front.FallbackWarning, match="0% of the arithmetic"):
+        assert torch.equal(run(x, None), module(x, None))
+    (graph,) = front.report(run).graphs
+    assert "its mask may have other numbers than 0 and -inf" in {one.why for one in graph.left}
 
 
 def test_exported_model_needs_no_torch(tmp_path):

@@ -23,6 +23,8 @@ def array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
         On the CPU, of a type that oneDNN or NumPy has.
     """
     made = tensor.detach() if tensor.requires_grad else tensor
+    if made.is_neg():
+        made = made.resolve_neg()
     if not made.is_contiguous():
         made = made.contiguous()
     if made.dtype is torch.bfloat16:

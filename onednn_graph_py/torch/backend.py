@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..errors import InvalidArgumentsError
+from ..errors import InvalidArgumentsError, UnimplementedError
 from . import capture
 from .captured import Captured
 from .fallback import FallbackWarning
@@ -45,24 +45,26 @@ def backend(
     ------
     InvalidArgumentsError
         An option is unknown or has no such value.
+    UnimplementedError
+        The whole graph would run in torch, and the option `fallback` is ``error``.
     """
     if mode is not None:
         raise InvalidArgumentsError(f"the backend onednn_graph has no modes, got {mode!r}")
     chosen = Options.of(options)
-    why = _unfit(inputs)
-    if why is not None:
-        if chosen.fallback == "error":
-            raise InvalidArgumentsError(f"oneDNN can't run this graph: {why}")
-        warnings.warn(f"the graph runs in torch: {why}", FallbackWarning, stacklevel=2)
-        return module.forward
 
     def compiled(graph: fx.GraphModule, given: Sequence[Any]) -> Captured:
         return Captured(graph, capture.static_inputs(), chosen)
 
-    def trained(graph: fx.GraphModule, given: Sequence[Any]) -> Any:
-        raise AssertionError("a graph without gradients was compiled for training")
-
-    return capture.captured(module, inputs, compiled, trained)
+    why = _unfit(inputs)
+    if why is None:
+        try:
+            return capture.captured(module, inputs, compiled)
+        except capture.GradientsOn:
+            why = "gradients are on within it"
+    if chosen.fallback == "error":
+        raise UnimplementedError(f"oneDNN can't run this graph: {why}")
+    warnings.warn(f"the graph runs in torch: {why}", FallbackWarning, stacklevel=2)
+    return module.forward
 
 
 def _unfit(inputs: Sequence[Any]) -> str | None:

@@ -14,7 +14,15 @@ from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
 
-__all__ = ["KEPT", "OpOverload", "captured", "static_inputs", "whole", "without_repetitions"]
+__all__ = [
+    "KEPT",
+    "GradientsOn",
+    "OpOverload",
+    "captured",
+    "static_inputs",
+    "whole",
+    "without_repetitions",
+]
 
 aten = torch.ops.aten
 
@@ -63,11 +71,14 @@ def whole() -> AbstractContextManager[None]:
     return made
 
 
+class GradientsOn(Exception):
+    """A graph computes gradients."""
+
+
 def captured(
     module: fx.GraphModule,
     inputs: Sequence[Any],
     compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Any],
-    trained: Callable[[fx.GraphModule, Sequence[Any]], Any],
 ) -> Any:
     """Hand Dynamo's graph over to AOTAutograd, which removes mutation and aliasing.
 
@@ -79,15 +90,22 @@ def captured(
         The tensors and sizes of the first call.
     compile_graph : callable
         It compiles the graph of an inference.
-    trained : callable
-        The same for graphs with gradients.
 
     Returns
     -------
     callable
         What Dynamo calls from now on.
+
+    Raises
+    ------
+    GradientsOn
+        The graph itself turns gradients on; ops that stay whole would lose them.
     """
-    backend = aot_autograd(fw_compiler=trained, inference_compiler=compile_graph, decompositions={})
+
+    def stop(graph: fx.GraphModule, given: Sequence[Any]) -> Any:
+        raise GradientsOn
+
+    backend = aot_autograd(fw_compiler=stop, inference_compiler=compile_graph, decompositions={})
     with whole():
         return backend(module, inputs)
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from ..errors import UnimplementedError
 from . import capture, rewrites
-from .division import Division, hint, is_size, operations, source
+from .division import Division, hint, is_size, is_view, operations, source
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
@@ -41,7 +41,9 @@ class Program:
     graph : fx.Graph
         The graph; its calls become parts of `run`.
     weights : dict of fx.Node to torch.Tensor
-        The inputs that are constants, which calls leave out.
+        The inputs that are constants, which calls leave out, and attributes of the graph.
+    modules : dict of str to torch.nn.Module
+        The graphs that its calls name, such as the branches of ``torch.cond``.
     options : Options
     threads : int
     name : str
@@ -51,14 +53,17 @@ class Program:
         self,
         graph: fx.Graph,
         weights: dict[fx.Node, torch.Tensor],
+        modules: dict[str, torch.nn.Module],
         options: Options,
         threads: int,
         name: str,
     ) -> None:
         constants = folded(graph, weights)
-        self.division = Division.of(graph, constants, options.min_ops, {})
+        self.division = Division.of(graph, constants, options.min_ops)
         self.regions: list[Region] = []
         root = torch.nn.Module()
+        for target, inner in modules.items():
+            root.add_module(target, inner)
         made = fx.Graph()
         env: dict[fx.Node, fx.Node] = {}
 
@@ -96,8 +101,10 @@ class Program:
         inside = {n for r in self.regions for n in r.outputs}
 
         def result(node: fx.Node) -> fx.Node:
-            order = _memory_order(node.meta["val"]) if node in inside else None
             given = taken(node)
+            if _viewed(node) in constants:  # what a caller writes to its result stays there
+                return made.call_function(torch.clone, (given,))
+            order = _memory_order(node.meta["val"]) if node in inside else None
             return given if order is None else made.call_function(_laid_out, (given, order))
 
         made.output(fx.map_arg(output.args[0], result))
@@ -108,6 +115,13 @@ class Program:
 
 def _item(values: Sequence[Any], index: int) -> Any:
     return values[index]
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """Return the node whose memory a result lies in."""
+    while is_view(node):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
@@ -162,9 +176,9 @@ class Captured:
             for i, n in enumerate(self.placeholders)
             if isinstance(n.meta.get("val"), torch.Tensor)
         }
-        self.attributes = {
-            n: getattr(module, n.target) for n in self.graph.nodes if n.op == "get_attr"
-        }
+        named = {n: attrgetter(n.target)(module) for n in self.graph.nodes if n.op == "get_attr"}
+        self.attributes = {n: a for n, a in named.items() if isinstance(a, torch.Tensor)}
+        self.modules = {n.target: a for n, a in named.items() if isinstance(a, torch.nn.Module)}
         self.static = tuple(i for i in static if options.freeze and i in tensors)
         self._weights = _picked(self.static)
         self.programs: dict[tuple[int, ...], _Entry] = {}
@@ -250,7 +264,7 @@ class Captured:
     def _made(self, weights: dict[fx.Node, torch.Tensor]) -> Program:
         # Other tensors of the same memory, so that a weight dies as soon as its module does.
         known = {n: w.detach() for n, w in {**self.attributes, **weights}.items()}
-        program = Program(self.graph, known, self.options, self.threads, self.name)
+        program = Program(self.graph, known, self.modules, self.options, self.threads, self.name)
         program.taken = _picked([i for i, n in enumerate(self.placeholders) if n not in weights])
         reasons = program.division.reasons
         if self.options.fallback == "error" and reasons:

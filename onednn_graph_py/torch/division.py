@@ -16,13 +16,15 @@ from ..building.value import Value
 from ..errors import OneDNNError
 from ..regions import Part, split
 from .lowering import LOWERINGS, Lowering, NotLowered
-from .lowering.table import dims_of, dtype_of, has_type
+from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
 
 __all__ = [
     "Division",
+    "constant_without_type",
     "hint",
     "is_size",
     "is_tensor",
+    "is_view",
     "lowered",
     "op_name",
     "operations",
@@ -58,7 +60,6 @@ class Division:
         graph: fx.Graph,
         constants: Mapping[fx.Node, torch.Tensor],
         min_ops: int,
-        refused: Mapping[fx.Node, str],
     ) -> Division:
         """Divide a graph.
 
@@ -69,16 +70,11 @@ class Division:
             Weights, and what torch computed of them.
         min_ops : int
             See `Options`.
-        refused : mapping of fx.Node to str
-            Calls that oneDNN refused when it compiled them, and why.
         """
         calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
         # The results of a call with several are taken apart where they are made.
         calls = [n for n in calls if not is_size(n) and n.target is not operator.getitem]
-        reasons = dict(refused)
-        for node in calls:
-            if node not in reasons and (why := reason(node, constants)):
-                reasons[node] = why
+        reasons = {node: why for node in calls if (why := reason(node, constants))}
         among = set(calls)
 
         def reads(node: fx.Node) -> list[fx.Node]:
@@ -151,6 +147,14 @@ def is_tensor(node: fx.Node) -> bool:
     )
 
 
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node's result may lie in the memory of the first tensor that it reads."""
+    schema = getattr(node.target, "_schema", None)
+    if node.target is operator.getitem:
+        return True
+    return schema is not None and any(r.alias_info is not None for r in schema.returns)
+
+
 def is_size(node: fx.Node) -> bool:
     """Return whether a node is a number: a size, or computed from sizes."""
     return isinstance(
@@ -178,7 +182,9 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
     b = GraphBuilder()
     try:
         values = {
-            n: None if n in constants and not has_type(constants[n]) else _placeholder(b, n)
+            n: constant_without_type(constants[n])
+            if n in constants and not has_type(constants[n])
+            else _placeholder(b, n)
             for n in node.all_input_nodes
             if is_tensor(n)
         }
@@ -196,9 +202,15 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
     return None
 
 
+def constant_without_type(tensor: torch.Tensor) -> Unknown:
+    """Return what stands for a constant of a type that oneDNN lacks; its numbers can be read."""
+    return Unknown(f"oneDNN has no {str(tensor.dtype).removeprefix('torch.')}")
+
+
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
     made = node.meta["val"]
-    return [made] if isinstance(made, torch.Tensor) else [m for m in made if m is not None]
+    several = [made] if isinstance(made, torch.Tensor) else made
+    return [m for m in several if isinstance(m, torch.Tensor)]
 
 
 def _read(node: fx.Node) -> list[torch.Tensor]:
@@ -209,14 +221,18 @@ def _read(node: fx.Node) -> list[torch.Tensor]:
 
 
 def _placeholder(b: GraphBuilder, node: fx.Node) -> Any:
-    tensors = _tensors(node)
-    for tensor in tensors:
+    made = node.meta["val"]
+    for tensor in _tensors(node):
         if tensor.layout is not torch.strided or tensor.device.type != "cpu":
             raise NotLowered(f"a tensor is {tensor.layout} on {tensor.device}")
         if 0 in dims_of(tensor) and tensor.ndim != 1:
             raise NotLowered("a tensor has no elements")
-    made = [b.input(dims_of(t), dtype_of(t)) for t in tensors]
-    return made[0] if isinstance(node.meta["val"], torch.Tensor) else made
+    if isinstance(made, torch.Tensor):
+        return b.input(dims_of(made), dtype_of(made))
+    return [
+        b.input(dims_of(m), dtype_of(m)) if isinstance(m, torch.Tensor) else number_of(m)
+        for m in made
+    ]
 
 
 def lowered(
@@ -255,10 +271,10 @@ def lowered(
 
     def argument(given: Any) -> Any:
         if isinstance(given, fx.Node):
-            return values[given] if is_tensor(given) else given.meta["val"]
+            return values[given] if is_tensor(given) else number_of(given.meta.get("val"))
         if isinstance(given, (list, tuple)):
             return [argument(g) for g in given]
-        return given
+        return number_of(given)
 
     args = [argument(a) for a in node.args]
     kwargs = {k: argument(a) for k, a in node.kwargs.items()}
@@ -285,7 +301,7 @@ def _check(node: fx.Node, value: Value, wanted: torch.Tensor, host: bool) -> Non
 
 def operations(node: fx.Node) -> float:
     """Estimate the arithmetic of a call: multiplications and additions, or elements."""
-    given = [n.meta["val"] for n in node.args if isinstance(n, fx.Node)]
+    given = [n.meta.get("val") for n in node.args if isinstance(n, fx.Node)]
     tensors = [t for t in given if isinstance(t, torch.Tensor)]
     results = _tensors(node) if is_tensor(node) else []
     elements = float(sum(_count(t) for t in results))

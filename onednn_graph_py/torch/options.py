@@ -5,9 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from .._core import fpmath_mode
 from ..errors import InvalidArgumentsError
+from ..planning.options import Check, CompileOptions, KnownDefects
+
+Fallback = Literal["eager", "error"]
 
 __all__ = ["Options"]
 
@@ -37,22 +41,21 @@ class Options:
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
     """
 
-    fallback: Literal["eager", "error"] = "eager"
+    fallback: Fallback = "eager"
     freeze: bool = True
     min_ops: int = 2
     max_shapes: int = 32
     threads: int | None = None
     fpmath_mode: str = "strict"
-    check: Literal["verify"] | None = None
-    known_defects: Literal["avoid", "run"] = "avoid"
+    check: Check = None
+    known_defects: KnownDefects = "avoid"
 
     def __post_init__(self) -> None:
+        CompileOptions(known_defects=self.known_defects, check=self.check)
         for name, allowed in (
-            ("fallback", ("eager", "error")),
+            ("fallback", get_args(Fallback)),
             ("freeze", (True, False)),
-            ("check", (None, "verify")),
-            ("known_defects", ("avoid", "run")),
-            ("fpmath_mode", ("strict", "bf16", "f16", "tf32", "any")),
+            ("fpmath_mode", tuple(fpmath_mode.__members__)),
         ):
             given = getattr(self, name)
             if given not in allowed:

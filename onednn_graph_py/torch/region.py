@@ -14,7 +14,7 @@ from ..building.value import Value
 from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
 from .arrays import array_of, tensor_of
-from .division import is_tensor, lowered
+from .division import constant_without_type, is_tensor, lowered
 from .fallback import FallbackWarning
 from .lowering.table import NotLowered, dims_of, dtype_of, has_type
 from .options import Options
@@ -93,7 +93,7 @@ class Region:
     @staticmethod
     def _constant(b: GraphBuilder, node: fx.Node, tensor: torch.Tensor) -> Any:
         if not has_type(tensor):
-            return None
+            return constant_without_type(tensor)
         array = array_of(tensor).view()
         array.flags.writeable = False
         return b.constant(array, name=node.name, copy=None)

@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import fx
 
+from ..explaining.times import timed
 from ..ops.lookup import with_trait
 from ..running.model import CompiledGraph, Step
 from .captured import CAPTURED, Captured, share_in_regions
@@ -58,6 +60,8 @@ class RegionReport:
         See `Stats`.
     failure : str or None
         Why torch runs it instead of oneDNN, if it does.
+    seconds : tuple of float or None
+        The median time of each step; None where it was not measured.
     """
 
     calls: int
@@ -65,6 +69,7 @@ class RegionReport:
     shapes: int
     memory_bytes: int
     failure: str | None
+    seconds: tuple[float | None, ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -126,8 +131,7 @@ class GraphReport:
             )
             if region.failure:
                 lines.append(f"    runs in torch: {region.failure}")
-            fused = Counter("+".join(s.ops) for s in region.steps if s.implementation == "oneDNN")
-            lines += [f"    {n:4} x {ops}" for ops, n in fused.most_common()]
+            lines += _steps_text(region)
         if self.left:
             lines.append("  in torch:")
         for left in self.left:
@@ -152,7 +156,24 @@ class Report:
         return "\n".join(map(str, self.graphs)) or "no graph has run in oneDNN yet"
 
 
-def report(compiled: Callable[..., Any] | None = None) -> Report:
+def _steps_text(region: RegionReport) -> list[str]:
+    """Return a line for each kind of partition, the slowest first, with all its times in ms."""
+    counts: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
+    for step, time in zip_longest(region.steps, region.seconds):
+        if step.implementation == "oneDNN":
+            ops = "+".join(step.ops)
+            counts[ops] += 1
+            seconds[ops] = seconds.get(ops, 0.0) + (time or 0.0)
+    measured = any(seconds.values())
+    order = sorted(counts, key=lambda ops: (-seconds[ops], -counts[ops]))
+    return [
+        f"    {counts[ops]:4} x {ops}" + (f": {1e3 * seconds[ops]:.3f} ms" if measured else "")
+        for ops in order
+    ]
+
+
+def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None = None) -> Report:
     """Say which parts of a compiled module or function run in oneDNN, and why others don't.
 
     Parameters
@@ -160,13 +181,16 @@ def report(compiled: Callable[..., Any] | None = None) -> Report:
     compiled : Module or callable, optional
         What ``torch.compile(..., backend="onednn_graph")`` was given or returned, after a call; by
         default all graphs that exist.
+    seconds : float, optional
+        Call each region for so long, with random inputs of its latest shapes, and report the times
+        of its steps. By default nothing is called.
 
     Returns
     -------
     Report
     """
     graphs = [c for c in CAPTURED if compiled is None or _belongs(c, compiled)]
-    return Report(tuple(_of(c) for c in sorted(graphs, key=lambda c: c.number)))
+    return Report(tuple(_of(c, seconds) for c in sorted(graphs, key=lambda c: c.number)))
 
 
 def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
@@ -190,13 +214,15 @@ def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
 _PLACE = re.compile(r'File "([^"]*)", line (\d+)')
 
 
-def _of(captured: Captured) -> GraphReport:
+def _of(captured: Captured, seconds: float | None) -> GraphReport:
     programs = captured.living
     if not programs:
         return GraphReport(captured.name, 0.0, (), (), 0, False)
     program = programs[-1]
     regions = tuple(
-        RegionReport(len(r.nodes), _steps(r.model), *_memory(r.model), r.failure)
+        RegionReport(
+            len(r.nodes), _steps(r.model), *_memory(r.model), r.failure, _times(r.model, seconds)
+        )
         for r in program.regions
     )
     groups: dict[tuple[str, str], list[fx.Node]] = {}
@@ -216,6 +242,13 @@ def _of(captured: Captured) -> GraphReport:
 def _steps(model: CompiledGraph | None) -> tuple[Step, ...]:
     shapes = None if model is None else model.latest_shapes
     return () if model is None or shapes is None else model.steps(*shapes)
+
+
+def _times(model: CompiledGraph | None, seconds: float | None) -> tuple[float | None, ...]:
+    shapes = None if model is None else model.latest_shapes
+    if model is None or shapes is None or seconds is None:
+        return ()
+    return tuple(timed(model, model.specialization(shapes).plan, shapes, seconds)[0])
 
 
 def _memory(model: CompiledGraph | None) -> tuple[int, int]:

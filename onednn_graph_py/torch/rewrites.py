@@ -108,7 +108,12 @@ def _padding(graph: fx.Graph, node: fx.Node) -> None:
     if node.op != "call_function" or node.target not in spatial:
         return
     pad = node.args[0]
-    if not _is(pad, aten.constant_pad_nd.default) or (pad.args[2:] or (0,))[0] != 0:
+    if not _is(pad, aten.constant_pad_nd.default) or node.kwargs or pad.kwargs:
+        return
+    value = pad.args[2] if len(pad.args) > 2 else 0
+    if not isinstance(value, (int, float)) or value != 0:
+        return
+    if len(pad.meta["val"].shape) != spatial[node.target] + 2:
         return
     sizes, count = list(pad.args[1]), spatial[node.target]
     if len(sizes) > 2 * count or any(not isinstance(n, int) or n < 0 for n in sizes):

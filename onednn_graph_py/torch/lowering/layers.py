@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import torch
+from torch import fx
 
 from ...blocks.attention import sdpa
 from ...building.value import Value
+from .products import need_mask
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten
+
+SAME_NUMBERS = (aten.view.default, aten.expand.default, aten.unsqueeze.default)
+
+
+def _only_hides(at: Lowering, node: fx.Node) -> bool:
+    """Return whether all numbers of a mask are 0 or -inf."""
+    known = at.known(node)
+    if known is not None:
+        return bool(((known == 0) | (known == -torch.inf)).all())
+    if node.target in SAME_NUMBERS:
+        return _only_hides(at, node.all_input_nodes[0])
+    if node.target is aten.add.Tensor and not node.kwargs:
+        return all(isinstance(n, fx.Node) and _only_hides(at, n) for n in node.args)
+    if node.target is aten.masked_fill.Scalar:
+        zeros, _, number = node.args
+        return number == -torch.inf and zeros.target is aten.zeros_like.default
+    return False
 
 
 @lowers(aten._transformer_encoder_layer_fwd.default)
@@ -36,11 +55,16 @@ def _encoder_layer(
     mask_type: int | None = None,
 ) -> Value:
     """Lower what ``torch.nn.TransformerEncoderLayer`` calls."""
-    if mask is not None:
-        raise NotLowered("its mask marks what is hidden, which oneDNN has no op to invert")
     at.need_float(x)
     if x.ndim != 3:
         raise NotLowered("there is no batch")
+    if mask is not None:
+        # torch hides every key whose number is not 0; added numbers do the same if they are -inf.
+        if not _only_hides(at, at.node.args[18]):
+            raise NotLowered("its mask may have other numbers than 0 and -inf")
+        need_mask(mask, x)
+        if mask_type == 1:  # of the keys
+            mask = mask[:, None, None]
     b = at.b
 
     def normalized(y: Value, weight: Value, bias: Value) -> Value:
@@ -57,7 +81,8 @@ def _encoder_layer(
         size = embed_dim // num_heads
         heads = b.static_reshape(packed, shape=[0, 0, 3, num_heads, size], special_zero=True)
         query, key, value = (heads[:, :, i].transpose((0, 2, 1, 3)) for i in range(3))
-        seen = b.static_transpose(sdpa(query, key, value), order=[0, 2, 1, 3])
+        attended = sdpa(query, key, value, mask=mask, masked_rows="nan")
+        seen = b.static_transpose(attended, order=[0, 2, 1, 3])
         merged = b.static_reshape(seen, shape=[0, 0, embed_dim], special_zero=True)
         return linear(merged, proj_weight, proj_bias)
 

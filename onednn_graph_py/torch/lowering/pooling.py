@@ -8,14 +8,9 @@ from typing import Any
 import torch
 
 from ...building.value import Value
-from .table import Lowering, NotLowered, lowers
+from .table import Lowering, NotLowered, each, lowers, need_batch
 
 aten = torch.ops.aten
-
-
-def _each(given: Any, count: int) -> list[int]:
-    sizes = [given] if isinstance(given, int) else list(given)
-    return sizes * count if len(sizes) == 1 else sizes
 
 
 def _ends(
@@ -50,11 +45,10 @@ def _max_pool(
 ) -> Value:
     at.need_float(x)
     spatial = int(str(at.node.target).split("pool")[1][0])
-    if x.ndim != spatial + 2:
-        raise NotLowered("there is no batch")
-    kernel = _each(kernel_size, spatial)
-    strides = _each(stride, spatial) if stride else kernel
-    pads, dilations = _each(padding, spatial), _each(dilation, spatial)
+    need_batch(x, spatial)
+    kernel = each(kernel_size, spatial)
+    strides = each(stride, spatial) if stride else kernel
+    pads, dilations = each(padding, spatial), each(dilation, spatial)
     return at.b.max_pool(
         x,
         kernel=kernel,
@@ -79,13 +73,12 @@ def _avg_pool(
 ) -> Value:
     at.need_float(x)
     spatial = int(str(at.node.target).split("pool")[1][0])
-    if x.ndim != spatial + 2:
-        raise NotLowered("there is no batch")
+    need_batch(x, spatial)
     if divisor_override is not None:
         raise NotLowered("oneDNN's AvgPool has no other divisor")
-    kernel = _each(kernel_size, spatial)
-    strides = _each(stride, spatial) if stride else kernel
-    pads = _each(padding, spatial)
+    kernel = each(kernel_size, spatial)
+    strides = each(stride, spatial) if stride else kernel
+    pads = each(padding, spatial)
     ends = _ends(at, x, kernel, strides, pads, [1] * spatial, ceil_mode)
     # What ceil_mode adds behind the padding does not count, whatever count_include_pad says.
     included = count_include_pad and any(pads)
@@ -107,9 +100,8 @@ def _avg_pool(
 def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
     at.need_float(x)
     spatial = 1 if "pool1d" in str(at.node.target) else 2
-    if x.ndim != spatial + 2:
-        raise NotLowered("there is no batch")
-    sizes = _each(output_size, spatial)
+    need_batch(x, spatial)
+    sizes = each(output_size, spatial)
     if set(sizes) == {1}:
         return _reduced(at, "reduce_mean", x, [*range(2, x.ndim)], True)
     before = (x.shape or ())[2:]
@@ -130,19 +122,13 @@ def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
 
 def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> Value:
     at.need_float(x)
-    axes = [*range(x.ndim)] if not dims and dims != 0 else _each(dims, 1)
+    axes = [*range(x.ndim)] if not dims and dims != 0 else each(dims, 1)
     if x.ndim == 0:
         raise NotLowered("oneDNN's reductions need a dim")
     axes = [d % x.ndim for d in axes]
     # torch sums small types in f32, and rounds once.
     wide = at.cast(x, "f32") if method in ("reduce_mean", "reduce_sum", "reduce_prod") else x
-    # oneDNN does not reduce a tensor of which nothing is reduced.
-    others = [d for d in axes if (x.shape or ())[d] != 1]
-    keeps = keepdim or len(others) < len(axes)
-    if others:
-        wide = getattr(at.b, method)(wide, axes=others, keep_dims=keeps)
-    made = at.cast(wide, at.dtype)
-    return made.squeeze(axes) if keeps and not keepdim else made
+    return at.cast(getattr(at.b, method)(wide, axes=axes, keep_dims=keepdim), at.dtype)
 
 
 @lowers(aten.mean.dim, aten.mean.default)

@@ -10,7 +10,8 @@ import torch
 
 from ...blocks.attention import sdpa
 from ...building.value import Value
-from .table import Lowering, NotLowered, lowers
+from ...linked import linked_version
+from .table import Lowering, NotLowered, each, lowers, need_batch
 
 aten = torch.ops.aten
 
@@ -60,14 +61,6 @@ def _product(
 # -- convolutions
 
 
-def _each(given: Any, count: int) -> list[int]:
-    """Return one number for each spatial dim; torch repeats a single one."""
-    sizes = [given] if isinstance(given, int) else list(given)
-    if not all(isinstance(n, int) for n in sizes):
-        raise NotLowered("sizes are unknown")
-    return sizes * count if len(sizes) == 1 else sizes
-
-
 @lowers(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
 def _conv(
     at: Lowering,
@@ -80,9 +73,7 @@ def _conv(
     groups: int = 1,
 ) -> Value:
     spatial = weight.ndim - 2
-    if x.ndim != weight.ndim:
-        raise NotLowered("there is no batch")
-    pads = _each(padding, spatial)
+    pads = each(padding, spatial)
     return _convolution(at, x, weight, bias, stride, pads, pads, dilation, groups)
 
 
@@ -98,12 +89,10 @@ def _conv_named_padding(
     groups: int = 1,
 ) -> Value:
     spatial = weight.ndim - 2
-    if x.ndim != weight.ndim:
-        raise NotLowered("there is no batch")
     begin = end = [0] * spatial
     if padding == "same":
         kernel = (weight.shape or ())[2:]
-        sums = [d * (k - 1) for d, k in zip(_each(dilation, spatial), kernel, strict=True)]
+        sums = [d * (k - 1) for d, k in zip(each(dilation, spatial), kernel, strict=True)]
         begin, end = [s // 2 for s in sums], [s - s // 2 for s in sums]
     return _convolution(at, x, weight, bias, stride, begin, end, dilation, groups)
 
@@ -121,14 +110,15 @@ def _convolution(
 ) -> Value:
     at.need_float(x, weight)
     spatial = weight.ndim - 2
+    need_batch(x, spatial)
     return at.b.convolution(
         x,
         weight,
         bias,
-        strides=_each(stride, spatial),
+        strides=each(stride, spatial),
         pads_begin=begin,
         pads_end=end,
-        dilations=_each(dilation, spatial),
+        dilations=each(dilation, spatial),
         groups=groups,
         data_format="NCX",
         weights_format="OIX",
@@ -169,10 +159,9 @@ def _conv_transpose(
 ) -> Value:
     at.need_float(x, weight)
     spatial = weight.ndim - 2
-    if x.ndim != weight.ndim:
-        raise NotLowered("there is no batch")
-    pads, strides = _each(padding, spatial), _each(stride, spatial)
-    further = _each(output_padding, spatial)
+    need_batch(x, spatial)
+    pads, strides = each(padding, spatial), each(stride, spatial)
+    further = each(output_padding, spatial)
     if any(n >= s for n, s in zip(further, strides, strict=True)):
         raise NotLowered("oneDNN pads the output by less than a stride")
     made = at.b.conv_transpose(
@@ -182,7 +171,7 @@ def _conv_transpose(
         pads_begin=pads,
         pads_end=pads,
         output_padding=further,
-        dilations=_each(dilation, spatial),
+        dilations=each(dilation, spatial),
         groups=groups,
         data_format="NCX",
         weights_format="IOX",
@@ -222,13 +211,20 @@ def _padded_convolution(
     before: Sequence[int],
     after: Sequence[int],
 ) -> Value:
-    pads = _each(padding, weight.ndim - 2)
+    pads = each(padding, weight.ndim - 2)
     begin = [p + n for p, n in zip(pads, before, strict=True)]
     end = [p + n for p, n in zip(pads, after, strict=True)]
     return _convolution(at, x, weight, bias, stride, begin, end, dilation, groups)
 
 
 # -- attention
+
+
+def need_mask(mask: Value, query: Value) -> None:
+    """Raise `NotLowered` unless oneDNN takes a mask's data type."""
+    scores = "f32" if linked_version() >= (3, 8) else query.dtype
+    if mask.dtype not in ("boolean", query.dtype, scores):
+        raise NotLowered(f"a mask of {mask.dtype} for {query.dtype}")
 
 
 @lowers(aten.scaled_dot_product_attention.default)
@@ -251,10 +247,8 @@ def _attention(
     if not without_heads and not query.ndim == key.ndim == value.ndim == 4:
         raise NotLowered("oneDNN's attention has 4 dims")
     mask = attn_mask
-    if mask is not None and mask.dtype not in ("boolean", query.dtype, "f32"):
-        raise NotLowered(f"a mask of {mask.dtype}")
-    if mask is not None and mask.dtype == "f32" != query.dtype:
-        mask = at.cast(mask, query.dtype)
+    if mask is not None:
+        need_mask(mask, query)
     if without_heads:
         query, key, value = query[:, None], key[:, None], value[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask

@@ -21,10 +21,14 @@ __all__ = [
     "LOWERINGS",
     "Lowering",
     "NotLowered",
+    "Unknown",
     "dims_of",
     "dtype_of",
+    "each",
     "has_type",
     "lowers",
+    "need_batch",
+    "number_of",
 ]
 
 DTYPES: Mapping[torch.dtype, str] = {
@@ -52,6 +56,27 @@ class NotLowered(Exception):
     """Why an op can't be lowered: an answer, not an error, since the op then stays in torch."""
 
 
+class Unknown:
+    """An argument that a lowering can't read: any use of it raises `NotLowered`.
+
+    Parameters
+    ----------
+    why : str
+    """
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def _refuse(self, *given: Any) -> Any:
+        raise NotLowered(self._why)
+
+    __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = __getattr__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
+    __neg__ = __abs__ = __getitem__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
 def dims_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return a tensor's dims, -1 for those that only a call determines."""
     return tuple(d if isinstance(d, int) else -1 for d in map(_known, tensor.shape))
@@ -63,6 +88,34 @@ def _known(size: Any) -> Any:
         return size
     known = size.node.maybe_as_int()
     return size if known is None else known
+
+
+def number_of(given: Any) -> Any:
+    """Return a number, or `Unknown` if only a call determines it."""
+    if isinstance(given, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        known = given.node.maybe_as_int() if isinstance(given, torch.SymInt) else None
+        return Unknown("a number changes between calls") if known is None else known
+    return given
+
+
+def each(given: Any, count: int) -> list[int]:
+    """Return one number for each spatial dim; torch repeats a single one.
+
+    Raises
+    ------
+    NotLowered
+        Only a call determines them.
+    """
+    sizes = [given] if isinstance(given, int) else list(given)
+    if not all(isinstance(n, int) for n in sizes):
+        raise NotLowered("a number changes between calls")
+    return sizes * count if len(sizes) == 1 else sizes
+
+
+def need_batch(x: Value, spatial: int) -> None:
+    """Raise `NotLowered` unless a tensor has a batch, channels and so many spatial dims."""
+    if x.ndim != spatial + 2:
+        raise NotLowered("there is no batch")
 
 
 def dtype_of(tensor: torch.Tensor, *, host: bool = False) -> str:
@@ -130,6 +183,10 @@ class Lowering:
         tensor: torch.Tensor = self.node.args[index].meta["val"]
         return tensor
 
+    def known(self, node: Any) -> torch.Tensor | None:
+        """Return the tensor of a node that is a constant, else None."""
+        return self._constants.get(node)
+
     def constant(self, index: int) -> npt.NDArray[Any]:
         """Return the numbers of a weight that the op reads.
 
@@ -138,7 +195,7 @@ class Lowering:
         NotLowered
             They can change between calls.
         """
-        known = self._constants.get(self.node.args[index])
+        known = self.known(self.node.args[index])
         if known is None:
             raise NotLowered(f"argument {index} must be a constant")
         numbers: npt.NDArray[Any] = known.detach().numpy()
