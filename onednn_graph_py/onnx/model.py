@@ -185,6 +185,36 @@ class OnnxModel:
         """
         return {n: self._checks[n].shape_for(self.name, sizes) for n in self.input_names}
 
+    @property
+    def input_dims(self) -> dict[str, tuple[int | str | None, ...] | None]:
+        """The dims of each input as the model has them: a size, a name, or None.
+
+        None instead of dims means that not even their number is known.
+        """
+        checks = (self._checks[n] for n in self.input_names)
+        return {c.name: None if c.dims is None else tuple(c.dims) for c in checks}
+
+    @property
+    def input_dtypes(self) -> dict[str, str]:
+        """oneDNN's name of the data type of each input, or ``string`` and the like."""
+        return {n: self._checks[n].dtype for n in self.input_names}
+
+    def random_inputs(self, shapes: Any = None, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+        """Return inputs that most models can take: floats around 0, and 0 or 1.
+
+        Parameters
+        ----------
+        shapes : mapping of str to shape, or sequence of shapes, optional
+            The inputs' shapes; by default those of the model, if it leaves none open.
+        seed : int
+        """
+        random = np.random.default_rng(seed)
+        sizes = self._shapes_of(shapes)
+        return {
+            n: self._checks[n].random(random, s)
+            for n, s in zip(self.input_names, sizes, strict=True)
+        }
+
     def _shapes_of(self, given: Any) -> tuple[Shape, ...]:
         """Return the shapes of all inputs, in order."""
         checks = [self._checks[n] for n in self.input_names]
@@ -280,12 +310,9 @@ class OnnxModel:
         """
         if arrays or named:
             names, given = self._ordered(arrays, named)
+            inputs = {n: np.asarray(a) for n, a in zip(names, given, strict=True)}
         else:
-            names = self.input_names
-            random = np.random.default_rng(seed)
-            sizes = self._shapes_of(shapes)
-            given = [self._checks[n].random(random, s) for n, s in zip(names, sizes, strict=True)]
-        inputs = {n: np.asarray(a) for n, a in zip(names, given, strict=True)}
+            inputs = self.random_inputs(shapes, seed)
         runtime = "onnxruntime" if has_onnxruntime() else "reference"
         made = self(**inputs)
         results = made if isinstance(made, tuple) else (made,)
