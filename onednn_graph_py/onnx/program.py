@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..building.infer import infer_shapes
 from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
 from .assembly import Assembly, Weights
+from .chains import chains, without
 from .division import Division, divided
 from .islands import Island, model_of
 from .lowering.table import NotLowered
@@ -107,8 +109,12 @@ class Program:
         name: str,
     ) -> None:
         self.section = section
-        self.found = found
+        self._asked = found
+        self._chains = chains(found)
+        self.found, self._stands = without(found, self._chains)
+        found = self.found
         self.outputs = tuple(found.origin(v) for v in outputs)
+        found.calls = found.needed(self.outputs)
         self.name = name
         self.options = options
         self.is_general = (
@@ -196,7 +202,7 @@ class Program:
 
     def fits(self, found: Survey) -> bool:
         """Return whether the program is right for a set of dims that it was not made for."""
-        mine = self.found
+        mine = self._asked
         if found.calls != mine.calls or found.rest or found.aliases != mine.aliases:
             return False
         for value, tensor in mine.tensors.items():
@@ -213,8 +219,10 @@ class Program:
                 return False
             if other.is_empty != tensor.is_empty:
                 return False
+        if chains(found) != self._chains:
+            return False
         try:
-            self._require_shapes(found, 0)
+            self._require_shapes(self._seen(found), 0)
         except (NotGeneral, OneDNNError):
             return False
         return True
@@ -229,8 +237,13 @@ class Program:
         given = {made.values[v].id: found.tensors[v].shapes[index] for v in made.inputs}
         inferred = infer_shapes(made.b, given)
         for value, mine in made.values.items():
-            if value in found.tensors and inferred[mine.id] != found.tensors[value].shapes[index]:
+            if inferred[mine.id] != found.tensors[value].shapes[index]:
                 raise NotGeneral(f"the dims of {value.name!r} do not follow")
+
+    def _seen(self, found: Survey) -> Survey:
+        """Return another survey with the values of this program's own nodes."""
+        own = {mine: found.tensors[value] for mine, value in self._stands.items()}
+        return replace(found, tensors={**found.tensors, **own})
 
     def run(self, found: Survey, index: int) -> Run:
         """Return what runs the program for a set of dims of a survey.
@@ -240,6 +253,7 @@ class Program:
         NotGeneral
             The program, which is general, can't be compiled for these dims.
         """
+        found = self._seen(found)
         if self.is_general:
             self._require_shapes(found, index)
         names: tuple[str, ...] = ()

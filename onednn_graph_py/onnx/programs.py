@@ -18,11 +18,15 @@ from .options import Options
 from .program import Program, Run, island_of
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of
+from .work import share
 
 __all__ = ["Entry", "Programs"]
 
 MOST_FAILURES = 2
 """After so many programs that should be general and are not, each set of dims gets its own."""
+
+MORE_PARTS, LOST_SHARE = 2, 0.01
+"""What a program for all dims may have more in parts, and lose of the arithmetic in oneDNN."""
 
 Array = npt.NDArray[Any]
 
@@ -136,7 +140,7 @@ class Programs:
             program = self._program(survey(self.section, [dims, others]), self.section.outputs)
             if program.division.reasons:
                 alone = self._program(found, self.section.outputs)
-                if len(alone.division.reasons) < len(program.division.reasons):
+                if _is_worse(program, alone):
                     raise NotGeneral("more runs in oneDNN with fixed dims")
             program.run(program.found, 1)
             run = program.run(program.found, 0)
@@ -156,6 +160,15 @@ class Programs:
     def runtime(self) -> str:
         """What runs islands."""
         return self._options.fallback
+
+
+def _is_worse(program: Program, alone: Program) -> bool:
+    """Return whether a program for all dims leaves more to islands than one for fixed dims."""
+    parts = len(program.division.parts) - len(alone.division.parts)
+    lost = share(alone.found, alone.division.reasons) - share(
+        program.found, program.division.reasons
+    )
+    return parts > MORE_PARTS or lost > LOST_SHARE
 
 
 def _doubled(shape: Shape, is_open: Sequence[bool] | None) -> Shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,17 @@ class Survey:
     def origin(self, value: ir.Value) -> ir.Value:
         """Return the value that a node makes, for a result of an If whose branch is known."""
         return self.aliases.get(value, value)
+
+    def needed(self, outputs: Iterable[ir.Value]) -> list[ir.Node]:
+        """Return the calls that something reads, in order."""
+        wanted = {self.origin(v) for v in outputs}
+        wanted.update(v for n in self.rest for v in self.read_by(n))
+        made = []
+        for node in reversed(self.calls):
+            if not wanted.isdisjoint(node.outputs):
+                made.append(node)
+                wanted.update(v for v in self.read_by(node) if self.tensors[v].arrays is None)
+        return made[::-1]
 
     def read_by(self, node: ir.Node) -> list[ir.Value]:
         """Return the values that a node reads, as nodes make them."""

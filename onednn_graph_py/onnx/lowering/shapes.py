@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...building.value import Value
+from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
 
 
@@ -254,10 +255,12 @@ def _filled(call: Call, x: Value, axis: int, count: int, number: float) -> Value
 
 @lowers("Gather")
 def _gather(call: Call) -> Value:
-    """Take elements at known places that follow each other: a view."""
+    """Take elements at known places that follow each other, which is a view, or look them up."""
+    indices = call.known(1)
+    if indices is None:
+        return looked_up(call)
     x = call.value(0)
     axis = call.attribute("axis", 0) % max(x.ndim, 1)
-    indices = call.need(1, "the indices")
     before = (slice(None),) * axis
     size = (x.shape or ())[axis]
     if indices.ndim == 0:
