@@ -14,7 +14,7 @@ from ..building.constant_arrays import converted, placed
 from ..building.value import Value
 from ..errors import OneDNNError
 from .islands import Island
-from .lowering.table import LOWERINGS, Call, NotLowered
+from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
 from .tensors import Shape, Tensor
 
@@ -132,9 +132,7 @@ class Assembly:
 
         fact = self.section.fact(node)
         call = Call(self.b, node, fact.version, operands, results, constant)
-        returned = function(call)
-        made = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-        made += [None] * (len(results) - len(made))
+        made = made_by(function(call), len(results))
         for i, (value, result) in enumerate(zip(made, results, strict=True)):
             if call.is_read(i):
                 _require_same(i, value, result)

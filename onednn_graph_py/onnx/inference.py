@@ -22,7 +22,7 @@ __all__ = ["Inferred", "NodeFacts"]
 MOST_READ = 1024
 """Elements of known inputs that shape inference reads; shapes, axes and the like have fewer."""
 
-_TYPES = {name: int(dtype) for dtype, name in NAMES.items()}
+_TYPES = {name: dtype for dtype, name in NAMES.items()}
 
 Inferred = tuple[str, "Shape | None"]
 """The data type of a result, and its dims if they follow from those of the inputs."""

@@ -22,7 +22,7 @@ from .tensors import NAMES
 
 __all__ = ["Island", "has_onnxruntime", "model_of"]
 
-_TYPES = {name: int(dtype) for dtype, name in NAMES.items()}
+_TYPES = {name: dtype for dtype, name in NAMES.items()}
 
 ONLY_IN_REFERENCE = frozenset({"bf16", "f8_e4m3", "f8_e5m2", "s4", "u4"})
 """Data types that onnxruntime does not take as NumPy's arrays."""

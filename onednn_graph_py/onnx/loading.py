@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import google.protobuf.message
+import numpy as np
 import onnx
 import onnx.defs
 import onnx_ir as ir
@@ -50,13 +51,12 @@ def loaded(source: Source) -> ir.Model:
     try:
         model = _read(source)
         _check_functions(model)
-        count = _check_graph(model.graph, frozenset(), 0, name)
+        count = _check_graph(model.graph, frozenset(), 0)
         if count > MOST_NODES:
             raise GraphFormatError(f"there are {count} nodes; there may be {MOST_NODES}")
         _check_opsets(model)
-        for graph in _graphs(model.graph):
-            for value in graph.initializers.values():
-                _settle(value)
+        for graph in (model.graph, *(f.graph for f in model.functions.values())):
+            _settle(graph)
     except GraphFormatError as e:
         raise GraphFormatError(f"{name}: {e}") from None
     except (OSError, MemoryError):
@@ -212,11 +212,11 @@ def _check_functions(model: ir.Model) -> None:
                     f"node {node.name!r}: with all functions inlined there are more than "
                     f"{MOST_NODES} nodes"
                 )
-    for key, function in model.functions.items():
-        _check_graph(function.graph, frozenset(), 0, f"function {key[1]!r}")
+    for function in model.functions.values():
+        _check_graph(function.graph, frozenset(), 0)
 
 
-def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int, name: str) -> int:
+def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> int:
     """Check that all that nodes read is there, and return how many nodes there are."""
     if depth > MOST_DEPTH:
         raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
@@ -233,11 +233,8 @@ def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int, name
                 raise GraphFormatError(
                     f"node {node.name!r} ({node.op_type}) reads {value.name!r}, which nothing makes"
                 )
-        for attribute in node.attributes.values():
-            if not attribute.is_ref() and attribute.type == ir.AttributeType.TENSOR:
-                _check_tensor(f"attribute {attribute.name!r} of {node.name!r}", attribute.value)
         for inner in subgraphs(node):
-            count += _check_graph(inner, frozenset(known), depth + 1, name)
+            count += _check_graph(inner, frozenset(known), depth + 1)
         known.update(node.outputs)
     for value in graph.outputs:
         if value not in known:
@@ -255,25 +252,36 @@ def _check_opsets(model: ir.Model) -> None:
         )
 
 
-def _settle(value: ir.Value) -> None:
-    """Check a weight against its shape, and put it where oneDNN can read it.
+def _settle(graph: ir.Graph) -> None:
+    """Check the weights of a graph, and put them where oneDNN can read them.
 
-    So the file's bytes are let go as soon as all weights are settled.
+    Tensors that stay as the file has them would keep all of its bytes in memory.
     """
-    tensor = value.const_value
-    if tensor is None:
-        raise GraphFormatError(f"tensor {value.name!r} has no data")
+    for value in graph.initializers.values():
+        if value.const_value is None:
+            raise GraphFormatError(f"tensor {value.name!r} has no data")
+        value.const_value = _settled(f"tensor {value.name!r}", value.const_value)
+    for node in graph:
+        for name, attribute in node.attributes.items():
+            if not attribute.is_ref() and attribute.type == ir.AttributeType.TENSOR:
+                what = f"attribute {name!r} of node {node.name!r}"
+                node.attributes[name] = ir.AttrTensor(name, _settled(what, attribute.as_tensor()))
+        for inner in subgraphs(node):
+            _settle(inner)
+
+
+def _settled(what: str, tensor: Any) -> Any:
     if isinstance(tensor, ir.ExternalTensor):
-        return
-    _check_tensor(f"tensor {value.name!r}", tensor)
+        return tensor
+    _check_tensor(what, tensor)
     try:
         array = tensor.numpy()
+        if tensor.dtype == ir.DataType.STRING:
+            return ir.StringTensor([*array.reshape(-1)], shape=tensor.shape, name=tensor.name)
+        own = aligned_copy(array) if array.nbytes >= LARGE else np.array(array)
+        return ir.Tensor(own, dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
     except Exception as e:  # NumPy and onnx_ir raise several
-        raise GraphFormatError(f"tensor {value.name!r}: {_innermost(e)}") from None
-    if array.dtype != object and array.nbytes >= LARGE:
-        value.const_value = ir.Tensor(
-            aligned_copy(array), dtype=tensor.dtype, shape=tensor.shape, name=tensor.name
-        )
+        raise GraphFormatError(f"{what}: {_innermost(e)}") from None
 
 
 def _check_tensor(name: str, tensor: Any) -> None:

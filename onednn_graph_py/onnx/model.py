@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..explaining.explanation import Explanation
 from ..ops.terms import shape_text
-from . import packing
+from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
 from .islands import has_onnxruntime
 from .loading import Source, described, loaded
@@ -196,7 +196,7 @@ class OnnxModel:
 
     @property
     def input_dtypes(self) -> dict[str, str]:
-        """oneDNN's name of the data type of each input, or ``string`` and the like."""
+        """OneDNN's name of the data type of each input, or ``string`` and the like."""
         return {n: self._checks[n].dtype for n in self.input_names}
 
     def random_inputs(self, shapes: Any = None, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
@@ -330,7 +330,8 @@ def _restored(model: bytes, weights: dict[str, Any], options: Options, name: str
 
 def _numbers(value: ir.Value) -> npt.NDArray[Any]:
     assert value.const_value is not None
-    return value.const_value.numpy()
+    array: npt.NDArray[Any] = value.const_value.numpy()
+    return array
 
 
 class _Check:

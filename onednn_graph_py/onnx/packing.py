@@ -54,4 +54,5 @@ def proto_of(model: ir.Model) -> onnx.ModelProto:
 
 def _numbers(value: ir.Value) -> npt.NDArray[Any]:
     assert value.const_value is not None
-    return value.const_value.numpy()
+    array: npt.NDArray[Any] = value.const_value.numpy()
+    return array

@@ -95,7 +95,7 @@ def _fold(model: ir.Model) -> None:
                 shape=ir.Shape(array.shape),
                 const_value=ir.tensor(array, name=old.name),
             )
-            made.type = ir.TensorType(made.const_value.dtype)  # type: ignore[union-attr]
+            made.type = ir.TensorType(made.const_value.dtype)
             old.name = None
             graph.register_initializer(made)
             known[made] = tensor

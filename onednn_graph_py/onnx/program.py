@@ -109,7 +109,7 @@ class Program:
         name: str,
     ) -> None:
         self.section = section
-        self._asked = found
+        self.asked = found
         self._chains = chains(found)
         self.found, self._stands = without(found, self._chains)
         found = self.found
@@ -202,7 +202,7 @@ class Program:
 
     def fits(self, found: Survey) -> bool:
         """Return whether the program is right for a set of dims that it was not made for."""
-        mine = self._asked
+        mine = self.asked
         if found.calls != mine.calls or found.rest or found.aliases != mine.aliases:
             return False
         for value, tensor in mine.tensors.items():
@@ -222,20 +222,30 @@ class Program:
         if chains(found) != self._chains:
             return False
         try:
-            self._require_shapes(self._seen(found), 0)
-        except (NotGeneral, OneDNNError):
+            self.require_shapes(found, 0)
+        except NotGeneral:
             return False
         return True
 
-    def _require_shapes(self, found: Survey, index: int) -> None:
-        """Raise unless the builder infers the same shapes as ONNX for a set of dims."""
+    def require_shapes(self, found: Survey, index: int) -> None:
+        """Compare the shapes that the builder infers with those of a survey.
+
+        Raises
+        ------
+        NotGeneral
+            They differ.
+        """
         made = self.assembly
         if made is None:
             return
+        found = self._seen(found)
         for shapes, inputs, outputs in made.island_shapes:
             shapes.enter(found, index, inputs, outputs)
         given = {made.values[v].id: found.tensors[v].shapes[index] for v in made.inputs}
-        inferred = infer_shapes(made.b, given)
+        try:
+            inferred = infer_shapes(made.b, given)
+        except OneDNNError as e:
+            raise NotGeneral(str(e)) from e
         for value, mine in made.values.items():
             if inferred[mine.id] != found.tensors[value].shapes[index]:
                 raise NotGeneral(f"the dims of {value.name!r} do not follow")
@@ -254,8 +264,6 @@ class Program:
             The program, which is general, can't be compiled for these dims.
         """
         found = self._seen(found)
-        if self.is_general:
-            self._require_shapes(found, index)
         names: tuple[str, ...] = ()
         reads: Sequence[ir.Value]
         places: dict[ir.Value, int]

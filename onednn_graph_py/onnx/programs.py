@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from .assembly import Weights
-from .division import first_island
+from ..building.builder import GraphBuilder
+from .assembly import Assembly, Weights
+from .division import divided, first_island
 from .options import Options
 from .program import Program, Run, island_of
 from .survey import NotGeneral, Section, Survey, read_by, survey
@@ -138,17 +139,24 @@ class Programs:
             return None
         try:
             program = self._program(survey(self.section, [dims, others]), self.section.outputs)
-            if program.division.reasons:
-                alone = self._program(found, self.section.outputs)
-                if _is_worse(program, alone):
-                    raise NotGeneral("more runs in oneDNN with fixed dims")
-            program.run(program.found, 1)
+            if program.division.reasons and self._is_worse(program, found):
+                raise NotGeneral("more runs in oneDNN with fixed dims")
+            for index in range(2):
+                program.require_shapes(program.asked, index)
             run = program.run(program.found, 0)
         except NotGeneral as e:
             self.failures.append(str(e))
             return None
         self.general.append(program)
         return Entry(program, run)
+
+    def _is_worse(self, program: Program, found: Survey) -> bool:
+        """Return whether a program for all dims leaves more to islands than one for these would."""
+        trial = Assembly(self.section, found, self._weights, GraphBuilder())
+        alone = divided(trial, found)
+        parts = len(program.division.parts) - len(alone.parts)
+        lost = share(found, alone.reasons) - share(program.found, program.division.reasons)
+        return parts > MORE_PARTS or lost > LOST_SHARE
 
     def rest_of(
         self, section: Section, unknown: Mapping[ir.Value, Sequence[bool] | None]
@@ -160,15 +168,6 @@ class Programs:
     def runtime(self) -> str:
         """What runs islands."""
         return self._options.fallback
-
-
-def _is_worse(program: Program, alone: Program) -> bool:
-    """Return whether a program for all dims leaves more to islands than one for fixed dims."""
-    parts = len(program.division.parts) - len(alone.division.parts)
-    lost = share(alone.found, alone.division.reasons) - share(
-        program.found, program.division.reasons
-    )
-    return parts > MORE_PARTS or lost > LOST_SHARE
 
 
 def _doubled(shape: Shape, is_open: Sequence[bool] | None) -> Shape:

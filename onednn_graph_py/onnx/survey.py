@@ -14,7 +14,7 @@ from ..building.builder import GraphBuilder
 from .evaluation import evaluated, require_sane
 from .inference import NodeFacts
 from .loading import subgraphs
-from .lowering.table import LOWERINGS, Call
+from .lowering.table import LOWERINGS, Call, made_by
 from .tensors import Shape, Tensor, dtype_of
 
 __all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey"]
@@ -214,7 +214,7 @@ def _results(
         shapes = tuple(shape for _, shape in row)
         if len({len(s) for s in shapes if s is not None}) > 1:
             raise NotGeneral(f"the number of dims of {node.name}'s results differs")
-        results.append(Tensor(row[0][0], shapes))  # type: ignore[arg-type]
+        results.append(Tensor(row[0][0], shapes))
     return results
 
 
@@ -237,8 +237,7 @@ def _as_lowered(
         values = LOWERINGS[node.domain, node.op_type](call)
     except Exception:  # whatever is wrong is said where the node is lowered for its program
         return None
-    row = list(values) if isinstance(values, (list, tuple)) else [values]
-    row += [None] * (len(node.outputs) - len(row))
+    row = made_by(values, len(node.outputs))
     return [("", ()) if v is None else (v.dtype, v.shape) for v in row]
 
 

@@ -17,7 +17,7 @@ from ...errors import OneDNNError
 from ...machine.cpu import lacks
 from ..tensors import Shape, Tensor
 
-__all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers"]
+__all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers", "made_by"]
 
 FLOATS = ("f32", "bf16", "f16")
 
@@ -189,9 +189,7 @@ class Call:
         for place, sizes in enumerate(zip(*shapes, strict=True)):
             if all(d == sizes[0] for d in sizes):
                 made.append(sizes[0])
-            elif all(
-                place < len(s) and s[place] == d for s, d in zip(sources, sizes, strict=True)
-            ):
+            elif all(place < len(s) and s[place] == d for s, d in zip(sources, sizes, strict=True)):
                 made.append(0)
             else:
                 made.append(-1)
@@ -260,7 +258,14 @@ def _resolved(source: Shape, target: list[int], zero_is_kept: bool) -> Shape:
     return tuple(made)
 
 
-Function = Callable[[Call], "Value | Sequence[Value]"]
+Function = Callable[[Call], "Value | Sequence[Value | None]"]
+
+
+def made_by(returned: Value | Sequence[Value | None], count: int) -> list[Value | None]:
+    """Return what a lowering made, a value for each of a node's outputs or None."""
+    made = [returned] if isinstance(returned, Value) else list(returned)
+    return made + [None] * (count - len(made))
+
 
 LOWERINGS: dict[tuple[str, str], Function] = {}
 """The function of each op, by domain and type; it returns a value for each output that is read."""
