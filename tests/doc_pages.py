@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-PACKAGES = ("dpctl", "dpnp", "pyopencl", "torch", "sklearn")
+PACKAGES = ("dpctl", "dpnp", "pyopencl", "torch", "onnx", "sklearn")
 
 _FENCE = re.compile(r"^```+(\w*)[^\n]*\n(.*?)^```+$", re.M | re.S)
 
