@@ -28,12 +28,39 @@ def reduced(call: Call, method: str, x: Value, axes: Sequence[int], keep: bool =
     others = [a for a in axes if shape[a] != 1]
     keeps = keep or len(others) < len(axes)
     wide = x if method in _ROUNDED else call.cast(x, "f32")
-    if others:
+    if method == "reduce_mean" and _is_space(shape, axes):
+        keeps, wide = True, _average(call, wide)
+    elif others:
         wide = getattr(call.b, method)(wide, axes=others, keep_dims=keeps)
     elif method in _ALONE:
         wide = getattr(call.b, _ALONE[method])(wide)
     made = call.cast(wide, x.dtype)
     return made.squeeze(axes) if keeps and not keep and axes else made
+
+
+def _is_space(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Return whether axes are all dims behind batch and channels, and of known sizes."""
+    rank = len(shape)
+    return rank in (4, 5) and [*axes] == [*range(2, rank)] and -1 not in [*shape[2:], shape[1]]
+
+
+def _average(call: Call, x: Value) -> Value:
+    """Average over all of space by pooling.
+
+    Behind a convolution, whose result has the channels last, oneDNN's ReduceMean runs a reference
+    kernel: 22 ms instead of 0.5 for 64 x 112 x 112. It also fuses a pooling with Quantize.
+    """
+    sizes = [*(x.shape or ())[2:]]
+    zeros = [0] * len(sizes)
+    return call.b.avg_pool(
+        x,
+        strides=[1] * len(sizes),
+        pads_begin=zeros,
+        pads_end=zeros,
+        kernel=sizes,
+        exclude_pad=True,
+        data_format="NCX",
+    )
 
 
 def _axes(call: Call) -> Sequence[int] | None:
