@@ -23,8 +23,9 @@ def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
     weights = {}
     for name, value in skeleton.graph.initializers.items():
         array = _numbers(value)
-        if array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1:
-            weights[name] = array
+        if array.dtype.kind in "biuf":
+            plain = np.dtype(array.dtype.str)  # one of NumPy's own objects, not an equal one
+            weights[name] = array.view(plain)
             value.const_value = ir.tensor(np.zeros((0,), array.dtype), name=name)
     return ir.to_proto(skeleton).SerializeToString(), weights
 
