@@ -24,7 +24,7 @@ __all__ = ["MOST_DEPTH", "MOST_NODES", "Source", "described", "loaded"]
 MOST_NODES = 200_000
 """Nodes of a model after all functions are inlined."""
 
-MOST_DEPTH = 32
+MOST_DEPTH = 24
 """How deep functions and subgraphs may be nested."""
 
 LARGE = 4096
@@ -50,6 +50,7 @@ def loaded(source: Source) -> ir.Model:
     name = described(source)
     try:
         model = _read(source)
+        _sort(model)
         _check_functions(model)
         count = _check_graph(model.graph, frozenset(), 0)
         if count > MOST_NODES:
@@ -174,6 +175,15 @@ def _place(tensor: ir.ExternalTensor, folder: str) -> None:
         )
 
 
+def _sort(model: ir.Model) -> None:
+    """Put nodes into an order in which they can run, subgraphs' too."""
+    for graph in (model.graph, *(f.graph for f in model.functions.values())):
+        try:
+            graph.sort()
+        except ValueError:
+            raise GraphFormatError(f"nodes of graph {graph.name!r} form a cycle") from None
+
+
 def _check_functions(model: ir.Model) -> None:
     """Raise if functions call each other in a circle, too deep, or are too much when inlined."""
     size: dict[Any, int] = {}
@@ -216,18 +226,23 @@ def _check_functions(model: ir.Model) -> None:
         _check_graph(function.graph, frozenset(), 0)
 
 
+def _require_text(*names: Any) -> None:
+    for name in names:
+        if isinstance(name, bytes):  # what is not UTF-8
+            raise GraphFormatError(f"the name {name!r} is not text")
+
+
 def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> int:
-    """Check that all that nodes read is there, and return how many nodes there are."""
+    """Check that all that sorted nodes read is there, and return how many nodes there are."""
     if depth > MOST_DEPTH:
         raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
-    try:
-        graph.sort()
-    except ValueError:
-        raise GraphFormatError(f"nodes of graph {graph.name!r} form a cycle") from None
+    _require_text(graph.name, *(v.name for v in (*graph.inputs, *graph.initializers.values())))
     known = {*outside, *graph.inputs, *graph.initializers.values()}
     count = 0
     for node in graph:
         count += 1
+        names = (v.name for v in node.outputs)
+        _require_text(node.name, node.op_type, node.domain, *node.attributes, *names)
         for value in node.inputs:
             if value is not None and value not in known:
                 raise GraphFormatError(
@@ -244,6 +259,7 @@ def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> i
 
 def _check_opsets(model: ir.Model) -> None:
     """Raise if ONNX's own ops are of a version that the installed onnx does not know."""
+    _require_text(*model.opset_imports, *(part for key in model.functions for part in key))
     version = model.opset_imports.setdefault("", onnx.defs.onnx_opset_version())
     newest = onnx.defs.onnx_opset_version()
     if not 1 <= version <= newest:
