@@ -97,6 +97,7 @@ def evaluated(fact: NodeFacts, operands: Sequence[Tensor | None], sets: int) -> 
     if node.op_type in QUANTIZING | RANDOM | SLOW or not fact.has_schema:
         return None
     columns: list[list[npt.NDArray[Any]]] = []
+    inferred: list[Inferred] = []
     for index in range(sets):
         arrays = [None if o is None or o.arrays is None else o.arrays[index] for o in operands]
         if index and all(
@@ -104,9 +105,10 @@ def evaluated(fact: NodeFacts, operands: Sequence[Tensor | None], sets: int) -> 
         ):
             columns.append(columns[0])
             continue
-        inferred = fact.infer(operands, index)
-        if inferred is None:
+        types = fact.infer(operands, index)
+        if types is None:
             return None
+        inferred = types
         for dtype, shape in inferred:
             require_sane(node, dtype, shape, MOST_KNOWN)
             if shape is None and node.op_type not in COUNTING:
@@ -133,7 +135,7 @@ def _size(node: ir.Node, shape: Shape) -> npt.NDArray[Any]:
 
 def _as_inferred(arrays: Sequence[npt.NDArray[Any]], inferred: Sequence[Inferred]) -> bool:
     """Return whether the reference gave what the op's definition promises."""
-    return all(
+    return len(arrays) >= len(inferred) and all(
         (dtype not in NUMPY or a.dtype == NUMPY[dtype]) and (shape is None or a.shape == shape)
         for a, (dtype, shape) in zip(arrays, inferred, strict=False)
     )

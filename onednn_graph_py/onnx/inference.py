@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import load_op
 
+from ..errors import GraphFormatError
 from .tensors import NAMES, Shape, Tensor, name_of
 
 __all__ = ["Inferred", "NodeFacts"]
@@ -42,7 +43,10 @@ class NodeFacts:
         self.node = node
         self.version = node.version or opsets.get(node.domain, 1)
         self._opsets = dict(opsets)
-        self._proto: onnx.NodeProto = ir.to_proto(node)  # type: ignore[assignment]
+        try:
+            self._proto: onnx.NodeProto = ir.to_proto(node)
+        except Exception as e:  # onnx_ir raises what it meets
+            raise GraphFormatError(f"node {node.name!r} ({node.op_type}) is not valid: {e}") from e
         self._names = list(self._proto.input)
         self._bytes = self._proto.SerializeToString()
         self._operation: Any = None

@@ -56,6 +56,9 @@ def loaded(source: Source) -> ir.Model:
         if count > MOST_NODES:
             raise GraphFormatError(f"there are {count} nodes; there may be {MOST_NODES}")
         _check_opsets(model)
+        for value in model.graph.inputs:
+            if value.type is None or value.type.dtype == ir.DataType.UNDEFINED:
+                raise GraphFormatError(f"input {value.name!r} has no type")
         for graph in (model.graph, *(f.graph for f in model.functions.values())):
             _settle(graph)
     except GraphFormatError as e:
@@ -243,6 +246,9 @@ def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> i
         count += 1
         names = (v.name for v in node.outputs)
         _require_text(node.name, node.op_type, node.domain, *node.attributes, *names)
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.UNDEFINED:
+                raise GraphFormatError(f"attribute {attribute.name!r} of {node.name!r} has no type")
         for value in node.inputs:
             if value is not None and value not in known:
                 raise GraphFormatError(

@@ -264,7 +264,7 @@ Function = Callable[[Call], "Value | Sequence[Value | None]"]
 def made_by(returned: Value | Sequence[Value | None], count: int) -> list[Value | None]:
     """Return what a lowering made, a value for each of a node's outputs or None."""
     made = [returned] if isinstance(returned, Value) else list(returned)
-    return made + [None] * (count - len(made))
+    return (made + [None] * count)[:count]
 
 
 LOWERINGS: dict[tuple[str, str], Function] = {}
