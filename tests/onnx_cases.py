@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -129,6 +130,18 @@ def _stored(folder: Path, what: str, types: list[Any]) -> list[Any]:
 # -- variants
 
 
+_WITH_WEIGHTS = (
+    "Conv",
+    "DequantizeLinear",
+    "Gather",
+    "Gemm",
+    "GroupNormalization",
+    "Pow",
+    "QuantizeLinear",
+)
+"""Ops of which models have all inputs but the first as constants."""
+
+
 def fixed(case: Case) -> Case | None:
     """Make weights of inputs that models have as constants, such as axes; None without any."""
     if len(case.model.graph.node) != 1 or len(case.sets) != 1:
@@ -138,14 +151,14 @@ def fixed(case: Case) -> Case | None:
     node = graph.node[0]
     kept, rest = [], []
     for i, (info, array) in enumerate(zip(list(graph.input), inputs, strict=True)):
-        parameter = isinstance(array, np.ndarray) and (
+        parameter = isinstance(array, (np.ndarray, np.generic)) and (
             array.ndim == 0
             or (array.dtype.kind in "iub" and array.ndim == 1)
             or info.name in ("roi", "scales")
-            or node.op_type in ("Pow", "Gemm", "GroupNormalization", "Conv", "Gather")
+            or node.op_type in _WITH_WEIGHTS
         )
         if i and parameter and array.dtype != object:
-            graph.initializer.append(numpy_helper.from_array(array, info.name))
+            graph.initializer.append(numpy_helper.from_array(np.asarray(array), info.name))
         else:
             kept.append(info)
             rest.append(array)
@@ -260,7 +273,7 @@ def difference(results: Any, wanted: Any, rtol: float, atol: float, random: bool
         return f"{result[~finite][:5]} instead of {right[~finite][:5]}"
     # Sums are as long as these tensors at most, and their errors are those of the largest terms.
     largest = np.abs(right[finite]).max(initial=0.0)
-    off = np.abs(result - right)[finite]
+    off = np.abs(result[finite] - right[finite])
     bad = ~(off <= max(rtol, 4 * unit) * np.abs(right[finite]) + max(atol, 16 * unit * largest))
     if not bad.any():
         return ""
@@ -280,6 +293,8 @@ def _float_types(schema: onnx.defs.OpSchema) -> bool:
 def why_island(schema: onnx.defs.OpSchema) -> str:
     """Say why an op has no lowering."""
     types = {t for p in (*schema.inputs, *schema.outputs) for t in p.types}
+    if schema.name in ("Constant", "ConstantOfShape", "Range", "Shape", "Size"):
+        return "it is computed when a model is compiled, if sizes are all that it needs"
     if schema.deprecated:
         return "deprecated"
     if any(a.type == onnx.defs.OpSchema.AttrType.GRAPH for a in schema.attributes.values()):
@@ -297,10 +312,7 @@ def why_island(schema: onnx.defs.OpSchema) -> str:
 
 @cache
 def rows() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return for each op of ONNX what runs it, and when it stays in an island.
-
-    Ops of functions are those of the function's nodes unless they have a lowering.
-    """
+    """Return for each op of ONNX what runs it, and when or why it stays in an island."""
     ops: dict[str, set[str]] = {}
     reasons: dict[str, set[str]] = {}
     for case in node_cases().values():
@@ -309,6 +321,8 @@ def rows() -> dict[tuple[str, str], tuple[str, ...]]:
         node = case.model.graph.node[0]
         if node.domain or (node.domain, node.op_type) not in LOWERINGS:
             continue
+        if not all(v.type.HasField("tensor_type") for v in case.model.graph.input):
+            continue
         made = outcome(fixed(case) or case, fallback="reference")
         ops.setdefault(node.op_type, set()).update(made.ops)
         reasons.setdefault(node.op_type, set()).update(made.reasons.get(node.op_type, ()))
@@ -316,8 +330,9 @@ def rows() -> dict[tuple[str, str], tuple[str, ...]]:
     for schema in sorted(onnx.defs.get_all_schemas(), key=lambda s: (s.domain, s.name)):
         key = schema.domain, schema.name
         if key in LOWERINGS:
-            known = sorted(r for r in map(_told, reasons.get(schema.name, ())) if r)
-            made_rows[key] = (", ".join(sorted(ops.get(schema.name, ()))), "; ".join(known))
+            known = sorted({r for r in map(_told, reasons.get(schema.name, ())) if r})
+            runs = sorted(ops.get(schema.name, ())) or ["a view"]
+            made_rows[key] = (", ".join(runs), "; ".join(known))
         elif not schema.domain.startswith("ai.onnx.preview"):
             made_rows[key] = ("", why_island(schema))
     return made_rows
@@ -329,7 +344,9 @@ def _told(reason: str) -> str:
         return ""
     if "no elements" in reason or "oneDNN does not convert" in reason:
         return ""
-    return reason
+    if reason.startswith("oneDNN has no coordinates"):
+        return "it takes other elements than half_pixel does"
+    return re.sub(", not [a-z0-9_]+$", "", reason)
 
 
 HEAD = """\
@@ -342,8 +359,8 @@ run every one.
 For all ops: oneDNN computes in f32, bf16 and f16, the latter two where the CPU has them; whole
 numbers, booleans and f64 stay in islands, as do tensors without elements, and nodes whose dims
 follow only from the numbers of a call. What is known when a model is compiled, such as sizes, axes
-and masks of sizes, is computed then, by whatever op. An op that is a function in ONNX without a
-lowering of its own becomes the nodes of the function.
+and masks of sizes, is computed then, by whatever op. A view takes no time, unless what reads it
+needs a copy.
 
 oneDNN may make a number of NaN where an op compares: in Relu, Clip, HardSigmoid, Exp, Max, Min,
 ReduceMax, ReduceMin and MaxPool. Where a window of MaxPool has only -inf, the result is the

@@ -30,7 +30,7 @@ from onnx_cases import (
 
 import onednn_graph_py as og
 import onednn_graph_py.onnx
-from onednn_graph_py.errors import InvalidArgumentsError
+from onednn_graph_py.errors import ExecutionError, InvalidArgumentsError, UnimplementedError
 from onednn_graph_py.linked import linked_version
 from onednn_graph_py.onnx import backend
 
