@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from .edits import VERSION, Edits
+from .edits import VERSION, Edits, is_op
+from .placement import MOVES
 from .quantized_weights import dequantized
 
 __all__ = ["spelled_out"]
@@ -21,6 +22,8 @@ def spelled_out(edits: Edits) -> None:
     """Replace each such op by DequantizeLinear, the op in floating point, and QuantizeLinear."""
     for node in list(edits.graph):
         rewrite = REWRITES.get((node.domain, node.op_type))
+        if rewrite is None and is_op(node, *MOVES):
+            rewrite = _move
         made = None if rewrite is None else rewrite(edits, node)
         if made is not None:
             edits.replace(node, made)
@@ -141,6 +144,20 @@ def _standard(edits: Edits, node: ir.Node) -> ir.Value | None:
     axis = node.attributes.get("axis")
     attributes = {} if axis is None else {"axis": axis}
     return edits.before(node, node.op_type, list(node.inputs), attributes, VERSION)
+
+
+def _move(edits: Edits, node: ir.Node) -> ir.Value | None:
+    """Let an op that makes no new numbers read floats, which oneDNN fuses back."""
+    given = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if not is_op(given, "QuantizeLinear") or len(node.outputs) > 1:
+        return None
+    assert given is not None
+    parameters = edits.parameters(given)
+    if parameters is None or parameters.dtype.itemsize > 1 or len(given.inputs) < 3:
+        return None
+    x = edits.dequantized(node, *(edits.of(n, i) for n, i in ((node, 0), (given, 1), (given, 2))))
+    made = edits.before(node, node.op_type, [x, *node.inputs[1:]], _attributes(node), node.version)
+    return edits.before(node, "QuantizeLinear", [made, *given.inputs[1:3]], None, VERSION)
 
 
 REWRITES: dict[tuple[str, str], Rewrite] = {

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from .edits import Edits, Parameters, is_op
 
-__all__ = ["merged", "moved"]
+__all__ = ["MOVES", "merged", "moved"]
 
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 
