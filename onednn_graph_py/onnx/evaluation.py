@@ -89,8 +89,9 @@ def evaluated(fact: NodeFacts, operands: Sequence[Tensor | None], sets: int) -> 
         A result would be absurdly large.
     """
     node = fact.node
-    if node.domain == "" and node.op_type in ("Shape", "Size") and operands[0] is not None:
-        sizes = [_size(node, shape) for shape in operands[0].shapes]
+    only = operands[0] if len(operands) == len(node.outputs) == 1 else None
+    if node.domain == "" and node.op_type in ("Shape", "Size") and only is not None:
+        sizes = [_size(node, shape) for shape in only.shapes]
         return [Tensor.of_arrays(tuple(sizes), "s64")]
     if any(o is not None and o.arrays is None for o in operands) or subgraphs(node):
         return None

@@ -71,7 +71,7 @@ def model_of(
             "island",
             taken,
             [onnx.ValueInfoProto(name=v.name or "") for v in outputs],
-            [ir.to_proto(ir.tensor(a, dtype=v.dtype, name=v.name)) for v, a in known.items()],
+            [onnx.numpy_helper.from_array(a, v.name) for v, a in known.items()],
         ),
         opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in domains.items()],
         ir_version=ir_version,
