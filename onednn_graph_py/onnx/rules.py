@@ -122,9 +122,7 @@ def _tanh_gelu_rules(pattern: Any) -> list[Rule]:
                 )
                 total = op.Mul(x, op.Add(square, three))
             else:
-                cube = pattern.OrValue(
-                    [op.Pow(x, three), op.Mul(op.Mul(x, x), x)], tag_var="power"
-                )
+                cube = pattern.OrValue([op.Pow(x, three), op.Mul(op.Mul(x, x), x)], tag_var="power")
                 total = op.Add(x, op.Mul(cube, cubic))
             return _halves(op, x, op.Add(op.Tanh(op.Mul(total, inner)), one))[form](half)
 
