@@ -234,6 +234,21 @@ def test_lookups_by_numbers_of_a_call():
         loaded(ids + 8)
 
 
+def test_elements_by_numbers_of_a_call():
+    model = model_of(
+        """g (float[N, 8] x, int64[M, S] i) => (float[M, S] y) {
+            a = Relu(x) b = GatherElements <axis = 1> (a, i) y = Sigmoid(b) }"""
+    )
+    loaded = front.load(model)
+    for n, m, s in ((2, 2, 8), (3, 2, 5), (4, 1, 100)):
+        x, i = floats(n, 8), np.arange(m * s).reshape(m, s) % 16 - 8
+        wanted = np.take_along_axis(np.maximum(x[:m], 0), i % 8, 1)
+        np.testing.assert_allclose(loaded(x, i), 1 / (1 + np.exp(-wanted)), rtol=1e-5)
+    assert not loaded.report().programs[-1].left
+    with pytest.raises(og.OneDNNError, match="from -8 to 7"):
+        loaded(x, i + 100)
+
+
 def test_fallback_error_lists_the_nodes():
     loaded = front.load(TOP, fallback="error")
     with pytest.raises(og.UnimplementedError, match=r"TopK .*: there is no lowering for it"):

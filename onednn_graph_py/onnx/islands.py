@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
 from ..errors import ExecutionError, UnimplementedError
+from .corrections import CORRECTED
 from .loading import subgraphs
 from .tensors import NAMES
 
@@ -138,7 +139,8 @@ class Island:
                 if self.runtime == "onnxruntime":
                     raise UnimplementedError(f"{self.label}: {why}") from e
         try:
-            self._run, self.runs_in = ReferenceEvaluator(self.model).run, "onnx.reference"
+            evaluator = ReferenceEvaluator(self.model, new_ops=CORRECTED)
+            self._run, self.runs_in = evaluator.run, "onnx.reference"
         except Exception as e:  # it raises what it meets
             reasons = "; ".join(filter(None, (why, f"onnx.reference: {e}")))
             raise UnimplementedError(f"{self.label}: nothing runs it: {reasons}") from e

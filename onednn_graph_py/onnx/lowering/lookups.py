@@ -1,4 +1,4 @@
-"""Lookups by numbers of a call: Gather as a host step."""
+"""Lookups by numbers of a call: Gather and GatherElements as host steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from ...building.value import Value
 from ...errors import InvalidIndexError
-from .table import Call, NotLowered
+from .table import Call, NotLowered, lowers
 
-__all__ = ["looked_up"]
+__all__ = ["elements", "looked_up"]
 
 Array = npt.NDArray[Any]
 
@@ -46,3 +46,51 @@ def _shape(
     dtype: str, axis: int, data: tuple[int, ...], places: tuple[int, ...]
 ) -> list[tuple[tuple[int, ...], str]]:
     return [((*data[:axis], *places, *data[axis + 1 :]), dtype)]
+
+
+@lowers("GatherElements")
+def _gather_elements(call: Call) -> Value:
+    rank = len(call.dims(0))
+    if not rank:
+        raise NotLowered("the tensor has no dims")
+    if call.dtype(0) in ("s4", "u4"):
+        raise NotLowered("4-bit integers are packed")
+    axis = call.attribute("axis", 0) % rank
+    made: Value = call.b.call(
+        partial(elements, call.node.name or "GatherElements", axis),
+        call.value(0),
+        call.value(1),
+        outputs=partial(_as_places, call.dtype(0)),
+    )
+    return made
+
+
+def elements(name: str, axis: int, data: Array, places: Array) -> Array:
+    """Take an element along an axis for each place.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    axis : int
+        Not negative.
+    data, places : numpy.ndarray
+
+    Raises
+    ------
+    InvalidIndexError
+        A place is not along the axis.
+    """
+    size = data.shape[axis]
+    if places.size and not -size <= places.min() <= places.max() < size:
+        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
+    # Along other axes, indices may have fewer elements than the data.
+    kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
+    wide = places.astype(np.int64, copy=False)
+    return np.take_along_axis(data[kept], np.where(wide < 0, wide + size, wide), axis)
+
+
+def _as_places(
+    dtype: str, data: tuple[int, ...], places: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], str]]:
+    return [(places, dtype)]
