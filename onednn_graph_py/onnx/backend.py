@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class Representation(BackendRep):
+class Representation(BackendRep):  # type: ignore[misc,unused-ignore]
     """What `prepare` returns.
 
     Attributes
@@ -65,7 +65,7 @@ class Representation(BackendRep):
         return made if len(self.model.output_names) > 1 else (made,)
 
 
-class OnnxBackend(Backend):
+class OnnxBackend(Backend):  # type: ignore[misc,unused-ignore]
     """onnx's backend of this package; `onednn_graph_py.onnx.load` says what its options are."""
 
     @classmethod

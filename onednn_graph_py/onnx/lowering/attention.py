@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
 Mask = masks.Mask | None
+Causal = Literal["top_left", "bottom_right"] | None
 
 
 @lowers("Attention")
@@ -68,7 +69,7 @@ def _by_head(call: Call, x: Value, heads: int) -> Value:
     return call.b.static_transpose(split, order=[0, 2, 1, 3])
 
 
-def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, str | None]:
+def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, Causal]:
     """Return a mask, and how keys after a query are hidden besides."""
     queries, keys = (query.shape or ())[2], (key.shape or ())[2]
     given: Mask = None
@@ -151,10 +152,11 @@ def _with(call: Call, given: Mask, added: Value) -> Mask:
         if given.dtype == bool:
             given = np.where(given, 0.0, -np.inf)
         if added.data is not None:
-            return given.astype(np.float64) + added.data
+            both: Array = given.astype(np.float64) + added.data
+            return both
         return added + call.b.constant(given, "f32")
     if given.dtype == "boolean":
-        return chosen(call, given, added, call.b.constant(np.float32([-np.inf])))
+        return chosen(call, given, added, call.b.constant([-np.inf], "f32"))
     return call.cast(given, "f32") + added
 
 
@@ -164,7 +166,7 @@ def _by_steps(
     key: Value,
     value: Value,
     mask: Mask,
-    causal: str | None,
+    causal: Causal,
     scale: float,
 ) -> tuple[Value, Value]:
     """Return the attention and its scores, for what `sdpa` does not have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ def _resize(call: Call) -> Value:
             raise NotLowered(f"oneDNN has no coordinates {how} with {mode} {rounding}")
     if not resized:
         return x
-    layout = "NCX" if resized[0] > 1 else "NXC"
+    layout: Literal["NCX", "NXC"] = "NCX" if resized[0] > 1 else "NXC"
     space = [*range(2, x.ndim)] if layout == "NCX" else [*range(1, x.ndim - 1)]
     if not set(resized) <= set(space) or len(space) not in _NAMES:
         raise NotLowered("more than the spatial dims is resized")
