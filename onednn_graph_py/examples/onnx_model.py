@@ -9,6 +9,7 @@ command ``python -m onednn_graph_py onnx FILE`` shows the same of a file.
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ class _Writer:
         from onnx import numpy_helper
 
         name = f"weight{len(self.weights)}"
-        scale = np.sqrt(2 / max(np.prod(shape[1:]), 1))
+        scale = math.sqrt(2 / math.prod(shape[1:]))
         values = (self.random.standard_normal(shape) * scale).astype(np.float32)
         self.weights.append(numpy_helper.from_array(values, name))
         return name

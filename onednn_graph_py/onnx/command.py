@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_onnx"]
 
+RTOL, RTOL_INT8 = 1e-4, 0.05
+
 _DESCRIPTION = """\
 Load an ONNX model, and show which of its nodes oneDNN runs: regions, which are models of oneDNN,
 and islands between them, with the reasons. Dims that the model leaves open get their sizes by
@@ -61,20 +63,21 @@ def _onnx(arguments: argparse.Namespace) -> int:
     model = load(arguments.file, **_options(arguments))
     shapes, guessed = chosen_shapes(model.input_dims, sizes)
     model.compile(shapes)
+    entry = model._entry(shapes)
+    told = {n: (model.input_dtypes[n], s) for n, s in shapes.items()}
+    name = os.path.basename(arguments.file)
     found: OnnxVerification | None = None
     times: Times | None = None
     if arguments.verify:
-        found = model.verify(
-            shapes=shapes, seed=arguments.seed, rtol=arguments.rtol, atol=arguments.atol
-        )
-    entry = model._entry(shapes)
+        rtol = arguments.rtol
+        if rtol is None:
+            rounds = overview_of(name, entry, told, guessed).int8_partitions > 0
+            rtol = RTOL_INT8 if rounds else RTOL
+        found = model.verify(shapes=shapes, seed=arguments.seed, rtol=rtol, atol=arguments.atol)
     if arguments.time:
         inputs = model.random_inputs(shapes, arguments.seed)
         times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
-    told = {n: (model.input_dtypes[n], s) for n, s in shapes.items()}
-    made = overview_of(
-        os.path.basename(arguments.file), entry, told, guessed, times.steps if times else None
-    )
+    made = overview_of(name, entry, told, guessed, times.steps if times else None)
     if arguments.json:
         print(json.dumps({**made.to_dict(), **_details(found, times)}, indent=2))
     else:
@@ -189,8 +192,8 @@ def add_onnx(commands: Any) -> None:
     parser.add_argument(
         "--rtol",
         type=float,
-        default=1e-4,
-        help="what --verify allows, relative to an output's largest number (default: %(default)g)",
+        help="what --verify allows, relative to an output's largest number "
+        f"(default: {RTOL:g}, and {RTOL_INT8:g} if anything is computed in 8 bits)",
     )
     parser.add_argument(
         "--atol", type=float, default=1e-5, help="and absolute (default: %(default)g)"

@@ -232,18 +232,15 @@ def steps_of(entry: Entry) -> list[Step]:
 
 def _kinds(steps: Sequence[Step], seconds: Sequence[float] | None) -> tuple[Kind, ...]:
     counts: Counter[tuple[tuple[str, ...], str]] = Counter()
-    times: Counter[tuple[tuple[str, ...], str]] = Counter()
+    times: dict[tuple[tuple[str, ...], str], float] = {}
     for i, step in enumerate(steps):
         names = dict.fromkeys(n for n in step.names if n)
         ops = tuple(names) if step.implementation == "host" and names else step.ops
         key = ops, step.implementation
         counts[key] += 1
         if seconds is not None:
-            times[key] += seconds[i]  # type: ignore[assignment]
-    made = [
-        Kind(ops, how, n, None if seconds is None else float(times[ops, how]))
-        for (ops, how), n in counts.items()
-    ]
+            times[key] = times.get(key, 0.0) + seconds[i]
+    made = [Kind(ops, how, n, times.get((ops, how))) for (ops, how), n in counts.items()]
     return tuple(sorted(made, key=lambda k: (-(k.seconds or 0), -k.count)))
 
 
@@ -252,7 +249,7 @@ def _parts(entry: Entry) -> Iterator[PartRow]:
     for stage, tail in _stages(entry):
         program = stage.program
         found = program.found
-        reasons = dict(program.division.reasons)
+        reasons: Mapping[ir.Node, str] = program.division.reasons
         islands = iter(program.islands)
         if program.model is None and found.calls:
             why = program.failure or "oneDNN computes no part of it"
@@ -273,10 +270,10 @@ def _parts(entry: Entry) -> Iterator[PartRow]:
                 rows.append((False, tail.second, found, dict.fromkeys(tail.second, why), ""))
     work = [sum(operations(n, found) for n in nodes) for _, nodes, found, _, _ in rows]
     whole = max(sum(work), 1)
-    for (is_region, nodes, _, reasons, runs_in), done in zip(rows, work, strict=True):
+    for (is_region, nodes, _, why_not, runs_in), done in zip(rows, work, strict=True):
         ops = Counter(n.op_type for n in nodes)
         whys: dict[tuple[str, str], int] = Counter(
-            (n.op_type, reasons[n]) for n in nodes if n in reasons and not is_region
+            (n.op_type, why_not[n]) for n in nodes if n in why_not and not is_region
         )
         yield PartRow(
             is_region,
