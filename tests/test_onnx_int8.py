@@ -9,15 +9,14 @@ import pytest
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-
-import onnx.helper as oh
-import onnx.numpy_helper as onh
-from onnx import TensorProto
-from onnx.reference import ReferenceEvaluator
-
-import onednn_graph_py.onnx as front
-from onednn_graph_py.onnx.loading import loaded
-from onednn_graph_py.onnx.preparing import prepare
+oh = pytest.importorskip("onnx.helper")
+onh = pytest.importorskip("onnx.numpy_helper")
+ml_dtypes = pytest.importorskip("ml_dtypes")
+ReferenceEvaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
+front = pytest.importorskip("onednn_graph_py.onnx")
+loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
+prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
+TensorProto = onnx.TensorProto
 
 RANDOM = np.random.default_rng(0)
 
@@ -131,8 +130,6 @@ def test_zero_points_along_an_axis_are_an_island():
 
 @pytest.mark.parametrize("kind", ["s4", "u4", "s8"])
 def test_weights_in_blocks_are_dequantized_once(kind):
-    import ml_dtypes
-
     low, high = {"s4": (-8, 8), "u4": (0, 16), "s8": (-128, 128)}[kind]
     dtype = {"s4": ml_dtypes.int4, "u4": ml_dtypes.uint4, "s8": np.int8}[kind]
     weight = RANDOM.integers(low, high, (64, 24)).astype(dtype)

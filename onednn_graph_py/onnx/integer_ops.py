@@ -45,8 +45,8 @@ def _dequantized(
     scale = edits.weight(edits.of(node, first + 1))
     if scale is None or scale.ndim > 1:
         return None
-    inputs = [edits.of(node, first + i) for i in range(3)]
-    return edits.dequantized(node, *inputs, axis=axis if scale.size > 1 else None)
+    x, factor, point = (edits.of(node, first + i) for i in range(3))
+    return edits.dequantized(node, x, factor, point, axis if scale.size > 1 else None)
 
 
 def _bias(edits: Edits, node: ir.Node, place: int, *scales: int, factor: float = 1) -> Any:
@@ -57,12 +57,12 @@ def _bias(edits: Edits, node: ir.Node, place: int, *scales: int, factor: float =
     factors = [edits.weight(edits.of(node, i)) for i in scales]
     if bias is None or any(f is None for f in factors):
         return None
-    scale = np.float64(factor)
+    scale = np.array([factor])
     for each in factors:
         scale = scale * np.asarray(each, np.float64).reshape(-1)
     if bias.dtype == np.float32:
         return edits.constant(bias, f"{node.name}.bias")
-    made = dequantized(bias, np.asarray(scale), None, bias.ndim - 1)
+    made = dequantized(bias, scale, None, bias.ndim - 1)
     return edits.constant(made, f"{node.name}.bias")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from .edits import Edits, is_op
+from .edits import VERSION, Edits, is_op
 from .evaluation import MOST_KNOWN
 
 __all__ = ["dequantized", "prepared"]
@@ -42,15 +42,20 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
     if x is None or scale is None or (point is None and edits.of(node, 2) is not None):
         return
     axis, block = _integer(node, "axis", 1), _integer(node, "block_size", 0)
-    if x.dtype in EIGHT_BITS and scale.ndim <= 1 and not block and node.outputs[0].uses():
-        if all(_in_integers(edits, u.node, u.idx, scale, axis, x.ndim) for u in _uses(node)):
-            signed = _signed(edits, node, x, point)
-            if signed is not None:
-                inputs = [signed[0], edits.of(node, 1), signed[1]]
-                attributes = {"axis": axis % x.ndim} if scale.size > 1 else {}
-                made = edits.before(node, "DequantizeLinear", inputs, attributes, 21)
-                edits.replace(node, made)
-                return
+    eight = x.dtype in EIGHT_BITS and scale.ndim <= 1 and not block
+    uses = node.outputs[0].uses()
+    if (
+        eight
+        and uses
+        and all(_in_integers(edits, u.node, u.idx, scale, axis, x.ndim) for u in uses)
+    ):
+        signed = _signed(edits, node, x, point)
+        if signed is not None:
+            inputs = [signed, edits.of(node, 1)]
+            attributes = {"axis": axis % x.ndim} if scale.size > 1 else {}
+            made = edits.before(node, "DequantizeLinear", inputs, attributes, VERSION)
+            edits.replace(node, made)
+            return
     if x.size * 4 > MOST_KNOWN or not _fits(x, scale, point, axis, block):
         return
     made_of = _numbers(scale, node)
@@ -58,10 +63,6 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
     edits.replace(
         node, edits.constant(dequantized(x, scale, point, axis, block).astype(made_of), name)
     )
-
-
-def _uses(node: ir.Node) -> Any:
-    return node.outputs[0].uses()
 
 
 def _integer(node: ir.Node, name: str, default: int) -> int:
@@ -136,10 +137,8 @@ def _in_integers(
     return axis % rank == channels
 
 
-def _signed(
-    edits: Edits, node: ir.Node, x: Array, point: Array | None
-) -> tuple[ir.Value, ir.Value | None] | None:
-    """Return weights as s8, and their zero point; None if oneDNN does not multiply these."""
+def _signed(edits: Edits, node: ir.Node, x: Array, point: Array | None) -> ir.Value | None:
+    """Return weights as s8 whose zero points are 0; None if there are none."""
     points = np.zeros(1, np.int64) if point is None else point.astype(np.int64).reshape(-1)
     given = node.inputs[0]
     assert given is not None
@@ -147,9 +146,7 @@ def _signed(
         x = (x.astype(np.int16) - 128).astype(np.int8)
         given = edits.constant(x, f"{given.name}.signed")
         points = points - 128
-    if points.any():
-        return None
-    return given, None
+    return None if points.any() else given
 
 
 # -- QuantizeLinear
