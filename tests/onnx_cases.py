@@ -363,9 +363,13 @@ and masks of sizes, is computed then, by whatever op. A view takes no time, unle
 needs a copy.
 
 oneDNN may make a number of NaN where an op compares: in Relu, Clip, HardSigmoid, Exp, Max, Min,
-ReduceMax, ReduceMin and MaxPool. Where a window of MaxPool has only -inf, the result is the
-smallest finite number. Before oneDNN 3.9 Gelu by tanh is made of other ops, before 3.11
-RMSNormalization is, and before 3.8 Where on infinities needs known dims.
+ReduceMax, ReduceMin and MaxPool; Softmax and LogSoftmax make NaN only of NaN itself, not of its
+row. Infinities give what ONNX says, but for Gelu, whose result is NaN, for windows of MaxPool
+that have only -inf, whose result is the smallest finite number, and for infinite slopes of PRelu.
+Comparisons of floating-point numbers stay in islands, since oneDNN finds NaN greater than all.
+
+Before oneDNN 3.9 Gelu by tanh is made of other ops, before 3.11 RMSNormalization is, and before 3.8
+Where needs known dims unless the condition has the shape of what it chooses.
 
 | op | oneDNN's ops | stays in an island if, or because |
 | --- | --- | --- |

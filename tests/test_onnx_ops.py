@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,9 @@ pytest.importorskip("onnxscript")
 import onnx
 import onnx.backend.test.runner
 import onnx.helper
+import onnx.shape_inference
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 from onnx_cases import (
     DATA_DIR,
     PAGE,
@@ -130,6 +134,40 @@ def test_what_onednn_has_runs_there(name):
     found = outcome(fixed(case) or case, **REFERENCE)
     assert not found.reasons
     assert not found.wrong
+
+
+SPECIAL = np.float32([math.inf, -math.inf, 0, -0.0, 1, -1, 0.5, 2.5, -3.5, 1e-30, -20, 60, 1e19])
+
+OF_ROWS = ["ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"]
+OF_ONE = [
+    *("Abs", "Celu", "Elu", "Exp", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg"),
+    *("Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Softsign", "Sqrt", "Tanh"),
+]
+OF_TWO = ["Add", "Div", "Max", "Min", "Mul", "Sub"]
+
+
+@pytest.mark.parametrize("name", [*OF_ONE, *OF_TWO, *OF_ROWS])
+def test_infinities_give_what_onnx_says(name):
+    pairs = np.float32([*itertools.product(SPECIAL, SPECIAL)])
+    attributes = {"axes": [1]} if name.startswith("Reduce") else {}
+    version = 11 if attributes else 22
+    given = {"x": pairs}
+    if name in OF_TWO:
+        given = {"x": pairs[:, :1].copy(), "y": pairs[:, 1:].copy()}
+    elif name in OF_ROWS:
+        given = {"x": np.stack([*pairs.T, np.full(len(pairs), 0.25, np.float32)], 1)}
+    node = onnx.helper.make_node(name, [*given], ["z"], **attributes)
+    infos = [onnx.helper.make_tensor_value_info(n, 1, a.shape) for n, a in given.items()]
+    graph = onnx.helper.make_graph([node], "special", infos, [onnx.ValueInfoProto(name="z")])
+    opsets = [onnx.helper.make_opsetid("", version)]
+    model = onnx.shape_inference.infer_shapes(
+        onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    )
+    with np.errstate(all="ignore"):
+        (wanted,) = ReferenceEvaluator(model).run(None, given)
+    loaded = og.onnx.load(model, fallback="error")
+    result = loaded(**given)
+    np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=1e-6)
 
 
 def row_of(name):

@@ -243,14 +243,6 @@ def _mean(call: Call) -> Value:
     return call.times(_folded("add")(call), 1 / len(call))
 
 
-@lowers("GreaterOrEqual", "LessOrEqual")
-def _compared(call: Call) -> Value:
-    x, y = _operands(call)
-    if call.node.op_type == "LessOrEqual":
-        x, y = y, x
-    return call.b.greater_equal(x, y)
-
-
 @lowers("Where")
 def _where(call: Call) -> Value:
     x, y = call.value(1), call.value(2)

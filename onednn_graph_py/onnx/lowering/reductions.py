@@ -153,6 +153,6 @@ def _lp_normalization(call: Call) -> Value:
     axis = call.attribute("axis", -1) % max(x.ndim, 1)
     wide = call.cast(x, "f32")
     size = reduced(call, method, wide, [axis])
-    # Where all is 0 the result is, too.
+    # Where all is 0 the result is, too; a maximum would hide NaN.
     smallest = call.operand(math.ldexp(1.0, -126), "f32", x.ndim)
-    return call.cast(call.b.divide(wide, call.b.maximum(size, smallest)), x.dtype)
+    return call.cast(call.b.divide(wide, size + smallest), x.dtype)
