@@ -295,6 +295,8 @@ def why_island(schema: onnx.defs.OpSchema) -> str:
     types = {t for p in (*schema.inputs, *schema.outputs) for t in p.types}
     if schema.name in ("Constant", "ConstantOfShape", "Range", "Shape", "Size"):
         return "it is computed when a model is compiled, if sizes are all that it needs"
+    if schema.name in ("GreaterOrEqual", "LessOrEqual"):
+        return "oneDNN finds NaN greater than all"
     if schema.deprecated:
         return "deprecated"
     if any(a.type == onnx.defs.OpSchema.AttrType.GRAPH for a in schema.attributes.values()):
