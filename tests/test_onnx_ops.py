@@ -65,7 +65,8 @@ def require(case) -> None:
     try:
         found = outcome(case, **REFERENCE)
     except (ExecutionError, UnimplementedError):
-        if runs_in_reference(case):
+        # It gives the subgraphs of FlexAttention nothing from outside, such as their weights.
+        if runs_in_reference(case) and case.model.graph.node[0].op_type != "FlexAttention":
             raise
         pytest.skip("onnx's reference does not run it")
     assert not found.wrong, f"{found.wrong}; {sorted(found.ops)}; {found.reasons}"
