@@ -347,6 +347,39 @@ def test_threads_share_programs():
     assert only_program(loaded).is_general
 
 
+def test_a_forked_child_gets_the_same_results():
+    program = """
+import os, signal, sys, warnings
+import numpy as np
+import onednn_graph_py.onnx
+loaded = onednn_graph_py.onnx.load(sys.stdin.buffer.read())
+x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+wanted = loaded(x)
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # ends the child if it hangs
+    warnings.simplefilter("ignore")  # that it has one thread
+    os._exit(0 if np.allclose(loaded(x), wanted, atol=1e-5) and loaded(x[:2]).size else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=FOUND.SerializeToString(),
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0
+
+
+def test_outputs_do_not_share_memory():
+    model = model_of(
+        "g (float[N, 8] x) => (float[N, 8] y, float[N, 8] z) { y = Relu(x) z = Relu(x) }"
+    )
+    y, z = front.load(model)(floats(2, 8))
+    y[...] = 7
+    assert (z != 7).all()
+
+
 # -- what a model says of itself
 
 

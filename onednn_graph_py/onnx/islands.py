@@ -17,6 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
 from ..errors import ExecutionError, UnimplementedError
+from ..processes.forked import renew_in_forks
 from .corrections import CORRECTED
 from .loading import subgraphs
 from .tensors import NAMES
@@ -105,6 +106,12 @@ class Island:
         self.names = [i.name for i in model.graph.input]
         self.runs_in = ""
         self._run: Any = None
+        self._lock = threading.Lock()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
+        # A session's threads do not survive a fork, and its end would wait for them.
+        self._run_of_parent, self._run = self._run, None
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:

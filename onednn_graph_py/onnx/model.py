@@ -22,6 +22,7 @@ from ..errors import (
 )
 from ..explaining.explanation import Explanation
 from ..ops.terms import shape_text
+from ..processes.forked import renew_in_forks
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
 from .islands import has_onnxruntime
@@ -63,9 +64,13 @@ class OnnxModel:
         self.output_names = tuple(v.name or "" for v in graph.outputs)
         self._weights = Weights()
         self._programs: dict[tuple[str, ...], Programs] = {}
-        self._lock = threading.Lock()
+        self._after_fork()
+        renew_in_forks(self)
         self._checks = {n: _Check(v, name_of(v.dtype)) for n, v in self._inputs.items()}
         self._required = self._made(self.input_names)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self._checks.values()))

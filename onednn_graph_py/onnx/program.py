@@ -296,6 +296,8 @@ class Program:
         derived = {v: _array(found, v, index) for v in reads if v not in inputs}
         results = [self._result(found, v, index, places) for v in self.outputs]
         alone = len(names) == 1
+        taken = [r for r in results if isinstance(r, int)]
+        repeated = len(set(taken)) < len(taken)  # outputs do not share memory
 
         def run(given: Mapping[ir.Value, Array]) -> list[Array]:
             outputs: Any = ()
@@ -304,7 +306,7 @@ class Program:
                 if alone:
                     outputs = (outputs,)
             return [
-                outputs[r]
+                (np.array(outputs[r]) if repeated else outputs[r])
                 if isinstance(r, int)
                 else np.array(given[r] if isinstance(r, ir.Value) else r)
                 for r in results

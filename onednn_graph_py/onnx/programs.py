@@ -13,6 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
+from ..processes.forked import renew_in_forks
 from .assembly import Assembly, Weights
 from .division import divided, first_island
 from .options import Options
@@ -70,6 +71,10 @@ class Programs:
         self._options = options
         self._unknown = unknown
         self._entries: OrderedDict[tuple[Shape, ...], Entry] = OrderedDict()
+        self._after_fork()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
         self._lock = threading.RLock()
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
@@ -203,6 +208,10 @@ class Tail:
             section, found, self.first, later.__contains__, programs.runtime
         )
         self.rest: Programs | None = None
+        self._after_fork()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
     def __call__(self, given: Mapping[ir.Value, Array], made: Sequence[Array]) -> list[Any]:
