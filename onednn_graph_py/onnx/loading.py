@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import google.protobuf.message
 import numpy as np
@@ -30,7 +30,7 @@ MOST_DEPTH = 24
 LARGE = 4096
 """Bytes from which on a weight gets memory of its own, where oneDNN can read it."""
 
-Source = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
+Source: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 
 
 def loaded(source: Source) -> ir.Model:
@@ -107,7 +107,7 @@ def _read(source: Source) -> ir.Model:
                 "not supported"
             )
     try:
-        model: ir.Model = ir.from_proto(proto)  # type: ignore[assignment]
+        model: ir.Model = ir.from_proto(proto)
     except Exception as e:  # it raises whatever it meets first
         raise GraphFormatError(f"it is not a valid model: {_innermost(e)}") from e
     for graph in _graphs(model.graph):

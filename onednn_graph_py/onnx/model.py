@@ -15,19 +15,25 @@ from ..building.builder import GraphBuilder
 from ..errors import (
     GraphFormatError,
     InvalidArgumentsError,
-    InvalidDataTypeError,
-    InvalidShapeError,
     UnimplementedError,
     reworded,
 )
 from ..explaining.explanation import Explanation
-from ..ops.terms import shape_text
 from ..processes.forked import renew_in_forks
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
+from .inputs import InputCheck
 from .islands import has_onnxruntime
 from .loading import Source, described, loaded
-from .options import Options
+from .options import (
+    DynamicQuantization,
+    Fallback,
+    FpmathMode,
+    KnownDefects,
+    Options,
+    Requantize,
+    refuse,
+)
 from .preparing import prepare
 from .programs import Entry, Programs
 from .report import OnnxReport, reported
@@ -66,7 +72,7 @@ class OnnxModel:
         self._programs: dict[tuple[str, ...], Programs] = {}
         self._after_fork()
         renew_in_forks(self)
-        self._checks = {n: _Check(v, name_of(v.dtype)) for n, v in self._inputs.items()}
+        self._checks = {n: InputCheck(v, name_of(v.dtype)) for n, v in self._inputs.items()}
         self._required = self._made(self.input_names)
 
     def _after_fork(self) -> None:
@@ -339,88 +345,18 @@ def _numbers(value: ir.Value) -> npt.NDArray[Any]:
     return array
 
 
-class _Check:
-    """What an input may be.
-
-    Parameters
-    ----------
-    value : onnx_ir.Value
-    dtype : str
-    """
-
-    def __init__(self, value: ir.Value, dtype: str) -> None:
-        self.name = value.name or ""
-        self.dtype = dtype
-        self.is_tensor = isinstance(value.type, ir.TensorType)
-        self.numpy = value.dtype.numpy() if value.dtype is not None and self.is_tensor else None
-        self.dims: list[Any] | None = None
-        if value.shape is not None:
-            self.dims = [d if isinstance(d, int) else d.value for d in value.shape]
-
-    def __str__(self) -> str:
-        if self.dims is None:
-            return f"{self.name}: {self.dtype}"
-        dims = " x ".join("?" if d is None else str(d) for d in self.dims)
-        return f"{self.name}: {self.dtype} {dims or '()'}"
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a call determines a dim."""
-        return self.dims is None or any(not isinstance(d, int) for d in self.dims)
-
-    def array(self, model: str, given: Any) -> Any:
-        """Return what a call gives as an array."""
-        if not self.is_tensor:
-            return given
-        array = given if isinstance(given, np.ndarray) else np.asarray(given)
-        if array.dtype != self.numpy:
-            text = self.dtype == "string" and array.dtype.kind in "OUST"
-            if not text:
-                raise InvalidDataTypeError(
-                    f"{model}: input {self.name!r} must have the type {self.numpy} ({self.dtype}), "
-                    f"got {array.dtype}"
-                )
-        self.require(model, array.shape)
-        return array
-
-    def require(self, model: str, shape: Shape) -> None:
-        """Raise unless a shape fits."""
-        dims = self.dims
-        if dims is None:
-            return
-        if len(dims) != len(shape) or any(
-            isinstance(d, int) and d != s for d, s in zip(dims, shape, strict=True)
-        ):
-            wanted = " x ".join("?" if d is None else str(d) for d in dims)
-            raise InvalidShapeError(
-                f"{model}: input {self.name!r} must have the shape {wanted or '()'}, got "
-                f"{shape_text(shape)}"
-            )
-
-    def shape_for(self, model: str, sizes: Mapping[str, int]) -> Shape:
-        """Return the shape for sizes of named dims."""
-        made = []
-        for dim in self.dims or ():
-            if isinstance(dim, int):
-                made.append(dim)
-            elif dim in sizes:
-                made.append(int(sizes[dim]))
-            else:
-                raise InvalidArgumentsError(
-                    f"{model}: input {self.name!r} needs a size for {dim or 'a dim without name'!r}"
-                )
-        return tuple(made)
-
-    def random(self, generator: np.random.Generator, shape: Shape) -> npt.NDArray[Any]:
-        """Return numbers that most models can take: floats around 0, and 0 or 1."""
-        if self.numpy is None:
-            raise InvalidArgumentsError(f"there are no random numbers for input {self.name!r}")
-        if self.dtype in ("f32", "f64", "f16", "bf16"):
-            return generator.standard_normal(shape).astype(self.numpy)
-        return generator.integers(0, 2, shape).astype(self.numpy)
-
-
-def load(source: Source, **options: Any) -> OnnxModel:
+def load(
+    source: Source,
+    *,
+    fallback: Fallback = "auto",
+    requantize: Requantize = "merge",
+    dynamic_quantization: DynamicQuantization = "f32",
+    max_shapes: int = 32,
+    threads: int | None = None,
+    fpmath_mode: FpmathMode = "strict",
+    known_defects: KnownDefects = "avoid",
+    **unknown: Any,
+) -> OnnxModel:
     """Load an ONNX model.
 
     Parameters
@@ -445,6 +381,8 @@ def load(source: Source, **options: Any) -> OnnxModel:
         The smaller types that oneDNN may use to compute f32.
     known_defects : str
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
+    **unknown
+        Other names are refused, with the nearest one that there is.
 
     Returns
     -------
@@ -469,5 +407,14 @@ def load(source: Source, **options: Any) -> OnnxModel:
     >>> model(np.float32([[-1, 2]]))
     array([[0., 2.]], dtype=float32)
     """
-    chosen = Options.of(options)
+    refuse(unknown)
+    chosen = Options(
+        fallback,
+        requantize,
+        dynamic_quantization,
+        max_shapes,
+        threads,
+        fpmath_mode,
+        known_defects,
+    )
     return OnnxModel(loaded(source), chosen, described(source))

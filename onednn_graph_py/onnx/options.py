@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal, get_args
 
 from ..errors import InvalidArgumentsError
 
-__all__ = ["Options"]
+__all__ = [
+    "DynamicQuantization",
+    "Fallback",
+    "FpmathMode",
+    "KnownDefects",
+    "Options",
+    "Requantize",
+    "refuse",
+]
+
+
+Fallback = Literal["auto", "onnxruntime", "reference", "error"]
+Requantize = Literal["merge", "exact"]
+DynamicQuantization = Literal["f32", "host"]
+FpmathMode = Literal["strict", "bf16", "f16", "tf32", "any"]
+KnownDefects = Literal["avoid", "run"]
 
 
 @dataclass(frozen=True)
 class Options:
     """What `load` may be told; its documentation says what each option does."""
 
-    fallback: Literal["auto", "onnxruntime", "reference", "error"] = "auto"
-    requantize: Literal["merge", "exact"] = "merge"
-    dynamic_quantization: Literal["f32", "host"] = "f32"
+    fallback: Fallback = "auto"
+    requantize: Requantize = "merge"
+    dynamic_quantization: DynamicQuantization = "f32"
     max_shapes: int = 32
     threads: int | None = None
-    fpmath_mode: Literal["strict", "bf16", "f16", "tf32", "any"] = "strict"
-    known_defects: Literal["avoid", "run"] = "avoid"
+    fpmath_mode: FpmathMode = "strict"
+    known_defects: KnownDefects = "avoid"
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("fallback", ("auto", "onnxruntime", "reference", "error")),
-            ("requantize", ("merge", "exact")),
-            ("dynamic_quantization", ("f32", "host")),
-            ("fpmath_mode", ("strict", "bf16", "f16", "tf32", "any")),
-            ("known_defects", ("avoid", "run")),
+        for name, choice in (
+            ("fallback", Fallback),
+            ("requantize", Requantize),
+            ("dynamic_quantization", DynamicQuantization),
+            ("fpmath_mode", FpmathMode),
+            ("known_defects", KnownDefects),
         ):
+            allowed = get_args(choice)
             given = getattr(self, name)
             if given not in allowed:
                 near = difflib.get_close_matches(str(given), allowed, 1)
@@ -47,19 +63,17 @@ class Options:
                     f"{name} must be a whole number, at least 1, got {given!r}"
                 )
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Options:
-        """Return the options of keyword arguments.
 
-        Raises
-        ------
-        InvalidArgumentsError
-            There is no such option, or it has no such value.
-        """
-        names = [f.name for f in fields(cls)]
-        for name in given:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-                raise InvalidArgumentsError(f"load has no option {name!r}; {hint}")
-        return cls(**given)
+def refuse(unknown: Iterable[str]) -> None:
+    """Raise for the first name that is no option.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        There is one.
+    """
+    names = [f.name for f in fields(Options)]
+    for name in unknown:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise InvalidArgumentsError(f"load has no option {name!r}; {hint}")

@@ -32,7 +32,7 @@ def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
 
 def unpacked(serialized: bytes, weights: dict[str, npt.NDArray[Any]]) -> ir.Model:
     """Return the model that `packed` took apart."""
-    model: ir.Model = ir.from_proto(onnx.ModelProto.FromString(serialized))  # type: ignore[assignment]
+    model: ir.Model = ir.from_proto(onnx.ModelProto.FromString(serialized))
     for name, array in weights.items():
         value = model.graph.initializers[name]
         kept = array

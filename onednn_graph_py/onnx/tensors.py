@@ -42,7 +42,8 @@ def name_of(dtype: ir.DataType | None) -> str:
     """Return the package's name of a data type, or ONNX's own for one that it lacks."""
     if dtype is None:
         return "undefined"
-    return NAMES.get(dtype, dtype.name.lower())
+    own: str = dtype.name.lower()
+    return NAMES.get(dtype, own)
 
 
 _OF_NUMPY = {dtype.numpy(): name for dtype, name in NAMES.items()}
