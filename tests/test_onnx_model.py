@@ -16,6 +16,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
 parser = pytest.importorskip("onnx.parser")
 reference = pytest.importorskip("onnx.reference")
+CORRECTED = pytest.importorskip("onednn_graph_py.onnx.corrections").CORRECTED
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 
@@ -31,7 +32,7 @@ def floats(*shape):
 def check(model, *calls, **options):
     """Load a model, and compare each call with onnx's own reference."""
     loaded = front.load(model, **options)
-    expected = reference.ReferenceEvaluator(model)
+    expected = reference.ReferenceEvaluator(model, new_ops=[*CORRECTED.values()])
     names = [i.name for i in model.graph.input]
     for arrays in calls:
         made = loaded(*arrays)
@@ -247,6 +248,18 @@ def test_elements_by_numbers_of_a_call():
     assert not loaded.report().programs[-1].left
     with pytest.raises(og.OneDNNError, match="from -8 to 7"):
         loaded(x, i + 100)
+
+
+def test_elements_at_places_that_follow_from_dims_are_known():
+    table = ", ".join(str(i % 5) for i in range(200))
+    model = model_of(
+        f"""g (float[N] x) => (float[1, N] y) <float[1, 200] w = {{{table}}}, int64 zero = {{0}},
+            int64 one = {{1}}, int64[1] first = {{0}}> {{
+            s = Shape(x) n = Squeeze(s) r = Range(zero, n, one) i = Unsqueeze(r, first)
+            e = GatherElements <axis = 1> (w, i) y = Mul(e, x) }}"""
+    )
+    program = only_program(check(model, [floats(70)], [floats(1)], [floats(100)]))
+    assert program.nodes == 1
 
 
 def test_fallback_error_lists_the_nodes():

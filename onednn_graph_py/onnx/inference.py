@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import load_op
 
 from ..errors import GraphFormatError
+from .corrections import CORRECTED
 from .tensors import NAMES, Shape, Tensor, name_of
 
 __all__ = ["Inferred", "NodeFacts"]
@@ -106,7 +107,7 @@ class NodeFacts:
         """Compute the results of known numbers; None if ONNX has no reference for the op."""
         try:
             if self._operation is None:
-                made = load_op(
+                made = CORRECTED.get(self.node.op_type) or load_op(
                     self.node.domain,
                     self.node.op_type,
                     self.version,

@@ -146,7 +146,7 @@ class Island:
                 if self.runtime == "onnxruntime":
                     raise UnimplementedError(f"{self.label}: {why}") from e
         try:
-            evaluator = ReferenceEvaluator(self.model, new_ops=CORRECTED)
+            evaluator = ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()])
             self._run, self.runs_in = evaluator.run, "onnx.reference"
         except Exception as e:  # it raises what it meets
             reasons = "; ".join(filter(None, (why, f"onnx.reference: {e}")))

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from ...building.value import Value
 from ...errors import InvalidIndexError
+from ..corrections import elements
 from .table import Call, NotLowered, lowers
 
-__all__ = ["elements", "looked_up"]
+__all__ = ["looked_up"]
 
 Array = npt.NDArray[Any]
 
@@ -63,31 +64,6 @@ def _gather_elements(call: Call) -> Value:
         outputs=partial(_as_places, call.dtype(0)),
     )
     return made
-
-
-def elements(name: str, axis: int, data: Array, places: Array) -> Array:
-    """Take an element along an axis for each place.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    axis : int
-        Not negative.
-    data, places : numpy.ndarray
-
-    Raises
-    ------
-    InvalidIndexError
-        A place is not along the axis.
-    """
-    size = data.shape[axis]
-    if places.size and not -size <= places.min() <= places.max() < size:
-        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
-    # Along other axes, indices may have fewer elements than the data.
-    kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
-    wide = places.astype(np.int64, copy=False)
-    return np.take_along_axis(data[kept], np.where(wide < 0, wide + size, wide), axis)
 
 
 def _as_places(
