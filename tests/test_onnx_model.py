@@ -105,8 +105,10 @@ def test_a_reshape_that_leaves_two_dims_open_makes_a_program_for_each_size():
         """g (float[N, S, 8] x) => (float[N, S, 8] y) <int64[2] flat = {-1, 8}> {
             s = Shape(x) a = Relu(x) b = Reshape(a, flat) c = Sigmoid(b) y = Reshape(c, s) }"""
     )
-    loaded = check(model, *([floats(n, s, 8)] for n, s in ((2, 3), (4, 3), (4, 5), (1, 1))))
-    assert all(p.share == 1 for p in loaded.report().programs)
+    calls = [[floats(n, s, 8)] for n, s in ((2, 3), (4, 3), (4, 5), (1, 1))]
+    for fallback in ("auto", "error"):
+        loaded = check(model, *calls, fallback=fallback)
+        assert all(p.share == 1 for p in loaded.report().programs)
 
 
 def test_sizes_that_take_another_branch_run_that_branch():
@@ -127,6 +129,16 @@ def test_a_size_that_is_compared_with_a_constant_is_not_taken_as_fixed():
             f = Cast <to = 1> (n) y = Mul(x, f) }"""
     )
     check(model, *([floats(n, 8)] for n in (8, 16, 3, 2, 5)))
+
+
+def test_sizes_up_to_the_largest_that_a_table_has_share_a_program():
+    table = ", ".join(str(i % 5) for i in range(20))
+    model = model_of(
+        f"""g (float[N] x) => (float[N] y) <float[20] w = {{{table}}}, int64[1] none = {{0}}> {{
+            s = Shape(x) e = Slice(w, none, s) y = Mul(e, x) }}"""
+    )
+    program = only_program(check(model, *([floats(n)] for n in (20, 15, 1, 2))))
+    assert program.is_general
 
 
 def test_keys_of_attention_as_torch_writes_them_are_transposed_for_all_sizes():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
+from ..errors import GraphFormatError, UnimplementedError
 from ..processes.forked import renew_in_forks
 from .assembly import Assembly, Weights
 from .division import divided, first_island
@@ -137,23 +138,31 @@ class Programs:
 
     def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
         """Make a program for all sets of dims; None if that can't be or is not worth it."""
-        others = {v: _doubled(s, self._unknown[v]) for v, s in dims.items()}
+        candidates = [
+            {v: _others(s, self._unknown[v], other) for v, s in dims.items()}
+            for other in (_twice, _neighbour)
+        ]
         if self.failures and self._entries:  # then the dims that really differ
-            others = dict(zip(self.section.inputs, next(reversed(self._entries)), strict=True))
-        if others == dims:
-            return None
-        try:
-            program = self._program(survey(self.section, [dims, others]), self.section.outputs)
-            if program.division.reasons and self._is_worse(program, found):
-                raise NotGeneral("more runs in oneDNN with fixed dims")
-            for index in range(2):
-                program.require_shapes(program.asked, index)
-            run = program.run(program.found, 0)
-        except NotGeneral as e:
-            self.failures.append(str(e))
-            return None
-        self.general.append(program)
-        return Entry(program, run)
+            latest = next(reversed(self._entries))
+            candidates = [dict(zip(self.section.inputs, latest, strict=True))]
+        why = ""
+        for others in candidates:
+            if others == dims:
+                return None
+            try:
+                program = self._program(survey(self.section, [dims, others]), self.section.outputs)
+                if program.division.reasons and self._is_worse(program, found):
+                    raise NotGeneral("more runs in oneDNN with fixed dims")
+                for index in range(2):
+                    program.require_shapes(program.asked, index)
+                run = program.run(program.found, 0)
+            except (NotGeneral, GraphFormatError, UnimplementedError) as e:
+                why = str(e)  # the dims that were asked for may do alone
+                continue
+            self.general.append(program)
+            return Entry(program, run)
+        self.failures.append(why)
+        return None
 
     def _is_worse(self, program: Program, found: Survey) -> bool:
         """Return whether a program for all dims leaves more to islands than one for these would."""
@@ -175,10 +184,20 @@ class Programs:
         return self._options.fallback
 
 
-def _doubled(shape: Shape, is_open: Sequence[bool] | None) -> Shape:
-    """Return other sizes of the open dims, which are in the same relations to each other."""
+def _others(shape: Shape, is_open: Sequence[bool] | None, other: Callable[[int], int]) -> Shape:
+    """Return other sizes of the open dims."""
     flags = [True] * len(shape) if is_open is None else is_open
-    return tuple(2 * d if flag else d for d, flag in zip(shape, flags, strict=True))
+    return tuple(other(d) if flag else d for d, flag in zip(shape, flags, strict=True))
+
+
+def _twice(size: int) -> int:
+    """Return a size with which sums and multiples of dims stay what they are."""
+    return 2 * size
+
+
+def _neighbour(size: int) -> int:
+    """Return a size that is not above what a model can take."""
+    return size - 1 if size > 1 else 2 * size
 
 
 class Tail:
