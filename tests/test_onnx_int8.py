@@ -620,3 +620,78 @@ def test_what_is_dequantized_right_behind_is_not_rounded():
     np.testing.assert_allclose(front.load(made)(x), np.exp(np.maximum(x, 0)), rtol=1e-5)
     wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
     np.testing.assert_allclose(front.load(made, dynamic_quantization="host")(x), wanted, rtol=1e-5)
+
+
+def test_transposed_weights_stay_integers():
+    weights = {
+        "w": RANDOM.integers(-60, 60, (8, 16)).astype(np.int8),
+        "ws": (RANDOM.random(8) * 0.1 + 0.01).astype(np.float32),
+        "s": np.float32(0.05),
+        "z": np.uint8(7),
+        "o": np.zeros(8, np.int8),
+    }
+    nodes = [
+        oh.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        oh.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        oh.make_node("DequantizeLinear", ["w", "ws", "o"], ["dw"], axis=0),
+        oh.make_node("Transpose", ["dw"], ["t"], perm=[1, 0]),
+        oh.make_node("MatMul", ["d", "t"], ["y"]),
+    ]
+    made = model_of(nodes, {"x": (F, [3, 16])}, {"y": (F, [3, 8])}, weights)
+    x = floats(3, 16, scale=3)
+    model = front.load(made, fallback="error")
+    wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-4, atol=1e-4)
+    assert int8_steps(model) == 1
+
+
+def test_dequantized_weights_are_transposed_once():
+    weights = {
+        "w": RANDOM.integers(-60, 60, (8, 16)).astype(np.int8),
+        "s": np.float32(0.05),
+        "z": np.int8(7),
+    }
+    nodes = [
+        oh.make_node("DequantizeLinear", ["w", "s", "z"], ["d"]),
+        oh.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+        oh.make_node("MatMul", ["x", "t"], ["y"]),
+    ]
+    made = model_of(nodes, {"x": (F, [3, 16])}, {"y": (F, [3, 8])}, weights)
+    assert prepared(made) == {"MatMul": 1}
+    x = floats(3, 16)
+    wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
+    np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nonsense_is_an_error_of_ours(seed):
+    # Shapes, types and attributes of quantized ops that do not fit each other.
+    random = np.random.default_rng(seed)
+
+    def anything():
+        dtype = random.choice(["int8", "uint8", "int32", "float32", "int64", "bool"])
+        shape = random.integers(0, 4, random.integers(0, 4))
+        return random.integers(-3, 100, shape).astype(dtype)
+
+    og = pytest.importorskip("onednn_graph_py")
+    ops = [("", "QuantizeLinear", 3), ("", "DequantizeLinear", 3), ("", "QLinearConv", 9)]
+    ops += [("", "QLinearMatMul", 8), ("", "MatMulInteger", 4), ("", "ConvInteger", 4)]
+    ops += [("com.microsoft", n, 8) for n in ("QGemm", "QLinearAdd", "QLinearConcat")]
+    ops += [("com.microsoft", "MatMulNBits", 6), ("com.microsoft", "DynamicQuantizeMatMul", 5)]
+    for domain, op_type, count in ops:
+        for extra in (
+            {},
+            {"axis": 9},
+            {"axis": "x"},
+            {"block_size": -3, "bits": 4, "K": 8, "N": 2},
+        ):
+            weights = {f"w{i}": anything() for i in range(1, count)}
+            for names in (["x", *weights], ["w1", *weights]):
+                node = oh.make_node(op_type, names, ["y"], domain=domain, **extra)
+                infos = {"x": (U8 if op_type != "QuantizeLinear" else F, [2, 3])}
+                model = model_of([node], infos, {"y": (F, None)}, weights, 21, True)
+                try:
+                    x = np.zeros((2, 3), np.uint8 if op_type != "QuantizeLinear" else np.float32)
+                    front.load(model, fallback="reference")(x)
+                except og.OneDNNError:
+                    pass

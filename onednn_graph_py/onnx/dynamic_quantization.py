@@ -18,13 +18,16 @@ __all__ = ["in_floats"]
 
 def in_floats(edits: Edits) -> None:
     """Replace dynamically quantized products by those of what they round."""
-    for node in list(edits.graph):
-        if is_op(node, "MatMulInteger", "ConvInteger"):
-            _product(edits, node)
-        elif is_op(node, "DequantizeLinear"):
-            _back(edits, node)
-        elif node.domain == "com.microsoft" and node.op_type == "DynamicQuantizeMatMul":
-            _matmul(edits, node)
+    edits.each(_in_floats)
+
+
+def _in_floats(edits: Edits, node: ir.Node) -> None:
+    if is_op(node, "MatMulInteger", "ConvInteger"):
+        _product(edits, node)
+    elif is_op(node, "DequantizeLinear"):
+        _back(edits, node)
+    elif is_op(node, "DynamicQuantizeMatMul", domain="com.microsoft"):
+        _matmul(edits, node)
 
 
 def _alone(value: ir.Value) -> ir.Node | None:

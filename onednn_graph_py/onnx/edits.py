@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-__all__ = ["Edits", "Parameters", "is_op"]
+__all__ = ["VERSION", "Edits", "Parameters", "is_op"]
 
 Array = npt.NDArray[Any]
 
@@ -64,6 +65,17 @@ class Edits:
         self.graph = model.graph
         self._inputs = set(model.graph.inputs)
         self._made = 0
+
+    def each(self, rewrite: Callable[[Edits, ir.Node], object]) -> None:
+        """Call a function with each node that is still there.
+
+        Files are not trusted: what it meets in one that is not valid leaves the node as it is, and
+        what runs the node tells what is wrong with it.
+        """
+        for node in list(self.graph):
+            if node.graph is not None:
+                with contextlib.suppress(Exception):
+                    rewrite(self, node)
 
     def weight(self, value: ir.Value | None) -> Array | None:
         """Return the numbers of a value that no call changes."""

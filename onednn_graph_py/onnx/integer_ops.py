@@ -20,13 +20,16 @@ Rewrite = Callable[[Edits, ir.Node], "ir.Value | None"]
 
 def spelled_out(edits: Edits) -> None:
     """Replace each such op by DequantizeLinear, the op in floating point, and QuantizeLinear."""
-    for node in list(edits.graph):
-        rewrite = REWRITES.get((node.domain, node.op_type))
-        if rewrite is None and is_op(node, *MOVES):
-            rewrite = _move
-        made = None if rewrite is None else rewrite(edits, node)
-        if made is not None:
-            edits.replace(node, made)
+    edits.each(_spell_out)
+
+
+def _spell_out(edits: Edits, node: ir.Node) -> None:
+    rewrite = REWRITES.get((node.domain, node.op_type))
+    if rewrite is None and is_op(node, *MOVES):
+        rewrite = _move
+    made = None if rewrite is None else rewrite(edits, node)
+    if made is not None:
+        edits.replace(node, made)
 
 
 def _attributes(node: ir.Node, *left_out: str) -> dict[str, Any]:

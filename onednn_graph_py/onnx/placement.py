@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from .edits import Edits, Parameters, is_op
+from .edits import VERSION, Edits, Parameters, is_op
 
 __all__ = ["MOVES", "merged", "moved"]
 
@@ -44,33 +44,32 @@ def moved(edits: Edits) -> None:
 
     What is quantized the same way behind such an op has the same numbers as before it.
     """
-    for node in list(edits.graph):
-        if not is_op(node, *MOVES) or len(node.outputs) > 1:
-            continue
-        given = node.inputs[0].producer() if node.inputs[0] is not None else None
-        if not is_op(given, "DequantizeLinear"):
-            continue
-        assert given is not None
-        result = node.outputs[0]
-        parameters = edits.parameters(given)
-        readers = [u.node for u in result.uses()]
-        if parameters is None or parameters.dtype not in EIGHT_BITS or result.is_graph_output():
-            continue
-        if not readers or not all(is_op(r, *PRODUCTS, *MOVES) for r in readers):
-            continue
-        attributes = {"output_dtype": int(ir.DataType.from_numpy(parameters.dtype))}
-        uses = list(result.uses())
-        following = next(n for n in edits.graph if n in readers)
-        inputs = [result, *given.inputs[1:]]
-        if len(inputs) > 2 and inputs[2] is not None:
-            attributes = {}
-        eight = edits.before(following, "QuantizeLinear", inputs, attributes, 21)
-        eight.dtype = ir.DataType.from_numpy(parameters.dtype)
-        eight.shape = result.shape
-        back = edits.before(following, "DequantizeLinear", [eight, *given.inputs[1:]], None, 21)
-        back.type, back.shape = result.type, result.shape
-        for use in uses:
-            use.node.replace_input_with(use.idx, back)
+    edits.each(_move)
+
+
+def _move(edits: Edits, node: ir.Node) -> None:
+    if not is_op(node, *MOVES) or len(node.outputs) > 1:
+        return
+    given = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if not is_op(given, "DequantizeLinear"):
+        return
+    assert given is not None
+    result = node.outputs[0]
+    parameters = edits.parameters(given)
+    readers = [u.node for u in result.uses()]
+    if parameters is None or parameters.dtype not in EIGHT_BITS or result.is_graph_output():
+        return
+    if not readers or not all(is_op(r, *PRODUCTS, *MOVES) for r in readers):
+        return
+    uses = list(result.uses())
+    following = next(n for n in edits.graph if n in readers)
+    inputs = [result, *given.inputs[1:]]
+    eight = edits.before(following, "QuantizeLinear", inputs, None, VERSION)
+    eight.dtype, eight.shape = ir.DataType.from_numpy(parameters.dtype), result.shape
+    back = edits.before(following, "DequantizeLinear", [eight, *given.inputs[1:]], None, VERSION)
+    back.type, back.shape = result.type, result.shape
+    for use in uses:
+        use.node.replace_input_with(use.idx, back)
 
 
 def merged(edits: Edits) -> None:
@@ -81,22 +80,24 @@ def merged(edits: Edits) -> None:
     """
     places = {n: i for i, n in enumerate(edits.graph)}
     found: dict[ir.Node, list[tuple[int, ir.Node, ir.Node, Parameters]]] = {}
-    for node in edits.graph:
+
+    def look(edits: Edits, node: ir.Node) -> None:
         if not is_op(node, "DequantizeLinear"):
-            continue
+            return
         parameters = edits.parameters(node)
         quantize = node.inputs[0].producer() if node.inputs[0] is not None else None
         if parameters is None or not is_op(quantize, "QuantizeLinear"):
-            continue
+            return
         assert quantize is not None
         product = _product(edits, quantize.inputs[0])
         reader = _alone(node.outputs[0])
         if product is None or not is_op(reader, *FUSED) or edits.parameters(quantize) != parameters:
-            continue
+            return
         assert reader is not None
-        if _alone(quantize.outputs[0]) is None or parameters.dtype.kind not in "iu":
-            continue
-        found.setdefault(reader, []).append((places[product], quantize, node, parameters))
+        if _alone(quantize.outputs[0]) is not None:
+            found.setdefault(reader, []).append((places[product], quantize, node, parameters))
+
+    edits.each(look)
     for candidates in found.values():
         # oneDNN fuses an Add with one of two products: the one that is computed last.
         _, quantize, dequantize, parameters = max(candidates, key=lambda c: c[0])

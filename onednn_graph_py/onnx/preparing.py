@@ -38,7 +38,8 @@ def prepare(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
     _fold(model)
     passes.CommonSubexpressionEliminationPass()(model)
     rules.rewrite(model)
-    quantization.rewrite(model, requantize, dynamic_quantization)
+    if quantization.rewrite(model, requantize, dynamic_quantization):
+        _fold(model)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)
     model.graph.sort()

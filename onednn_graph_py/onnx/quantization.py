@@ -26,7 +26,7 @@ QUANTIZED = frozenset(
 )
 
 
-def rewrite(model: ir.Model, requantize: str, dynamic_quantization: str) -> None:
+def rewrite(model: ir.Model, requantize: str, dynamic_quantization: str) -> bool:
     """Rewrite a model in place.
 
     Parameters
@@ -36,9 +36,14 @@ def rewrite(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
         ``merge`` or ``exact``; see `onednn_graph_py.onnx.load`.
     dynamic_quantization : str
         ``f32`` or ``host``.
+
+    Returns
+    -------
+    bool
+        Whether it changed something.
     """
     if not any(n.op_type in QUANTIZED or n.op_type.startswith("Q") for n in model.graph):
-        return
+        return False
     edits = Edits(model)
     spelled_out(edits)
     if dynamic_quantization == "f32":
@@ -47,3 +52,4 @@ def rewrite(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
     if requantize == "merge":
         merged(edits)
     prepared(edits)
+    return True

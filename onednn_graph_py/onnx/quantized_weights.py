@@ -24,13 +24,17 @@ EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 def prepared(edits: Edits) -> None:
     """Dequantize weights, but for those that oneDNN multiplies as integers."""
-    for node in list(edits.graph):
-        if node.domain == "com.microsoft" and node.op_type == "MatMulNBits":
-            _of_few_bits(edits, node)
-        elif is_op(node, "QuantizeLinear"):
-            _quantize(edits, node)
-        elif is_op(node, "DequantizeLinear"):
-            _dequantize(edits, node)
+    edits.each(_prepare)
+
+
+def _prepare(edits: Edits, node: ir.Node) -> None:
+    if is_op(node, "MatMulNBits", domain="com.microsoft"):
+        _of_few_bits(edits, node)
+    elif is_op(node, "QuantizeLinear"):
+        _quantize(edits, node)
+    elif is_op(node, "DequantizeLinear"):
+        _transpose(edits, node)
+        _dequantize(edits, node)
 
 
 # -- DequantizeLinear
@@ -63,6 +67,30 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
     edits.replace(
         node, edits.constant(dequantized(x, scale, point, axis, block).astype(made_of), name)
     )
+
+
+def _transpose(edits: Edits, node: ir.Node) -> None:
+    """Transpose weights before they are dequantized, if they are behind."""
+    x, result = edits.weight(edits.of(node, 0)), node.outputs[0]
+    uses = result.uses()
+    if x is None or len(uses) != 1 or result.is_graph_output() or "block_size" in node.attributes:
+        return
+    reader = uses[0].node
+    order = reader.attributes.get("perm")
+    if not is_op(reader, "Transpose"):
+        return
+    axes = [*range(x.ndim)][::-1] if order is None else [*order.as_ints()]
+    if sorted(axes) != [*range(x.ndim)] or x.dtype not in EIGHT_BITS:
+        return
+    turned = edits.constant(np.ascontiguousarray(x.transpose(axes)), f"{node.name}.transposed")
+    edits.instead(reader.outputs[0], result)
+    edits.graph.remove(reader, safe=True)
+    result.shape = ir.Shape(turned.const_value.shape)  # type: ignore[union-attr]
+    node.replace_input_with(0, turned)
+    scale = edits.weight(edits.of(node, 1))
+    if scale is not None and scale.ndim == 1:
+        axis = _integer(node, "axis", 1) % x.ndim
+        node.attributes.add(ir.AttrInt64("axis", axes.index(axis)))
 
 
 def _integer(node: ir.Node, name: str, default: int) -> int:

@@ -37,10 +37,10 @@ def rewrite(model: ir.Model) -> None:
 
     there = {n.op_type for n in model.graph if n.domain == ""}
     rules = [
-        pattern.RewriteRule(*rule)
+        pattern.RewriteRule(find, put, _safely(check))
         for needed, made in ROOMS
         if needed in there
-        for rule in made(pattern)
+        for find, put, check in made(pattern)
     ]
     if not rules:
         return
@@ -50,6 +50,18 @@ def rewrite(model: ir.Model) -> None:
     for node in model.graph:
         if node not in before and node.domain == "" and node.version is None:
             node.version = VERSIONS.get(node.op_type)
+
+
+def _safely(check: Callable[..., bool]) -> Callable[..., bool]:
+    """Return a condition that does not hold where a file has attributes of other types."""
+
+    def asked(*arguments: Any, **bound: Any) -> bool:
+        try:
+            return check(*arguments, **bound)
+        except Exception:  # what runs the nodes tells what is wrong with them
+            return False
+
+    return asked
 
 
 def _constants_right(model: ir.Model) -> None:
