@@ -85,7 +85,7 @@ def _transpose(edits: Edits, node: ir.Node) -> None:
     turned = edits.constant(np.ascontiguousarray(x.transpose(axes)), f"{node.name}.transposed")
     edits.instead(reader.outputs[0], result)
     edits.graph.remove(reader, safe=True)
-    result.shape = ir.Shape(turned.const_value.shape)  # type: ignore[union-attr]
+    result.shape = ir.Shape(turned.const_value.shape)
     node.replace_input_with(0, turned)
     scale = edits.weight(edits.of(node, 1))
     if scale is not None and scale.ndim == 1:
