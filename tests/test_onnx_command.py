@@ -46,6 +46,27 @@ depending (float[4, 16] x) => (float[r, 8] y)
     y = MatMul(e, v)
 }
 """
+GATED = """
+<ir_version: 10, opset_import: ["": 21]>
+gated (float[4, 16] x) => (float[16, 4] y)
+<float[16, 32] w = {%s}, float[4, 4] v = {%s}> {
+    h = MatMul(x, w)
+    a, b = Split <axis = 1, num_outputs = 2> (h)
+    g = Mul(a, b)
+    t = Transpose <perm = [1, 0]> (g)
+    y = MatMul(t, v)
+}
+"""
+QUANTIZED = """
+<ir_version: 10, opset_import: ["": 21]>
+quantized (float[64, 64] x) => (float[64, 32] y)
+<float s = {0.01}, int8 z = {0}, int8[64, 32] w = {%s}> {
+    q = QuantizeLinear(x, s, z)
+    d = DequantizeLinear(q, s, z)
+    e = DequantizeLinear(w, s, z)
+    y = MatMul(d, e)
+}
+"""
 random = np.random.default_rng(0)
 
 
@@ -59,9 +80,12 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     made = {}
     for name, text in (("mlp", MLP), ("sorted", SORTED), ("depending", DEPENDING)):
-        model = onnx.parser.parse_model(text % (numbers(512), numbers(256)))
+        made[name] = text % (numbers(512), numbers(256))
+    made["gated"] = GATED % (numbers(512), numbers(16))
+    made["quantized"] = QUANTIZED % ", ".join(map(str, random.integers(-100, 100, 64 * 32)))
+    for name, text in made.items():
         made[name] = str(folder / f"{name}.onnx")
-        onnx.save(model, made[name])
+        onnx.save(onnx.parser.parse_model(text), made[name])
     return made
 
 
@@ -131,6 +155,14 @@ def test_results_are_compared(files, capsys):
     status, out, _ = run(capsys, files["mlp"], "--verify", "--rtol", "0", "--atol", "-1")
     assert status == 1
     assert "y: WRONG" in out
+
+
+def test_quantized_models_are_allowed_their_roundings(files, capsys):
+    status, out, _ = run(capsys, files["quantized"], "--verify", "--json")
+    told = json.loads(out)
+    assert (status, told["verified"]["ok"]) == (0, True)
+    (check,) = told["verified"]["outputs"]
+    assert (told["int8_partitions"] > 0) == (check["allowed"] > 0.1)
 
 
 def test_what_follows_from_numbers_is_a_part_of_its_own(files, capsys):
@@ -216,6 +248,16 @@ def test_the_regions_are_written_as_a_graph_of_onednn(files, tmp_path, capsys):
     assert [n.kind for n in builder.nodes] == ["MatMul", "MatMul"]
     assert sorted(v.shape for v in builder.inputs) == [(4, 16), (4, 32), (16, 32), (32, 8)]
     assert sorted(v.shape for v in builder.outputs.values()) == [(4, 8), (4, 32)]
+    assert builder.compile().verify().ok
+
+
+def test_views_are_ops_or_inputs_of_the_graph_that_is_written(files, tmp_path, capsys):
+    path = tmp_path / "graph.json"
+    status, _, _ = run(capsys, files["gated"], "--to", str(path))
+    assert status == 0
+    builder = og.load(path)
+    assert {n.kind for n in builder.nodes} <= {"MatMul", "Multiply", "StaticTranspose"}
+    assert (4, 16) in {v.shape for v in builder.inputs}  # a half of what the first op makes
     assert builder.compile().verify().ok
 
 
