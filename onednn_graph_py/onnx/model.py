@@ -38,7 +38,7 @@ from .preparing import prepare
 from .programs import Entry, Programs
 from .report import OnnxReport, reported
 from .survey import Section
-from .tensors import Shape, name_of
+from .tensors import SEQUENCE, Shape, name_of
 from .verifying import OnnxVerification, verified
 
 __all__ = ["OnnxModel", "load"]
@@ -164,7 +164,10 @@ class OnnxModel:
             tuple(graph.inputs),
             tuple(graph.outputs),
             {v: _numbers(v) for v in weights.values()},
-            {v: name_of(v.dtype) for v in graph.inputs},
+            {
+                v: name_of(v.dtype) if isinstance(v.type, ir.TensorType) else SEQUENCE
+                for v in graph.inputs
+            },
             dict(model.opset_imports),
             model.ir_version,
         )

@@ -308,7 +308,7 @@ class Program:
             return [
                 (np.array(outputs[r]) if repeated else outputs[r])
                 if isinstance(r, int)
-                else np.array(given[r] if isinstance(r, ir.Value) else r)
+                else _copied(given[r] if isinstance(r, ir.Value) else r)
                 for r in results
             ]
 
@@ -330,6 +330,10 @@ class Program:
         # A node that changes nothing.
         given = next(v for v in self.assembly.inputs if self.assembly.values[v] is made)
         return given if given in self.section.inputs else _array(found, given, index)
+
+
+def _copied(given: Any) -> Any:
+    return np.array(given) if isinstance(given, np.ndarray) else given  # a sequence
 
 
 def _array(found: Survey, value: ir.Value, index: int) -> Array:

@@ -20,7 +20,7 @@ from .division import divided, first_island
 from .options import Options
 from .program import Program, Run, island_of
 from .survey import NotGeneral, Section, Survey, read_by, survey
-from .tensors import Shape, dtype_of
+from .tensors import Shape, dtype_of, shape_of
 from .work import share
 
 __all__ = ["Entry", "Programs"]
@@ -80,7 +80,7 @@ class Programs:
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Compute the section's outputs of arrays for its inputs."""
-        entry = self.entry(tuple(a.shape for a in arrays))
+        entry = self.entry(tuple(shape_of(a) for a in arrays))
         given = dict(zip(self.section.inputs, arrays, strict=True))
         made = entry.run(given)
         return made if entry.tail is None else entry.tail(given, made)
@@ -276,7 +276,7 @@ class Tail:
                 )
                 found = self._found.tensors
                 unknown: dict[ir.Value, Sequence[bool] | None] = {
-                    v: [v not in found] * at[v].ndim for v in inputs
+                    v: [v not in found] * len(shape_of(at[v])) for v in inputs
                 }
                 self.rest = self._programs.rest_of(later, unknown)
             return self.rest

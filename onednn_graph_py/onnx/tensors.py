@@ -12,7 +12,17 @@ import onnx_ir as ir
 
 from ..building.value import Value
 
-__all__ = ["NAMES", "Shape", "Tensor", "common_dims", "dtype_of", "name_of", "same"]
+__all__ = [
+    "NAMES",
+    "SEQUENCE",
+    "Shape",
+    "Tensor",
+    "common_dims",
+    "dtype_of",
+    "name_of",
+    "same",
+    "shape_of",
+]
 
 Shape = tuple[int, ...]
 
@@ -46,11 +56,21 @@ def name_of(dtype: ir.DataType | None) -> str:
     return NAMES.get(dtype, own)
 
 
+SEQUENCE = "sequence"
+"""Stands for what is no tensor; only islands read and make it."""
+
 _OF_NUMPY = {dtype.numpy(): name for dtype, name in NAMES.items()}
 
 
-def dtype_of(array: npt.NDArray[Any]) -> str:
+def shape_of(given: Any) -> Shape:
+    """Return the dims of an array; none for a sequence."""
+    return given.shape if isinstance(given, np.ndarray) else ()
+
+
+def dtype_of(array: Any) -> str:
     """Return the package's name of an array's data type; of others, NumPy's."""
+    if not isinstance(array, np.ndarray):
+        return SEQUENCE
     return _OF_NUMPY.get(array.dtype, "string" if array.dtype == object else str(array.dtype))
 
 
