@@ -354,7 +354,7 @@ def _told(reason: str) -> str:
 HEAD = """\
 # Ops of ONNX
 
-Which ops of ONNX [`onednn_graph_py.onnx`](api/index) gives to oneDNN, and which stay in islands,
+Which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and which stay in islands,
 that onnxruntime or onnx's reference runs. The table is made of onnx's own cases, of which the tests
 run every one.
 
