@@ -695,3 +695,27 @@ def test_nonsense_is_an_error_of_ours(seed):
                     front.load(model, fallback="reference")(x)
                 except og.OneDNNError:
                     pass
+
+
+@pytest.mark.parametrize("shape", [[1, 8, 1, 1], [8, 1, 1], [1]])
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+def test_what_is_added_to_channels_becomes_a_bias(op_type, shape):
+    weights = {"w": floats(8, 8, 3, 3), "b": floats(*shape)}
+    nodes = [oh.make_node(op_type, ["x", "w"], ["c"]), oh.make_node("Add", ["b", "c"], ["y"])]
+    made = model_of(nodes, {"x": (F, [1, 8, 6, 6])}, {"y": (F, None)}, weights)
+    assert prepared(made) == {op_type: 1}
+    x = floats(1, 8, 6, 6)
+    wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
+    np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [[8, 1], [4], [2, 8, 1, 1], [1, 8, 4, 4]])
+def test_what_is_added_otherwise_does_not(shape):
+    weights = {"w": floats(8, 8, 3, 3), "b": floats(*shape)}
+    size = 8 if shape == [8, 1] else 4
+    nodes = [oh.make_node("Conv", ["x", "w"], ["c"]), oh.make_node("Add", ["c", "b"], ["y"])]
+    made = model_of(nodes, {"x": (F, [1, 8, size + 2, size + 2])}, {"y": (F, None)}, weights)
+    assert prepared(made) == {"Conv": 1, "Add": 1}
+    x = floats(1, 8, size + 2, size + 2)
+    wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
+    np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-4, atol=1e-3)

@@ -13,7 +13,8 @@ from typing import Any
 import onnx_ir as ir
 
 from .attention_rules import attention_rules, swap_rules
-from .edits import is_op
+from .biases import taken_in
+from .edits import Edits, is_op
 from .matching import Rule, is_close, is_float, is_mean_of_last, is_row, number_of, same_type
 
 __all__ = ["rewrite"]
@@ -35,6 +36,7 @@ def rewrite(model: ir.Model) -> None:
     """Rewrite a model in place."""
     from onnxscript.rewriter import pattern
 
+    taken_in(Edits(model))
     there = {n.op_type for n in model.graph if n.domain == ""}
     rules = [
         pattern.RewriteRule(find, put, _safely(check))
