@@ -43,6 +43,8 @@ class Call:
     constant : callable
         Makes a constant of an input: called with the builder, the index, the numbers and the data
         type.
+    added_row : callable, optional
+        Makes the row of numbers that is added to the result next, and nothing else reads it.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Call:
         operands: Sequence[Tensor | None],
         results: Sequence[Tensor],
         constant: Callable[[int, str], Value],
+        added_row: Callable[[], Value] | None = None,
     ) -> None:
         self.b = b
         self.node = node
@@ -62,6 +65,9 @@ class Call:
             self._operands.pop()
         self._results = results
         self._constant = constant
+        self._added_row = added_row
+        self.has_added_row = False
+        """Whether the lowering adds the row."""
 
     def __len__(self) -> int:
         """Return the number of inputs; trailing empty ones are left out."""
@@ -76,6 +82,13 @@ class Call:
         if found is None:
             raise NotLowered(f"input {i} is missing")
         return found
+
+    def added_row(self) -> Value | None:
+        """Return the row that the lowering is to add to its result, if there is one."""
+        if self._added_row is None:
+            return None
+        self.has_added_row = True
+        return self._added_row()
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute as an int, float, str, tuple of them or NumPy array."""
