@@ -34,7 +34,7 @@ def prepare(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
     except Exception as e:  # passes raise what they meet
         raise GraphFormatError(f"its functions or constants are not valid: {e}") from e
     _without_dropout(model.graph)
-    passes.IdentityEliminationPass()(model)
+    _without_identities(model.graph)
     _fold(model)
     passes.CommonSubexpressionEliminationPass()(model)
     rules.rewrite(model)
@@ -60,6 +60,26 @@ def _without_dropout(graph: ir.Graph) -> None:
             ir.convenience.replace_nodes_and_values(
                 graph, node, [node], [made], [node.outputs[0]], [made.outputs[0]]
             )
+
+
+def _without_identities(graph: ir.Graph) -> None:
+    """Let what reads copies read what they copy.
+
+    Results of graphs keep their nodes: onnx-ir's own pass fails for a branch of an If that returns
+    a value of the graph around it.
+    """
+    for node in graph:
+        if node.op_type != "Identity" or node.domain != "":
+            continue
+        given, result = node.inputs[0], node.outputs[0]
+        if given is None or result.is_graph_output():
+            continue
+        if given.shape is None:
+            given.shape = result.shape
+        if given.type is None:
+            given.type = result.type
+        result.replace_all_uses_with(given)
+        graph.remove(node, safe=True)
 
 
 def _fold(model: ir.Model) -> None:
