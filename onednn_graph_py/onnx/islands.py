@@ -26,8 +26,8 @@ __all__ = ["Island", "has_onnxruntime", "model_of"]
 
 _TYPES = {name: dtype for dtype, name in NAMES.items()}
 
-ONLY_IN_REFERENCE = frozenset({"bf16", "f8_e4m3", "f8_e5m2", "s4", "u4"})
-"""Data types that onnxruntime does not take as NumPy's arrays."""
+ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
+"""Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
 
 
 def has_onnxruntime() -> bool:
@@ -106,6 +106,7 @@ class Island:
         self.names = [i.name for i in model.graph.input]
         self.runs_in = ""
         self._run: Any = None
+        self._worked = False
         self._lock = threading.Lock()
         renew_in_forks(self)
 
@@ -130,8 +131,25 @@ class Island:
         try:
             made = self._run(None, dict(arrays))
         except Exception as e:  # both runtimes raise what they meet
-            raise ExecutionError(f"{self.label} fails in {self.runs_in}: {e}") from e
+            made = self._in_reference(arrays, e)
+        self._worked = True
         return [np.asarray(m) if isinstance(m, np.generic) else m for m in made]
+
+    def _in_reference(self, arrays: Mapping[str, Any], error: Exception) -> Any:
+        """Run what onnxruntime has never run, and fails at; else raise."""
+        failure = ExecutionError(f"{self.label} fails in {self.runs_in}: {error}")
+        if self.runtime != "auto" or self.runs_in != "onnxruntime" or self._worked:
+            raise failure from error
+        try:
+            run = self._evaluator()
+            made = run(None, dict(arrays))
+        except Exception:  # it raises what it meets
+            raise failure from error
+        self._run, self.runs_in = run, "onnx.reference"
+        return made
+
+    def _evaluator(self) -> Any:
+        return ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
 
     def _start(self) -> None:
         if self._run is not None:
@@ -146,8 +164,7 @@ class Island:
                 if self.runtime == "onnxruntime":
                     raise UnimplementedError(f"{self.label}: {why}") from e
         try:
-            evaluator = ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()])
-            self._run, self.runs_in = evaluator.run, "onnx.reference"
+            self._run, self.runs_in = self._evaluator(), "onnx.reference"
         except Exception as e:  # it raises what it meets
             reasons = "; ".join(filter(None, (why, f"onnx.reference: {e}")))
             raise UnimplementedError(f"{self.label}: nothing runs it: {reasons}") from e
@@ -155,16 +172,18 @@ class Island:
     def _session(self) -> Any:
         import onnxruntime
 
-        types = {i.type.tensor_type.elem_type for i in self.model.graph.input}
-        if types & {_TYPES[name] for name in ONLY_IN_REFERENCE}:
-            raise UnimplementedError("it does not take these data types as arrays")
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what it says is raised
         options.intra_op_num_threads = num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        return onnxruntime.InferenceSession(
+        session = onnxruntime.InferenceSession(
             self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        ).run
+        )
+        types = {edge.type for edge in (*session.get_inputs(), *session.get_outputs())}
+        refused = [t for t in types if any(name in t for name in ONLY_IN_REFERENCE)]
+        if refused:
+            raise UnimplementedError(f"it gives no NumPy arrays of {', '.join(refused)}")
+        return session.run
 
 
 def _restored(serialized: bytes, label: str, runtime: str) -> Island:

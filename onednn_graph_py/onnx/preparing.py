@@ -11,6 +11,7 @@ from ..errors import GraphFormatError
 from . import quantization, rules
 from .evaluation import evaluated
 from .inference import NodeFacts
+from .loading import subgraphs
 from .tensors import Tensor, dtype_of
 
 __all__ = ["prepare"]
@@ -40,9 +41,32 @@ def prepare(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
     rules.rewrite(model)
     if quantization.rewrite(model, requantize, dynamic_quantization):
         _fold(model)
+    for node in model.graph:
+        _results_apart(node)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)
     model.graph.sort()
+
+
+def _results_apart(node: ir.Node) -> None:
+    """Let subgraphs make each of their results by a node of its own.
+
+    Without identities one value may be returned twice, of which onnxruntime computes garbage.
+    """
+    for graph in subgraphs(node):
+        for inner in graph:
+            _results_apart(inner)
+        own = {v for inner in graph for v in inner.outputs}
+        for i, value in enumerate(graph.outputs):
+            if value in own:
+                own.remove(value)
+                continue
+            made = ir.node("Identity", [value])
+            graph.append(made)
+            result = made.outputs[0]
+            result.name = f"{value.name}/{i}"
+            result.type, result.shape = value.type, value.shape
+            graph.outputs[i] = result
 
 
 def _without_dropout(graph: ir.Graph) -> None:
