@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnx.defs
 import onnx.helper
 import onnx.numpy_helper
 import onnx_ir as ir
@@ -66,7 +67,8 @@ def model_of(
         elif value.type is not None:
             info.type.CopyFrom(ir.to_proto(ir.Value(name="", type=value.type)).type)
         taken.append(info)
-    domains = {"": opsets[""], **{n.domain: opsets.get(n.domain, 1) for n in _all(nodes)}}
+    domains = {**{n.domain: opsets.get(n.domain, 1) for n in _all(nodes)}, "": opsets[""]}
+    domains[""] = _opset([n for n in _all(nodes) if n.domain == ""], opsets[""])
     return onnx.helper.make_model(
         onnx.helper.make_graph(
             [ir.to_proto(n) for n in nodes],
@@ -78,6 +80,20 @@ def model_of(
         opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in domains.items()],
         ir_version=ir_version,
     )
+
+
+def _opset(nodes: Sequence[ir.Node], version: int) -> int:
+    """Return the opset of nodes; what rewrites made may be newer than the model, if all fit."""
+    newest = max((n.version or version for n in nodes), default=version)
+
+    def since(node: ir.Node, opset: int) -> int:
+        return int(onnx.defs.get_schema(node.op_type, opset, "").since_version)
+
+    try:
+        fits = all(since(n, newest) == since(n, n.version or version) for n in nodes)
+    except onnx.defs.SchemaError:
+        return version
+    return newest if fits else version
 
 
 def _all(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
