@@ -187,7 +187,7 @@ class Overview:
                     else []
                 ),
                 k.implementation,
-                " + ".join(k.ops),
+                " + ".join(shortened(k.ops, MOST_OPS)),
             ]
             for k in self.kinds
         ]
@@ -196,6 +196,9 @@ class Overview:
 
 MOST_PARTS = 40
 """Parts that are shown; what is divided more often is not worth reading."""
+
+MOST_OPS = 10
+"""Ops of a step that are shown."""
 
 # -- where it comes from
 
