@@ -354,9 +354,9 @@ def _told(reason: str) -> str:
 HEAD = """\
 # Ops of ONNX
 
-Which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and which stay in islands,
-that onnxruntime or onnx's reference runs. The table is made of onnx's own cases, of which the tests
-run every one.
+Which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and which stay in
+islands that onnxruntime or onnx's reference runs. The table is made of onnx's own cases, of which
+the tests run every one.
 
 For all ops: oneDNN computes in f32, bf16 and f16, the latter two where the CPU has them; whole
 numbers, booleans and f64 stay in islands, as do tensors without elements, and nodes whose dims
