@@ -111,7 +111,7 @@ def test_report_names_what_stays_in_torch_with_its_line():
         close(run(x), module(x))
     (graph,) = front.report(run).graphs
     (left,) = [one for one in graph.left if "sort" in one.op]
-    assert left.why == "there is no lowering for it"
+    assert left.why == "oneDNN has no op for it"
     assert "test_torch.py" in left.where and "x.sort(dim=-1)" in left.where
 
 

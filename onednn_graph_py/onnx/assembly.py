@@ -120,7 +120,7 @@ class Assembly:
     def _lowered(self, node: ir.Node) -> Sequence[Value | None]:
         function = LOWERINGS.get((node.domain, node.op_type))
         if function is None:
-            raise NotLowered("there is no lowering for it")
+            raise NotLowered("oneDNN has no op for it")
         if node in self._biased:
             return [self.values[self._biased[node]]]
         tensors = self.survey.tensors

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidArgumentsError, UnimplementedError
 from ..text.numbers import seconds_text
 from ..text.options import add_seed, at_least, seconds
+from .options import RTOL, RTOL_INT8
 
 if TYPE_CHECKING:
     from .model import OnnxModel
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from .verifying import OnnxVerification
 
 __all__ = ["add_onnx"]
-
-RTOL, RTOL_INT8 = 1e-4, 0.05
 
 _DESCRIPTION = """\
 Load an ONNX model, and show which of its nodes oneDNN runs: regions, which are models of oneDNN,
@@ -69,11 +68,8 @@ def _onnx(arguments: argparse.Namespace) -> int:
     found: OnnxVerification | None = None
     times: Times | None = None
     if arguments.verify:
-        rtol = arguments.rtol
-        if rtol is None:
-            rounds = overview_of(name, entry, told, guessed).int8_partitions > 0
-            rtol = RTOL_INT8 if rounds else RTOL
-        found = model.verify(shapes=shapes, seed=arguments.seed, rtol=rtol, atol=arguments.atol)
+        allowed = {"rtol": arguments.rtol, "atol": arguments.atol}
+        found = model.verify(shapes=shapes, seed=arguments.seed, **allowed)
     if arguments.time:
         inputs = model.random_inputs(shapes, arguments.seed)
         times = time_model(model, entry, inputs, arguments.file, arguments.seconds)

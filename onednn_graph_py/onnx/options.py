@@ -8,8 +8,11 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from ..errors import InvalidArgumentsError
+from ..planning.options import KnownDefects
 
 __all__ = [
+    "RTOL",
+    "RTOL_INT8",
     "DynamicQuantization",
     "Fallback",
     "FpmathMode",
@@ -24,7 +27,11 @@ Fallback = Literal["auto", "onnxruntime", "reference", "error"]
 Requantize = Literal["merge", "exact"]
 DynamicQuantization = Literal["f32", "host"]
 FpmathMode = Literal["strict", "bf16", "f16", "tf32", "any"]
-KnownDefects = Literal["avoid", "run"]
+
+RTOL, RTOL_INT8 = 1e-4, 0.05
+"""What is allowed beside another runtime, relative to an output's largest number; the second if
+anything is computed in 8 bits, as other runtimes round at other places.
+"""
 
 
 @dataclass(frozen=True)

@@ -173,10 +173,14 @@ class Program:
                 self.islands.append(island)
         self.assembly = made
         values = [made.values[v] for v in self.outputs if v in made.values]
-        marked = {str(v.id): v for v in values if v.producer is not None}
-        made.b.output(**marked)
+        self._names: dict[int, str] = {}
+        for output in self.outputs:
+            value = made.values.get(output)
+            if value is not None and value.producer is not None:
+                self._names.setdefault(value.id, output.name or str(value.id))
+        made.b.output(**{self._names[v.id]: v for v in values if v.id in self._names})
         options = self.options
-        if marked:
+        if self._names:
             self.model = made.b.compile(
                 threads=options.threads,
                 max_shapes=options.max_shapes,
@@ -274,9 +278,9 @@ class Program:
             names = self.model.output_names
             values = self.assembly.values
             places = {
-                v: names.index(str(values[v].id))
+                v: names.index(self._names[values[v].id])
                 for v in self.outputs
-                if v in values and str(values[v].id) in names
+                if v in values and values[v].id in self._names
             }
             runner = self.model
             if self.is_general:

@@ -11,6 +11,7 @@ from ..errors import OneDNNError
 from ..ops.lookup import with_trait
 from ..ops.terms import shape_text
 from ..running.model import Step
+from ..text.numbers import counted
 from .programs import Entry, Programs
 from .tensors import Shape
 from .work import share
@@ -95,7 +96,8 @@ class ProgramReport:
         lines = [
             f"  {'all shapes, so far' if self.is_general else 'shapes'} {sets}: "
             f"{self.share:.1%} of the arithmetic in oneDNN",
-            f"    {self.nodes} nodes, {self.regions} regions, {self.partitions} partitions "
+            f"    {counted(self.nodes, 'node')}, {counted(self.regions, 'region')}, "
+            f"{counted(self.partitions, 'partition')} "
             f"({self.int8_partitions} of them int8), {self.memory_bytes / 2**20:.1f} MiB",
         ]
         if self.failure:
@@ -121,6 +123,13 @@ class OnnxReport:
 
     name: str
     programs: tuple[ProgramReport, ...]
+
+    @property
+    def has_int8(self) -> bool:
+        """Whether oneDNN computes anything in 8 bits."""
+        return any(
+            p.int8_partitions or (p.rest is not None and p.rest.has_int8) for p in self.programs
+        )
 
     def __str__(self) -> str:
         if not self.programs:

@@ -178,7 +178,7 @@ def _before_sizes(nodes: Sequence[fx.Node]) -> list[fx.Node]:
 def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | None:
     """Say why oneDNN can't take a call, or None if it can."""
     if node.target not in LOWERINGS:
-        return "there is no lowering for it"
+        return "oneDNN has no op for it"
     b = GraphBuilder()
     try:
         values = {

@@ -16,6 +16,7 @@ from torch import fx
 from ..explaining.times import timed
 from ..ops.lookup import with_trait
 from ..running.model import CompiledGraph, Step
+from ..text.numbers import counted
 from .captured import CAPTURED, Captured, share_in_regions
 from .division import source
 
@@ -118,7 +119,8 @@ class GraphReport:
         integer = sum(r.int8_partitions for r in self.regions)
         lines = [
             f"{self.name}: {self.share:.1%} of the arithmetic in oneDNN, "
-            f"{len(self.regions)} regions, {count} partitions ({integer} of them int8)"
+            f"{counted(len(self.regions), 'region')}, {counted(count, 'partition')} "
+            f"({integer} of them int8)"
         ]
         if self.weights_are_inputs:
             lines.append("  weights change, so they are inputs of each call")
@@ -126,7 +128,8 @@ class GraphReport:
             lines.append(f"  compiled for {self.weights} sets of weights")
         for i, region in enumerate(self.regions):
             lines.append(
-                f"  region {i}: {region.calls} calls, {region.shapes} shapes, "
+                f"  region {i}: {counted(region.calls, 'call')}, "
+                f"{counted(region.shapes, 'set')} of shapes, "
                 f"{region.memory_bytes / 2**20:.1f} MiB"
             )
             if region.failure:
