@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from ..errors import InvalidArgumentsError, UnimplementedError
@@ -53,7 +53,9 @@ class Predictor:
 
     Parameters
     ----------
-    model : CompiledGraph or OnnxModel
+    model : CompiledGraph, OnnxModel, or callable
+        A function without arguments gives the model where it is to run, such as
+        ``partial(ray.get, reference)`` or ``partial(og.onnx.load, path)``.
     threads : int, optional
         Threads of a call. The model is compiled anew if it has others; by default they stay. A
         model that was compiled without a number has as many as ``OMP_NUM_THREADS`` says, where it
@@ -96,28 +98,31 @@ class Predictor:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Callable[[], Model],
         threads: int | None = None,
         affinity: Affinity = "auto",
         prepare: Iterable[Any] = (),
     ) -> None:
-        if not all(hasattr(model, n) for n in ("input_names", "output_names", "prepare")):
-            raise TypeError(f"expected a compiled model, got {type(model).__name__}")
         if threads is not None and (
             isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
         ):
             raise InvalidArgumentsError(f"threads must be a whole number above 0, got {threads!r}")
-        if threads is not None and threads != model.threads:
-            model = model.with_threads(threads)
-        self.__setstate__((model, _checked(affinity, model.threads), tuple(prepare)))
+        self.__setstate__((model, threads, _checked(affinity), tuple(prepare)))
 
     def __getstate__(self) -> Any:
-        return self._model, self._affinity, self._prepare
+        # What was given, or else a model that has been compiled for the right threads already.
+        source = self._model if _is_model(self._source) else self._source
+        return source, self._threads, self._affinity, self._prepare
 
     def __setstate__(self, state: Any) -> None:
-        self._model: Model
-        self._model, self._affinity, self._prepare = state
-        self._hold = 0
+        self._source: Any
+        self._threads: int | None
+        self._affinity: Affinity
+        self._source, self._threads, self._affinity, self._prepare = state
+        model = self._source if _is_model(self._source) else _made(self._source)
+        if self._threads is not None and self._threads != model.threads:
+            model = model.with_threads(self._threads)
+        self._model: Model = model
         self._hold = self._reserved()
         self._close = weakref.finalize(self, give_back, self._hold)
         try:
@@ -149,7 +154,14 @@ class Predictor:
             except (InvalidArgumentsError, UnimplementedError) as e:
                 _warn(f"{self._model.name} runs unpinned. {e}")
                 return 0
-        return reserve(self.threads if isinstance(self._affinity, str) else self._affinity)
+        if isinstance(self._affinity, str):
+            return reserve(self.threads)
+        if len(self._affinity) < self.threads:
+            raise InvalidArgumentsError(
+                f"affinity: expected a CPU for each of {self.threads} threads, got "
+                f"{list(self._affinity)}"
+            )
+        return reserve(self._affinity)
 
     # -- what it is
 
@@ -216,8 +228,8 @@ class Predictor:
         clash = [name for name in model.output_names if name in made]
         if clash:
             raise InvalidArgumentsError(
-                f"{model.name}: the batch has {clash[0]!r}, which is not an input, and the model an "
-                "output of that name; rename one"
+                f"{model.name}: the batch has {clash[0]!r}, which is not an input, and the model "
+                "has an output of that name; rename one"
             )
         results = _results(model, model(*(batch[name] for name in model.input_names)))
         made.update(zip(model.output_names, results, strict=True))
@@ -240,22 +252,36 @@ def _results(model: Model, made: Any) -> Sequence[Any]:
     return [made] if len(model.output_names) == 1 else made
 
 
-def _checked(affinity: Any, threads: int) -> Affinity:
-    if affinity is None or affinity == "auto" or affinity == "required":
-        return affinity
+def _is_model(given: Any) -> bool:
+    return all(hasattr(given, name) for name in ("input_names", "output_names", "prepare"))
+
+
+def _made(source: Any) -> Model:
+    made = source() if callable(source) else source
+    if not _is_model(made):
+        hint = "; use partial(ray.get, reference)" if type(made).__name__ == "ObjectRef" else ""
+        raise TypeError(
+            "expected a compiled model, or a function without arguments that returns one, got "
+            f"{type(made).__name__}{hint}"
+        )
+    model: Model = made
+    return model
+
+
+def _checked(affinity: Any) -> Affinity:
     try:
+        if affinity is None or affinity in ("auto", "required"):
+            known: Affinity = affinity
+            return known
         if isinstance(affinity, (str, bytes)):
             raise TypeError
         numbers = tuple(operator.index(n) for n in affinity)
-    except TypeError:
+    except (TypeError, ValueError):
         raise InvalidArgumentsError(
             f"affinity must be 'auto', 'required', None or CPU numbers, got {affinity!r}"
         ) from None
-    if len(set(numbers)) != len(numbers) or len(numbers) < threads:
-        raise InvalidArgumentsError(
-            f"affinity: expected at least {threads} different CPUs, one for each thread, got "
-            f"{list(numbers)}"
-        )
+    if len(set(numbers)) != len(numbers):
+        raise InvalidArgumentsError(f"affinity: expected different CPUs, got {list(numbers)}")
     return numbers
 
 
