@@ -151,9 +151,9 @@ def test_wrong_arguments_raise_and_reserve_nothing(model, arguments, message):
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(TypeError, match="expected a compiled model, .* got int"):
+    with pytest.raises(TypeError, match=r"expected a compiled model, .* got int"):
         Predictor(3)
-    with pytest.raises(TypeError, match="expected a compiled model, .* got dict"):
+    with pytest.raises(TypeError, match=r"expected a compiled model, .* got dict"):
         Predictor(dict)
 
 
@@ -271,7 +271,7 @@ def test_more_workers_than_cores_warn_or_raise_and_a_kill_frees(packed, model):
             Predictor(model, affinity="required")
         with pytest.raises(og.InvalidArgumentsError, match=f"has reserved {FIRST}"):
             Predictor(model, affinity=[FIRST])
-        with pytest.warns(UnpinnedWarning, match="runs unpinned.*use fewer workers"):
+        with pytest.warns(UnpinnedWarning, match=r"runs unpinned.*use fewer workers"):
             p = Predictor(model)
         assert p.cores == () and masks() == {ALL} and "not pinned" in repr(p)
         with warnings.catch_warnings():
