@@ -143,7 +143,13 @@ def test_all_examples_run_or_are_skipped_with_a_reason(tmp_path):
     assert done.stderr == ""
     told = [line.split() for line in done.stdout[done.stdout.index("example  ") :].splitlines()]
     rows = told[1 : told.index([])]
-    assert {row[0] for row in rows} == {*UPSTREAM, "digits", "llama_decode", "torch_compile"}
+    assert {row[0] for row in rows} == {
+        *UPSTREAM,
+        "digits",
+        "llama_decode",
+        "many_workers",
+        "torch_compile",
+    }
     skipped = [row[0] for row in rows if row[-1] == "skipped"]
     assert {row[-1] for row in rows} == {"ok", "skipped"}
     below = done.stdout[done.stdout.rindex("ok\n" if rows[-1][-1] == "ok" else "skipped\n") :]
@@ -209,7 +215,10 @@ def test_without_a_name_all_examples_are_listed(tmp_path):
 
 
 def test_every_example_of_upstream_is_there():
-    assert sorted({*UPSTREAM, "digits", "llama_decode", "torch_compile"}) == command.names()
+    assert (
+        sorted({*UPSTREAM, "digits", "llama_decode", "many_workers", "torch_compile"})
+        == command.names()
+    )
 
 
 @pytest.mark.parametrize("name", UPSTREAM)

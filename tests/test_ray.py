@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from functools import partial
 from pathlib import Path
 
@@ -305,6 +307,36 @@ def test_the_programs_of_the_guide_run_and_leave_nothing(name, tmp_path):
     locked = Path("/proc/locks").read_text()
     for file in folder.iterdir():  # a worker that Ray kills leaves the file, and no lock
         assert f":{file.stat().st_ino} " not in locked
+
+
+@needs_two
+def test_a_replica_is_healthy_only_when_it_is_compiled(cluster, tmp_path, monkeypatch):
+    serve = pytest.importorskip("ray.serve")
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+    import ray_serve
+
+    file, port = tmp_path / "compiled", 8124
+    slow = worker_models.SlowToCompile(4.0, str(file))
+    application = ray_serve.Classifier.options(num_replicas=1).bind([cluster.put(slow)])
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
+    starting = threading.Thread(target=serve.run, args=(application,), daemon=True)
+    told = []
+    try:
+        starting.start()
+        end = time.monotonic() + LONG
+        while time.monotonic() < end and (not told or told[-1][0] != 200):
+            before = file.exists()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                    told.append((answer.status, file.exists()))
+            except OSError as e:
+                told.append((getattr(e, "code", 0), before))
+            time.sleep(0.2)
+        starting.join(LONG)
+    finally:
+        serve.shutdown()
+    assert told[-1] == (200, True)
+    assert (200, False) not in told and any(not compiled for _, compiled in told)
 
 
 def processes() -> set[int]:

@@ -56,6 +56,25 @@ def hold(packed: bytes, queue, wait: float, affinity="required") -> None:
         predictor.close()
 
 
+class SlowToCompile:
+    """A model that takes seconds to compile, and leaves a file when it has."""
+
+    name, input_names, output_names, threads = "slow", ("pixels",), ("scores",), 1
+
+    def __init__(self, seconds: float, file: str) -> None:
+        self.model, self.seconds, self.file = mlp(threads=1), seconds, file
+
+    def prepare(self, *shapes):
+        """Compile."""
+        self.model.prepare(*shapes)
+        time.sleep(self.seconds)
+        Path(self.file).touch()
+
+    def __call__(self, x):
+        """Run."""
+        return self.model(x)
+
+
 local: Predictor | None = None
 
 
