@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -450,6 +451,43 @@ def test_a_pool_gives_each_result_once_and_in_order(packed):
     assert len({c for _, c in where}) == len(where) or len(ALL) < 2
     wanted = pickle.loads(packed).with_threads(1)
     assert all((m["y"] == wanted(b["x"])).all() for (m, *_), b in zip(made, given, strict=True))
+
+
+def test_a_dead_worker_ends_its_pool_and_frees_its_core(packed):
+    with ProcessPoolExecutor(1, spawn, worker_models.start, (packed,)) as pool:
+        assert pool.submit(worker_models.work, batches(1)[0]).result(LONG)[2]
+        with pytest.raises(BrokenProcessPool):
+            pool.submit(os._exit, 1).result(LONG)
+    assert locks_free()
+
+
+def test_a_model_exported_from_torch_runs_as_any_other():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from onednn_graph_py.torch import export
+
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
+    x = torch.randn(3, 8)
+    p = Predictor(export(module, (x,)), threads=1, affinity="required")
+    p.close()
+    with pickle.loads(pickle.dumps(p)) as clone:
+        (y,) = clone([x.numpy()])
+        assert np.allclose(y, module(x).detach().numpy(), atol=1e-5)
+
+
+def test_an_onnx_model_runs_as_any_other():
+    parser = pytest.importorskip("onnx.parser", reason="onnx is not installed")
+    front = pytest.importorskip("onednn_graph_py.onnx", reason="there is no room for ONNX")
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,4] x) => (float[N,4] y) { a = Relu(x) y = Add(a, x) }"""
+    model = front.load(parser.parse_model(text))
+    sets = [(3, 4), {"x": (5, 4)}, [(6, 4)]]
+    p = Predictor(model, threads=1, affinity="required", prepare=sets)
+    x = np.ones((3, 4), np.float32)
+    made = p({"x": x, "id": 1})
+    assert made["id"] == 1 and (made["y"] == 2).all() and p.threads == 1
+    p.close()
+    with pickle.loads(pickle.dumps(p)) as clone:
+        assert (clone([x])[0] == 2).all()
 
 
 def test_importing_it_imports_no_engine():
