@@ -875,12 +875,36 @@ class OpenVino(Onnx):
         return Prepared(feed)
 
 
+class OnnxOnednn(Onnx):
+    """With this package's front end."""
+
+    name = "onnx, onednn_graph"
+    modules = ("onnx", "onnx_ir", "onnxscript")
+
+    def load_file(self, network: Network, dtype: str, path: Path, threads: int) -> Prepared:
+        from onednn_graph_py.onnx import load
+
+        model = load(path, threads=threads)
+
+        def feed(inputs: Inputs) -> Fed:
+            given = [aligned_copy(stored(values, dtype)) for values in inputs.values()]
+            made: list[Any] = [None]
+
+            def call() -> None:
+                made[0] = model(*given)
+
+            return call, lambda: made[0].astype(np.float32)
+
+        return Prepared(feed)
+
+
 PEERS: list[Peer] = [
     Ours(),
     Torch(),
     TorchCompile(),
     TorchFreezing(),
     TorchOnednn(),
+    OnnxOnednn(),
     OnnxRuntime(),
     OpenVino(),
 ]

@@ -7,10 +7,10 @@ of NumPy, before they are timed. What is not installed is not measured, and said
 
     pip install onednn-graph-py[bench]
 
-Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build, torch; all of
-them by default. In the section torch all ratios are to torch.compile with the backend of this
-package, elsewhere to its models. Data types: f32, bf16, int8, and w8 and w4, where weights are
-integers of so many bits and all else is f32.
+Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build, torch, onnx;
+all of them by default. In the section torch all ratios are to torch.compile with the backend of
+this package, in the section onnx to its models of ONNX files, elsewhere to its models. Data types:
+f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and all else is f32.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from _models import (
 from _peers import (
     PEERS,
     NotSupportedError,
+    OnnxOnednn,
     OnnxRuntime,
     OpenVino,
     Ours,
@@ -84,7 +85,7 @@ AIM_SHAPES_MEMORY = 0.3
 
 SECTIONS = (
     "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "shapes", "build",
-    "torch",
+    "torch", "onnx",
 )  # fmt: skip
 # By default, and what else there is.
 DTYPES = {
@@ -123,16 +124,13 @@ QUICK_SIZES: dict[str, list[Record]] = {
     ],
 }
 # What front ends are measured with, and by the name of which of the libraries.
+# The sizes of all-MiniLM-L6-v2.
+_MINILM: Record = {"layers": 6, "hidden": 384, "count_heads": 12, "inner": 1536}
 FRONT_ENDS: dict[str, tuple[str, list[tuple[str, Record, tuple[str, ...]]]]] = {
     "torch": (
         TorchOnednn.name,
         [
-            # The sizes of all-MiniLM-L6-v2.
-            (
-                "encoder",
-                {"layers": 6, "hidden": 384, "count_heads": 12, "inner": 1536},
-                ("f32", "bf16"),
-            ),
+            ("encoder", _MINILM, ("f32", "bf16")),
             ("resnet", {}, ("f32",)),
             (
                 "llama",
@@ -141,10 +139,18 @@ FRONT_ENDS: dict[str, tuple[str, list[tuple[str, Record, tuple[str, ...]]]]] = {
             ),
         ],
     ),
+    "onnx": (
+        OnnxOnednn.name,
+        [
+            ("encoder", _MINILM, ("f32",)),
+            ("resnet", {}, ("f32", "int8")),
+            ("mobilenet", {}, ("f32", "int8")),
+        ],
+    ),
 }
 # Tokens of the further shapes: as texts have them, and some that kernels like.
 LENGTHS = (24, 41, 57, 64, 80, 99, 112, 130, 150, 177, 192, 224)
-SHAPES_PEERS = (Ours, TorchOnednn, TorchCompile, OnnxRuntime, OpenVino)
+SHAPES_PEERS = (Ours, TorchOnednn, TorchCompile, OnnxOnednn, OnnxRuntime, OpenVino)
 OURS = Ours.name
 
 

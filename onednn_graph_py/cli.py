@@ -13,6 +13,7 @@ from .explaining.command import add_explain
 from .export.command import add_export
 from .hardware.command import add_devices
 from .inspect.log_command import add_log
+from .onnx.command import add_onnx
 from .ops.command import add_ops
 from .patterns.command import add_patterns
 from .probing.command import add_capabilities
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     add_export(commands)
     add_log(commands)
     add_explain(commands)
+    add_onnx(commands)
     add_selftest(commands)
     return parser
 

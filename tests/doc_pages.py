@@ -24,7 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-PACKAGES = ("dpctl", "dpnp", "pyopencl", "torch", "sklearn")
+PACKAGES = ("dpctl", "dpnp", "pyopencl", "torch", "onnx", "onnxruntime", "sklearn")
+ALSO = {"onnx": ("onnx_ir", "onnxscript")}
 
 _FENCE = re.compile(r"^```+(\w*)[^\n]*\n(.*?)^```+$", re.M | re.S)
 
@@ -68,14 +69,15 @@ def links(page: Path) -> list[str]:
 
 
 def lacking(block: Block) -> str | None:
-    """Tell what a block imports that is not there; None if all is."""
+    """Tell what a block needs that is not there; None if all is."""
     for name in PACKAGES:
-        if not re.search(
-            rf"^\s*(?:>>> )?(?:import|from) (?:onednn_graph_py\.)?{name}\b", block.text, re.M
-        ):
+        imported = rf"\s*(?:>>> )?(?:import|from) (?:onednn_graph_py\.)?{name}\b"
+        command = rf"\$ python -m onednn_graph_py {name}\b"
+        if not re.search(rf"^(?:{imported}|{command})", block.text, re.M):
             continue
-        if importlib.util.find_spec(name) is None:
-            return f"{name} is not installed"
+        for needed in (name, *ALSO.get(name, ())):
+            if importlib.util.find_spec(needed) is None:
+                return f"{needed} is not installed"
         if name in ("dpctl", "dpnp", "pyopencl"):
             from onednn_graph_py import ocl_interop, sycl_interop
 
@@ -153,7 +155,7 @@ def outputs(page: Path) -> list[dict[str, str]]:
     made = []
     for block in blocks(page):
         if block.language == "console":
-            made.append({"printed": commands(block)})
+            made.append({"printed": commands(block) if lacking(block) is None else ""})
         if block.language != "python":
             continue
         printed, last = io.StringIO(), None
@@ -169,13 +171,14 @@ def run(page: Path) -> int:
     names: dict[str, object] = {"__name__": "__main__"}
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for block in blocks(page):
-        if block.language == "console":
-            commands(block)
-        if block.language not in ("python", "pycon"):
+        if block.language not in ("python", "pycon", "console"):
             continue
         reason = lacking(block)
         if reason is not None:
             print(f"line {block.line} left out: {reason}")
+            continue
+        if block.language == "console":
+            commands(block)
             continue
         if block.language == "pycon":
             parser = doctest.DocTestParser()

@@ -7,14 +7,16 @@ import pkgutil
 
 import onednn_graph_py as og
 
-FRONT_ENDS = ("torch",)
-"""Rooms that import the framework of the same name, which need not be installed."""
+FRONT_ENDS = {"torch": ("torch",), "onnx": ("onnx", "onnx_ir", "onnxscript")}
+"""Rooms that import frameworks, which need not be installed."""
 
 
 def absent() -> tuple[str, ...]:
     """The rooms whose framework is not installed."""
     return tuple(
-        f"onednn_graph_py.{room}" for room in FRONT_ENDS if importlib.util.find_spec(room) is None
+        f"onednn_graph_py.{room}"
+        for room, needed in FRONT_ENDS.items()
+        if any(importlib.util.find_spec(name) is None for name in needed)
     )
 
 

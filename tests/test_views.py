@@ -178,6 +178,14 @@ def test_split_squeeze_expand():
         np.testing.assert_array_equal(array, wanted)
 
 
+def test_select_reads_a_condition_that_is_repeated():
+    b = og.GraphBuilder()
+    condition, x = b.input((6,), "boolean"), b.input((2, 4, 6))
+    b.output(b.select(condition.expand((2, 4, 6)), x, b.constant(np.float32([-np.inf]))))
+    seen, values = np.arange(6) % 2 == 0, numbers(2, 4, 6)
+    assert np.array_equal(b.compile()(seen, values), np.where(seen, values, -np.inf))
+
+
 def test_ops_read_a_repeated_dim():
     x, y = numbers(1, 8, 4), numbers(3, 4, 5)
     b = og.GraphBuilder()

@@ -100,6 +100,14 @@ def attention_of_strided(batch):
     return build
 
 
+def attention_of_values(size):
+    def build(b):
+        q, k, v = (b.input((2, 4, 16, n)) for n in (32, 32, size))
+        b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
+
+    return build
+
+
 def int8_attention(dtype):
     zero = 128 if dtype == "u8" else 0
 
@@ -536,6 +544,9 @@ ROWS = {
         (attention_of_strided(3),),
         where=(before(AVX512), before(AMX)),
         elsewhere=(OLD, AVX512, AMX),
+    ),
+    "attention unwritten": Row(
+        (attention_of_values(48),), (attention_of_values(32),), **ONLY_OLD
     ),
     "attention in other integers": Row(
         (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD

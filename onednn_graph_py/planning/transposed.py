@@ -18,15 +18,17 @@ __all__ = ["read_without_gaps", "row_major_results"]
 
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
+_REDUCTIONS = with_trait("reduces")
 # Ops that are faster with the channels last in memory, whatever their data_format says.
 _CHANNELS_LAST = with_attribute("data_format") - {"Interpolate"}
 
 
 def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
-    """Return the ids of transposed and concatenated values that must be in row-major order.
+    """Return the ids of transposed, reshaped and concatenated values that must be row-major.
 
-    Transposed values where some reader needs that; concatenated views, whose layout oneDNN would
-    choose by the views' strides.
+    Transposed values where some reader needs that; reshaped ones that are reduced, since a tensor
+    with its channels last stays so in oneDNN's choice; concatenated views, whose layout oneDNN
+    would choose by the views' strides.
 
     Parameters
     ----------
@@ -42,15 +44,27 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
         for n in nodes
         if n.kind == "Concat" and not views.isdisjoint(v.id for v in n.inputs)
     }
-    return concatenated | {
+    reduced = {
         n.outputs[0].id
         for n in nodes
-        if n.kind == "StaticTranspose"
+        if n.kind == "StaticReshape"
         and any(
-            i is None or not _reads_strides(by_id[i], n.attrs["order"])
-            for i in readers.get(n.outputs[0].id, ())
+            i is not None and by_id[i].kind in _REDUCTIONS for i in readers.get(n.outputs[0].id, ())
         )
     }
+    return (
+        concatenated
+        | reduced
+        | {
+            n.outputs[0].id
+            for n in nodes
+            if n.kind == "StaticTranspose"
+            and any(
+                i is None or not _reads_strides(by_id[i], n.attrs["order"])
+                for i in readers.get(n.outputs[0].id, ())
+            )
+        }
+    )
 
 
 def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:

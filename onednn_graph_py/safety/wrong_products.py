@@ -15,6 +15,7 @@ __all__ = [
     "attention_and_gradient_of_scores",
     "attention_by_heads",
     "attention_mask_of_other_rank",
+    "attention_of_wider_values",
     "attention_on_strided_inputs",
     "attention_select_of_other_rank",
     "column_operand_of_transposed_product",
@@ -281,6 +282,17 @@ def attention_on_strided_inputs(group: Group, conditions: Conditions) -> bool:
             if len(dims) > 2 and dims[0] == dims[-2] > 1 and not is_row_major(tensor):
                 return True
     return False
+
+
+def attention_of_wider_values(group: Group, conditions: Conditions) -> bool:
+    """Attention by heads whose values have more elements for a key than the keys have."""
+    sizes = {
+        group.follows(op, ("SoftMax",)): shape[-1]
+        for op in group.ops
+        if op.kind == "MatMul"
+        and (shape := group.shape(op.inputs[1 if group.follows(op, ("SoftMax",)) else 0]))
+    }
+    return len(sizes) == 2 and sizes[True] > sizes[False] and attention_by_heads(group, conditions)
 
 
 def int8_attention_of_mixed_types(group: Group, conditions: Conditions) -> bool:

@@ -1,0 +1,35 @@
+"""ONNX models with oneDNN: ``onednn_graph_py.onnx.load("model.onnx")``.
+
+The names below are imported when they are first used, so that the command line can tell what is
+missing where onnx is not installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .model import OnnxModel, load
+    from .report import OnnxReport
+    from .verifying import OnnxVerification
+
+__all__ = ["OnnxModel", "OnnxReport", "OnnxVerification", "load"]
+
+_HOMES = {
+    "OnnxModel": "model",
+    "OnnxReport": "report",
+    "OnnxVerification": "verifying",
+    "load": "model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{home}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,259 @@
+"""Write the nodes of a survey into a `GraphBuilder`, by the table of lowerings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ..building.builder import GraphBuilder
+from ..building.constant_arrays import converted, placed
+from ..building.value import Value
+from ..errors import OneDNNError
+from .islands import Island
+from .lowering.table import LOWERINGS, Call, NotLowered, made_by
+from .survey import NotGeneral, Section, Survey
+from .tensors import Shape, Tensor
+
+__all__ = ["Assembly", "Weights"]
+
+
+class Weights:
+    """The arrays of weights as oneDNN reads them, which all programs of a model share."""
+
+    def __init__(self) -> None:
+        self._placed: dict[tuple[ir.Value, str], npt.NDArray[Any]] = {}
+
+    def array(self, value: ir.Value, array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+        """Return the numbers of a weight, of a data type and aligned."""
+        if dtype in ("s4", "u4"):
+            return array  # the builder packs them
+        found = self._placed.get((value, dtype))
+        if found is None:
+            name = value.name or ""
+            found = placed(converted(array, dtype, name), dtype, name, None)
+            found.flags.writeable = False
+            self._placed[value, dtype] = found
+        return found
+
+
+class Assembly:
+    """A builder that is being filled with the nodes of a survey.
+
+    Parameters
+    ----------
+    section : Section
+    survey : Survey
+    weights : Weights
+    b : GraphBuilder
+    """
+
+    def __init__(self, section: Section, survey: Survey, weights: Weights, b: GraphBuilder) -> None:
+        self.section = section
+        self.survey = survey
+        self.b = b
+        self.values: dict[ir.Value, Value] = {}
+        self.inputs: list[ir.Value] = []
+        self.island_shapes: list[
+            tuple[IslandShapes, tuple[ir.Value, ...], tuple[ir.Value, ...]]
+        ] = []
+        self._weights = weights
+        self._constants: dict[tuple[ir.Value, str], Value] = {}
+        self._biased: dict[ir.Node, ir.Value] = {}
+        self._readers: dict[ir.Value, list[ir.Node | None]] | None = None
+
+    def value(self, value: ir.Value, dtype: str | None = None) -> Value:
+        """Return a value of the model as one of the builder.
+
+        Weights become constants. What differs between sets of dims becomes an input.
+        """
+        value = self.survey.origin(value)
+        found = self.values.get(value)
+        if found is not None:
+            return found
+        tensor = self.survey.tensors[value]
+        fixed = tensor.fixed
+        if fixed is None:
+            found = self.values[value] = self.b.input(tensor.dims, tensor.dtype, name=value.name)
+            self.inputs.append(value)
+            return found
+        dtype = dtype or tensor.dtype
+        constant = self._constants.get((value, dtype))
+        if constant is None:
+            if value in self.section.known:
+                fixed = self._weights.array(value, fixed, dtype)
+            constant = self.b.constant(fixed, dtype, name=value.name, copy=None)
+            self._constants[value, dtype] = constant
+        return constant
+
+    def lower(self, node: ir.Node) -> None:
+        """Add a node.
+
+        Raises
+        ------
+        NotLowered
+            The reason why it can't be; the builder is as it was.
+        """
+        c = self.b.contents
+        before = len(c.inputs), len(c.constants), len(c.nodes), len(self._constants)
+        try:
+            made = self._lowered(node)
+        except Exception as e:
+            del c.inputs[before[0] :], c.constants[before[1] :], c.nodes[before[2] :]
+            for value in self.inputs[before[0] :]:
+                del self.values[value], self.inputs[-1]
+            for key in list(self._constants)[before[3] :]:
+                del self._constants[key]
+            if isinstance(e, NotLowered):
+                raise
+            if isinstance(e, OneDNNError):
+                raise NotLowered(f"oneDNN refuses it: {e}") from e
+            # Files are not trusted: attributes may be missing or have any type.
+            raise NotLowered(f"its lowering fails: {type(e).__name__}: {e}") from e
+        for output, value in zip(node.outputs, made, strict=False):
+            if value is not None:
+                self.values[output] = value
+
+    def _lowered(self, node: ir.Node) -> Sequence[Value | None]:
+        function = LOWERINGS.get((node.domain, node.op_type))
+        if function is None:
+            raise NotLowered("there is no lowering for it")
+        if node in self._biased:
+            return [self.values[self._biased[node]]]
+        tensors = self.survey.tensors
+        operands = [None if v is None else self._operand(v) for v in node.inputs]
+        results = [tensors[v] for v in node.outputs]
+        if any(r.is_empty for v, r in zip(node.outputs, results, strict=True) if v.name):
+            raise NotLowered("the result has no elements")
+
+        def constant(i: int, dtype: str) -> Value:
+            given = node.inputs[i]
+            assert given is not None
+            return self.value(given, dtype)
+
+        fact = self.section.fact(node)
+        add, row = self._added_row(node)
+        call = Call(self.b, node, fact.version, operands, results, constant, row)
+        made = made_by(function(call), len(results))
+        for i, (value, result) in enumerate(zip(made, results, strict=True)):
+            if call.is_read(i):
+                _require_same(i, value, result)
+        if add is not None and call.has_added_row:
+            self._biased[add] = node.outputs[0]
+        return made
+
+    def _added_row(self, node: ir.Node) -> tuple[ir.Node | None, Callable[[], Value] | None]:
+        """Return the Add that alone reads a product, and the row of numbers that it adds.
+
+        oneDNN takes the row with the product, and then fuses what comes after it.
+        """
+        if (node.domain, node.op_type) != ("", "MatMul"):
+            return None, None
+        product = node.outputs[0]
+        readers = self._read_by().get(product, [])
+        add = readers[0] if len(readers) == 1 else None
+        if add is None or (add.domain, add.op_type) != ("", "Add"):
+            return None, None
+        others = [v for v in self.survey.read_by(add) if v is not product]
+        tensor = self.survey.tensors[others[0]] if len(others) == 1 else None
+        made = self.survey.tensors[product]
+        if tensor is None or tensor.fixed is None or tensor.dtype != made.dtype:
+            return None, None
+        if len(made.dims) < 2 or tensor.dims != made.dims[-1:]:
+            return None, None
+        return add, lambda: self.value(others[0])
+
+    def _read_by(self) -> dict[ir.Value, list[ir.Node | None]]:
+        """Return the calls that read each value, and None for what leaves the section."""
+        if self._readers is None:
+            found: dict[ir.Value, list[ir.Node | None]] = {}
+            for call in self.survey.calls:
+                for value in self.survey.read_by(call):
+                    found.setdefault(value, []).append(call)
+            leaving = {v for n in self.survey.rest for v in self.survey.read_by(n)}
+            leaving.update(self.survey.origin(v) for v in self.section.outputs)
+            for value in leaving:
+                found.setdefault(value, []).append(None)
+            self._readers = found
+        return self._readers
+
+    def _operand(self, value: ir.Value) -> Tensor:
+        made = self.survey.tensors[value]
+        if made.arrays is None and not made.is_empty:
+            return replace(made, value=self.value(value))
+        return replace(made, value=self.values.get(value))
+
+    def island(
+        self, island: Island, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> None:
+        """Add a host step that runs nodes outside of oneDNN.
+
+        Raises
+        ------
+        OneDNNError
+            A tensor that it reads or makes can't be one of a builder.
+        """
+        if not set(self._biased.values()).isdisjoint(inputs):
+            raise NotLowered("an island reads a product that has its row already")
+        tensors = [self.survey.tensors[v] for v in outputs]
+        shapes = IslandShapes([(t.dims, t.dtype) for t in tensors])
+        for index in range(len(tensors[0].shapes)):
+            shapes.enter(self.survey, index, inputs, outputs)
+        self.island_shapes.append((shapes, tuple(inputs), tuple(outputs)))
+        made = self.b.call(
+            island,
+            *(self.value(v) for v in inputs),
+            outputs=shapes,
+            name=island.label,
+        )
+        made = made if isinstance(made, tuple) else (made,)
+        self.values.update(zip(outputs, made, strict=True))
+
+
+class IslandShapes:
+    """The shapes of an island's results, by those of its operands; ONNX inferred them.
+
+    Parameters
+    ----------
+    general : list of (shape, dtype)
+        With -1 for dims that can differ.
+    """
+
+    def __init__(self, general: list[tuple[Shape, str]]) -> None:
+        self.general = general
+        self.table: dict[tuple[Shape, ...], list[tuple[Shape, str]]] = {}
+
+    def enter(
+        self, found: Survey, index: int, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+    ) -> None:
+        """Take the shapes of one of the sets of dims of a survey.
+
+        Raises
+        ------
+        NotGeneral
+            The same operands gave others before, as the shapes follow from numbers.
+        """
+        key = tuple(found.tensors[v].shapes[index] for v in inputs)
+        made = [(found.tensors[v].shapes[index], found.tensors[v].dtype) for v in outputs]
+        if self.table.setdefault(key, made) != made:
+            raise NotGeneral("the dims of an island's results do not follow from its operands'")
+
+    def __call__(self, *shapes: Shape) -> list[tuple[Shape, str]]:
+        """Return shapes and data types, as a host step asks for them."""
+        return self.table.get(tuple(tuple(s) for s in shapes), self.general)
+
+
+def _require_same(i: int, value: Any, result: Tensor) -> None:
+    """Compare what a lowering made with what ONNX infers."""
+    if not isinstance(value, Value):
+        raise NotLowered(f"result {i} is read, and its lowering makes none")
+    if value.dtype != result.dtype:
+        raise NotLowered(f"its lowering gives {value.dtype} where ONNX has {result.dtype}")
+    made, dims = value.shape, result.dims
+    if made is None or len(made) != len(dims):
+        raise NotLowered(f"its lowering gives the dims {made} where ONNX has {list(dims)}")
+    if any(a != b and a != -1 for a, b in zip(made, dims, strict=True)):
+        raise NotLowered(f"its lowering gives the dims {list(made)} where ONNX has {list(dims)}")

@@ -1,0 +1,131 @@
+"""Which nodes oneDNN takes, and the regions and islands that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from ..regions import Part, split
+from .assembly import Assembly
+from .lowering.table import LOWERINGS, NotLowered
+from .survey import Survey, read_by
+
+__all__ = ["Division", "divided", "is_worth"]
+
+MIN_OPS = 2
+"""Connected nodes that are fewer than these are no region, unless one of them is worth it."""
+
+WORTH = frozenset(
+    {
+        "MatMul",
+        "Gemm",
+        "Conv",
+        "ConvTranspose",
+        "Einsum",
+        "Attention",
+        "MultiHeadAttention",
+        "GroupQueryAttention",
+        "MatMulNBits",
+        "MatMulInteger",
+        "ConvInteger",
+        "QLinearConv",
+        "QLinearMatMul",
+        "FusedMatMul",
+        "FusedConv",
+    }
+)
+"""Ops that are worth a region of their own."""
+
+MOVES = frozenset(
+    {
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Expand",
+        "Slice",
+        "Split",
+        "Identity",
+        "Gather",
+    }
+)
+"""Ops that touch no element; a region of nothing else is worth nothing."""
+
+
+@dataclass
+class Division:
+    """Nodes divided into regions, which oneDNN runs, and islands.
+
+    Parameters
+    ----------
+    parts : list of Part
+        In the order in which they run.
+    reasons : dict of onnx_ir.Node to str
+        Why a node is in an island.
+    assembly : Assembly, optional
+        All nodes, if there are no islands.
+    """
+
+    parts: list[Part[ir.Node]]
+    reasons: dict[ir.Node, str] = field(default_factory=dict)
+    assembly: Assembly | None = None
+
+
+def is_worth(nodes: Sequence[ir.Node]) -> bool:
+    """Return whether connected nodes are worth a region."""
+    return (
+        any(n.op_type in WORTH for n in nodes)
+        or sum(n.op_type not in MOVES for n in nodes) >= MIN_OPS
+    )
+
+
+def divided(trial: Assembly, found: Survey) -> Division:
+    """Divide the nodes of a survey; `trial` is an empty assembly of it."""
+    reasons: dict[ir.Node, str] = {}
+    for node in found.calls:
+        try:
+            trial.lower(node)
+        except NotLowered as e:
+            reasons[node] = str(e)
+    if not reasons:
+        return Division([Part(tuple(found.calls), True)] if found.calls else [], {}, trial)
+    made = {v: n for n in found.calls for v in n.outputs}
+
+    def reads(node: ir.Node) -> list[ir.Node]:
+        # A lowering takes sizes from the shapes; what is known comes from nowhere.
+        return [made[v] for v in found.read_by(node) if v in made]
+
+    parts = split(found.calls, reads, lambda n: n not in reasons, is_worth)
+    for part in parts:
+        if not part.is_region:
+            for node in part.nodes:
+                reasons.setdefault(node, "too small for a model of its own")
+    return Division(parts, reasons)
+
+
+def first_island(rest: Sequence[ir.Node], breaking: Sequence[ir.Node]) -> list[ir.Node]:
+    """Return the nodes of a rest that run before all that oneDNN may take.
+
+    Parameters
+    ----------
+    rest : sequence of onnx_ir.Node
+        Nodes whose dims are not known yet.
+    breaking : sequence of onnx_ir.Node
+        Those of them whose operands are there.
+    """
+    made = {v: n for n in rest for v in n.outputs}
+
+    def reads(node: ir.Node) -> list[ir.Node]:
+        return [made[v] for v in read_by(node) if v in made]
+
+    def can(node: ir.Node) -> bool:
+        return node not in breaking and (node.domain, node.op_type) in LOWERINGS
+
+    def worth(nodes: Sequence[ir.Node]) -> bool:
+        return any(n.op_type in WORTH for n in nodes)
+
+    parts = split(rest, reads, can, worth)
+    return list(parts[0].nodes) if not parts[0].is_region else list(breaking)

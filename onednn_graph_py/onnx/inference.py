@@ -1,0 +1,161 @@
+"""What ONNX knows of the results of a node, and what it computes of known numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx.defs
+import onnx.helper
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops import load_op
+
+from ..errors import GraphFormatError
+from .corrections import CORRECTED
+from .tensors import NAMES, Shape, Tensor, name_of
+
+__all__ = ["Inferred", "NodeFacts"]
+
+MOST_READ = 1024
+"""Elements of known inputs that shape inference reads; shapes, axes and the like have fewer."""
+
+_TYPES = {name: dtype for dtype, name in NAMES.items()}
+
+Inferred = tuple[str, "Shape | None"]
+"""The data type of a result, and its dims if they follow from those of the inputs."""
+
+
+class NodeFacts:
+    """Answers about one node of a model; kept with it, since each asks ONNX anew.
+
+    Parameters
+    ----------
+    node : onnx_ir.Node
+    opsets : mapping of str to int
+        The versions of the domains.
+    """
+
+    def __init__(self, node: ir.Node, opsets: Mapping[str, int]) -> None:
+        self.node = node
+        self.version = node.version or opsets.get(node.domain, 1)
+        self._opsets = dict(opsets)
+        try:
+            self._proto: onnx.NodeProto = ir.to_proto(node)
+        except Exception as e:  # onnx_ir raises what it meets
+            raise GraphFormatError(f"node {node.name!r} ({node.op_type}) is not valid: {e}") from e
+        self._names = list(self._proto.input)
+        self._bytes = self._proto.SerializeToString()
+        self._operation: Any = None
+        try:
+            self._schema = onnx.defs.get_schema(node.op_type, self.version, node.domain)
+        except onnx.defs.SchemaError:
+            self._schema = None
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether ONNX knows the op."""
+        return self._schema is not None
+
+    def infer(
+        self,
+        operands: Sequence[Tensor | None],
+        index: int,
+        captured: Mapping[str, Tensor] | None = None,
+    ) -> list[Inferred] | None:
+        """Infer the results for one of the sets of dims; None if ONNX can't.
+
+        Parameters
+        ----------
+        operands : sequence of Tensor or None
+        index : int
+            Which of the sets of dims.
+        captured : mapping of str to Tensor, optional
+            What its subgraphs read from outside, by name.
+        """
+        if self._schema is None:
+            return None
+        types, data = {}, {}
+        named = [*zip(self._names, operands, strict=True), *(captured or {}).items()]
+        for name, tensor in named:
+            if tensor is None or not name:
+                continue
+            if tensor.dtype not in _TYPES:
+                return None
+            elem = _TYPES[tensor.dtype]
+            made = onnx.helper.make_tensor_type_proto(elem, tensor.shapes[index])
+            types[name] = made.SerializeToString()
+            if tensor.arrays is not None and tensor.arrays[index].size <= MOST_READ:
+                data[name] = _tensor(tensor.arrays[index], elem).SerializeToString()
+        try:
+            made = self._schema._infer_node_outputs(
+                self._bytes, types, data, {}, self._opsets, onnx.IR_VERSION
+            )
+        except Exception:  # onnx has no common class for what inference raises
+            return None
+        found = [
+            ("", ()) if not name else _read(made[name]) if name in made else None
+            for name in self._proto.output
+        ]
+        return None if None in found else found  # type: ignore[return-value]
+
+    def evaluate(self, arrays: Sequence[npt.NDArray[Any] | None]) -> list[npt.NDArray[Any]] | None:
+        """Compute the results of known numbers; None if ONNX has no reference for the op."""
+        try:
+            if self._operation is None:
+                made = CORRECTED.get(self.node.op_type) or load_op(
+                    self.node.domain,
+                    self.node.op_type,
+                    self.version,
+                    node=self._proto,
+                    evaluator_cls=ReferenceEvaluator,
+                )
+                self._operation = made(
+                    self._proto,
+                    {
+                        "log": lambda *_: None,
+                        "opsets": self._opsets,
+                        "verbose": 0,
+                        "new_ops": None,
+                        "evaluator_cls": ReferenceEvaluator,
+                    },
+                )
+            given = list(arrays)
+            while given and given[-1] is None:
+                given.pop()
+            results = self._operation.run(*given)
+        except Exception:  # reference ops raise whatever NumPy does
+            return None
+        if any(not isinstance(r, (np.ndarray, np.generic)) for r in results):
+            return None
+        return [np.asarray(r) for r in results]
+
+
+def _tensor(array: npt.NDArray[Any], elem: int) -> onnx.TensorProto:
+    made = onnx.TensorProto()
+    made.data_type = elem
+    made.dims.extend(array.shape)
+    made.raw_data = np.ascontiguousarray(array).tobytes()
+    return made
+
+
+def _read(serialized: bytes) -> Inferred | None:
+    proto = onnx.TypeProto.FromString(serialized)
+    if proto.WhichOneof("value") != "tensor_type":
+        return None
+    tensor = proto.tensor_type
+    dtype = name_of(ir.DataType(tensor.elem_type))
+    if not tensor.HasField("shape"):
+        return dtype, None
+    dims = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+    return dtype, dims if min(dims, default=0) >= 0 else None
+
+
+def nbytes(shape: Shape, dtype: str) -> int:
+    """Return the bytes of a tensor; types that the package lacks count 8 an element."""
+    wide = {"64": 8, "32": 4, "16": 2}.get(dtype[-2:], 1 if dtype in _TYPES else 8)
+    return math.prod(shape) * wide

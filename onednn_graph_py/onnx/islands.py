@@ -1,0 +1,206 @@
+"""Nodes that oneDNN does not take, run by onnxruntime or by onnx's reference: `Island`."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx.defs
+import onnx.helper
+import onnx.numpy_helper
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+
+from .._core import num_threads
+from ..errors import ExecutionError, UnimplementedError
+from ..processes.forked import renew_in_forks
+from .corrections import CORRECTED
+from .loading import subgraphs
+from .tensors import NAMES
+
+__all__ = ["Island", "has_onnxruntime", "model_of"]
+
+_TYPES = {name: dtype for dtype, name in NAMES.items()}
+
+ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
+"""Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
+
+
+def has_onnxruntime() -> bool:
+    """Return whether onnxruntime is installed."""
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def model_of(
+    nodes: Sequence[ir.Node],
+    inputs: Mapping[ir.Value, str],
+    outputs: Sequence[ir.Value],
+    known: Mapping[ir.Value, npt.NDArray[Any]],
+    opsets: Mapping[str, int],
+    ir_version: int,
+) -> onnx.ModelProto:
+    """Return nodes as a model.
+
+    Parameters
+    ----------
+    nodes : sequence of onnx_ir.Node
+        In an order in which they can run.
+    inputs : mapping of onnx_ir.Value to str
+        What it reads, with data types; the model's own types are taken for those that are none of
+        `NAMES`.
+    outputs : sequence of onnx_ir.Value
+    known : mapping of onnx_ir.Value to numpy.ndarray
+        What becomes an initializer.
+    opsets : mapping of str to int
+    ir_version : int
+    """
+    taken = []
+    for value, dtype in inputs.items():
+        info = onnx.ValueInfoProto(name=value.name or "")
+        if dtype in _TYPES:
+            info.type.tensor_type.elem_type = _TYPES[dtype]
+        elif value.type is not None:
+            info.type.CopyFrom(ir.to_proto(ir.Value(name="", type=value.type)).type)
+        taken.append(info)
+    domains = {**{n.domain: opsets.get(n.domain, 1) for n in _all(nodes)}, "": opsets[""]}
+    domains[""] = _opset([n for n in _all(nodes) if n.domain == ""], opsets[""])
+    return onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [ir.to_proto(n) for n in nodes],
+            "island",
+            taken,
+            [onnx.ValueInfoProto(name=v.name or "") for v in outputs],
+            [onnx.numpy_helper.from_array(a, v.name) for v, a in known.items()],
+        ),
+        opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in domains.items()],
+        ir_version=ir_version,
+    )
+
+
+def _opset(nodes: Sequence[ir.Node], version: int) -> int:
+    """Return the opset of nodes; what rewrites made may be newer than the model, if all fit."""
+    newest = max((n.version or version for n in nodes), default=version)
+
+    def since(node: ir.Node, opset: int) -> int:
+        return int(onnx.defs.get_schema(node.op_type, opset, "").since_version)
+
+    try:
+        fits = all(since(n, newest) == since(n, n.version or version) for n in nodes)
+    except onnx.defs.SchemaError:
+        return version
+    return newest if fits else version
+
+
+def _all(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from _all(graph)
+
+
+class Island:
+    """A model that runs outside of oneDNN.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    label : str
+        Its name in messages.
+    runtime : str
+        ``onnxruntime``, ``reference``, or ``auto`` for the first of them that takes it.
+    """
+
+    def __init__(self, model: onnx.ModelProto, label: str, runtime: str) -> None:
+        self.model = model
+        self.label = label
+        self.runtime = runtime
+        self.names = [i.name for i in model.graph.input]
+        self.runs_in = ""
+        self._run: Any = None
+        self._worked = False
+        self._lock = threading.Lock()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
+        # A session's threads do not survive a fork, and its end would wait for them.
+        self._run_of_parent, self._run = self._run, None
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return _restored, (self.model.SerializeToString(), self.label, self.runtime)
+
+    def __call__(self, *arrays: npt.NDArray[Any]) -> Any:
+        """Run it: arrays in the order of its inputs; one array, or a tuple."""
+        made = self.named(dict(zip(self.names, arrays, strict=True)))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def named(self, arrays: Mapping[str, Any]) -> list[Any]:
+        """Run it with arrays by name."""
+        if self._run is None:
+            with self._lock:
+                self._start()
+        try:
+            made = self._run(None, dict(arrays))
+        except Exception as e:  # both runtimes raise what they meet
+            made = self._in_reference(arrays, e)
+        self._worked = True
+        return [np.asarray(m) if isinstance(m, np.generic) else m for m in made]
+
+    def _in_reference(self, arrays: Mapping[str, Any], error: Exception) -> Any:
+        """Run what onnxruntime has never run, and fails at; else raise."""
+        failure = ExecutionError(f"{self.label} fails in {self.runs_in}: {error}")
+        if self.runtime != "auto" or self.runs_in != "onnxruntime" or self._worked:
+            raise failure from error
+        try:
+            run = self._evaluator()
+            made = run(None, dict(arrays))
+        except Exception:  # it raises what it meets
+            raise failure from error
+        self._run, self.runs_in = run, "onnx.reference"
+        return made
+
+    def _evaluator(self) -> Any:
+        return ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
+
+    def _start(self) -> None:
+        if self._run is not None:
+            return
+        why = ""
+        if self.runtime in ("auto", "onnxruntime"):
+            try:
+                self._run, self.runs_in = self._session(), "onnxruntime"
+                return
+            except Exception as e:  # onnxruntime has a class for each of its statuses
+                why = f"onnxruntime: {e}"
+                if self.runtime == "onnxruntime":
+                    raise UnimplementedError(f"{self.label}: {why}") from e
+        try:
+            self._run, self.runs_in = self._evaluator(), "onnx.reference"
+        except Exception as e:  # it raises what it meets
+            reasons = "; ".join(filter(None, (why, f"onnx.reference: {e}")))
+            raise UnimplementedError(f"{self.label}: nothing runs it: {reasons}") from e
+
+    def _session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what it says is raised
+        options.intra_op_num_threads = num_threads()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        session = onnxruntime.InferenceSession(
+            self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        types = {edge.type for edge in (*session.get_inputs(), *session.get_outputs())}
+        refused = [t for t in types if any(name in t for name in ONLY_IN_REFERENCE)]
+        if refused:
+            raise UnimplementedError(f"it gives no NumPy arrays of {', '.join(refused)}")
+        return session.run
+
+
+def _restored(serialized: bytes, label: str, runtime: str) -> Island:
+    return Island(onnx.ModelProto.FromString(serialized), label, runtime)

@@ -1,0 +1,316 @@
+"""Read ONNX models, which are not trusted: limits are here, and in `evaluation`.
+
+A model that breaks a rule raises `GraphFormatError`, which names the file and the node or tensor.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import google.protobuf.message
+import numpy as np
+import onnx
+import onnx.defs
+import onnx_ir as ir
+
+from ..building.constant_arrays import aligned_copy
+from ..errors import GraphFormatError
+
+__all__ = ["MOST_DEPTH", "MOST_NODES", "Source", "described", "loaded"]
+
+MOST_NODES = 200_000
+"""Nodes of a model after all functions are inlined."""
+
+MOST_DEPTH = 24
+"""How deep functions and subgraphs may be nested."""
+
+LARGE = 4096
+"""Bytes from which on a weight gets memory of its own, where oneDNN can read it."""
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
+
+
+def loaded(source: Source) -> ir.Model:
+    """Return a checked model; one that is given as an object stays as it is.
+
+    External data is mapped, not read.
+
+    Raises
+    ------
+    GraphFormatError
+        It is no ONNX model, or not a valid one, or larger than models can be.
+    OSError
+        The file can't be read.
+    TypeError
+        `source` is of none of the types.
+    """
+    name = described(source)
+    try:
+        model = _read(source)
+        _sort(model)
+        _check_functions(model)
+        count = _check_graph(model.graph, frozenset(), 0)
+        if count > MOST_NODES:
+            raise GraphFormatError(f"there are {count} nodes; there may be {MOST_NODES}")
+        _check_opsets(model)
+        for value in model.graph.inputs:
+            if value.type is None or value.type.dtype == ir.DataType.UNDEFINED:
+                raise GraphFormatError(f"input {value.name!r} has no type")
+        for graph in (model.graph, *(f.graph for f in model.functions.values())):
+            _settle(graph)
+    except GraphFormatError as e:
+        raise GraphFormatError(f"{name}: {e}") from None
+    except (OSError, MemoryError):
+        raise
+    except google.protobuf.message.DecodeError as e:
+        raise GraphFormatError(f"{name}: it is not an ONNX model, or only a part: {e}") from None
+    except RecursionError:
+        raise GraphFormatError(f"{name}: it is nested too deep") from None
+    return model
+
+
+def described(source: Source) -> str:
+    """Return how messages name a model."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source)
+    if isinstance(source, bytes):
+        return f"model of {len(source)} bytes"
+    if isinstance(source, (onnx.ModelProto, ir.Model)):
+        return f"model {source.graph.name!r}"
+    raise TypeError(
+        "expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model, got "
+        f"{type(source).__name__}"
+    )
+
+
+def _read(source: Source) -> ir.Model:
+    if isinstance(source, ir.Model):
+        return source.clone()
+    folder = ""
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        folder = str(path.absolute().parent)
+        proto = onnx.ModelProto.FromString(path.read_bytes())
+    elif isinstance(source, bytes):
+        proto = onnx.ModelProto.FromString(source)
+    else:
+        proto = source
+    if not proto.HasField("graph"):
+        raise GraphFormatError("it has no graph; is it an ONNX model?")
+    for graph in _proto_graphs(proto.graph, 0):
+        if graph.sparse_initializer:
+            raise GraphFormatError(
+                f"tensor {graph.sparse_initializer[0].values.name!r} is sparse; such weights are "
+                "not supported"
+            )
+    try:
+        model: ir.Model = ir.from_proto(proto)
+    except Exception as e:  # it raises whatever it meets first
+        raise GraphFormatError(f"it is not a valid model: {_innermost(e)}") from e
+    for graph in _graphs(model.graph):
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                _place(value.const_value, folder)
+    return model
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _proto_graphs(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.GraphProto]:
+    if depth > MOST_DEPTH:
+        raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                yield from _proto_graphs(inner, depth + 1)
+
+
+def _graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+    """Return a graph and its subgraphs."""
+    yield graph
+    for node in graph:
+        for inner in subgraphs(node):
+            yield from _graphs(inner)
+
+
+def subgraphs(node: ir.Node) -> list[ir.Graph]:
+    """Return the graphs that a node has as attributes."""
+    made: list[ir.Graph] = []
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type == ir.AttributeType.GRAPH:
+            made.append(attribute.as_graph())
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            made.extend(attribute.as_graphs())
+    return made
+
+
+def _place(tensor: ir.ExternalTensor, folder: str) -> None:
+    """Give external data its folder, which it must not leave."""
+    if not folder:
+        raise GraphFormatError(
+            f"tensor {tensor.name!r} is in the file {tensor.location!s}; load the model by its path"
+        )
+    root = Path(folder).resolve()
+    path = root.joinpath(tensor.location).resolve()
+    if os.path.isabs(tensor.location) or not path.is_relative_to(root):
+        raise GraphFormatError(
+            f"tensor {tensor.name!r} is in the file {tensor.location!s}, outside of the model's "
+            "folder"
+        )
+    if not path.is_file():
+        raise GraphFormatError(f"tensor {tensor.name!r}: there is no file {tensor.location!s}")
+    tensor.base_dir = str(root)
+    offset, size = tensor.offset or 0, path.stat().st_size
+    if offset < 0 or offset + tensor.nbytes > size or tensor.length not in (None, tensor.nbytes):
+        raise GraphFormatError(
+            f"tensor {tensor.name!r} of {tensor.nbytes:,} bytes at offset {offset:,} does not fit "
+            f"the file {tensor.location!s} of {size:,} bytes"
+        )
+
+
+def _sort(model: ir.Model) -> None:
+    """Put nodes into an order in which they can run, subgraphs' too."""
+    for graph in (model.graph, *(f.graph for f in model.functions.values())):
+        try:
+            graph.sort()
+        except ValueError:
+            raise GraphFormatError(f"nodes of graph {graph.name!r} form a cycle") from None
+
+
+def _check_functions(model: ir.Model) -> None:
+    """Raise if functions call each other in a circle, too deep, or are too much when inlined."""
+    size: dict[Any, int] = {}
+    depth: dict[Any, int] = {}
+    open_: set[Any] = set()
+
+    def visit(key: Any, level: int) -> None:
+        if key in open_:
+            raise GraphFormatError(f"function {key[1]!r} calls itself")
+        if level > MOST_DEPTH:
+            raise GraphFormatError(f"functions are nested deeper than {MOST_DEPTH}")
+        if key in size:
+            if level + depth[key] > MOST_DEPTH:
+                raise GraphFormatError(f"functions are nested deeper than {MOST_DEPTH}")
+            return
+        open_.add(key)
+        total, deepest = 0, 0
+        for node in model.functions[key].all_nodes():
+            total += 1
+            called = node.op_identifier()
+            if called in model.functions:
+                visit(called, level + 1)
+                total += size[called]
+                deepest = max(deepest, 1 + depth[called])
+        open_.discard(key)
+        size[key], depth[key] = total, deepest
+
+    everything = 0
+    for node in model.graph.all_nodes():
+        called = node.op_identifier()
+        if called in model.functions:
+            visit(called, 1)
+            everything += size[called]
+            if everything > MOST_NODES:
+                raise GraphFormatError(
+                    f"node {node.name!r}: with all functions inlined there are more than "
+                    f"{MOST_NODES} nodes"
+                )
+    for function in model.functions.values():
+        _check_graph(function.graph, frozenset(), 0)
+
+
+def _require_text(*names: Any) -> None:
+    for name in names:
+        if isinstance(name, bytes):  # what is not UTF-8
+            raise GraphFormatError(f"the name {name!r} is not text")
+
+
+def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> int:
+    """Check that all that sorted nodes read is there, and return how many nodes there are."""
+    if depth > MOST_DEPTH:
+        raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
+    _require_text(graph.name, *(v.name for v in (*graph.inputs, *graph.initializers.values())))
+    known = {*outside, *graph.inputs, *graph.initializers.values()}
+    count = 0
+    for node in graph:
+        count += 1
+        names = (v.name for v in node.outputs)
+        _require_text(node.name, node.op_type, node.domain, *node.attributes, *names)
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.UNDEFINED:
+                raise GraphFormatError(f"attribute {attribute.name!r} of {node.name!r} has no type")
+        for value in node.inputs:
+            if value is not None and value not in known:
+                raise GraphFormatError(
+                    f"node {node.name!r} ({node.op_type}) reads {value.name!r}, which nothing makes"
+                )
+        for inner in subgraphs(node):
+            count += _check_graph(inner, frozenset(known), depth + 1)
+        known.update(node.outputs)
+    for value in graph.outputs:
+        if value not in known:
+            raise GraphFormatError(f"output {value.name!r} is not made by any node")
+    return count
+
+
+def _check_opsets(model: ir.Model) -> None:
+    """Raise if ONNX's own ops are of a version that the installed onnx does not know."""
+    _require_text(*model.opset_imports, *(part for key in model.functions for part in key))
+    version = model.opset_imports.setdefault("", onnx.defs.onnx_opset_version())
+    newest = onnx.defs.onnx_opset_version()
+    if not 1 <= version <= newest:
+        raise GraphFormatError(
+            f"its opset is {version}; onnx {onnx.__version__} knows those up to {newest}"
+        )
+
+
+def _settle(graph: ir.Graph) -> None:
+    """Check the weights of a graph, and put them where oneDNN can read them.
+
+    Tensors that stay as the file has them would keep all of its bytes in memory.
+    """
+    for value in graph.initializers.values():
+        if value.const_value is None:
+            raise GraphFormatError(f"tensor {value.name!r} has no data")
+        value.const_value = _settled(f"tensor {value.name!r}", value.const_value)
+    for node in graph:
+        for name, attribute in node.attributes.items():
+            if not attribute.is_ref() and attribute.type == ir.AttributeType.TENSOR:
+                what = f"attribute {name!r} of node {node.name!r}"
+                node.attributes[name] = ir.AttrTensor(name, _settled(what, attribute.as_tensor()))
+        for inner in subgraphs(node):
+            _settle(inner)
+
+
+def _settled(what: str, tensor: Any) -> Any:
+    if isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    _check_tensor(what, tensor)
+    try:
+        array = tensor.numpy()
+        if tensor.dtype == ir.DataType.STRING:
+            return ir.StringTensor([*array.reshape(-1)], shape=tensor.shape, name=tensor.name)
+        own = aligned_copy(array) if array.nbytes >= LARGE else np.array(array)
+        return ir.Tensor(own, dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
+    except Exception as e:  # NumPy and onnx_ir raise several
+        raise GraphFormatError(f"{what}: {_innermost(e)}") from None
+
+
+def _check_tensor(name: str, tensor: Any) -> None:
+    """Raise if a tensor's dims are absurd; the least that a number can take is 2 bits."""
+    dims = list(tensor.shape.numpy())
+    if min(dims, default=0) < 0:
+        raise GraphFormatError(f"{name} has the shape {dims}")
+    stored = getattr(tensor, "raw", None)
+    if isinstance(stored, onnx.TensorProto) and tensor.size > 4 * stored.ByteSize():
+        raise GraphFormatError(f"{name} of shape {dims} has only {stored.ByteSize():,} bytes")

@@ -1,0 +1,247 @@
+"""Attention and rotary position embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ...blocks import masks
+from ...blocks.attention import sdpa
+from ...blocks.embedding import embedding
+from ...blocks.heads import Heads
+from ...blocks.rope import rope
+from ...building.value import Value
+from .elementwise import chosen
+from .table import FLOATS, Call, NotLowered, lowers
+
+Array = npt.NDArray[Any]
+Mask = masks.Mask | None
+Causal = Literal["top_left", "bottom_right"] | None
+
+
+@lowers("Attention")
+def _attention(call: Call) -> list[Value]:
+    query, key, value = (call.value(i) for i in range(3))
+    call.need_float(query, key, value)
+    if call.attribute("softmax_precision") not in (None, 1, 10, 16):
+        raise NotLowered("oneDNN has no SoftMax in this precision")
+    flat = query.ndim == 3
+    if flat:
+        heads, kv_heads = call.attribute("q_num_heads"), call.attribute("kv_num_heads")
+        query = _by_head(call, query, heads)
+        key, value = _by_head(call, key, kv_heads), _by_head(call, value, kv_heads)
+    new = (key.shape or ())[2]
+    if call.has(4) and call.dims(4)[2] != 0:  # else the cache of a first step
+        key = call.b.concat(call.value(4), key, axis=2)
+        value = call.b.concat(call.value(5), value, axis=2)
+    mask, causal = _mask(call, query, key, new)
+    size = (query.shape or ())[3]
+    if -1 in (size, (value.shape or ())[3]):
+        raise NotLowered("the size of a head is unknown")
+    scale = call.attribute("scale")
+    scale = 1 / math.sqrt(size) if scale is None else float(scale)
+    scores = None
+    if call.attribute("softcap", 0.0) or call.is_read(3) or value.shape != key.shape:
+        made, scores = _by_steps(call, query, key, value, mask, causal, scale)
+    else:
+        if isinstance(mask, Value) and mask.dtype in FLOATS:
+            mask = call.cast(mask, query.dtype)
+        made = sdpa(query, key, value, mask=mask, causal=causal or False, scale=scale)
+    if flat:
+        _, heads, _, width = made.shape or ()
+        moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
+        made = call.b.static_reshape(moved, shape=[0, 0, heads * width], special_zero=True)
+    results = [made, key, value] if scores is None else [made, key, value, scores]
+    return results[: len(call.node.outputs)]
+
+
+def _by_head(call: Call, x: Value, heads: int) -> Value:
+    """Return (batch, heads, tokens, size) of (batch, tokens, heads * size)."""
+    width = (x.shape or ())[2]
+    if width == -1:
+        raise NotLowered("the size of a head is unknown")
+    split = call.b.static_reshape(x, shape=[0, 0, heads, width // heads], special_zero=True)
+    return call.b.static_transpose(split, order=[0, 2, 1, 3])
+
+
+def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, Causal]:
+    """Return a mask, and how keys after a query are hidden besides."""
+    queries, keys = (query.shape or ())[2], (key.shape or ())[2]
+    given: Mask = None
+    if call.has(3):
+        if call.dims(3)[-1] != keys:
+            raise NotLowered("the mask is shorter than the keys, or a size is unknown")
+        known = call.known(3)
+        given = call.value(3) if known is None else known
+    left, right = call.attribute("left_window_size", -1), call.attribute("right_window_size", -1)
+    causal = bool(call.attribute("is_causal", 0))
+    past = call.dims(4)[2] if call.has(4) else 0
+    if left < 0 and right < 0 and not call.has(6):
+        if not causal:
+            return given, None
+        if past == 0:
+            return given, "top_left"
+        if new == queries != -1:
+            return given, "bottom_right"
+    if -1 in (queries, keys, past):
+        raise NotLowered("the mask follows from numbers of tokens that are unknown")
+    seen = partial(_seen, queries, keys, causal, left, right)
+    if not call.has(6):
+        return _with(call, given, call.b.constant(seen(np.array([past])), "f32")), None
+    # The numbers of keys that are no padding, for each of the batch.
+    lengths = call.known(6)
+    if lengths is not None:
+        return _with(call, given, call.b.constant(seen(lengths - queries, lengths), "f32")), None
+    batch = (query.shape or ())[0]
+    made = call.b.call(
+        partial(_seen_of, seen, queries),
+        call.value(6),
+        outputs=[((batch, 1, queries, keys), "f32")],
+    )
+    return _with(call, given, made), None
+
+
+def _seen(
+    queries: int,
+    keys: int,
+    causal: bool,
+    left: int,
+    right: int,
+    before: Array,
+    lengths: Array | None = None,
+) -> npt.NDArray[np.float32]:
+    """Return what is added to the scores: 0 for keys that a query sees, -inf for others.
+
+    Parameters
+    ----------
+    before : numpy.ndarray
+        How many keys come before the first query, for each of the batch or for all.
+    lengths : numpy.ndarray, optional
+        How many keys there are.
+    """
+    place = np.arange(keys)
+    ahead = np.arange(queries)[:, None] + before.reshape(-1, 1, 1, 1) - place
+    seen = np.ones(ahead.shape, bool)
+    if causal:
+        seen &= ahead >= 0
+    if left >= 0:
+        seen &= ahead <= left
+    if right >= 0:
+        seen &= -ahead <= right
+    if lengths is not None:
+        seen &= place < lengths.reshape(-1, 1, 1, 1)
+    return np.where(seen, np.float32(0), np.float32(-np.inf))
+
+
+def _seen_of(
+    seen: Callable[[Array, Array], npt.NDArray[np.float32]], queries: int, lengths: Array
+) -> npt.NDArray[np.float32]:
+    return seen(lengths - queries, lengths)
+
+
+def _with(call: Call, given: Mask, added: Value) -> Mask:
+    """Return a mask to add that hides the keys of both."""
+    if given is None:
+        return added.data if added.data is not None else added
+    if not isinstance(given, Value):
+        if given.dtype == bool:
+            given = np.where(given, 0.0, -np.inf)
+        if added.data is not None:
+            both: Array = given.astype(np.float64) + added.data
+            return both
+        return added + call.b.constant(given, "f32")
+    if given.dtype == "boolean":
+        return chosen(call, given, added, call.b.constant([-np.inf], "f32"))
+    return call.cast(given, "f32") + added
+
+
+def _by_steps(
+    call: Call,
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Mask,
+    causal: Causal,
+    scale: float,
+) -> tuple[Value, Value]:
+    """Return the attention and its scores, for what `sdpa` does not have."""
+    b, dtype = call.b, query.dtype
+    batch, count, queries, size = query.shape or ()
+    _, kv_count, keys, width = (key.shape or ())[:3] + (value.shape or ())[3:]
+    grouped = count != kv_count
+    if -1 in (queries, keys) and (causal is not None or grouped):
+        raise NotLowered("numbers of tokens are unknown")
+    query, key, value = (call.cast(v, "f32") for v in (query, key, value))
+    rows = [batch, kv_count, count // kv_count * queries]  # queries of one key head
+
+    def of_heads(x: Value, columns: int) -> Value:
+        shape = [batch, count, queries, columns]
+        return b.static_reshape(x, shape=shape, special_zero=False) if grouped else x
+
+    def of_key_heads(x: Value, columns: int) -> Value:
+        return b.static_reshape(x, shape=[*rows, columns], special_zero=False) if grouped else x
+
+    products = b.matmul(of_key_heads(query, size), key, transpose_b=True)
+    scores = of_heads(products * scale, keys)
+    mode, returned = call.attribute("qk_matmul_output_mode", 0), scores
+    if cap := float(call.attribute("softcap", 0.0)):
+        scores = b.tanh(scores * (1 / cap)) * cap
+    returned = scores if mode == 1 else returned
+    # Zeros of rows without a key are put among the weights.
+    heads = Heads(batch, count, count, queries, keys, keys, False, 4)
+    if isinstance(mask, Value) and mask.dtype != "boolean":
+        mask = call.cast(mask, "f32")
+    scores, factor, attrs = masks.applied(
+        scores,
+        masks.checked(mask, heads, b, ("f32",)),
+        heads,
+        causal=causal,
+        by_indices=False,
+        zero=True,
+        name=None,
+    )
+    if mode == 2 and factor is not None:
+        raise NotLowered("before oneDNN 3.8 its scores are not those that are returned")
+    returned = scores if mode == 2 else returned
+    weights = b.softmax(scores, axis=-1, **attrs)
+    weights = weights if factor is None else weights * factor
+    returned = weights if mode == 3 else returned
+    made = of_heads(b.matmul(of_key_heads(weights, keys), value), width)
+    return call.cast(made, dtype), call.cast(returned, dtype)
+
+
+@lowers("RotaryEmbedding")
+def _rotary_embedding(call: Call) -> Value:
+    x = call.value(0)
+    call.need_float(x)
+    shape = x.shape or ()
+    tables = [_table(call, i) for i in (1, 2)]
+    rotated = call.attribute("rotary_embedding_dim", 0)
+    if x.ndim == 3:
+        heads = call.attribute("num_heads")
+        if shape[2] == -1 or not heads:
+            raise NotLowered("the size of a head is unknown")
+        x = call.b.static_reshape(x, shape=[0, 0, heads, shape[2] // heads], special_zero=True)
+    tables = [t[:, :, None] if len(shape) == 3 else t[:, None] for t in tables]
+    if rotated not in (0, 2 * (tables[0].shape or ())[-1]):
+        raise NotLowered("the tables have another size than what is rotated")
+    cos, sin = (call.cast(t, x.dtype) for t in tables)
+    made = rope(x, cos, sin, interleaved=bool(call.attribute("interleaved", 0)))
+    if len(shape) == 3:
+        made = call.b.static_reshape(made, shape=[0, 0, shape[2]], special_zero=True)
+    return made
+
+
+def _table(call: Call, i: int) -> Value:
+    """Return cosines or sines of (batch, tokens, rotated / 2)."""
+    if not call.has(3):
+        return call.value(i)
+    known, places = call.known(i), call.known(3)
+    if known is not None and places is not None:
+        return call.b.constant(known[places], call.dtype(i))
+    return embedding(call.value(3), call.value(i))

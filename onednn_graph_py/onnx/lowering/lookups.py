@@ -1,0 +1,72 @@
+"""Lookups by numbers of a call: Gather and GatherElements as host steps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...building.value import Value
+from ...errors import InvalidIndexError
+from ..corrections import elements
+from .table import Call, NotLowered, lowers
+
+__all__ = ["looked_up"]
+
+Array = npt.NDArray[Any]
+
+
+def looked_up(call: Call) -> Value:
+    """Take slices of input 0 at the places that input 1 has, which a call determines."""
+    rank = len(call.dims(0))
+    if not rank:
+        raise NotLowered("the tensor has no dims")
+    if call.dtype(0) in ("s4", "u4"):
+        raise NotLowered("4-bit integers are packed")
+    axis = call.attribute("axis", 0) % rank
+    made: Value = call.b.call(
+        partial(_taken, call.node.name or "Gather", axis),
+        call.value(0),
+        call.value(1),
+        outputs=partial(_shape, call.dtype(0), axis),
+    )
+    return made
+
+
+def _taken(name: str, axis: int, data: Array, places: Array) -> Array:
+    try:
+        made: Array = np.take(data, places, axis)
+    except IndexError as e:
+        raise InvalidIndexError(f"{name}: {e}") from None
+    return made
+
+
+def _shape(
+    dtype: str, axis: int, data: tuple[int, ...], places: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], str]]:
+    return [((*data[:axis], *places, *data[axis + 1 :]), dtype)]
+
+
+@lowers("GatherElements")
+def _gather_elements(call: Call) -> Value:
+    rank = len(call.dims(0))
+    if not rank:
+        raise NotLowered("the tensor has no dims")
+    if call.dtype(0) in ("s4", "u4"):
+        raise NotLowered("4-bit integers are packed")
+    axis = call.attribute("axis", 0) % rank
+    made: Value = call.b.call(
+        partial(elements, call.node.name or "GatherElements", axis),
+        call.value(0),
+        call.value(1),
+        outputs=partial(_as_places, call.dtype(0)),
+    )
+    return made
+
+
+def _as_places(
+    dtype: str, data: tuple[int, ...], places: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], str]]:
+    return [(places, dtype)]

@@ -1,0 +1,208 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from ...blocks.normalization import rms_norm
+from ...building.value import Value
+from .elementwise import inverse
+from .shapes import merged
+from .table import Call, NotLowered, lowers
+
+
+def _weights(call: Call, i: int, size: int, number: float) -> Value:
+    """Return an input of one dim in f32, or as many of a number."""
+    if not call.has(i):
+        return call.b.constant(np.full((size,), number, np.float32))
+    given = call.value(i, "f32")
+    if given.shape == (size,):
+        return given
+    return call.b.constant(_spread(call.need(i, "weights that broadcast"), (size,)))
+
+
+def _spread(given: npt.NDArray[np.generic], shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    return np.broadcast_to(given.astype(np.float32), shape).reshape(-1)
+
+
+def _rows(call: Call, x: Value, axis: int) -> tuple[Value, tuple[int, ...]]:
+    """Make one dim of those from an axis on; return also how long they are."""
+    shape = x.shape or ()
+    axis = axis % max(x.ndim, 1)
+    sizes = shape[axis:]
+    if -1 in sizes:
+        raise NotLowered("a normalized dim is unknown")
+    if axis == x.ndim - 1 and x.ndim > 1:
+        return x, sizes
+    lead = merged(shape, [range(axis)])
+    return call.b.static_reshape(x, shape=[*lead, math.prod(sizes)], special_zero=False), sizes
+
+
+def _whole(call: Call, made: Value, x: Value) -> Value:
+    """Give the result the shape of what was normalized."""
+    shape = x.shape or ()
+    if made.shape == shape and -1 not in shape:
+        return made
+    if made.ndim == x.ndim and made.shape == shape:
+        return made
+    if shape.count(-1) > 1:
+        raise NotLowered("more than one dim is unknown")
+    return call.b.static_reshape(made, shape=[*shape], special_zero=False)
+
+
+def _of_rows(call: Call, i: int, sizes: tuple[int, ...], number: float) -> Value:
+    """Return the weights of dims that became one."""
+    count = math.prod(sizes)
+    if not call.has(i):
+        return call.b.constant(np.full((count,), number, np.float32))
+    if call.dims(i) == sizes == (count,):
+        return call.value(i, "f32")
+    known = call.known(i)
+    if known is not None:
+        return call.b.constant(_spread(known, sizes))
+    if call.dims(i) != sizes:
+        raise NotLowered("weights broadcast")
+    return call.b.static_reshape(call.value(i, "f32"), shape=[count], special_zero=False)
+
+
+@lowers("LayerNormalization")
+def _layer_normalization(call: Call) -> list[Value]:
+    x = call.value(0)
+    call.need_float(x)
+    rows, sizes = _rows(call, x, call.attribute("axis", -1))
+    epsilon = float(call.attribute("epsilon", 1e-5))
+    scale, shift = _of_rows(call, 1, sizes, 1), _of_rows(call, 2, sizes, 0)
+    if not (call.is_read(1) or call.is_read(2)):
+        made = call.b.layer_norm(rows, scale, shift, keep_stats=False, epsilon=epsilon)
+        return [_whole(call, made, x)]
+    made, mean, variance = call.b.layer_norm(rows, scale, shift, epsilon=epsilon)
+    deviation = inverse(call, call.b.sqrt(variance + epsilon))
+    lead = (x.shape or ())[: x.ndim - len(sizes)]
+    return [_whole(call, made, x), *(_statistic(call, v, lead, x) for v in (mean, deviation))]
+
+
+def _statistic(call: Call, given: Value, lead: tuple[int, ...], x: Value) -> Value:
+    """Give the statistics of rows the rank of what was normalized."""
+    ones = [1] * (x.ndim - len(lead))
+    if given.ndim == len(lead):
+        wide: Value = given[(..., *[None] * len(ones))]
+        return wide
+    if lead.count(-1) > 1:
+        raise NotLowered("more than one dim is unknown")
+    return call.b.static_reshape(given, shape=[*lead, *ones], special_zero=False)
+
+
+@lowers("RMSNormalization", "SimplifiedLayerNormalization")
+def _rms_normalization(call: Call) -> Value:
+    x = call.value(0)
+    call.need_float(x)
+    if call.is_read(1):
+        raise NotLowered("its statistics are read")
+    rows, sizes = _rows(call, x, call.attribute("axis", -1))
+    epsilon = float(call.attribute("epsilon", 1e-5))
+    made = rms_norm(rows, _of_rows(call, 1, sizes, 1), eps=epsilon)
+    return call.cast(
+        _whole(call, made, x), call.result_dtypes[0] if call.result_dtypes else x.dtype
+    )
+
+
+@lowers("GroupNormalization")
+def _group_normalization(call: Call) -> Value:
+    x = call.value(0)
+    groups = int(call.attribute("num_groups"))
+    channels = _channels(x)
+    if call.version >= 21 or groups == channels:
+        return _in_groups(
+            call, x, groups, _weights(call, 1, channels, 1), _weights(call, 2, channels, 0)
+        )
+    # Before opset 21 there was a weight for each group.
+    each = [
+        call.b.constant(np.repeat(call.need(i, "weights").astype(np.float32), channels // groups))
+        for i in (1, 2)
+    ]
+    return _in_groups(call, x, groups, *each)
+
+
+@lowers("InstanceNormalization")
+def _instance_normalization(call: Call) -> Value:
+    x = call.value(0)
+    channels = _channels(x)
+    return _in_groups(
+        call, x, channels, _weights(call, 1, channels, 1), _weights(call, 2, channels, 0)
+    )
+
+
+def _channels(x: Value) -> int:
+    if x.ndim < 3:
+        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
+    found = (x.shape or ())[1]
+    if found == -1:
+        raise NotLowered("the number of channels is unknown")
+    return found
+
+
+def _in_groups(call: Call, x: Value, groups: int, scale: Value, shift: Value) -> Value:
+    call.need_float(x)
+    made: Value = call.b.group_norm(
+        x,
+        scale,
+        shift,
+        groups=groups,
+        keep_stats=False,
+        epsilon=float(call.attribute("epsilon", 1e-5)),
+        data_format="NCX",
+    )
+    return made
+
+
+@lowers("BatchNormalization")
+def _batch_normalization(call: Call) -> Value:
+    x = call.value(0)
+    call.need_float(x)
+    if call.attribute("training_mode", 0) or (call.version < 7 and not call.attribute("is_test")):
+        raise NotLowered("it computes the statistics of a batch")
+    if any(call.is_read(i) for i in range(1, 5)):
+        raise NotLowered("its statistics are read")
+    if call.attribute("spatial", 1) != 1:
+        raise NotLowered("it normalizes each element")
+    if x.ndim < 2:
+        raise NotLowered("there are no channels")
+    image = x[:, :, None] if x.ndim == 2 else x
+    made = call.b.batch_norm_inference(
+        image,
+        *(call.value(i, "f32") for i in range(1, 5)),
+        epsilon=float(call.attribute("epsilon", 1e-5)),
+        data_format="NCX",
+    )
+    return made.squeeze(2) if x.ndim == 2 else made
+
+
+@lowers("Softmax")
+def _softmax(call: Call) -> Value:
+    return _along(call, "softmax")
+
+
+@lowers("LogSoftmax")
+def _log_softmax(call: Call) -> Value:
+    return _along(call, "log_softmax")
+
+
+def _along(call: Call, method: str) -> Value:
+    x = call.value(0)
+    call.need_float(x)
+    axis = call.attribute("axis", 1 if call.version < 13 else -1)
+    axis = axis % max(x.ndim, 1)
+    if x.ndim == 0:
+        raise NotLowered("oneDNN's SoftMax needs a dim")
+    if call.version >= 13 or axis == x.ndim - 1 or set((x.shape or ())[axis + 1 :]) == {1}:
+        made: Value = getattr(call.b, method)(x, axis=axis)
+        return made
+    # Before opset 13 the dims from the axis on were taken as one.
+    shape = x.shape or ()
+    flat = call.b.static_reshape(
+        x, shape=merged(shape, [range(axis), range(axis, x.ndim)]), special_zero=False
+    )
+    return _whole(call, getattr(call.b, method)(flat, axis=1), x)

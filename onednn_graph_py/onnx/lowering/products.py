@@ -1,0 +1,202 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...building.value import Value
+from .shapes import transposed
+from .table import Call, NotLowered, lowers
+from .windows import halves, spatial, windows_of
+
+
+@lowers("MatMul")
+def _matmul(call: Call) -> Value:
+    x, y = call.value(0), call.value(1)
+    call.need_float(x, y)
+    return _product(call, x, y)
+
+
+def _product(call: Call, x: Value, y: Value) -> Value:
+    """Multiply as NumPy does: a vector is a row on the left, and a column on the right."""
+    if x.ndim == 0 or y.ndim == 0:
+        raise NotLowered("oneDNN's MatMul takes no scalars")
+    left = x[None] if x.ndim == 1 else x
+    right = y[:, None] if y.ndim == 1 else y
+    made = call.b.matmul(left, right, call.added_row() if x.ndim > 1 and y.ndim > 1 else None)
+    ones = [-2] * (x.ndim == 1) + [-1] * (y.ndim == 1)
+    return made.squeeze(ones) if ones else made
+
+
+@lowers("Gemm")
+def _gemm(call: Call) -> Value:
+    x, y = call.value(0), call.value(1)
+    call.need_float(x, y)
+    alpha = float(call.attribute("alpha", 1.0))
+    beta = float(call.attribute("beta", 1.0)) if call.has(2) else 0.0
+    known = call.known(1)
+    if alpha != 1 and known is not None:
+        y, alpha = call.b.constant(known.astype(np.float64) * alpha, y.dtype), 1.0
+    across, along = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
+    columns = (y.shape or ())[0 if along else 1]
+    bias = None if beta == 0 else _scaled(call, 2, beta)
+    if bias is not None and alpha == 1 and bias.shape in ((columns,), (1, columns)) and columns > 0:
+        row = bias if bias.ndim == 1 else bias.squeeze(0)
+        return call.b.matmul(x, y, row, transpose_a=across, transpose_b=along)
+    made = call.times(call.b.matmul(x, y, transpose_a=across, transpose_b=along), alpha)
+    return made if bias is None else made + bias
+
+
+def _scaled(call: Call, i: int, factor: float) -> Value:
+    """Return an input, multiplied by a number; a constant is multiplied now."""
+    known, value = call.known(i), call.value(i)
+    if known is None or factor == 1:
+        return call.times(value, factor)
+    return call.b.constant(known.astype(np.float64) * factor, value.dtype)
+
+
+@lowers("Conv")
+def _conv(call: Call) -> Value:
+    x, weights = call.value(0), call.value(1)
+    call.need_float(x, weights)
+    if x.ndim != weights.ndim or x.ndim < 3:
+        raise NotLowered("there are no spatial dims")
+    windows = windows_of(call, x.shape or (), _kernel(weights))
+    return call.b.convolution(
+        x,
+        weights,
+        call.value(2) if call.has(2) else None,
+        strides=windows.strides,
+        pads_begin=windows.begin,
+        pads_end=windows.end,
+        dilations=windows.dilations,
+        groups=int(call.attribute("group", 1)),
+        data_format="NCX",
+        weights_format="OIX",
+    )
+
+
+def _kernel(weights: Value) -> Sequence[int]:
+    found = (weights.shape or ())[2:]
+    if -1 in found:
+        raise NotLowered("the kernel's size is unknown")
+    return found
+
+
+@lowers("ConvTranspose")
+def _conv_transpose(call: Call) -> Value:
+    x, weights = call.value(0), call.value(1)
+    call.need_float(x, weights)
+    if x.ndim != weights.ndim or x.ndim < 3:
+        raise NotLowered("there are no spatial dims")
+    kernel = _kernel(weights)
+    count = len(kernel)
+    strides = spatial(call, "strides", count, 1)
+    dilations = spatial(call, "dilations", count, 1)
+    further = spatial(call, "output_padding", count, 0)
+    begin, end, further = _transposed_padding(
+        call, (x.shape or ())[2:], kernel, strides, dilations, further
+    )
+    if any(n >= s for n, s in zip(further, strides, strict=True)):
+        raise NotLowered("oneDNN pads the output by less than a stride")
+    made = call.b.conv_transpose(
+        x,
+        weights,
+        strides=strides,
+        pads_begin=begin,
+        pads_end=end,
+        output_padding=further,
+        dilations=dilations,
+        groups=int(call.attribute("group", 1)),
+        data_format="NCX",
+        weights_format="IOX",
+    )
+    return call.b.bias_add(made, call.value(2), data_format="NCX") if call.has(2) else made
+
+
+def _transposed_padding(
+    call: Call,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    further: list[int],
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the padding before and behind each dim, and that of the output."""
+    count = len(kernel)
+    auto_pad = call.attribute("auto_pad", "NOTSET")
+    wanted = list(call.attribute("output_shape", ()))[-count:]
+    if not wanted and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        pads = list(call.attribute("pads", ())) or [0] * 2 * count
+        if auto_pad == "VALID":
+            pads = [0] * 2 * count
+        return pads[:count], pads[count:], further
+    begin, end = [], []
+    for i, (size, k, stride, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
+        if wanted and size == -1:
+            raise NotLowered("the padding follows from a size that is unknown")
+        beyond = wanted[i] - stride * size if wanted else 0
+        total = -stride + further[i] + (k - 1) * d + 1 - beyond
+        if total < 0:
+            further, total = [*further[:i], further[i] - total, *further[i + 1 :]], 0
+        before, behind = halves(total, auto_pad)
+        begin.append(before)
+        end.append(behind)
+    return begin, end, further
+
+
+@lowers("Einsum")
+def _einsum(call: Call) -> Value:
+    """Lower what is a matrix product, possibly of dims that are taken as one."""
+    terms, arrow, result = call.attribute("equation").replace(" ", "").partition("->")
+    parts = terms.split(",")
+    labels = {*terms} - {","}
+    if not arrow or "." in terms or any(len(set(p)) < len(p) for p in (*parts, result)):
+        raise NotLowered("the sum has dots, or repeats an index")
+    if len(parts) == 1 and {*result} == labels:
+        return transposed(call, call.value(0), [parts[0].index(c) for c in result])
+    if len(parts) != 2:
+        raise NotLowered("it is no product of two tensors")
+    left, right = parts
+    shared = [c for c in left if c in right]
+    batch = [c for c in result if c in shared]
+    inner = [c for c in shared if c not in result]
+    rows = [c for c in result if c in left and c not in shared]
+    columns = [c for c in result if c in right and c not in shared]
+    if {*batch, *inner, *rows} != {*left} or {*batch, *inner, *columns} != {*right} or not inner:
+        raise NotLowered("it is no matrix product")
+    sizes = dict(zip(left, call.dims(0), strict=True)) | dict(zip(right, call.dims(1), strict=True))
+    x = _arranged(call, 0, left, batch, rows, inner, sizes)
+    y = _arranged(call, 1, right, batch, inner, columns, sizes)
+    call.need_float(x, y)
+    made = call.b.matmul(x, y)
+    order = [*batch, *rows, *columns]
+    if len(rows) != 1 or len(columns) != 1:
+        shape = [sizes[c] for c in order]
+        if shape.count(-1) > 1:
+            raise NotLowered("more than one dim of the new shape is unknown")
+        made = call.b.static_reshape(made, shape=shape, special_zero=False)
+    return transposed(call, made, [order.index(c) for c in result])
+
+
+def _arranged(
+    call: Call,
+    i: int,
+    term: str,
+    batch: Sequence[str],
+    before: Sequence[str],
+    behind: Sequence[str],
+    sizes: dict[str, int],
+) -> Value:
+    """Return an operand with its batch dims first, and one dim for each of the two groups."""
+    moved = transposed(call, call.value(i), [term.index(c) for c in (*batch, *before, *behind)])
+    if len(before) == len(behind) == 1:
+        return moved
+    groups = [[sizes[c] for c in group] for group in (before, behind)]
+    shape = [sizes[c] for c in batch] + [-1 if -1 in g else math.prod(g) for g in groups]
+    if shape.count(-1) > 1:
+        raise NotLowered("more than one dim of the new shape is unknown")
+    return call.b.static_reshape(moved, shape=shape, special_zero=False)

@@ -1,0 +1,299 @@
+"""The table of lowerings: for each op of ONNX a function that adds it to a `GraphBuilder`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ...building.builder import GraphBuilder
+from ...building.value import Value
+from ...dtypes import array_dtype
+from ...errors import OneDNNError
+from ...machine.cpu import lacks
+from ..tensors import Shape, Tensor
+
+__all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers", "made_by"]
+
+FLOATS = ("f32", "bf16", "f16")
+
+
+class NotLowered(Exception):
+    """Why a node can't be lowered: an answer, not an error, since it is an island then."""
+
+
+class Call:
+    """A node while it is lowered: what its function may ask and use.
+
+    Parameters
+    ----------
+    b : GraphBuilder
+        What the function adds ops to.
+    node : onnx_ir.Node
+    version : int
+        The version of the opset of its domain.
+    operands : sequence of Tensor or None
+        What it reads; None for an input that is left out.
+    results : sequence of Tensor
+        What it makes, as ONNX infers it, without values. Empty if ONNX does not know the op.
+    constant : callable
+        Makes a constant of an input: called with the builder, the index, the numbers and the data
+        type.
+    added_row : callable, optional
+        Makes the row of numbers that is added to the result next, and nothing else reads it.
+    """
+
+    def __init__(
+        self,
+        b: GraphBuilder,
+        node: ir.Node,
+        version: int,
+        operands: Sequence[Tensor | None],
+        results: Sequence[Tensor],
+        constant: Callable[[int, str], Value],
+        added_row: Callable[[], Value] | None = None,
+    ) -> None:
+        self.b = b
+        self.node = node
+        self.version = version
+        self._operands = list(operands)
+        while self._operands and self._operands[-1] is None:
+            self._operands.pop()
+        self._results = results
+        self._constant = constant
+        self._added_row = added_row
+        self.has_added_row = False
+        """Whether the lowering adds the row."""
+
+    def __len__(self) -> int:
+        """Return the number of inputs; trailing empty ones are left out."""
+        return len(self._operands)
+
+    def has(self, i: int) -> bool:
+        """Return whether an input is there."""
+        return i < len(self._operands) and self._operands[i] is not None
+
+    def _operand(self, i: int) -> Tensor:
+        found = self._operands[i] if i < len(self._operands) else None
+        if found is None:
+            raise NotLowered(f"input {i} is missing")
+        return found
+
+    def added_row(self) -> Value | None:
+        """Return the row that the lowering is to add to its result, if there is one."""
+        if self._added_row is None:
+            return None
+        self.has_added_row = True
+        return self._added_row()
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute as an int, float, str, tuple of them or NumPy array."""
+        found = self.node.attributes.get(name)
+        if found is None:
+            return default
+        if found.is_ref():
+            raise NotLowered(f"attribute {name} refers to that of a function")
+        if found.type == ir.AttributeType.TENSOR:
+            return found.as_tensor().numpy()
+        if found.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+            raise NotLowered(f"attribute {name} is a subgraph")
+        return tuple(found.value) if isinstance(found.value, (list, tuple)) else found.value
+
+    def known(self, i: int) -> npt.NDArray[Any] | None:
+        """Return the numbers of an input that are the same for all calls of the program."""
+        return self._operand(i).fixed if self.has(i) else None
+
+    def need(self, i: int, what: str) -> npt.NDArray[Any]:
+        """Return the numbers of an input.
+
+        Raises
+        ------
+        NotLowered
+            They are not the same for all calls of the program.
+        """
+        found = self.known(i)
+        if found is None:
+            raise NotLowered(f"{what} must be a constant")
+        return found
+
+    def value(self, i: int, dtype: str | None = None) -> Value:
+        """Return an input as a value; one that is known becomes a constant.
+
+        Parameters
+        ----------
+        i : int
+        dtype : str, optional
+            The data type of a constant; others are converted, between floating-point types.
+        """
+        tensor = self._operand(i)
+        if tensor.is_empty:
+            raise NotLowered("a tensor has no elements")
+        if tensor.value is not None:
+            return tensor.value if dtype is None else self.cast(tensor.value, dtype)
+        if why := lacks(dtype or tensor.dtype):
+            raise NotLowered(why)
+        try:
+            return self._constant(i, dtype or tensor.dtype)
+        except OneDNNError as e:
+            raise NotLowered(str(e)) from None
+
+    def dims(self, i: int) -> Shape:
+        """Return the dims of an input, -1 for those that can differ between calls."""
+        return self._operand(i).dims
+
+    def dtype(self, i: int) -> str:
+        """Return the package's name of an input's data type."""
+        return self._operand(i).dtype
+
+    @property
+    def result_dtypes(self) -> tuple[str, ...]:
+        """The data types of the outputs, as ONNX infers them."""
+        return tuple(r.dtype for r in self._results)
+
+    @property
+    def result_dims(self) -> tuple[Shape, ...]:
+        """The dims of the outputs, as ONNX infers them; -1 for those that can differ."""
+        return tuple(r.dims for r in self._results)
+
+    def is_read(self, output: int) -> bool:
+        """Return whether something reads an output."""
+        outputs = self.node.outputs
+        if output >= len(outputs) or not outputs[output].name:
+            return False
+        return bool(outputs[output].uses()) or outputs[output].is_graph_output()
+
+    def axes(self, i: int, name: str = "axes") -> tuple[int, ...] | None:
+        """Return axes that an attribute or, in newer opsets, an input has; none are negative.
+
+        They count the dims of input 0. None if neither is given.
+        """
+        given = self.attribute(name)
+        if given is None and self.has(i):
+            given = tuple(int(a) for a in self.need(i, name).reshape(-1))
+        if given is None:
+            return None
+        rank = len(self.dims(0))
+        axes = (given,) if isinstance(given, int) else given
+        if any(not -rank <= a < rank for a in axes):
+            raise NotLowered(f"{name} are out of range")
+        return tuple(a % rank for a in axes)
+
+    def target(self, i: int) -> list[int]:
+        """Return the shape that input `i` holds, which Reshape gives to input 0.
+
+        A dim is 0 where it is the source's dim at the same place, and -1 for one that is unknown.
+        """
+        tensor = self._operand(i)
+        if tensor.arrays is None:
+            raise NotLowered("the new shape must be a constant or follow from shapes")
+        zero_is_kept = not self.attribute("allowzero", 0)
+        sources = self._operand(0).shapes
+        shapes = [
+            _resolved(source, [int(d) for d in array.reshape(-1)], zero_is_kept)
+            for source, array in zip(sources, tensor.arrays, strict=True)
+        ]
+        if any(0 in s for s in (*shapes, *sources)):
+            raise NotLowered("the tensor has no elements")
+        made = []
+        for place, sizes in enumerate(zip(*shapes, strict=True)):
+            if all(d == sizes[0] for d in sizes):
+                made.append(sizes[0])
+            elif all(place < len(s) and s[place] == d for s, d in zip(sources, sizes, strict=True)):
+                made.append(0)
+            else:
+                made.append(-1)
+        if made.count(-1) > 1:
+            raise NotLowered("more than one dim of the new shape is unknown")
+        return made
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """Convert between floating-point types."""
+        if x.dtype == dtype:
+            return x
+        if x.dtype not in FLOATS or dtype not in FLOATS:
+            raise NotLowered(f"oneDNN does not convert {x.dtype} to {dtype}")
+        if "f32" in (x.dtype, dtype):
+            return self.b.type_cast(x, dtype=dtype)
+        return self.b.type_cast(self.b.type_cast(x, dtype="f32"), dtype=dtype)
+
+    def need_float(self, *values: Value) -> None:
+        """Raise `NotLowered` unless all values are of floating-point types that the CPU has."""
+        for value in values:
+            if value.dtype not in FLOATS:
+                raise NotLowered(f"oneDNN computes it in floating point only, not in {value.dtype}")
+            if why := lacks(value.dtype):
+                raise NotLowered(why)
+
+    def operand(self, given: Value | float, dtype: str, rank: int = 1) -> Value:
+        """Return a value or a number as a value of a data type.
+
+        A number gets one element and the rank 1, or 0 dims if `rank` is 0.
+        """
+        if isinstance(given, Value):
+            return self.cast(given, dtype)
+        return self.b.constant(np.full((1,) if rank else (), given, np.float64), dtype)
+
+    def times(self, x: Value, number: float) -> Value:
+        """Multiply by a number, which is not rounded to a smaller type than f32."""
+        if number == 1:
+            return x
+        wide = x.dtype if holds(number, x.dtype) else "f32"
+        made = self.b.multiply(self.cast(x, wide), self.operand(number, wide, x.ndim))
+        return self.cast(made, x.dtype)
+
+
+def holds(number: float, dtype: str) -> bool:
+    """Return whether a data type has a number without rounding; f32 is taken to have all."""
+    if dtype == "f32" or not math.isfinite(number):
+        return True
+    return float(np.asarray(number, array_dtype(dtype))) == number
+
+
+def _resolved(source: Shape, target: list[int], zero_is_kept: bool) -> Shape:
+    """Return the dims of Reshape's result."""
+    made = []
+    for i, d in enumerate(target):
+        if d == 0 and zero_is_kept:
+            if i >= len(source):
+                raise NotLowered("the new shape takes a dim that the tensor lacks")
+            d = source[i]
+        made.append(d)
+    count = math.prod(source)
+    rest = math.prod(d for d in made if d != -1)
+    if made.count(-1) == 1 and rest and count % rest == 0:
+        made[made.index(-1)] = count // rest
+    if any(d < 0 for d in made) or math.prod(made) != count:
+        raise NotLowered("the new shape does not fit the tensor")
+    return tuple(made)
+
+
+Function = Callable[[Call], "Value | Sequence[Value | None]"]
+
+
+def made_by(returned: Value | Sequence[Value | None], count: int) -> list[Value | None]:
+    """Return what a lowering made, a value for each of a node's outputs or None."""
+    made = [returned] if isinstance(returned, Value) else list(returned)
+    return (made + [None] * count)[:count]
+
+
+LOWERINGS: dict[tuple[str, str], Function] = {}
+"""The function of each op, by domain and type; it returns a value for each output that is read."""
+
+_Entered = TypeVar("_Entered", bound=Function)
+
+
+def lowers(*types: str, domain: str = "") -> Callable[[_Entered], _Entered]:
+    """Enter a function into the table for these ops."""
+
+    def enter(function: _Entered) -> _Entered:
+        for op_type in types:
+            if (domain, op_type) in LOWERINGS:
+                raise AssertionError(f"{op_type} has two lowerings")
+            LOWERINGS[domain, op_type] = function
+        return function
+
+    return enter

@@ -1,0 +1,107 @@
+"""Windows that slide over the spatial dims, as convolutions and pooling have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .table import Call, NotLowered
+
+__all__ = ["Windows", "halves", "spatial", "windows_of"]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over spatial dims.
+
+    Parameters
+    ----------
+    kernel, strides, dilations, begin, end : list of int
+        One number for each spatial dim; the last two are the padding.
+    is_longer : bool
+        Whether the padding at the end is longer than the model says, because its last window
+        reaches beyond.
+    """
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    begin: list[int]
+    end: list[int]
+    is_longer: bool = False
+
+
+def spatial(call: Call, name: str, count: int, default: int) -> list[int]:
+    """Return an attribute that has a number for each spatial dim."""
+    given = list(call.attribute(name, ())) or [default] * count
+    if len(given) != count:
+        raise NotLowered(f"{name} does not have a number for each spatial dim")
+    return given
+
+
+def halves(total: int, auto_pad: str) -> tuple[int, int]:
+    """Return the padding before and behind a dim, which has one element more where it is odd."""
+    less = total // 2
+    return (less, total - less) if auto_pad == "SAME_UPPER" else (total - less, less)
+
+
+def windows_of(call: Call, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
+    """Return the windows of a node.
+
+    Parameters
+    ----------
+    call : Call
+    shape : sequence of int
+        The dims of what the windows slide over, with batch and channels.
+    kernel : sequence of int
+        The spatial dims of a window.
+    """
+    sizes, count = shape[2:], len(kernel)
+    strides = spatial(call, "strides", count, 1)
+    dilations = spatial(call, "dilations", count, 1)
+    auto_pad = call.attribute("auto_pad", "NOTSET")
+    pads = list(call.attribute("pads", ())) or [0] * 2 * count
+    if len(pads) != 2 * count:
+        raise NotLowered("pads does not have two numbers for each spatial dim")
+    begin, end = pads[:count], pads[count:]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    longer = False
+    if auto_pad == "VALID":
+        begin = end = [0] * count
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        pairs = [
+            halves(_same(n, s, span), auto_pad)
+            for n, s, span in zip(sizes, strides, spans, strict=True)
+        ]
+        begin, end = [p[0] for p in pairs], [p[1] for p in pairs]
+    if min([*begin, *end]) < 0:
+        raise NotLowered("a padding is negative")
+    if call.attribute("ceil_mode", 0):
+        given = end
+        end = [
+            _behind(n, s, span, b, e)
+            for n, s, span, b, e in zip(sizes, strides, spans, begin, end, strict=True)
+        ]
+        longer = any(e > g for e, g in zip(end, given, strict=True))
+    return Windows(list(kernel), strides, dilations, begin, end, longer)
+
+
+def _same(size: int, stride: int, span: int) -> int:
+    """Return the padding with which there is a window for each stride."""
+    if stride == 1:
+        return span - 1
+    if size == -1:
+        raise NotLowered(f"the padding follows from a size that is unknown, with a stride {stride}")
+    return max((-(-size // stride) - 1) * stride + span - size, 0)
+
+
+def _behind(size: int, stride: int, span: int, begin: int, end: int) -> int:
+    """Return the padding behind a dim with which the last window is whole."""
+    if stride == 1:
+        return end
+    if size == -1:
+        raise NotLowered("ceil_mode with a size that is unknown")
+    steps = -(-(size + begin + end - span) // stride)
+    if steps * stride >= size + begin:  # it would begin behind the elements
+        steps -= 1
+    return max(steps * stride + span - size - begin, 0)

@@ -1,0 +1,446 @@
+"""Load an ONNX model and call it: `load`, `OnnxModel`."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from .._core import num_threads
+from ..building.builder import GraphBuilder
+from ..errors import (
+    GraphFormatError,
+    InvalidArgumentsError,
+    UnimplementedError,
+    reworded,
+)
+from ..explaining.explanation import Explanation
+from ..processes.forked import renew_in_forks
+from . import lowering, packing  # noqa: F401  # lowering fills the table
+from .assembly import Weights
+from .inputs import InputCheck
+from .islands import has_onnxruntime
+from .loading import Source, described, loaded
+from .options import (
+    DynamicQuantization,
+    Fallback,
+    FpmathMode,
+    KnownDefects,
+    Options,
+    Requantize,
+    refuse,
+)
+from .preparing import prepare
+from .programs import Entry, Programs
+from .report import OnnxReport, reported
+from .survey import Section
+from .tensors import SEQUENCE, Shape, name_of
+from .verifying import OnnxVerification, verified
+
+__all__ = ["OnnxModel", "load"]
+
+
+class OnnxModel:
+    """An ONNX model that is called with arrays; `load` makes it.
+
+    It is compiled for each new set of input shapes. Where the model leaves dims open and its nodes
+    allow it, one `CompiledGraph` serves all shapes; others share the weights.
+
+    Several threads may call it.
+
+    Attributes
+    ----------
+    name : str
+        How messages name it.
+    input_names, output_names : tuple of str
+    """
+
+    def __init__(self, model: ir.Model, options: Options, name: str) -> None:
+        self.name = name
+        self.options = options
+        self._model = model
+        graph = model.graph
+        self._defaults = {v.name or "": v for v in graph.initializers.values() if v in graph.inputs}
+        self._inputs = {v.name or "": v for v in graph.inputs}
+        self.input_names = tuple(n for n in self._inputs if n not in self._defaults)
+        self.output_names = tuple(v.name or "" for v in graph.outputs)
+        self._weights = Weights()
+        self._programs: dict[tuple[str, ...], Programs] = {}
+        self._after_fork()
+        renew_in_forks(self)
+        self._checks = {n: InputCheck(v, name_of(v.dtype)) for n, v in self._inputs.items()}
+        self._required = self._made(self.input_names)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self._checks.values()))
+        return f"<OnnxModel {self.name!r}: ({inputs}) -> ({', '.join(self.output_names)})>"
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Run the model.
+
+        Parameters
+        ----------
+        *arrays, **named : arrays
+            Its inputs, by position or by name. Those that have weights as defaults can only be
+            given by name.
+
+        Returns
+        -------
+        numpy.ndarray or tuple
+            The output, or all of them in the model's order.
+
+        Raises
+        ------
+        OneDNNError
+            Inputs are missing or don't fit, or a node fails.
+        """
+        names, given = self._ordered(arrays, named)
+        values = [self._checks[n].array(self.name, a) for n, a in zip(names, given, strict=True)]
+        made = self._of(names)(values)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _ordered(
+        self, arrays: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the names of the inputs that are given, in the model's order, and the arrays."""
+        names = self.input_names
+        if not named and len(arrays) == len(names):
+            return names, list(arrays)
+        if len(arrays) > len(names):
+            raise InvalidArgumentsError(
+                f"{self.name}: expected {len(names)} inputs ({', '.join(names)}), got "
+                f"{len(arrays) + len(named)}"
+            )
+        given = dict(zip(names, arrays, strict=False))
+        for name, array in named.items():
+            if name not in self._inputs:
+                near = difflib.get_close_matches(name, self._inputs, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+                raise InvalidArgumentsError(f"{self.name}: there is no input {name!r}; {hint}")
+            if name in given:
+                raise InvalidArgumentsError(f"{self.name}: input {name!r} is given twice")
+            given[name] = array
+        missing = [n for n in names if n not in given]
+        if missing:
+            raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
+        order = tuple(n for n in self._inputs if n in given)
+        return order, [given[n] for n in order]
+
+    # -- programs
+
+    def _of(self, names: tuple[str, ...]) -> Programs:
+        """Return the programs for calls that give these inputs."""
+        if names == self.input_names:
+            return self._required
+        with self._lock:
+            found = self._programs.get(names)
+            if found is None:
+                found = self._programs[names] = self._made(names)
+            return found
+
+    def _made(self, names: tuple[str, ...]) -> Programs:
+        model = self._model.clone()
+        graph = model.graph
+        inputs = [v for v in graph.inputs if v.name in names]
+        for name in self._defaults:
+            if name in names:
+                value = graph.initializers.pop(name)
+                value.const_value = None
+        graph.inputs[:] = inputs
+        try:
+            prepare(model, self.options.requantize, self.options.dynamic_quantization)
+        except GraphFormatError as e:
+            raise reworded(e, f"{self.name}: {e}") from e.__cause__
+        weights = {n: v for n, v in graph.initializers.items() if v.const_value is not None}
+        section = Section(
+            list(graph),
+            tuple(graph.inputs),
+            tuple(graph.outputs),
+            {v: _numbers(v) for v in weights.values()},
+            {
+                v: name_of(v.dtype) if isinstance(v.type, ir.TensorType) else SEQUENCE
+                for v in graph.inputs
+            },
+            dict(model.opset_imports),
+            model.ir_version,
+        )
+        unknown = {
+            v: None if v.shape is None else [not isinstance(d, int) for d in v.shape]
+            for v in graph.inputs
+        }
+        return Programs(section, self._weights, self.options, self.name, unknown)
+
+    def _entry(self, shapes: Any) -> Entry:
+        dims = self._shapes_of(shapes)
+        programs = self._required
+        return programs.entry(dims)
+
+    # -- shapes
+
+    def shapes(self, **sizes: int) -> dict[str, Shape]:
+        """Return the inputs' shapes for sizes of the model's named dims.
+
+        Parameters
+        ----------
+        **sizes : int
+            A size for each dim that has a name in the model, such as ``batch=1``.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The model has no such dim, or the size of one is missing.
+        """
+        return {n: self._checks[n].shape_for(self.name, sizes) for n in self.input_names}
+
+    @property
+    def input_dims(self) -> dict[str, tuple[int | str | None, ...] | None]:
+        """The dims of each input as the model has them: a size, a name, or None.
+
+        None instead of dims means that not even their number is known.
+        """
+        checks = (self._checks[n] for n in self.input_names)
+        return {c.name: None if c.dims is None else tuple(c.dims) for c in checks}
+
+    @property
+    def input_dtypes(self) -> dict[str, str]:
+        """OneDNN's name of the data type of each input, or ``string`` and the like."""
+        return {n: self._checks[n].dtype for n in self.input_names}
+
+    def random_inputs(self, shapes: Any = None, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+        """Return inputs that most models can take: floats around 0, and 0 or 1.
+
+        Parameters
+        ----------
+        shapes : mapping of str to shape, or sequence of shapes, optional
+            The inputs' shapes; by default those of the model, if it leaves none open.
+        seed : int
+        """
+        random = np.random.default_rng(seed)
+        sizes = self._shapes_of(shapes)
+        return {
+            n: self._checks[n].random(random, s)
+            for n, s in zip(self.input_names, sizes, strict=True)
+        }
+
+    def _shapes_of(self, given: Any) -> tuple[Shape, ...]:
+        """Return the shapes of all inputs, in order."""
+        checks = [self._checks[n] for n in self.input_names]
+        if given is None:
+            if any(c.is_open for c in checks):
+                raise InvalidArgumentsError(
+                    f"{self.name}: it has unknown dims; give the shapes of its inputs"
+                )
+            return tuple(c.shape_for(self.name, {}) for c in checks)
+        if isinstance(given, Mapping):
+            _, given = self._ordered((), given)
+        made = tuple(tuple(int(d) for d in s) for s in given)
+        if len(made) != len(checks):
+            raise InvalidArgumentsError(
+                f"{self.name}: expected the shapes of {len(checks)} inputs, got {len(made)}"
+            )
+        for check, shape in zip(checks, made, strict=True):
+            check.require(self.name, shape)
+        return made
+
+    def compile(self, shapes: Any = None) -> OnnxModel:
+        """Compile the model ahead of calls.
+
+        Parameters
+        ----------
+        shapes : mapping of str to shape, sequence of shapes, or list of mappings; optional
+            The inputs' shapes, by name or in order, or several such mappings. By default those of
+            the model, if it leaves none open.
+
+        Returns
+        -------
+        OnnxModel
+            Itself.
+        """
+        several = isinstance(shapes, (list, tuple)) and all(isinstance(s, Mapping) for s in shapes)
+        for one in shapes if several and shapes else [shapes]:
+            self._entry(one)
+        return self
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that a call uses."""
+        return self.options.threads or num_threads()
+
+    def with_threads(self, threads: int) -> OnnxModel:
+        """Load the same model for calls with another number of threads."""
+        return OnnxModel(self._model, replace(self.options, threads=threads), self.name)
+
+    def prepare(self, *shapes: Any) -> None:
+        """Compile the model ahead for sets of input shapes, as `CompiledGraph.prepare` does.
+
+        Parameters
+        ----------
+        *shapes : mapping of str to shape, or sequence of shapes
+            If the model has one input, also its shape alone.
+        """
+        for one in shapes:
+            alone = len(self.input_names) == 1 and not isinstance(one, Mapping)
+            self.compile([one] if alone and all(isinstance(d, SupportsIndex) for d in one) else one)
+
+    def builder(self, shapes: Any = None) -> GraphBuilder:
+        """Return the model for one set of shapes as a graph that is being built.
+
+        Islands are its host steps. It can be explained, exported and written into a file.
+
+        Parameters
+        ----------
+        shapes : mapping of str to shape, or sequence of shapes, optional
+
+        Raises
+        ------
+        UnimplementedError
+            oneDNN takes no part of the model.
+        """
+        dims = dict(zip(self._required.section.inputs, self._shapes_of(shapes), strict=True))
+        made = self._required.alone(dims).program.assembly
+        if made is None:
+            raise UnimplementedError(f"{self.name}: oneDNN takes no part of it; see report")
+        return made.b
+
+    def report(self) -> OnnxReport:
+        """Return what runs where, for all shapes that it is compiled for, and why."""
+        return reported(self.name, self._required)
+
+    def explain(self, shapes: Any = None, **options: Any) -> Explanation:
+        """Report what runs and how fast, for one set of shapes: see `GraphBuilder.explain`."""
+        return self.builder(shapes).explain(**options)
+
+    def verify(
+        self,
+        *arrays: Any,
+        shapes: Any = None,
+        seed: int = 0,
+        rtol: float = 1e-4,
+        atol: float = 1e-5,
+        **named: Any,
+    ) -> OnnxVerification:
+        """Compare the results with those of onnxruntime, or of onnx's reference without it.
+
+        Parameters
+        ----------
+        *arrays, **named : arrays
+            The inputs; random ones by default.
+        shapes : mapping of str to shape, or sequence of shapes, optional
+            The shapes of random inputs.
+        seed : int
+        rtol, atol : float
+            What is allowed, relative to the largest number of an output, and absolute.
+
+        Returns
+        -------
+        OnnxVerification
+            It is true if all outputs are right, and prints the errors.
+        """
+        if arrays or named:
+            names, given = self._ordered(arrays, named)
+            inputs = {n: np.asarray(a) for n, a in zip(names, given, strict=True)}
+        else:
+            inputs = self.random_inputs(shapes, seed)
+        runtime = "onnxruntime" if has_onnxruntime() else "reference"
+        made = self(**inputs)
+        results = made if isinstance(made, tuple) else (made,)
+        return verified(
+            packing.proto_of(self._model), runtime, inputs, self.output_names, results, rtol, atol
+        )
+
+    def __reduce__(self) -> Any:
+        return _restored, (*packing.packed(self._model), self.options, self.name)
+
+
+def _restored(model: bytes, weights: dict[str, Any], options: Options, name: str) -> OnnxModel:
+    return OnnxModel(packing.unpacked(model, weights), options, name)
+
+
+def _numbers(value: ir.Value) -> npt.NDArray[Any]:
+    assert value.const_value is not None
+    array: npt.NDArray[Any] = value.const_value.numpy()
+    return array
+
+
+def load(
+    source: Source,
+    *,
+    fallback: Fallback = "auto",
+    requantize: Requantize = "merge",
+    dynamic_quantization: DynamicQuantization = "f32",
+    max_shapes: int = 32,
+    threads: int | None = None,
+    fpmath_mode: FpmathMode = "strict",
+    known_defects: KnownDefects = "avoid",
+    **unknown: Any,
+) -> OnnxModel:
+    """Load an ONNX model.
+
+    Parameters
+    ----------
+    source : path, bytes, onnx.ModelProto or onnx_ir.Model
+        Files are not trusted; external data is mapped, and must be in the model's folder.
+    fallback : str
+        What runs nodes that oneDNN does not take: ``onnxruntime``, ``reference`` (onnx's own, in
+        Python), ``auto`` for onnxruntime where it is installed, or ``error``: then there may be
+        none.
+    requantize : str
+        ``merge`` leaves out Quantize and Dequantize between a convolution and a residual Add, so
+        that oneDNN fuses them; ``exact`` rounds where the file does.
+    dynamic_quantization : str
+        ``f32`` computes dynamically quantized products in floating point; ``host`` as the file
+        says, outside of oneDNN.
+    max_shapes : int
+        The number of sets of input shapes that stay compiled.
+    threads : int, optional
+        Threads of a call.
+    fpmath_mode : str
+        The smaller types that oneDNN may use to compute f32.
+    known_defects : str
+        ``avoid`` or ``run``; see `GraphBuilder.compile`.
+    **unknown
+        Other names are refused, with the nearest one that there is.
+
+    Returns
+    -------
+    OnnxModel
+
+    Raises
+    ------
+    GraphFormatError
+        It is not a valid model; the message names the file and the node.
+    InvalidArgumentsError
+        There is no such option, or it has no such value.
+    OSError
+        The file can't be read.
+
+    Examples
+    --------
+    >>> import numpy as np, onnx.parser
+    >>> import onednn_graph_py.onnx
+    >>> model = onednn_graph_py.onnx.load(onnx.parser.parse_model('''
+    ...     <ir_version: 10, opset_import: ["": 21]>
+    ...     relu (float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }'''))
+    >>> model(np.float32([[-1, 2]]))
+    array([[0., 2.]], dtype=float32)
+    """
+    refuse(unknown)
+    chosen = Options(
+        fallback,
+        requantize,
+        dynamic_quantization,
+        max_shapes,
+        threads,
+        fpmath_mode,
+        known_defects,
+    )
+    return OnnxModel(loaded(source), chosen, described(source))

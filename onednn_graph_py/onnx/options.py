@@ -1,0 +1,79 @@
+"""The options of `load`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from ..errors import InvalidArgumentsError
+
+__all__ = [
+    "DynamicQuantization",
+    "Fallback",
+    "FpmathMode",
+    "KnownDefects",
+    "Options",
+    "Requantize",
+    "refuse",
+]
+
+
+Fallback = Literal["auto", "onnxruntime", "reference", "error"]
+Requantize = Literal["merge", "exact"]
+DynamicQuantization = Literal["f32", "host"]
+FpmathMode = Literal["strict", "bf16", "f16", "tf32", "any"]
+KnownDefects = Literal["avoid", "run"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `load` may be told; its documentation says what each option does."""
+
+    fallback: Fallback = "auto"
+    requantize: Requantize = "merge"
+    dynamic_quantization: DynamicQuantization = "f32"
+    max_shapes: int = 32
+    threads: int | None = None
+    fpmath_mode: FpmathMode = "strict"
+    known_defects: KnownDefects = "avoid"
+
+    def __post_init__(self) -> None:
+        for name, choice in (
+            ("fallback", Fallback),
+            ("requantize", Requantize),
+            ("dynamic_quantization", DynamicQuantization),
+            ("fpmath_mode", FpmathMode),
+            ("known_defects", KnownDefects),
+        ):
+            allowed = get_args(choice)
+            given = getattr(self, name)
+            if given not in allowed:
+                near = difflib.get_close_matches(str(given), allowed, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                names = ", ".join(map(repr, allowed))
+                raise InvalidArgumentsError(f"{name} must be one of {names}, got {given!r}{hint}")
+        for name in ("max_shapes", "threads"):
+            given = getattr(self, name)
+            if given is None and name == "threads":
+                continue
+            if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+                raise InvalidArgumentsError(
+                    f"{name} must be a whole number, at least 1, got {given!r}"
+                )
+
+
+def refuse(unknown: Iterable[str]) -> None:
+    """Raise for the first name that is no option.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        There is one.
+    """
+    names = [f.name for f in fields(Options)]
+    for name in unknown:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise InvalidArgumentsError(f"load has no option {name!r}; {hint}")

@@ -1,0 +1,59 @@
+"""Models as bytes and arrays, for pickling and for other runtimes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+
+from ..building.constant_arrays import aligned_copy
+
+__all__ = ["packed", "proto_of", "unpacked"]
+
+
+def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
+    """Return a model without its weights, and the weights by name.
+
+    The weights are NumPy's own, so that pickles can have them out of band.
+    """
+    skeleton = model.clone()
+    weights = {}
+    for name, value in skeleton.graph.initializers.items():
+        array = _numbers(value)
+        if array.dtype.kind in "biuf":
+            plain = np.dtype(array.dtype.str)  # one of NumPy's own objects, not an equal one
+            weights[name] = array.view(plain)
+            value.const_value = ir.tensor(np.zeros((0,), array.dtype), name=name)
+    return ir.to_proto(skeleton).SerializeToString(), weights
+
+
+def unpacked(serialized: bytes, weights: dict[str, npt.NDArray[Any]]) -> ir.Model:
+    """Return the model that `packed` took apart."""
+    model: ir.Model = ir.from_proto(onnx.ModelProto.FromString(serialized))
+    for name, array in weights.items():
+        value = model.graph.initializers[name]
+        kept = array
+        if array.flags.writeable or array.ctypes.data % 64:
+            kept = aligned_copy(array) if array.size else array
+        value.const_value = ir.tensor(kept, name=name)
+        value.shape = ir.Shape(array.shape)
+    return model
+
+
+def proto_of(model: ir.Model) -> onnx.ModelProto:
+    """Return a model with all weights in it."""
+    whole = model.clone()
+    for name, value in whole.graph.initializers.items():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = ir.tensor(_numbers(value), dtype=value.const_value.dtype, name=name)
+    proto: onnx.ModelProto = ir.to_proto(whole)
+    return proto
+
+
+def _numbers(value: ir.Value) -> npt.NDArray[Any]:
+    assert value.const_value is not None
+    array: npt.NDArray[Any] = value.const_value.numpy()
+    return array

@@ -1,0 +1,282 @@
+"""The programs of a section, by the dims of its inputs: `Programs`."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ..building.builder import GraphBuilder
+from ..errors import GraphFormatError, UnimplementedError
+from ..processes.forked import renew_in_forks
+from .assembly import Assembly, Weights
+from .division import divided, first_island
+from .options import Options
+from .program import Program, Run, island_of
+from .survey import NotGeneral, Section, Survey, read_by, survey
+from .tensors import Shape, dtype_of, shape_of
+from .work import share
+
+__all__ = ["Entry", "Programs"]
+
+MOST_FAILURES = 2
+"""After so many programs that should be general and are not, each set of dims gets its own."""
+
+MORE_PARTS, LOST_SHARE = 2, 0.01
+"""What a program for all dims may have more in parts, and lose of the arithmetic in oneDNN."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class Entry:
+    """What runs a set of dims."""
+
+    program: Program
+    run: Run
+    tail: Tail | None = None
+
+
+class Programs:
+    """The programs of a section; several threads may ask for them.
+
+    Parameters
+    ----------
+    section : Section
+    weights : Weights
+    options : Options
+    name : str
+    unknown : mapping of onnx_ir.Value to sequence of bool or None
+        Which dims of the inputs the model leaves open; None if it does not even say how many.
+    """
+
+    def __init__(
+        self,
+        section: Section,
+        weights: Weights,
+        options: Options,
+        name: str,
+        unknown: Mapping[ir.Value, Sequence[bool] | None],
+    ) -> None:
+        self.section = section
+        self.name = name
+        self.general: list[Program] = []
+        self.failures: list[str] = []
+        self._weights = weights
+        self._options = options
+        self._unknown = unknown
+        self._entries: OrderedDict[tuple[Shape, ...], Entry] = OrderedDict()
+        self._after_fork()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        """Compute the section's outputs of arrays for its inputs."""
+        entry = self.entry(tuple(shape_of(a) for a in arrays))
+        given = dict(zip(self.section.inputs, arrays, strict=True))
+        made = entry.run(given)
+        return made if entry.tail is None else entry.tail(given, made)
+
+    @property
+    def entries(self) -> dict[tuple[Shape, ...], Entry]:
+        """What there is, by the shapes of the inputs; the set that was used last is the last."""
+        with self._lock:
+            return dict(self._entries)
+
+    def entry(self, shapes: tuple[Shape, ...]) -> Entry:
+        """Return what runs inputs of these shapes; it is made if need be."""
+        found = self._entries.get(shapes)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._entries.get(shapes)
+            if found is None:  # else another thread made it
+                found = self._entries[shapes] = self._made(shapes)
+                while len(self._entries) > self._options.max_shapes:
+                    self._entries.popitem(last=False)
+            return found
+
+    def _made(self, shapes: tuple[Shape, ...]) -> Entry:
+        dims = dict(zip(self.section.inputs, shapes, strict=True))
+        found = survey(self.section, [dims])
+        for program in self.general:
+            if program.fits(found):
+                try:
+                    return Entry(program, program.run(found, 0))
+                except NotGeneral:
+                    continue
+        if not found.rest and len(self.failures) < MOST_FAILURES:
+            made = self._generalized(dims, found)
+            if made is not None:
+                return made
+        return self.single(found)
+
+    def alone(self, dims: Mapping[ir.Value, Shape]) -> Entry:
+        """Return what runs one set of dims only; it is not kept."""
+        with self._lock:
+            return self.single(survey(self.section, [dims]))
+
+    def single(self, found: Survey) -> Entry:
+        """Return what runs one set of dims only."""
+        if not found.rest:
+            program = self._program(found, self.section.outputs)
+            return Entry(program, program.run(found, 0))
+        tail = Tail(self, found)
+        program = self._program(found, tail.reads)
+        return Entry(program, program.run(found, 0), tail)
+
+    def _program(self, found: Survey, outputs: Sequence[ir.Value]) -> Program:
+        return Program(self.section, found, outputs, self._weights, self._options, self.name)
+
+    def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
+        """Make a program for all sets of dims; None if that can't be or is not worth it."""
+        candidates = [
+            {v: _others(s, self._unknown[v], other) for v, s in dims.items()}
+            for other in (_twice, _neighbour)
+        ]
+        if self.failures and self._entries:  # then the dims that really differ
+            latest = next(reversed(self._entries))
+            candidates = [dict(zip(self.section.inputs, latest, strict=True))]
+        why = ""
+        for others in candidates:
+            if others == dims:
+                return None
+            try:
+                program = self._program(survey(self.section, [dims, others]), self.section.outputs)
+                if program.division.reasons and self._is_worse(program, found):
+                    raise NotGeneral("more runs in oneDNN with fixed dims")
+                for index in range(2):
+                    program.require_shapes(program.asked, index)
+                run = program.run(program.found, 0)
+            except (NotGeneral, GraphFormatError, UnimplementedError) as e:
+                why = str(e)  # the dims that were asked for may do alone
+                continue
+            self.general.append(program)
+            return Entry(program, run)
+        self.failures.append(why)
+        return None
+
+    def _is_worse(self, program: Program, found: Survey) -> bool:
+        """Return whether a program for all dims leaves more to islands than one for these would."""
+        trial = Assembly(self.section, found, self._weights, GraphBuilder())
+        alone = divided(trial, found)
+        parts = len(program.division.parts) - len(alone.parts)
+        lost = share(found, alone.reasons) - share(program.found, program.division.reasons)
+        return parts > MORE_PARTS or lost > LOST_SHARE
+
+    def rest_of(
+        self, section: Section, unknown: Mapping[ir.Value, Sequence[bool] | None]
+    ) -> Programs:
+        """Return programs for what runs after this section."""
+        return Programs(section, self._weights, self._options, self.name, unknown)
+
+    @property
+    def runtime(self) -> str:
+        """What runs islands."""
+        return self._options.fallback
+
+
+def _others(shape: Shape, is_open: Sequence[bool] | None, other: Callable[[int], int]) -> Shape:
+    """Return other sizes of the open dims."""
+    flags = [True] * len(shape) if is_open is None else is_open
+    return tuple(other(d) if flag else d for d, flag in zip(shape, flags, strict=True))
+
+
+def _twice(size: int) -> int:
+    """Return a size with which sums and multiples of dims stay what they are."""
+    return 2 * size
+
+
+def _neighbour(size: int) -> int:
+    """Return a size that is not above what a model can take."""
+    return size - 1 if size > 1 else 2 * size
+
+
+class Tail:
+    """What runs after a program, since its dims follow from numbers that the program computes.
+
+    Parameters
+    ----------
+    programs : Programs
+        Those of the section.
+    found : Survey
+        For the one set of dims of the program.
+    """
+
+    def __init__(self, programs: Programs, found: Survey) -> None:
+        self._programs = programs
+        self._found = found
+        section = programs.section
+        there = found.tensors
+        breaking = [n for n in found.rest if all(v in there for v in read_by(n))]
+        self.first = first_island(found.rest, breaking)
+        inside = set(self.first)
+        self.second = [n for n in found.rest if n not in inside]
+        read = {v for n in found.rest for v in read_by(n)} | set(section.outputs)
+        self.reads = [v for v in read if v in there and there[v].fixed is None]
+        later = {v for n in self.second for v in read_by(n)} | set(section.outputs)
+        self.island, self._inputs, self._outputs = island_of(
+            section, found, self.first, later.__contains__, programs.runtime
+        )
+        self.rest: Programs | None = None
+        self._after_fork()
+        renew_in_forks(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def __call__(self, given: Mapping[ir.Value, Array], made: Sequence[Array]) -> list[Any]:
+        """Compute the section's outputs from its inputs and what the program computed."""
+        at = {**given, **dict(zip(self.reads, made, strict=True))}
+        results = self.island(*(at[v] for v in self._inputs))
+        results = results if len(self._outputs) > 1 else (results,)
+        at.update(zip(self._outputs, results, strict=True))
+        for value in self._programs.section.outputs:
+            tensor = self._found.tensors.get(value)
+            fixed = None if tensor is None else tensor.fixed
+            if fixed is not None:
+                at[value] = np.array(fixed)
+        if self.second:
+            rest = self._rest(at)
+            arrays = [at[v] for v in rest.section.inputs]
+            at.update(zip(rest.section.outputs, rest(arrays), strict=True))
+        return [at[v] for v in self._programs.section.outputs]
+
+    def _rest(self, at: Mapping[ir.Value, Array]) -> Programs:
+        with self._lock:
+            if self.rest is None:
+                section = self._programs.section
+                made = {v for n in self.second for v in n.outputs}
+                needed = dict.fromkeys(v for n in self.second for v in read_by(n) if v not in made)
+                fixed = {
+                    v: t.fixed
+                    for v, t in self._found.tensors.items()
+                    if t.fixed is not None and v in needed
+                }
+                inputs = tuple(v for v in needed if v not in fixed)
+                dtypes = {v: dtype_of(at[v]) for v in inputs}
+                outputs = tuple(v for v in section.outputs if v in made)
+                later = Section(
+                    self.second,
+                    inputs,
+                    outputs,
+                    {v: a for v, a in fixed.items() if a is not None},
+                    dtypes,
+                    section.opsets,
+                    section.ir_version,
+                    section.facts,
+                )
+                found = self._found.tensors
+                unknown: dict[ir.Value, Sequence[bool] | None] = {
+                    v: [v not in found] * len(shape_of(at[v])) for v in inputs
+                }
+                self.rest = self._programs.rest_of(later, unknown)
+            return self.rest

@@ -1,0 +1,278 @@
+"""Groups of nodes that become the one op that they stand for.
+
+Exporters for older opsets, and those that decompose, write GELU, normalizations and attention in
+parts. oneDNN has ops for the whole, or fuses the parts only as its own definitions order them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir as ir
+
+from .attention_rules import attention_rules, swap_rules
+from .biases import taken_in
+from .edits import Edits, is_op
+from .matching import Rule, is_close, is_float, is_mean_of_last, is_row, number_of, same_type
+
+__all__ = ["rewrite"]
+
+VERSIONS = {
+    "Gelu": 20,
+    "LayerNormalization": 17,
+    "RMSNormalization": 23,
+    "Attention": 23,
+    "Transpose": 13,
+}
+"""The opsets of what is made; the rest of a model keeps its own."""
+
+CUBIC = 0.044715
+INNER = math.sqrt(2 / math.pi)
+
+
+def rewrite(model: ir.Model) -> None:
+    """Rewrite a model in place."""
+    from onnxscript.rewriter import pattern
+
+    taken_in(Edits(model))
+    there = {n.op_type for n in model.graph if n.domain == ""}
+    rules = [
+        pattern.RewriteRule(find, put, _safely(check))
+        for needed, made in ROOMS
+        if needed in there
+        for find, put, check in made(pattern)
+    ]
+    if not rules:
+        return
+    _constants_right(model)
+    before = set(model.graph)
+    pattern.RewriteRuleSet(rules).apply_to_model(model)
+    for node in model.graph:
+        if node not in before and node.domain == "" and node.version is None:
+            node.version = VERSIONS.get(node.op_type)
+
+
+def _safely(check: Callable[..., bool]) -> Callable[..., bool]:
+    """Return a condition that does not hold where a file has attributes of other types."""
+
+    def asked(*arguments: Any, **bound: Any) -> bool:
+        try:
+            return check(*arguments, **bound)
+        except Exception:  # what runs the nodes tells what is wrong with them
+            return False
+
+    return asked
+
+
+def _constants_right(model: ir.Model) -> None:
+    """Write weights as the second operand, so that rules need not look for both orders."""
+    for node in model.graph:
+        if is_op(node, "Add", "Mul") and len(node.inputs) == 2:
+            left, right = node.inputs
+            if left is None or right is None or not left.is_initializer():
+                continue
+            if not right.is_initializer():
+                node.replace_input_with(0, right)
+                node.replace_input_with(1, left)
+
+
+# -- GELU
+
+
+HALVED = 6
+"""The ways to write ``0.5 * x * factor``."""
+
+
+def _halved(op: Any, form: int, x: Any, factor: Any, either: Any, half: Any) -> Any:
+    """Return one of the ways, with constants on the right."""
+    if form == 0:
+        return op.Mul(either(x, factor), half)
+    if form == 1:
+        return op.Div(either(x, factor), half)
+    left, right = (op.Mul(x, half), factor) if form < 4 else (op.Mul(factor, half), x)
+    return op.Mul(left, right) if form % 2 else op.Mul(right, left)
+
+
+def _is_half(value: ir.Value, form: int) -> bool:
+    return is_close(value, 2 if form == 1 else 0.5)
+
+
+def _either(pattern: Any, op: Any, tag: str) -> Callable[[Any, Any], Any]:
+    """Return what makes a product in either order."""
+    return lambda x, y: pattern.OrValue([op.Mul(x, y), op.Mul(y, x)], tag_var=tag)
+
+
+def _gelu_rules(pattern: Any) -> list[Rule]:
+    """Find GELU by the error function."""
+
+    def of(form: int) -> Rule:
+        def find(op: Any, x: Any, root: Any, one: Any, half: Any) -> Any:
+            inner = pattern.OrValue([op.Div(x, root), op.Mul(x, root)], tag_var="how")
+            factor = op.Add(op.Erf(inner), one)
+            return _halved(op, form, x, factor, _either(pattern, op, "order"), half)
+
+        def check(context: Any, x: Any, root: Any, one: Any, half: Any, how: Any, **_: Any) -> bool:
+            by = math.sqrt(2) if how == 0 else math.sqrt(0.5)
+            return is_float(x) and is_close(root, by) and is_close(one, 1) and _is_half(half, form)
+
+        def put(op: Any, x: Any, **_: Any) -> Any:
+            return op.Gelu(x, approximate="none")
+
+        return find, put, check
+
+    return [of(i) for i in range(HALVED)]
+
+
+def _tanh_gelu_rules(pattern: Any) -> list[Rule]:
+    """Find GELU by the hyperbolic tangent."""
+
+    def of(form: int, factored: bool) -> Rule:
+        def find(op: Any, x: Any, three: Any, cubic: Any, inner: Any, one: Any, half: Any) -> Any:
+            either = _either(pattern, op, "order of tanh")
+            if factored:  # x * (1 + c * x * x)
+                square = pattern.OrValue(
+                    [
+                        op.Mul(op.Mul(x, cubic), x),
+                        op.Mul(x, op.Mul(x, cubic)),
+                        op.Mul(op.Mul(x, x), cubic),
+                    ],
+                    tag_var="square",
+                )
+                total = either(x, op.Add(square, three))
+            else:
+                cube = pattern.OrValue(
+                    [op.Pow(x, three), op.Mul(op.Mul(x, x), x), op.Mul(x, op.Mul(x, x))],
+                    tag_var="power",
+                )
+                scaled = op.Mul(cube, cubic)
+                total = pattern.OrValue([op.Add(x, scaled), op.Add(scaled, x)], tag_var="sum")
+            factor = op.Add(op.Tanh(op.Mul(total, inner)), one)
+            return _halved(op, form, x, factor, _either(pattern, op, "order"), half)
+
+        def check(
+            context: Any, x: Any, cubic: Any, inner: Any, one: Any, half: Any, **bound: Any
+        ) -> bool:
+            three = bound.get("three")
+            return (
+                is_float(x)
+                and (three is None or is_close(three, 1 if factored else 3))
+                and is_close(cubic, CUBIC)
+                and is_close(inner, INNER)
+                and is_close(one, 1)
+                and _is_half(half, form)
+            )
+
+        def put(op: Any, x: Any, **_: Any) -> Any:
+            return op.Gelu(x, approximate="tanh")
+
+        return find, put, check
+
+    return [of(i, f) for i in range(HALVED) for f in (False, True)]
+
+
+# -- normalizations
+
+
+def _layer_norm_rules(pattern: Any) -> list[Rule]:
+    def of(with_bias: bool) -> Rule:
+        def scaled(op: Any, x: Any, two: Any, eps: Any, scale: Any) -> Any:
+            apart = op.Sub(x, op.ReduceMean(x, _allow_other_inputs=True, _outputs=["mean"]))
+            squares = pattern.OrValue([op.Pow(apart, two), op.Mul(apart, apart)], tag_var="power")
+            variance = op.ReduceMean(squares, _allow_other_inputs=True, _outputs=["variance"])
+            deviation = op.Sqrt(op.Add(variance, eps))
+            normal = pattern.OrValue(
+                [
+                    op.Div(apart, deviation),
+                    op.Mul(apart, op.Reciprocal(deviation)),
+                    op.Mul(op.Reciprocal(deviation), apart),
+                ],
+                tag_var="quotient",
+            )
+            return op.Mul(normal, scale)
+
+        if with_bias:
+
+            def find(op: Any, x: Any, two: Any, eps: Any, scale: Any, bias: Any) -> Any:
+                return op.Add(scaled(op, x, two, eps, scale), bias)
+
+        else:
+
+            def find(op: Any, x: Any, two: Any, eps: Any, scale: Any) -> Any:  # type: ignore[misc]
+                return scaled(op, x, two, eps, scale)
+
+        def check(
+            context: Any, x: Any, eps: Any, scale: Any, mean: Any, variance: Any, **bound: Any
+        ) -> bool:
+            two, bias = bound.get("two"), bound.get("bias")
+            return (
+                is_float(x)
+                and number_of(eps) is not None
+                and (two is None or is_close(two, 2))
+                and is_mean_of_last(mean)
+                and is_mean_of_last(variance)
+                and is_row(scale)
+                and (bias is None or is_row(bias))
+                and same_type(x, scale, *([] if bias is None else [bias]))
+            )
+
+        def put(op: Any, x: Any, eps: Any, scale: Any, **bound: Any) -> Any:
+            given = [x, scale, *([bound["bias"]] if with_bias else [])]
+            return op.LayerNormalization(*given, axis=-1, epsilon=number_of(eps))
+
+        return find, put, check
+
+    return [of(True), of(False)]
+
+
+def _rms_norm_rules(pattern: Any) -> list[Rule]:
+    def of(narrow: bool) -> Rule:
+        def find(op: Any, x: Any, two: Any, eps: Any, scale: Any) -> Any:
+            wide = op.Cast(x, to=int(ir.DataType.FLOAT)) if narrow else x
+            squares = pattern.OrValue([op.Pow(wide, two), op.Mul(wide, wide)], tag_var="power")
+            mean = op.ReduceMean(squares, _allow_other_inputs=True, _outputs=["mean"])
+            root = op.Sqrt(op.Add(mean, eps))
+            normal = pattern.OrValue(
+                [
+                    op.Mul(wide, op.Reciprocal(root)),
+                    op.Mul(op.Reciprocal(root), wide),
+                    op.Div(wide, root),
+                    op.Mul(wide, op.Div(1.0, root)),
+                ],
+                tag_var="quotient",
+            )
+            return op.Mul(op.Cast(normal, _outputs=["back"]) if narrow else normal, scale)
+
+        def check(context: Any, x: Any, eps: Any, scale: Any, mean: Any, **bound: Any) -> bool:
+            two, back = bound.get("two"), bound.get("back")
+            if back is not None:
+                to = back.producer().attributes["to"].as_int()
+                if x.dtype not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or to != x.dtype:
+                    return False
+            return (
+                is_float(x)
+                and number_of(eps) is not None
+                and (two is None or is_close(two, 2))
+                and is_mean_of_last(mean)
+                and is_row(scale)
+                and same_type(x, scale)
+            )
+
+        def put(op: Any, x: Any, eps: Any, scale: Any, **_: Any) -> Any:
+            return op.RMSNormalization(x, scale, axis=-1, epsilon=number_of(eps), stash_type=1)
+
+        return find, put, check
+
+    return [of(False), of(True)]
+
+
+ROOMS: list[tuple[str, Callable[[Any], list[Rule]]]] = [
+    ("Erf", _gelu_rules),
+    ("Tanh", _tanh_gelu_rules),
+    ("Sqrt", _layer_norm_rules),
+    ("Sqrt", _rms_norm_rules),
+    ("IsNaN", swap_rules),
+    ("IsNaN", attention_rules),
+]
+"""The rules, and an op without which none of them finds anything."""

@@ -1,0 +1,250 @@
+"""Walk a model's nodes for given input dims: what is known, and the dims of all the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ..building.builder import GraphBuilder
+from .evaluation import evaluated, require_sane
+from .inference import NodeFacts
+from .loading import subgraphs
+from .lowering.table import LOWERINGS, Call, made_by
+from .tensors import Shape, Tensor, dtype_of
+
+__all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey"]
+
+
+class NotGeneral(Exception):
+    """Two sets of dims do not run the same nodes, or one of them does not fit the model."""
+
+
+@dataclass
+class Section:
+    """Nodes that run one after the other, and what they read.
+
+    Parameters
+    ----------
+    nodes : sequence of onnx_ir.Node
+    inputs : tuple of onnx_ir.Value
+        What a call passes.
+    outputs : tuple of onnx_ir.Value
+    known : mapping of onnx_ir.Value to numpy.ndarray
+        Weights.
+    dtypes : mapping of onnx_ir.Value to str
+        The data types of the inputs.
+    opsets : mapping of str to int
+    ir_version : int
+    """
+
+    nodes: Sequence[ir.Node]
+    inputs: tuple[ir.Value, ...]
+    outputs: tuple[ir.Value, ...]
+    known: Mapping[ir.Value, npt.NDArray[Any]]
+    dtypes: Mapping[ir.Value, str]
+    opsets: Mapping[str, int]
+    ir_version: int
+    facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
+
+    def fact(self, node: ir.Node) -> NodeFacts:
+        """Return what ONNX knows of a node."""
+        found = self.facts.get(node)
+        if found is None:
+            found = self.facts[node] = NodeFacts(node, self.opsets)
+        return found
+
+
+@dataclass
+class Survey:
+    """What a walk found.
+
+    Parameters
+    ----------
+    tensors : dict of onnx_ir.Value to Tensor
+    aliases : dict of onnx_ir.Value to onnx_ir.Value
+        The result of the branch that runs, for each result of an If.
+    calls : list of onnx_ir.Node
+        The nodes that have to run, in order.
+    rest : list of onnx_ir.Node
+        Nodes whose dims follow only from numbers of a call, and those that read their results.
+    """
+
+    tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
+    aliases: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    calls: list[ir.Node] = field(default_factory=list)
+    rest: list[ir.Node] = field(default_factory=list)
+
+    def origin(self, value: ir.Value) -> ir.Value:
+        """Return the value that a node makes, for a result of an If whose branch is known."""
+        return self.aliases.get(value, value)
+
+    def needed(self, outputs: Iterable[ir.Value]) -> list[ir.Node]:
+        """Return the calls that something reads, in order."""
+        wanted = {self.origin(v) for v in outputs}
+        wanted.update(v for n in self.rest for v in self.read_by(n))
+        made = []
+        for node in reversed(self.calls):
+            if not wanted.isdisjoint(node.outputs):
+                made.append(node)
+                wanted.update(v for v in self.read_by(node) if self.tensors[v].arrays is None)
+        return made[::-1]
+
+    def read_by(self, node: ir.Node) -> list[ir.Value]:
+        """Return the values that a node reads, as nodes make them."""
+        return list(dict.fromkeys(self.origin(v) for v in read_by(node)))
+
+
+def read_by(node: ir.Node) -> list[ir.Value]:
+    """Return the values that a node reads, those that its subgraphs take from outside last."""
+    made = [v for v in node.inputs if v is not None]
+    for graph in subgraphs(node):
+        made.extend(_captured(graph))
+    return list(dict.fromkeys(made))
+
+
+def _captured(graph: ir.Graph) -> Iterator[ir.Value]:
+    own = {*graph.inputs, *graph.initializers.values()}
+    for node in graph:
+        yield from (v for v in read_by(node) if v not in own)
+        own.update(node.outputs)
+    yield from (v for v in graph.outputs if v not in own)
+
+
+def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey:
+    """Walk the nodes of a section for sets of input dims.
+
+    Raises
+    ------
+    NotGeneral
+        There are several sets, and one of them runs other nodes.
+    GraphFormatError
+        A tensor would be absurdly large.
+    """
+    made = Survey()
+    for value in section.inputs:
+        made.tensors[value] = Tensor(section.dtypes[value], tuple(s[value] for s in sets))
+    for value, array in section.known.items():
+        made.tensors[value] = Tensor.of_arrays((array,) * len(sets), dtype_of(array))
+    _visit(section, section.nodes, made, len(sets))
+    return made
+
+
+def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) -> None:
+    for node in nodes:
+        if any(v not in made.tensors for v in read_by(node)):
+            made.rest.append(node)
+            continue
+        if node.op_type == "If" and node.domain == "":
+            branch = _branch(node, made)
+            if branch is not None:
+                calls, rest = len(made.calls), len(made.rest)
+                for value in branch.initializers.values():
+                    _know(value, made, sets)
+                _visit(section, list(branch), made, sets)
+                if len(made.rest) > rest:  # the node stays whole
+                    del made.calls[calls:], made.rest[rest:]
+                    made.rest.append(node)
+                    continue
+                for outer, inner in zip(node.outputs, branch.outputs, strict=True):
+                    made.aliases[outer] = made.origin(inner)
+                    made.tensors[outer] = made.tensors[inner]
+                continue
+        operands = [None if v is None else made.tensors[v] for v in node.inputs]
+        known = evaluated(section.fact(node), operands, sets)
+        if known is not None:
+            for value, tensor in zip(node.outputs, known, strict=False):
+                made.tensors[value] = tensor
+            continue
+        results = _results(section, node, operands, made, sets)
+        if results is None:
+            if sets > 1:
+                raise NotGeneral(f"the dims of {node.name}'s results depend on numbers")
+            made.rest.append(node)
+            continue
+        made.calls.append(node)
+        made.tensors.update(zip(node.outputs, results, strict=True))
+
+
+def _know(value: ir.Value, made: Survey, sets: int) -> None:
+    array = value.const_value
+    if array is not None:
+        numbers = array.numpy()
+        made.tensors[value] = Tensor.of_arrays((numbers,) * sets, dtype_of(numbers))
+
+
+def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
+    """Return the branch of an If that runs, if that is known."""
+    condition = made.tensors[node.inputs[0]] if node.inputs[0] is not None else None
+    if condition is None or condition.arrays is None:
+        return None
+    taken = {bool(a.reshape(-1)[0]) for a in condition.arrays}
+    if len(taken) > 1:
+        raise NotGeneral(f"{node.name} takes another branch")
+    return node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()
+
+
+def _memory() -> int:
+    """Return the bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _results(
+    section: Section, node: ir.Node, operands: Sequence[Tensor | None], made: Survey, sets: int
+) -> list[Tensor] | None:
+    """Return the types and dims of a node's results; None if they do not follow from dims."""
+    fact = section.fact(node)
+    captured = {v.name or "": made.tensors[v] for v in read_by(node) if v not in node.inputs}
+    columns = []
+    for index in range(sets):
+        inferred = fact.infer(operands, index, captured)
+        if inferred is None or any(shape is None for _, shape in inferred):
+            inferred = _as_lowered(section, node, operands, index)
+        if inferred is None:
+            return None
+        for dtype, shape in inferred:
+            require_sane(node, dtype, shape, _memory())
+        columns.append(inferred)
+    results = []
+    for row in zip(*columns, strict=True):
+        shapes = tuple(shape for _, shape in row)
+        if len({len(s) for s in shapes if s is not None}) > 1:
+            raise NotGeneral(f"the number of dims of {node.name}'s results differs")
+        results.append(Tensor(row[0][0], shapes))
+    return results
+
+
+def _as_lowered(
+    section: Section, node: ir.Node, operands: Sequence[Tensor | None], index: int
+) -> list[tuple[str, Shape | None]] | None:
+    """Return the results as a lowering makes them, for ops that ONNX does not know."""
+    if (node.domain, node.op_type) not in LOWERINGS:
+        return None
+    b = GraphBuilder()
+
+    def constant(i: int, dtype: str) -> Any:
+        tensor = alone[i]
+        assert tensor is not None and tensor.arrays is not None
+        return b.constant(tensor.arrays[0], dtype, copy=None)
+
+    try:
+        alone = [_alone(b, o, index) for o in operands]
+        call = Call(b, node, section.fact(node).version, alone, (), constant)
+        values = LOWERINGS[node.domain, node.op_type](call)
+    except Exception:  # whatever is wrong is said where the node is lowered for its program
+        return None
+    row = made_by(values, len(node.outputs))
+    return [("", ()) if v is None else (v.dtype, v.shape) for v in row]
+
+
+def _alone(b: GraphBuilder, tensor: Tensor | None, index: int) -> Tensor | None:
+    if tensor is None:
+        return None
+    shape = tensor.shapes[index]
+    if tensor.arrays is not None:
+        return Tensor(tensor.dtype, (shape,), (tensor.arrays[index],))
+    return Tensor(tensor.dtype, (shape,), None, b.input(shape, tensor.dtype))

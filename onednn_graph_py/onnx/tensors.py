@@ -1,0 +1,136 @@
+"""What is known of a value of a model while its graph is walked: `Tensor`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from ..building.value import Value
+
+__all__ = [
+    "NAMES",
+    "SEQUENCE",
+    "Shape",
+    "Tensor",
+    "common_dims",
+    "dtype_of",
+    "name_of",
+    "same",
+    "shape_of",
+]
+
+Shape = tuple[int, ...]
+
+NAMES: dict[ir.DataType, str] = {
+    ir.DataType.FLOAT: "f32",
+    ir.DataType.FLOAT16: "f16",
+    ir.DataType.BFLOAT16: "bf16",
+    ir.DataType.DOUBLE: "f64",
+    ir.DataType.INT8: "s8",
+    ir.DataType.UINT8: "u8",
+    ir.DataType.INT16: "s16",
+    ir.DataType.UINT16: "u16",
+    ir.DataType.INT32: "s32",
+    ir.DataType.UINT32: "u32",
+    ir.DataType.INT64: "s64",
+    ir.DataType.UINT64: "u64",
+    ir.DataType.BOOL: "boolean",
+    ir.DataType.INT4: "s4",
+    ir.DataType.UINT4: "u4",
+    ir.DataType.FLOAT8E4M3FN: "f8_e4m3",
+    ir.DataType.FLOAT8E5M2: "f8_e5m2",
+}
+"""The package's names of ONNX's data types; other types only islands have."""
+
+
+def name_of(dtype: ir.DataType | None) -> str:
+    """Return the package's name of a data type, or ONNX's own for one that it lacks."""
+    if dtype is None:
+        return "undefined"
+    own: str = dtype.name.lower()
+    return NAMES.get(dtype, own)
+
+
+SEQUENCE = "sequence"
+"""Stands for what is no tensor; only islands read and make it."""
+
+_OF_NUMPY = {dtype.numpy(): name for dtype, name in NAMES.items()}
+
+
+def shape_of(given: Any) -> Shape:
+    """Return the dims of an array; none for a sequence."""
+    return given.shape if isinstance(given, np.ndarray) else ()
+
+
+def dtype_of(array: Any) -> str:
+    """Return the package's name of an array's data type; of others, NumPy's."""
+    if not isinstance(array, np.ndarray):
+        return SEQUENCE
+    return _OF_NUMPY.get(array.dtype, "string" if array.dtype == object else str(array.dtype))
+
+
+def common_dims(shapes: tuple[Shape, ...]) -> Shape:
+    """Return the dims that shapes have in common, -1 for those that differ."""
+    first, *others = shapes
+    if any(len(s) != len(first) for s in others):
+        raise ValueError("the number of dims differs")
+    return tuple(d if all(s[i] == d for s in others) else -1 for i, d in enumerate(first))
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A value of the model, for each set of input dims that the walk has.
+
+    Parameters
+    ----------
+    dtype : str
+        See `name_of`.
+    shapes : tuple of tuple of int
+        Its dims in each set.
+    arrays : tuple of numpy.ndarray, optional
+        Its numbers in each set, if they follow from weights and dims alone.
+    value : Value, optional
+        The value of the builder; of known tensors only once it is read.
+    """
+
+    dtype: str
+    shapes: tuple[Shape, ...]
+    arrays: tuple[npt.NDArray[Any], ...] | None = None
+    value: Value | None = None
+
+    @classmethod
+    def of_arrays(cls, arrays: tuple[npt.NDArray[Any], ...], dtype: str) -> Tensor:
+        """Return a tensor whose numbers are known."""
+        return cls(dtype, tuple(a.shape for a in arrays), arrays)
+
+    @property
+    def dims(self) -> Shape:
+        """The dims, -1 for those that differ between the sets."""
+        return common_dims(self.shapes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no elements in one of the sets."""
+        return any(math.prod(s) == 0 for s in self.shapes)
+
+    @property
+    def fixed(self) -> npt.NDArray[Any] | None:
+        """The numbers, if they are known and the same in all sets."""
+        if self.arrays is None:
+            return None
+        first, *others = self.arrays
+        return first if all(same(first, a) for a in others) else None
+
+
+def same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    """Return whether arrays are equal to the bit, so that a NaN equals itself."""
+    if a is b:
+        return True
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return np.array_equal(a, b) if a.dtype == object else a.tobytes() == b.tobytes()

@@ -1,0 +1,71 @@
+"""How much arithmetic nodes do: an estimate, for shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import onnx_ir as ir
+
+from .survey import Survey
+from .tensors import Shape
+
+__all__ = ["operations", "share"]
+
+
+def _product(a: Shape, b: Shape, made: Shape) -> int:
+    return 2 * math.prod(made) * (a[-1] if a else 1)
+
+
+def _gemm(node: ir.Node, shapes: list[Shape], made: Shape) -> int:
+    transposed = node.attributes.get("transA")
+    depth = shapes[0][0 if transposed is not None and transposed.as_int() else -1]
+    return 2 * math.prod(made) * depth
+
+
+_OPERANDS: Mapping[str, tuple[int, int]] = {
+    "MatMul": (0, 1),
+    "MatMulInteger": (0, 1),
+    "MatMulNBits": (0, 1),
+    "FusedMatMul": (0, 1),
+    "QLinearMatMul": (0, 3),
+}
+_CONVOLUTIONS = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
+
+_RULES: Mapping[str, Callable[[ir.Node, list[Shape], Shape], int]] = {
+    **{
+        name: lambda n, s, m, at=at: _product(s[at[0]], s[at[1]], m)  # type: ignore[misc]
+        for name, at in _OPERANDS.items()
+    },
+    **{
+        name: lambda n, s, m, at=at: 2 * math.prod(m) * math.prod(s[at][1:])  # type: ignore[misc]
+        for name, at in _CONVOLUTIONS.items()
+    },
+    "ConvTranspose": lambda n, s, m: 2 * math.prod(s[0]) * math.prod(s[1][1:]),
+    "Gemm": _gemm,
+    "Attention": lambda n, s, m: 4 * math.prod(m) * s[1][-2],
+}
+
+
+def operations(node: ir.Node, found: Survey) -> int:
+    """Return about how many operations a node does: those of products, else the elements made."""
+    results = [found.tensors[v].shapes[0] for v in node.outputs if v in found.tensors]
+    if not results:
+        return 1
+    rule = _RULES.get(node.op_type)
+    shapes = [
+        found.tensors[v].shapes[0] if v is not None and v in found.tensors else ()
+        for v in node.inputs
+    ]
+    try:
+        return rule(node, shapes, results[0]) if rule else sum(map(math.prod, results))
+    except IndexError:  # a product of operands that are not what they should be
+        return sum(map(math.prod, results))
+
+
+def share(found: Survey, left: Mapping[ir.Node, str]) -> float:
+    """Return which part of the arithmetic is not in the nodes that are left, from 0 to 1."""
+    counted = {n: operations(n, found) for n in (*found.calls, *found.rest)}
+    everything = sum(counted.values())
+    outside = sum(c for n, c in counted.items() if n in left or n in found.rest)
+    return 1 - outside / everything if everything else 1.0

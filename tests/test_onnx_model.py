@@ -1,0 +1,495 @@
+"""ONNX models: shapes, islands, what follows from dims and from numbers, options, pickling."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import onednn_graph_py as og
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+front = pytest.importorskip("onednn_graph_py.onnx")
+parser = pytest.importorskip("onnx.parser")
+reference = pytest.importorskip("onnx.reference")
+CORRECTED = pytest.importorskip("onednn_graph_py.onnx.corrections").CORRECTED
+
+HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+
+
+def model_of(text, head=HEAD):
+    return parser.parse_model(f"{head} {text}")
+
+
+def floats(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def check(model, *calls, **options):
+    """Load a model, and compare each call with onnx's own reference."""
+    loaded = front.load(model, **options)
+    expected = reference.ReferenceEvaluator(model, new_ops=[*CORRECTED.values()])
+    names = [i.name for i in model.graph.input]
+    for arrays in calls:
+        made = loaded(*arrays)
+        made = made if isinstance(made, tuple) else (made,)
+        wanted = expected.run(None, dict(zip(names, arrays, strict=True)))
+        assert len(made) == len(wanted)
+        for got, want in zip(made, wanted, strict=True):
+            assert got.dtype == want.dtype
+            assert got.shape == want.shape
+            if want.dtype.kind == "f":
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(got, want)
+    return loaded
+
+
+def only_program(loaded):
+    (program,) = loaded.report().programs
+    return program
+
+
+MATRIX = "float[8,8] w = {" + ", ".join(f"{i % 7 - 3}.5" for i in range(64)) + "}"
+
+PRODUCT = model_of(
+    f"g (float[N, 8] x) => (float[N, 8] y) <{MATRIX}> {{ a = MatMul(x, w) y = Relu(a) }}"
+)
+
+TOP = model_of(
+    f"""g (float[N, 8] x) => (float[N, 3] v, int64[N, 3] i) <{MATRIX}, int64[1] k = {{3}}> {{
+        a = MatMul(x, w) b, i = TopK(a, k) v = Relu(b) }}"""
+)
+
+FOUND = model_of(
+    f"""g (float[N, 8] x) => (float[M, 4] y) <{MATRIX}, int64[1] one = {{1}},
+        float[1, 4] row = {{1.0, 2.0, -3.0, 4.0}}> {{
+        a = MatMul(x, w) z = Relu(a) n = NonZero(z) t = Transpose(n) g = GatherND(z, t)
+        e = Unsqueeze(g, one) m = MatMul(e, row) y = Sigmoid(m) }}"""
+)
+
+MASKED = model_of(
+    """g (float[N, S, S] x) => (float[N, S, S] y)
+        <int64 two = {2}, int64 zero = {0}, int64 one = {1}, float big = {-10000.0},
+         float none = {0.0}, int64[1] first = {0}, int64[1] second = {1}> {
+        s = Shape(x) n = Gather(s, two) r = Range(zero, n, one)
+        c = Unsqueeze(r, first) d = Unsqueeze(r, second) later = Greater(c, d)
+        m = Where(later, big, none) a = Add(x, m) y = Softmax <axis = -1> (a) }"""
+)
+
+
+# -- shapes
+
+
+def test_one_program_runs_all_sizes():
+    loaded = check(PRODUCT, *([floats(n, 8)] for n in (1, 2, 3, 20, 7)))
+    program = only_program(loaded)
+    assert program.is_general
+    assert program.share == 1
+    assert len(program.shapes) == 5
+
+
+def test_numbers_that_follow_from_dims_are_computed_for_each_size():
+    loaded = check(MASKED, *([floats(n, s, s)] for n, s in ((2, 3), (2, 5), (1, 1), (4, 9))))
+    program = only_program(loaded)
+    assert program.is_general
+    assert program.nodes == 2  # Add and Softmax: all others follow from dims
+
+
+def test_a_reshape_that_leaves_two_dims_open_makes_a_program_for_each_size():
+    model = model_of(
+        """g (float[N, S, 8] x) => (float[N, S, 8] y) <int64[2] flat = {-1, 8}> {
+            s = Shape(x) a = Relu(x) b = Reshape(a, flat) c = Sigmoid(b) y = Reshape(c, s) }"""
+    )
+    calls = [[floats(n, s, 8)] for n, s in ((2, 3), (4, 3), (4, 5), (1, 1))]
+    for fallback in ("auto", "error"):
+        loaded = check(model, *calls, fallback=fallback)
+        assert all(p.share == 1 for p in loaded.report().programs)
+
+
+def test_sizes_that_take_another_branch_run_that_branch():
+    model = model_of(
+        """g (float[N, 8] x) => (float[N, 8] y) <int64 two = {2}, int64 zero = {0}> {
+            a = Relu(x) s = Shape(x) n = Gather(s, zero) c = Greater(n, two)
+            y = If (c) <then_branch = g1 () => (float[N, 8] t) { t = Sigmoid(a) },
+                        else_branch = g2 () => (float[N, 8] e) { e = Neg(a) }> }"""
+    )
+    loaded = check(model, *([floats(n, 8)] for n in (2, 3, 4, 1, 2)))
+    assert all(p.share == 1 for p in loaded.report().programs)
+
+
+def test_a_size_that_is_compared_with_a_constant_is_not_taken_as_fixed():
+    model = model_of(
+        """g (float[N, 8] x) => (float[N, 8] y, int64 n) <int64 four = {4}, int64 zero = {0}> {
+            s = Shape(x) d = Gather(s, zero) n = Min(d, four)
+            f = Cast <to = 1> (n) y = Mul(x, f) }"""
+    )
+    check(model, *([floats(n, 8)] for n in (8, 16, 3, 2, 5)))
+
+
+def test_sizes_up_to_the_largest_that_a_table_has_share_a_program():
+    table = ", ".join(str(i % 5) for i in range(20))
+    model = model_of(
+        f"""g (float[N] x) => (float[N] y) <float[20] w = {{{table}}}, int64[1] none = {{0}}> {{
+            s = Shape(x) e = Slice(w, none, s) y = Mul(e, x) }}"""
+    )
+    program = only_program(check(model, *([floats(n)] for n in (20, 15, 1, 2))))
+    assert program.is_general
+
+
+def test_keys_of_attention_as_torch_writes_them_are_transposed_for_all_sizes():
+    model = model_of(
+        """g (float[B, 2, S, 8] q, float[B, 2, S, 8] k) => (float[B, 2, S, S] y)
+            <int64[1] all = {-1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] four = {4},
+             int64[1] none = {0}> {
+            s = Shape(k) n = Slice(s, two, three) e = Slice(s, three, four)
+            lead = Slice(s, none, two)
+            flat = Concat <axis = 0> (all, n, e) a = Reshape(k, flat)
+            b = Transpose <perm = [0, 2, 1]> (a) back = Concat <axis = 0> (lead, e, n)
+            c = Reshape(b, back) y = MatMul(q, c) }"""
+    )
+    sizes = ((2, 3), (1, 7), (4, 2), (1, 1))
+    loaded = check(model, *([floats(b, 2, s, 8), floats(b, 2, s, 8)] for b, s in sizes))
+    program = only_program(loaded)
+    assert program.is_general
+    assert program.nodes == 2
+
+
+def test_empty_inputs_give_empty_outputs():
+    check(PRODUCT, [floats(2, 8)], [floats(0, 8)], [floats(3, 8)])
+
+
+def test_inputs_outputs_and_constants_may_be_outputs():
+    model = model_of(
+        """g (float[N, 8] x)
+            => (float[N, 8] y, float[N, 8] z, float[8, N] t, int64[2] s, float[2] c)
+            <float[2] w = {-1, 2}> {
+            y = Identity(x) a = Relu(x) z = Identity(a) t = Transpose(x)
+            s = Shape(x) c = Relu(w) }"""
+    )
+    loaded = check(model, [floats(2, 8)], [floats(3, 8)])
+    x = floats(2, 8)
+    y, *_ = loaded(x)
+    y[...] = 0
+    assert x.any()
+
+
+def test_a_model_without_inputs_runs():
+    check(model_of("g () => (float[2] y) <float[2] w = {-1, 2}> { y = Relu(w) }"), [])
+
+
+# -- islands
+
+
+@pytest.mark.parametrize("fallback", ["auto", "reference"])
+def test_nodes_that_onednn_lacks_run_as_host_steps_of_one_model(fallback):
+    program = only_program(check(TOP, [floats(2, 8)], [floats(5, 8)], fallback=fallback))
+    assert program.is_general
+    assert [left.op for left in program.left if "no lowering" in left.why] == ["TopK"]
+    assert sum(s.implementation == "host" for s in program.steps) == 1
+
+
+@pytest.mark.parametrize("fallback", ["auto", "reference"])
+def test_dims_that_follow_from_numbers_cut_the_model(fallback):
+    loaded = check(FOUND, *([floats(n, 8)] for n in (2, 3, 3, 1)), fallback=fallback)
+    program = loaded.report().programs[0]
+    assert program.rest is not None
+    (rest,) = program.rest.programs
+    assert rest.is_general
+    assert rest.partitions >= 1
+    assert "NonZero: its dims depend on numbers" in str(loaded.report())
+
+
+def test_nothing_found_is_an_empty_result():
+    check(FOUND, [np.zeros((2, 8), np.float32)], [floats(2, 8)])
+
+
+def test_functions_and_subgraphs_run():
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[N, 8] x, bool c) => (float[N, 8] y) {
+            a = own.twice(x) b = own.twice(a)
+            y = If (c) <then_branch = g1 () => (float[N, 8] t) { t = Sigmoid(b) },
+                        else_branch = g2 () => (float[N, 8] e) { e = Neg(a) }> }
+        <opset_import: ["": 17], domain: "own"> twice (x) => (y) {
+            two = Constant <value = float {2.0}> () a = Mul(x, two) y = Relu(a) }"""
+    )
+    check(model, [floats(2, 8), np.array(True)], [floats(3, 8), np.array(False)])
+
+
+def test_text_and_sequences_pass_through_islands():
+    model = model_of(
+        """g (string[N] t, float[N, 8] x) => (string[N] u, float[N, 8] y) {
+            u = Identity(t) s = SplitToSequence <axis = 0> (x)
+            c = ConcatFromSequence <axis = 0> (s) y = Relu(c) }"""
+    )
+    loaded = front.load(model)
+    x = floats(2, 8)
+    u, y = loaded(np.array(["a", "b"], object), x)
+    assert list(u) == ["a", "b"]
+    np.testing.assert_array_equal(y, np.maximum(x, 0))
+
+
+def test_lookups_by_numbers_of_a_call():
+    model = model_of(
+        """g (int64[N, S] ids) => (float[N, S, 8] y, float[8, N, S] z) <"""
+        + MATRIX
+        + """> { a = Gather(w, ids) y = Relu(a) z = Gather <axis = 1> (w, ids) }"""
+    )
+    ids = np.array([[0, 7, -1]])
+    loaded = check(model, [ids], [ids.repeat(3, 0)])
+    assert only_program(loaded).is_general
+    with pytest.raises(og.OneDNNError, match="8"):
+        loaded(ids + 8)
+
+
+def test_elements_by_numbers_of_a_call():
+    model = model_of(
+        """g (float[N, 8] x, int64[M, S] i) => (float[M, S] y) {
+            a = Relu(x) b = GatherElements <axis = 1> (a, i) y = Sigmoid(b) }"""
+    )
+    loaded = front.load(model)
+    for n, m, s in ((2, 2, 8), (3, 2, 5), (4, 1, 100)):
+        x, i = floats(n, 8), np.arange(m * s).reshape(m, s) % 16 - 8
+        wanted = np.take_along_axis(np.maximum(x[:m], 0), i % 8, 1)
+        np.testing.assert_allclose(loaded(x, i), 1 / (1 + np.exp(-wanted)), rtol=1e-5)
+    assert not loaded.report().programs[-1].left
+    with pytest.raises(og.OneDNNError, match="from -8 to 7"):
+        loaded(x, i + 100)
+
+
+def test_elements_at_places_that_follow_from_dims_are_known():
+    table = ", ".join(str(i % 5) for i in range(200))
+    model = model_of(
+        f"""g (float[N] x) => (float[1, N] y) <float[1, 200] w = {{{table}}}, int64 zero = {{0}},
+            int64 one = {{1}}, int64[1] first = {{0}}> {{
+            s = Shape(x) n = Squeeze(s) r = Range(zero, n, one) i = Unsqueeze(r, first)
+            e = GatherElements <axis = 1> (w, i) y = Mul(e, x) }}"""
+    )
+    program = only_program(check(model, [floats(70)], [floats(1)], [floats(100)]))
+    assert program.nodes == 1
+
+
+def test_fallback_error_lists_the_nodes():
+    loaded = front.load(TOP, fallback="error")
+    with pytest.raises(og.UnimplementedError, match=r"TopK .*: there is no lowering for it"):
+        loaded(floats(2, 8))
+    check(PRODUCT, [floats(2, 8)], fallback="error")
+
+
+def test_a_node_that_fails_in_an_island_is_named():
+    model = model_of(
+        """g (float[N, 8] x, int64[1] k) => (float[N, M] y) { v, i = TopK(x, k) y = Relu(v) }"""
+    )
+    with pytest.raises(og.ExecutionError, match="island of TopK"):
+        front.load(model)(floats(2, 8), np.array([99]))
+
+
+# -- calls
+
+
+def test_inputs_are_given_by_position_or_by_name():
+    model = model_of("g (float[2] a, float[2] b) => (float[2] y) { y = Sub(a, b) }")
+    loaded = front.load(model)
+    a, b = floats(2), floats(2) * 3
+    for made in (loaded(a, b), loaded(b=b, a=a), loaded(a, b=b)):
+        np.testing.assert_allclose(made, a - b)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        ((), {}, "missing inputs: x"),
+        ((1, 2), {}, "expected 1 inputs"),
+        ((), {"X": 1}, "there is no input 'X'; there are: x"),
+        ((np.zeros((2, 8), np.float32),), {"x": 1}, "given twice"),
+        ((np.zeros((2, 9), np.float32),), {}, "must have the shape N x 8, got 2x9"),
+        ((np.zeros((2, 8)),), {}, "must have the type float32"),
+    ],
+)
+def test_wrong_inputs_are_refused(arguments, named, message):
+    with pytest.raises(og.OneDNNError, match=message):
+        front.load(PRODUCT)(*arguments, **named)
+
+
+def test_weights_that_are_inputs_can_be_given():
+    model = model_of(
+        """g (float[N, 2] x, float[2] w) => (float[N, 2] y)
+            <float[2] w = {1, 2}> { y = Mul(x, w) }"""
+    )
+    loaded = front.load(model)
+    x = floats(3, 2)
+    assert loaded.input_names == ("x",)
+    np.testing.assert_allclose(loaded(x), x * np.float32([1, 2]))
+    np.testing.assert_allclose(loaded(x, w=np.float32([5, 6])), x * np.float32([5, 6]))
+    np.testing.assert_allclose(loaded(x), x * np.float32([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"falback": "error"}, "did you mean 'fallback'"),
+        ({"fallback": "onnxruntim"}, "did you mean 'onnxruntime'"),
+        ({"requantize": None}, "requantize must be one of"),
+        ({"max_shapes": 0}, "at least 1"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(og.InvalidArgumentsError, match=message):
+        front.load(PRODUCT, **options)
+
+
+def test_max_shapes_bounds_what_is_kept():
+    loaded = front.load(PRODUCT, max_shapes=2)
+    for n in range(1, 6):
+        loaded(floats(n, 8))
+    assert sum(len(p.shapes) for p in loaded.report().programs) == 2
+
+
+def test_threads_share_programs():
+    loaded = front.load(TOP)
+    errors = []
+
+    def work(seed):
+        try:
+            for n in range(1, 6):
+                x = floats(n + seed % 3, 8)
+                wanted = reference.ReferenceEvaluator(TOP).run(None, {"x": x})
+                np.testing.assert_allclose(loaded(x)[0], wanted[0], rtol=1e-5)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+    assert only_program(loaded).is_general
+
+
+def test_a_forked_child_gets_the_same_results():
+    program = """
+import os, signal, sys, warnings
+import numpy as np
+import onednn_graph_py.onnx
+loaded = onednn_graph_py.onnx.load(sys.stdin.buffer.read())
+x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+wanted = loaded(x)
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # ends the child if it hangs
+    warnings.simplefilter("ignore")  # that it has one thread
+    os._exit(0 if np.allclose(loaded(x), wanted, atol=1e-5) and loaded(x[:2]).size else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=FOUND.SerializeToString(),
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0
+
+
+def test_outputs_do_not_share_memory():
+    model = model_of(
+        "g (float[N, 8] x) => (float[N, 8] y, float[N, 8] z) { y = Relu(x) z = Relu(x) }"
+    )
+    y, z = front.load(model)(floats(2, 8))
+    y[...] = 7
+    assert (z != 7).all()
+
+
+# -- what a model says of itself
+
+
+def test_compile_prepares_sizes():
+    loaded = front.load(PRODUCT)
+    assert loaded.compile([{"x": (2, 8)}, loaded.shapes(N=3)]) is loaded
+    assert loaded.compile({"x": (4, 8)}).compile([(5, 8)]) is loaded
+    assert len(only_program(loaded).shapes) == 4
+    with pytest.raises(og.InvalidArgumentsError, match="unknown dims"):
+        loaded.compile()
+    with pytest.raises(og.InvalidArgumentsError, match="needs a size for 'N'"):
+        loaded.shapes()
+
+
+def test_a_builder_can_be_saved_and_explained():
+    loaded = front.load(PRODUCT)
+    b = loaded.builder({"x": (2, 8)})
+    assert {n.kind for n in b.nodes} == {"MatMul", "ReLU"}
+    assert '"MatMul"' in b.to_json()
+    assert loaded.explain({"x": (2, 8)}, seconds=0, what_if=False).steps
+    island = front.load(model_of("g (float[2] x) => (int64[1, 2] y) { y = NonZero(x) }"))
+    with pytest.raises(og.UnimplementedError, match="takes no part"):
+        island.builder()
+
+
+def test_verify_finds_what_is_wrong():
+    loaded = front.load(TOP)
+    found = loaded.verify(shapes={"x": (2, 8)})
+    assert found
+    assert [o.name for o in found.outputs] == ["v", "i"]
+    assert "right" in str(found)
+    assert not loaded.verify(shapes={"x": (2, 8)}, rtol=-1, atol=0)
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_a_model_pickles(protocol):
+    loaded = front.load(TOP)
+    buffers = []
+    extra = {"buffer_callback": buffers.append} if protocol == 5 else {}
+    data = pickle.dumps(loaded, protocol, **extra)
+    restored = pickle.loads(data, buffers=buffers)
+    x = floats(3, 8)
+    for got, want in zip(restored(x), loaded(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert restored.input_names == loaded.input_names
+    if protocol == 5:
+        assert any(b.raw().nbytes == 256 for b in buffers)
+
+
+@pytest.mark.parametrize("kind", ["path", "bytes", "proto", "ir"])
+def test_models_come_as_paths_bytes_and_objects(kind, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(PRODUCT, path)
+    ir = pytest.importorskip("onnx_ir")
+    given = {
+        "path": path,
+        "bytes": path.read_bytes(),
+        "proto": PRODUCT,
+        "ir": ir.from_proto(PRODUCT),
+    }[kind]
+    x = floats(2, 8)
+    np.testing.assert_allclose(front.load(given)(x), front.load(PRODUCT)(x))
+    if kind == "ir":
+        assert len(given.graph) == 2  # it stays as it is
+
+
+def test_external_data_is_mapped(tmp_path):
+    model = onnx.ModelProto.FromString(TOP.SerializeToString())
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    loaded = front.load(path)
+    x = floats(2, 8)
+    for got, want in zip(loaded(x), front.load(TOP)(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    restored = pickle.loads(pickle.dumps(loaded))
+    np.testing.assert_array_equal(restored(x)[0], loaded(x)[0])
+    assert loaded.verify(x)
+
+
+def test_importing_the_package_imports_no_onnx():
+    program = (
+        "import sys, onednn_graph_py\n"
+        "print([m for m in ('onnx', 'onnx_ir', 'onnxscript', 'onnxruntime') if m in sys.modules])"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert made.stdout.strip() == "[]"

@@ -1,0 +1,324 @@
+"""ONNX files are not trusted: a typed error names what is wrong, in little time and memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+
+import numpy as np
+import pytest
+
+import onednn_graph_py as og
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+front = pytest.importorskip("onednn_graph_py.onnx")
+hypothesis = pytest.importorskip("hypothesis", reason="hypothesis is not installed")
+helper = pytest.importorskip("onnx.helper")
+numpy_helper = pytest.importorskip("onnx.numpy_helper")
+parser = pytest.importorskip("onnx.parser")
+
+given, settings, st = hypothesis.given, hypothesis.settings, hypothesis.strategies
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+SECONDS, BYTES = 20, 3 << 30
+"""What no file may take; the machine that the tests run on may be busy."""
+
+
+@pytest.fixture(autouse=True)
+def bounds():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    yield
+    assert time.perf_counter() - start < SECONDS
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < BYTES
+
+
+def model_of(text, opsets='"": 17'):
+    return parser.parse_model(f"<ir_version: 8, opset_import: [{opsets}]> {text}")
+
+
+def graph_of(nodes, inputs=("x",), outputs=("y",), initializers=()):
+    return helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(n, FLOAT, ["n"]) for n in inputs],
+        [helper.make_tensor_value_info(n, FLOAT, None) for n in outputs],
+        list(initializers),
+    )
+
+
+def made(*args, **kwargs):
+    return helper.make_model(
+        graph_of(*args, **kwargs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+
+
+SMALL = model_of(
+    """g (float[N, 4] x) => (float[N, 4] y, int64[N, 2] i)
+        <float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+         float[4] b = {1, 2, 3, 4}, int64[1] k = {2}, int64[3] s = {0, 2, 2}, int64[2] f = {0, 4}> {
+        a = MatMul(x, w) c = Add(a, b) d = Reshape(c, s) e = Relu(d) y = Reshape(e, f)
+        v, i = TopK <axis = -1> (y, k) }"""
+)
+
+X = np.ones((2, 4), np.float32)
+
+
+def nested(depth, count=2):
+    """Functions of which each calls the next one several times."""
+    functions = []
+    for level in range(depth):
+        last = level == depth - 1
+        body = [
+            helper.make_node(
+                "Relu" if last else f"f{level + 1}",
+                ["x" if i == 0 else f"t{i}"],
+                [f"t{i + 1}"],
+                domain="" if last else "own",
+            )
+            for i in range(count)
+        ]
+        functions.append(
+            helper.make_function(
+                "own",
+                f"f{level}",
+                ["x"],
+                [f"t{count}"],
+                body,
+                [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
+            )
+        )
+    model = made([helper.make_node("f0", ["x"], ["y"], domain="own")])
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    model.functions.extend(functions)
+    return model
+
+
+def subgraphs(depth, count):
+    """Ifs inside of Ifs, in one branch or in both."""
+
+    def branch(nodes, name):
+        return helper.make_graph(nodes, "b", [], [helper.make_tensor_value_info(name, FLOAT, None)])
+
+    leaf = inner = branch([helper.make_node("Relu", ["x"], ["r"])], "r")
+    for i in range(depth):
+        branches = {"then_branch": inner, "else_branch": inner if count == 2 else leaf}
+        node = helper.make_node("If", ["c"], [f"o{i}"], **branches)
+        inner = branch([node], f"o{i}")
+    return made([node], inputs=("x", "c"), outputs=(f"o{depth - 1}",))
+
+
+def tensor(dims, data=b"1234", name="w"):
+    t = onnx.TensorProto(name=name, data_type=FLOAT, raw_data=data)
+    t.dims.extend(dims)
+    return t
+
+
+def external(location, offset=0, length=16):
+    t = onnx.TensorProto(name="w", data_type=FLOAT, data_location=onnx.TensorProto.EXTERNAL)
+    t.dims.extend([4])
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        t.external_data.add(key=key, value=str(value))
+    return made([helper.make_node("Add", ["x", "w"], ["y"])], initializers=[t])
+
+
+RELU = helper.make_node("Relu", ["x"], ["y"], name="the_node")
+ADD = helper.make_node("Add", ["x", "w"], ["y"], name="the_node")
+
+INVALID = {
+    "no model": (b"nothing", "not an ONNX model"),
+    "empty": (b"", "no graph"),
+    "truncated": (SMALL.SerializeToString()[:-40], "not an ONNX model"),
+    "a cycle": (
+        made([helper.make_node("Relu", ["b"], ["y"]), helper.make_node("Relu", ["y"], ["b"])]),
+        "cycle",
+    ),
+    "a node that reads itself": (made([helper.make_node("Relu", ["y"], ["y"])]), "cycle"),
+    "a value that nothing makes": (
+        made([helper.make_node("Relu", ["gone"], ["y"], name="the_node")]),
+        "'the_node'.*reads 'gone'",
+    ),
+    "an output that nothing makes": (made([RELU], outputs=("y", "z")), "output 'z'"),
+    "two nodes with one result": (made([RELU, RELU]), "y"),
+    "a weight of absurd dims": (made([ADD], initializers=[tensor([1 << 40])]), "'w'.*only"),
+    "a weight of overflowing dims": (
+        made([ADD], initializers=[tensor([1 << 62, 1 << 62])]), "'w'.*only",
+    ),
+    "a weight of negative dims": (made([ADD], initializers=[tensor([-1])]), "'w'.*shape"),
+    "a weight with too little data": (made([ADD], initializers=[tensor([2])]), "'w'"),
+    "a weight with too much data": (made([ADD], initializers=[tensor([1], b"12345678")]), "'w'"),
+    "functions that double 60 times": (nested(20, 8), "inlined"),
+    "functions nested too deep": (nested(1000, 1), "nested deeper"),
+    "a newer opset": (
+        model_of("g (float[N] x) => (float[N] y) { y = Relu(x) }", '"": 9999'), "opset",
+    ),
+    "a terabyte from one number": (
+        model_of(
+            """g (float[N] x) => (float[M] y) <int64[1] s = {1099511627776}> {
+                z = ConstantOfShape(s) y = Add(x, z) }"""
+        ),
+        "ConstantOfShape.*bytes",
+    ),
+    "a terabyte from a repetition": (
+        model_of(
+            """g (float[N] x) => (float[M] y) <float[2] w = {1, 2}, int64[1] s = {549755813888}> {
+                z = Tile(w, s) y = Add(x, z) }"""
+        ),
+        "Tile.*bytes",
+    ),
+    "data outside of the folder": (external("../data.bin"), "load the model by its path"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_models_are_refused(name):
+    model, message = INVALID[name]
+    given_ = model if isinstance(model, bytes) else model.SerializeToString()
+    with pytest.raises(og.GraphFormatError, match=message):
+        front.load(given_)
+
+
+def test_the_message_names_the_file(tmp_path):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"nothing")
+    with pytest.raises(og.GraphFormatError, match=r"broken\.onnx"):
+        front.load(path)
+    with pytest.raises(FileNotFoundError):
+        front.load(tmp_path / "none.onnx")
+    with pytest.raises(TypeError, match="expected a path"):
+        front.load(5)
+
+
+@pytest.mark.parametrize(
+    ("location", "offset", "length", "message"),
+    [
+        ("../outside.bin", 0, 16, "outside of the model's folder"),
+        ("/etc/hostname", 0, 16, "outside of the model's folder"),
+        ("link.bin", 0, 16, "outside of the model's folder"),
+        ("missing.bin", 0, 16, "there is no file"),
+        ("inside.bin", 8, 16, "does not fit"),
+        ("inside.bin", 0, 8, "does not fit"),
+        ("inside.bin", -8, 16, "does not fit|not a valid"),
+    ],
+)
+def test_external_data_stays_in_the_folder_and_fits(tmp_path, location, offset, length, message):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in (tmp_path / "outside.bin", folder / "inside.bin"):
+        path.write_bytes(bytes(16))
+    os.symlink(tmp_path / "outside.bin", folder / "link.bin")
+    (folder / "m.onnx").write_bytes(external(location, offset, length).SerializeToString())
+    with pytest.raises(og.GraphFormatError, match=message):
+        front.load(folder / "m.onnx")
+
+
+def test_external_data_inside_the_folder_is_read(tmp_path):
+    np.arange(4, dtype=np.float32).tofile(tmp_path / "w.bin")
+    (tmp_path / "m.onnx").write_bytes(external("w.bin").SerializeToString())
+    made_ = front.load(tmp_path / "m.onnx")(np.zeros(4, np.float32))
+    np.testing.assert_array_equal(made_, np.arange(4))
+
+
+def test_a_result_larger_than_memory_is_refused_at_the_call():
+    model = model_of(
+        """g (float[N] x) => (float[M, N] y) <int64[2] s = {281474976710656, 1}> {
+            y = Expand(x, s) }"""
+    )
+    with pytest.raises(og.GraphFormatError, match="Expand"):
+        front.load(model)(np.ones(4, np.float32))
+
+
+def test_deep_subgraphs_are_refused():
+    with pytest.raises(og.GraphFormatError, match="nested deeper"):
+        front.load(subgraphs(28, 1).SerializeToString())
+
+
+def test_many_subgraphs_are_loaded_in_time():
+    front.load(subgraphs(11, 2).SerializeToString())
+
+
+def test_an_unknown_op_is_named():
+    model = made([helper.make_node("Nonsense", ["x"], ["y"], name="the_node")])
+    with pytest.raises(og.OneDNNError, match="Nonsense"):
+        front.load(model)(np.ones(4, np.float32))
+
+
+def call(model):
+    """Load and call a model: it gives results, or one of the package's errors."""
+    try:
+        loaded = front.load(model)
+        loaded(*(np.ones_like(a) for a in [X] * len(loaded.input_names)))
+    except (og.OneDNNError, TypeError) as e:
+        assert str(e)
+        if isinstance(e, TypeError):
+            raise
+
+
+SERIALIZED = SMALL.SerializeToString()
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.tuples(st.integers(0, len(SERIALIZED) - 1), st.integers(0, 255)), max_size=4))
+def test_changed_bytes_give_a_typed_error_or_results(changes):
+    data = bytearray(SERIALIZED)
+    for at, byte in changes:
+        data[at] = byte
+    call(bytes(data))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_changed_structure_gives_a_typed_error_or_results(data):
+    call(changed(data))
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=5000)
+@given(st.data())
+def test_changed_structure_gives_a_typed_error_or_results_at_length(data):
+    call(changed(data))
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=5000)
+@given(st.lists(st.tuples(st.integers(0, len(SERIALIZED) - 1), st.integers(0, 255)), max_size=8))
+def test_changed_bytes_give_a_typed_error_or_results_at_length(changes):
+    data = bytearray(SERIALIZED)
+    for at, byte in changes:
+        data[at] = byte
+    call(bytes(data))
+
+
+def changed(data):
+    """A model with a node, an edge, an attribute, a weight or a type changed."""
+    model = onnx.ModelProto.FromString(SERIALIZED)
+    graph = model.graph
+    names = ["", "x", *(i.name for i in graph.initializer)]
+    names += [o for n in graph.node for o in n.output]
+    for _ in range(data.draw(st.integers(1, 3))):
+        node = data.draw(st.sampled_from(list(graph.node)))
+        what = data.draw(st.sampled_from(["read", "make", "op", "drop", "dims", "numbers", "type"]))
+        if what == "read" and node.input:
+            node.input[data.draw(st.integers(0, len(node.input) - 1))] = data.draw(
+                st.sampled_from(names)
+            )
+        elif what == "make":
+            node.output[0] = data.draw(st.sampled_from(names))
+        elif what == "op":
+            node.op_type = data.draw(st.sampled_from(OPS))
+        elif what == "drop" and len(graph.node) > 1:
+            graph.node.remove(node)
+        weight = data.draw(st.sampled_from(list(graph.initializer)))
+        if what == "dims" and weight.dims:
+            weight.dims[0] = data.draw(st.integers(-2, 1 << 40))
+        elif what == "numbers":
+            count = len(weight.float_data) + len(weight.int64_data) or 1
+            numbers = data.draw(st.lists(st.integers(-3, 1 << 33), min_size=count, max_size=count))
+            weight.CopyFrom(numpy_helper.from_array(np.array(numbers, np.int64), name=weight.name))
+        elif what == "type":
+            weight.data_type = data.draw(st.integers(0, 30))
+    return model.SerializeToString()
+
+
+OPS = sorted({s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated})
