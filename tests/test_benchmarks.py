@@ -13,8 +13,9 @@ SHORT = {
     "fusions": ["--rounds", "2", "--seconds", "0.1"],
     "overhead": ["--calls", "100", "--rounds", "2"],
     "run": ["call", "weights", "encoder", "shapes", *QUICK, "--peers"],
+    "workers": ["--workers", "1", "--rounds", "1", "--seconds", "0.2", "--width", "128"],
 }
-TELLS = {"fusions": "model/apart"}
+TELLS = {"fusions": "model/apart", "workers": "batches/s"}
 # Builds a program of oneDNN's first, for minutes.
 ELSEWHERE = {"benchdnn": "test_benchdnn.py"}
 

@@ -147,6 +147,7 @@ def test_all_examples_run_or_are_skipped_with_a_reason(tmp_path):
         *UPSTREAM,
         "digits",
         "llama_decode",
+        "many_workers",
         "onnx_model",
         "torch_compile",
     }
@@ -216,7 +217,7 @@ def test_without_a_name_all_examples_are_listed(tmp_path):
 
 def test_every_example_of_upstream_is_there():
     assert (
-        sorted({*UPSTREAM, "digits", "llama_decode", "onnx_model", "torch_compile"})
+        sorted({*UPSTREAM, "digits", "llama_decode", "many_workers", "onnx_model", "torch_compile"})
         == command.names()
     )
 

@@ -37,7 +37,7 @@ ROOMS = (
     # what front ends are built from
     "regions",
     # front ends
-    "torch", "onnx",
+    "torch", "onnx", "parallel",
     # the face
     "methods", "cli", FACE, "__main__", "examples",
 )  # fmt: skip

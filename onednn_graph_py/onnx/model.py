@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from .._core import num_threads
 from ..building.builder import GraphBuilder
 from ..errors import (
     GraphFormatError,
@@ -269,6 +271,27 @@ class OnnxModel:
         for one in shapes if several and shapes else [shapes]:
             self._entry(one)
         return self
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that a call uses."""
+        return self.options.threads or num_threads()
+
+    def with_threads(self, threads: int) -> OnnxModel:
+        """Load the same model for calls with another number of threads."""
+        return OnnxModel(self._model, replace(self.options, threads=threads), self.name)
+
+    def prepare(self, *shapes: Any) -> None:
+        """Compile the model ahead for sets of input shapes, as `CompiledGraph.prepare` does.
+
+        Parameters
+        ----------
+        *shapes : mapping of str to shape, or sequence of shapes
+            If the model has one input, also its shape alone.
+        """
+        for one in shapes:
+            alone = len(self.input_names) == 1 and not isinstance(one, Mapping)
+            self.compile([one] if alone and all(isinstance(d, SupportsIndex) for d in one) else one)
 
     def builder(self, shapes: Any = None) -> GraphBuilder:
         """Return the model for one set of shapes as a graph that is being built.

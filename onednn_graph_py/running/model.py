@@ -360,6 +360,11 @@ class CompiledGraph(_core._model_base, ModelMethods):
         return self.builder.inputs
 
     @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs, in the order of a call."""
+        return tuple(self._positions)
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the outputs, in the order in which a call returns them."""
         return tuple(self.builder.outputs)
@@ -520,6 +525,27 @@ class CompiledGraph(_core._model_base, ModelMethods):
             self._require_fit(one)
         for one in sets:
             self.specialization(one)
+
+    def with_threads(self, threads: int) -> CompiledGraph:
+        """Compile the same model for calls with another number of threads.
+
+        It shares the constants, and nothing that was compiled.
+
+        Parameters
+        ----------
+        threads : int
+
+        Returns
+        -------
+        CompiledGraph
+
+        Raises
+        ------
+        InvalidArgumentsError
+            `threads` is less than 1, or the model released its constants (`release_constants`).
+        """
+        options = {**self.options, "threads": threads}
+        return CompiledGraph(self.builder, **options, queue=self.queue)
 
     def _shapes_of(self, given: Any) -> tuple[tuple[int, ...], ...]:
         """Return a set of input shapes in the inputs' order."""
