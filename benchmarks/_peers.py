@@ -249,8 +249,10 @@ class BuilderOps:
         )
 
     def mean(self, x: Any) -> Any:
+        from onednn_graph_py.blocks import global_avg_pool
+
         x = value_of(x)
-        pooled = x.reduce_mean(axes=[2, 3], keep_dims=True)
+        pooled = global_avg_pool(x)
         return pooled.static_reshape(shape=[1, x.shape[1]], special_zero=False)
 
     def quantized(self, x: Any, name: str, *, summand: bool = False) -> Any:

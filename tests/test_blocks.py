@@ -984,3 +984,42 @@ def test_compressed_bf16_needs_a_mode_that_computes_in_bf16(mode):
             blocks.gated_mlp(x, *weights, scales=scales)
     else:
         assert blocks.gated_mlp(x, *weights, scales=scales).shape == (4, 64)
+
+
+# -- pooling
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 8, 7, 5), (1, 4, 3, 5, 2), (2, 3, 1, 1)])
+def test_global_pooling_is_the_mean_over_space(dtype, shape):
+    of = Inputs()
+    x = uniform(shape, dtype)
+    y = blocks.global_avg_pool(of(x))
+    axes = tuple(range(2, len(shape)))
+    wide = x.astype(np.float64)
+    assert y.shape == (*shape[:2], *[1] * len(axes)) and y.dtype == dtype
+    of.assert_one_partition()
+    wanted = wide.mean(axes, keepdims=True)
+    # The sum rounds in f32, the result in its own type.
+    error = math.prod(shape[2:]) * F32 * abs(wide).mean(axes, keepdims=True)
+    assert_within(of.run(y), wanted, error + ROUNDING[dtype] * abs(wanted))
+
+
+def test_global_pooling_of_unknown_sizes():
+    b = og.GraphBuilder()
+    x = b.input((-1, 4, -1, -1), name="x")
+    y = blocks.global_avg_pool(x)
+    assert y.shape == (-1, 4, 1, 1)
+    b.output(y=y)
+    model = b.compile()
+    for shape in ((2, 4, 6, 5), (1, 4, 1, 3), (3, 4, 2, 2)):
+        given = uniform(shape)
+        wanted = given.astype(np.float64).mean((2, 3), keepdims=True)
+        assert_within(model(given), wanted, np.full(wanted.shape, shape[2] * shape[3] * F32))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (1, 2, 3, 4, 5, 6)])
+def test_global_pooling_needs_spatial_dims(shape):
+    b = og.GraphBuilder()
+    with pytest.raises(og.InvalidShapeError, match="global_avg_pool: x"):
+        blocks.global_avg_pool(b.input(shape))

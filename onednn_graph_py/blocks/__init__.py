@@ -1,8 +1,8 @@
 """Blocks of several ops, each in the form that the linked oneDNN fuses into one partition.
 
 Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization, embeddings,
-rotary position embeddings, RMSNorm. A block adds ops to the builder of its first argument and
-returns their result; it computes nothing itself.
+rotary position embeddings, RMSNorm, global pooling. A block adds ops to the builder of its first
+argument and returns their result; it computes nothing itself.
 
 Arrays become constants of the data type that the block needs. oneDNN may fuse a partition but have
 no kernel for it; the docstrings say which forms don't compile. Their statements about versions were
@@ -16,6 +16,7 @@ from .kv_cache import KVCache, KVMemory, kv_cache
 from .linear import linear
 from .mlp import gated_mlp
 from .normalization import rms_norm
+from .pooling import global_avg_pool
 from .quantization import dequantize, quantize
 from .rope import rope, rope_tables
 
@@ -26,6 +27,7 @@ __all__ = [
     "dequantize",
     "embedding",
     "gated_mlp",
+    "global_avg_pool",
     "kv_cache",
     "linear",
     "quantize",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...blocks.pooling import global_avg_pool
 from ...building.value import Value
 from .table import Lowering, NotLowered, each, lowers, need_batch
 
@@ -103,7 +104,7 @@ def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
     need_batch(x, spatial)
     sizes = each(output_size, spatial)
     if set(sizes) == {1}:
-        return _reduced(at, "reduce_mean", x, [*range(2, x.ndim)], True)
+        return _reduced(at, "reduce_mean", x, range(2, x.ndim), True)
     before = (x.shape or ())[2:]
     if any(n == -1 or n % o for n, o in zip(before, sizes, strict=True)):
         raise NotLowered("windows of different sizes")
@@ -128,6 +129,9 @@ def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> V
     axes = [d % x.ndim for d in axes]
     # torch sums small types in f32, and rounds once.
     wide = at.cast(x, "f32") if method in ("reduce_mean", "reduce_sum", "reduce_prod") else x
+    if method == "reduce_mean" and x.ndim in (4, 5) and sorted(axes) == [*range(2, x.ndim)]:
+        made = at.cast(global_avg_pool(wide), at.dtype)
+        return made if keepdim else made.squeeze(axes)
     return at.cast(getattr(at.b, method)(wide, axes=axes, keep_dims=keepdim), at.dtype)
 
 

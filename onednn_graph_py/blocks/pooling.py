@@ -1,0 +1,73 @@
+"""Pooling over all of space: `global_avg_pool`."""
+
+from __future__ import annotations
+
+from ..building.value import Value
+from .arguments import FLOATS, need_rank, need_type, need_value
+from .parts import op, part
+
+__all__ = ["global_avg_pool"]
+
+
+def global_avg_pool(x: Value, *, name: str | None = None) -> Value:
+    """Add the mean over all spatial dims, which stay as dims of 1.
+
+    Parameters
+    ----------
+    x : Value
+        (batch, channels, height, width) or (batch, channels, depth, height, width) of f32, bf16 or
+        f16.
+    name : str, optional
+        Name of the result, and prefix of the other ops' names.
+
+    Returns
+    -------
+    Value
+        (batch, channels, 1, 1) or (batch, channels, 1, 1, 1), of the data type of `x`.
+
+    Raises
+    ------
+    TypeError
+        `x` is not a value.
+    InvalidShapeError
+        It has other than 4 or 5 dims.
+    InvalidDataTypeError
+        It is not of floating point.
+
+    Notes
+    -----
+    It is oneDNN's AvgPool, which also fuses with Quantize. Behind a convolution, whose result has
+    the channels last in memory, oneDNN's ReduceMean runs a reference kernel: 22 ms instead of 0.5
+    for 64 x 112 x 112 (3.7.2 and 3.13.1, AVX-512). With unknown sizes, which AvgPool can't have, it
+    is a ReduceMean of the numbers of each channel side by side.
+    """
+    x = need_value("global_avg_pool", "x", x)
+    b = x.builder
+    need_type("global_avg_pool", "x", x, FLOATS)
+    sizes = need_rank("global_avg_pool", "x", x, 4, 5)[2:]
+    if -1 in sizes:
+        # In these shapes 0 is the same dim of the input.
+        flat = op(
+            b,
+            "StaticReshape",
+            x,
+            shape=(0, 0, -1),
+            special_zero=True,
+            name=part(name, "side by side"),
+        )
+        mean = op(b, "ReduceMean", flat, axes=[2], keep_dims=True, name=part(name, "mean"))
+        ones = [1] * len(sizes)
+        return op(b, "StaticReshape", mean, shape=(0, 0, *ones), special_zero=True, name=name)
+    zeros = [0] * len(sizes)
+    return op(
+        b,
+        "AvgPool",
+        x,
+        kernel=[*sizes],
+        strides=[1] * len(sizes),
+        pads_begin=zeros,
+        pads_end=zeros,
+        exclude_pad=True,
+        data_format="NCX",
+        name=name,
+    )
