@@ -225,9 +225,7 @@ def mobilenet(small):
     return model
 
 
-# How far results may be from onnxruntime's: in steps of the output if rounded alike, and by angle
-# if merged. What one rounding changes grows in the 52 thin layers of random weights.
-NETWORKS = {"ResNet": (resnet, 2, 0.999), "MobileNetV2": (mobilenet, 8, 0.98)}
+NETWORKS = {"ResNet": resnet, "MobileNetV2": mobilenet}
 
 
 def quantized(make, small, folder, form="QDQ"):
@@ -281,17 +279,23 @@ def cosine(x, y):
     ],
 )
 def test_quantized_networks(network, small, tmp_path):
-    make, steps_off, angle = NETWORKS[network]
-    whole, model, size = quantized(make, small, tmp_path)
+    whole, model, size = quantized(NETWORKS[network], small, tmp_path)
     products = sum(n.op_type in ("Conv", "Gemm") for n in model.graph.node)
     theirs, floats = session_of(model, optimized=False), session_of(whole)
+    fused = session_of(model)
     exact, merged = front.load(model, requantize="exact"), front.load(model)
     errors = []
-    for x in images(size, 4):
-        wanted, best = theirs.run(None, {"x": x})[0], floats.run(None, {"x": x})[0]
-        assert np.abs(exact(x) - wanted).max() <= (steps_off + 0.001) * last_scale(model)
+    results = {s: [s.run(None, {"x": x})[0] for x in images(size, 4)] for s in (theirs, fused)}
+    # Two steps; or half more than onnxruntime's own kernels differ, fused and apart: what
+    # one rounding changes grows in the thin layers of MobileNet.
+    own = max(np.abs(a - b).max() for a, b in zip(*results.values(), strict=True))
+    allowed = max(2.001 * last_scale(model), 1.5 * own)
+    for x, wanted in zip(images(size, 4), results[theirs], strict=True):
+        best = floats.run(None, {"x": x})[0]
+        assert np.abs(exact(x) - wanted).max() <= allowed
         got = merged(x)
-        assert cosine(got, wanted) > angle
+        # Both are rounded from the same numbers, each on its own, so the squares of angles add.
+        assert 1 - cosine(got, wanted) <= max(0.001, 2.5 * (1 - cosine(best, wanted)))
         errors.append((np.abs(got - best).mean(), np.abs(wanted - best).mean()))
     mine, rounded = np.mean(errors, 0)
     assert mine <= 1.3 * rounded  # it rounds less often, but these are few numbers
