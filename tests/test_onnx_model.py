@@ -350,6 +350,30 @@ def test_max_shapes_bounds_what_is_kept():
     assert sum(len(p.shapes) for p in loaded.report().programs) == 2
 
 
+def test_the_share_counts_recurrent_products():
+    random = np.random.default_rng(0)
+    weights = {"a": (8, 8), "w": (1, 16, 8), "r": (1, 16, 4)}
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("MatMul", ["x", "a"], ["y"]),
+            onnx.helper.make_node("LSTM", ["y", "w", "r"], ["z"], hidden_size=4),
+        ],
+        "recurrent",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [5, 2, 8])],
+        [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)],
+        [
+            onnx.numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n)
+            for n, s in weights.items()
+        ],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    loaded = og.onnx.load(model)
+    loaded.compile()
+    (program,) = loaded.report().programs
+    product, recurrent = 2 * 5 * 2 * 8 * 8, 2 * 5 * 2 * (16 * 8 + 16 * 4)
+    assert program.share == product / (product + recurrent)
+
+
 def test_threads_share_programs():
     loaded = front.load(TOP)
     errors = []

@@ -23,6 +23,12 @@ def _gemm(node: ir.Node, shapes: list[Shape], made: Shape) -> int:
     return 2 * math.prod(made) * depth
 
 
+def _recurrent(shapes: list[Shape]) -> int:
+    """Count the products of LSTM, GRU and RNN: both weights, for each step and row."""
+    steps, rows = shapes[0][:2]
+    return 2 * steps * rows * (math.prod(shapes[1]) + math.prod(shapes[2]))
+
+
 _OPERANDS: Mapping[str, tuple[int, int]] = {
     "MatMul": (0, 1),
     "MatMulInteger": (0, 1),
@@ -43,6 +49,7 @@ _RULES: Mapping[str, Callable[[ir.Node, list[Shape], Shape], int]] = {
     },
     "ConvTranspose": lambda n, s, m: 2 * math.prod(s[0]) * math.prod(s[1][1:]),
     "Gemm": _gemm,
+    **{name: lambda n, s, m: _recurrent(s) for name in ("LSTM", "GRU", "RNN")},
     "Attention": lambda n, s, m: 4 * math.prod(m) * s[1][-2],
 }
 
@@ -59,7 +66,7 @@ def operations(node: ir.Node, found: Survey) -> int:
     ]
     try:
         return rule(node, shapes, results[0]) if rule else sum(map(math.prod, results))
-    except IndexError:  # a product of operands that are not what they should be
+    except (IndexError, ValueError):  # a product of operands that are not what they should be
         return sum(map(math.prod, results))
 
 
