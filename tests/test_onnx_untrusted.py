@@ -22,15 +22,16 @@ given, settings, st = hypothesis.given, hypothesis.settings, hypothesis.strategi
 
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 SECONDS, BYTES = 20, 3 << 30
-"""What no file may take; the machine that the tests run on may be busy."""
+"""What no test may take, of the CPU's time since the machine may be busy."""
 
 
 @pytest.fixture(autouse=True)
-def bounds():
+def bounds(request):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    start = time.process_time()
     yield
-    assert time.perf_counter() - start < SECONDS
+    if request.node.get_closest_marker("slow") is None:  # those load thousands of files
+        assert time.process_time() - start < SECONDS
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < BYTES
 
 
