@@ -87,6 +87,33 @@ def lacking(block: Block) -> str | None:
     return None
 
 
+class LeftOut:
+    """What blocks that need something that is not there would have made.
+
+    Later blocks that use it are left out, too.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def reason(self, block: Block) -> str | None:
+        """Tell why a block is left out; None if it is not."""
+        found = lacking(block)
+        if block.language != "python":
+            return found
+        tree = [n for n in ast.walk(ast.parse(block.text)) if isinstance(n, ast.Name | ast.alias)]
+        if found is None:
+            read = [n.id for n in tree if isinstance(n, ast.Name)]
+            found = next((self._names[name] for name in read if name in self._names), None)
+        if found is not None:
+            for node in tree:
+                if isinstance(node, ast.alias):
+                    self._names[node.asname or node.name] = found
+                elif isinstance(node.ctx, ast.Store):
+                    self._names[node.id] = found
+        return found
+
+
 def execute(block: Block, page: Path, names: dict[str, object]) -> object:
     """Run a block of Python, where comments such as ``# TypeError: text`` tell what a line raises.
 
@@ -152,14 +179,14 @@ def commands(block: Block) -> str:
 def outputs(page: Path) -> list[dict[str, str]]:
     """Run a page; return what each block of Python and of commands prints and shows, in order."""
     names: dict[str, object] = {"__name__": "__main__"}
-    made = []
+    made, left_out = [], LeftOut()
     for block in blocks(page):
         if block.language == "console":
-            made.append({"printed": commands(block) if lacking(block) is None else ""})
+            made.append({"printed": commands(block) if left_out.reason(block) is None else ""})
         if block.language != "python":
             continue
         printed, last = io.StringIO(), None
-        if lacking(block) is None:
+        if left_out.reason(block) is None:
             with redirect_stdout(printed):
                 last = execute(block, page, names)
         made.append({"printed": printed.getvalue(), **shown(last)})
@@ -169,11 +196,11 @@ def outputs(page: Path) -> list[dict[str, str]]:
 def run(page: Path) -> int:
     """Run a page's Python and commands; return the number of failed examples."""
     names: dict[str, object] = {"__name__": "__main__"}
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    runner, left_out = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), LeftOut()
     for block in blocks(page):
         if block.language not in ("python", "pycon", "console"):
             continue
-        reason = lacking(block)
+        reason = left_out.reason(block)
         if reason is not None:
             print(f"line {block.line} left out: {reason}")
             continue

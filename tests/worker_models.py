@@ -34,10 +34,15 @@ def batches(count: int, rows: int = 4, width: int = 64) -> list[dict[str, np.nda
     ]
 
 
+def masks_by_thread() -> dict[int, frozenset[int]]:
+    """The CPUs of each thread of this process."""
+    threads = [int(p.name) for p in Path("/proc/self/task").iterdir()]
+    return {t: frozenset(os.sched_getaffinity(t)) for t in threads}
+
+
 def masks() -> set[frozenset[int]]:
     """The sets of CPUs of all threads of this process."""
-    threads = [int(p.name) for p in Path("/proc/self/task").iterdir()]
-    return {frozenset(os.sched_getaffinity(t)) for t in threads}
+    return {*masks_by_thread().values()}
 
 
 def hold(packed: bytes, queue, wait: float, affinity="required") -> None:
