@@ -396,10 +396,11 @@ def test_threads_share_programs():
     assert only_program(loaded).is_general
 
 
-def test_a_forked_child_gets_the_same_results():
+def test_a_forked_child_gets_the_same_results_or_an_error():
     program = """
 import os, signal, sys, warnings
 import numpy as np
+import onednn_graph_py as og
 import onednn_graph_py.onnx
 loaded = onednn_graph_py.onnx.load(sys.stdin.buffer.read())
 x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
@@ -408,7 +409,11 @@ child = os.fork()
 if child == 0:
     signal.alarm(30)  # ends the child if it hangs
     warnings.simplefilter("ignore")  # that it has one thread
-    os._exit(0 if np.allclose(loaded(x), wanted, atol=1e-5) and loaded(x[:2]).size else 3)
+    try:
+        os._exit(0 if np.allclose(loaded(x), wanted, atol=1e-5) and loaded(x[:2]).size else 3)
+    except og.ExecutionError as error:  # SYCL does not survive
+        fits = "does not survive a fork" in str(error) and og.version()["cpu_runtime"] == "SYCL"
+        os._exit(0 if fits else 4)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
     done = subprocess.run(
