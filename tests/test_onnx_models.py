@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import logging
 import warnings
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -321,3 +323,41 @@ def test_a_network_of_integer_ops(tmp_path):
     program = only_program(made)
     assert program.share == 1
     assert program.int8_partitions >= products
+
+
+def installed(package, *path):
+    """A file of an installed package, or a skipped test."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"{package} is not installed")
+    return Path(found.submodule_search_locations[0], *path)
+
+
+@pytest.mark.slow
+def test_a_text_detector_of_many_sizes():
+    path = installed("rapidocr", "models", "PP-OCRv6_det_small.onnx")
+    loaded = front.load(path)
+    theirs, plain = session_of(onnx.load(path)), session_of(onnx.load(path), optimized=False)
+    for size in ((160, 160), (320, 480), (224, 320), (96, 640)):
+        x = np.random.default_rng(0).uniform(-1, 1, (1, 3, *size)).astype(np.float32)
+        wanted, same = theirs.run(None, {"x": x})[0], plain.run(None, {"x": x})[0]
+        # Of random images it returns nearly nothing: onnxruntime differs from itself as much.
+        allowed = max(1e-4 * np.abs(wanted).max(), 1.5 * np.abs(wanted - same).max())
+        assert np.abs(loaded(x) - wanted).max() <= allowed
+    assert only_program(loaded).share == 1
+
+
+@pytest.mark.slow
+def test_a_voice_detector_with_an_lstm():
+    path = installed("silero_vad", "data", "silero_vad_16k_sequence.onnx")
+    loaded, theirs = front.load(path), session_of(onnx.load(path))
+    random = np.random.default_rng(0)
+    for count in (3, 128, 50):
+        given = {
+            "input": random.standard_normal((count, 576)).astype(np.float32),
+            "h": np.zeros((1, 1, 128), np.float32),
+            "c": np.zeros((1, 1, 128), np.float32),
+        }
+        for got, wanted in zip(loaded(**given), theirs.run(None, given), strict=True):
+            assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    assert "LSTM" in {left.op for left in only_program(loaded).left}
