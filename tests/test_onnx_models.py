@@ -300,7 +300,10 @@ def test_quantized_networks(network, small, tmp_path):
         assert 1 - cosine(got, wanted) <= max(0.001, 2.5 * (1 - cosine(best, wanted)))
         errors.append((np.abs(got - best).mean(), np.abs(wanted - best).mean()))
     mine, rounded = np.mean(errors, 0)
-    assert mine <= 1.3 * rounded  # it rounds less often, but these are few numbers
+    # It rounds less often. The mean of n absolute errors that are distributed normally is known to
+    # 0.76 / sqrt(n) of itself, and so is the other one; two deviations of their ratio are allowed.
+    count = len(errors) * wanted.size
+    assert mine <= rounded * (1 + 2 * np.sqrt(2 / count) * np.sqrt(np.pi / 2 - 1))
     for made in (exact, merged):
         program = only_program(made)
         assert program.share == 1
