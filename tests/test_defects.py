@@ -14,12 +14,14 @@ from wrong_cases import (
     ROWS,
     attention_gradients,
     before,
+    group,
     noise,
     product,
+    row_of,
+    whole,
 )
 
 import onednn_graph_py as og
-from onednn_graph_py.building.builder import leaving_of, readers_of
 from onednn_graph_py.dtypes import numpy_dtype
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
@@ -35,22 +37,6 @@ def evaluate(b, inputs):
 
 
 # -- each row, on every machine
-
-
-def row_of(text):
-    (found,) = (d for d in DEFECTS if text in d.what)
-    return found
-
-
-def whole(b, **given):
-    """All nodes in one group."""
-    return group_of(b.nodes, leaving=leaving_of(b.nodes, readers_of(b)), **given)
-
-
-def group(build, mode="strict", **given):
-    b = og.GraphBuilder(fpmath_mode=mode)
-    build(b)
-    return whole(b, fpmath=mode, **given)
 
 
 def graphs(which):

@@ -1,15 +1,12 @@
 """Exported programs: each is run, and prints what the others print."""
 
 import os
-import shutil
 import subprocess
 import sys
-import sysconfig
-from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import LINKED
+from matrix.programs import COMPILER, HEADERS, LIBRARY
 
 import onednn_graph_py as og
 from onednn_graph_py.cli import main
@@ -97,22 +94,6 @@ def run_python(text, folder):
     )
 
 
-def installed_onednn():
-    """Folder of the headers and file of the library that this process uses."""
-    (library,) = {
-        line.split()[-1]
-        for line in Path("/proc/self/maps").read_text().splitlines()
-        if "libdnnl" in line and ".so" in line
-    }
-    places = [Path(sysconfig.get_path("data")) / "include"]
-    cache = Path(os.environ.get("ONEDNN_GRAPH_PY_CACHE", Path.home() / ".cache/onednn_graph_py"))
-    places += sorted(cache.glob(f"prefix/{'.'.join(map(str, LINKED))}.*/include"))
-    found = [p for p in places if (p / "oneapi/dnnl/dnnl_graph.hpp").exists()]
-    return (found[0] if found else None), Path(library)
-
-
-COMPILER = shutil.which("c++") or shutil.which("g++")
-HEADERS, LIBRARY = installed_onednn()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 needs_headers = pytest.mark.skipif(HEADERS is None, reason="the linked oneDNN's headers are gone")
 
@@ -188,6 +169,23 @@ def test_large_constants_are_filled_and_the_program_says_so():
     for text in (to_cpp(b), to_python(b), to_python(b, "mirror")):
         assert "its 131072 bytes are not kept: filled like an input" in text
         assert len(text) < 20_000
+
+
+def test_a_program_that_checks_holds_all_constants():
+    b = og.GraphBuilder()
+    b.output(b.input((1, 256)) @ b.constant(np.ones((256, 128), np.float32), name="weights"))
+    with pytest.raises(og.InvalidGraphError, match="more than 65,536 bytes"):
+        to_cpp(b, check=True)
+
+
+@needs_compiler
+@needs_headers
+@pytest.mark.parametrize("name", GRAPHS)
+def test_programs_that_check_find_right_results_right(name, tmp_path):
+    done = run_cpp(to_cpp(built(name), check=True), tmp_path)
+    assert done.returncode == 0, done.stdout
+    said = [line for line in done.stdout.splitlines() if line.endswith(": right")]
+    assert len(said) == len(built(name).outputs)
 
 
 def test_a_seed_gives_other_numbers(tmp_path):

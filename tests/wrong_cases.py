@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from graphs import LINKED
 
 import onednn_graph_py as og
+from onednn_graph_py.building.builder import leaving_of, readers_of
 from onednn_graph_py.machine import Conditions
+from onednn_graph_py.safety.defect import Defect
+from onednn_graph_py.safety.group import Group
+from onednn_graph_py.safety.nodes import group_of
+from onednn_graph_py.safety.wrong_results import DEFECTS
 
 PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 UNIT = {"scales": [1.0], **PER_TENSOR}
@@ -426,7 +432,10 @@ class Row:
 
 ONLY_OLD = {"where": (OLD, before(AMX)), "elsewhere": (NEW, OPENMP, AMX)}
 ONLY_NEW = {"where": (NEW, OPENMP, AMX), "elsewhere": (OLD, before(AMX))}
-FROM_AVX2 = {**ONLY_NEW, "elsewhere": (*ONLY_NEW["elsewhere"], NEW._replace(isa="avx"))}
+FROM_AVX2 = {
+    **ONLY_NEW,
+    "elsewhere": (*ONLY_NEW["elsewhere"], NEW._replace(isa="avx"), OPENMP._replace(isa="avx")),
+}
 AMX_NEW = {"where": (AMX,), "elsewhere": (before(AMX), F16, BF16, NEW)}
 AMX_ALL = {"where": (AMX, before(AMX)), "elsewhere": (F16, BF16, NEW, OLD)}
 F16_NEW = {"where": (F16, AMX), "elsewhere": (before(F16), BF16, VNNI, NEW)}
@@ -727,7 +736,8 @@ ROWS = {
     ),
     "weights of one row": Row(
         _one_row_apart, (product_of_strided((2, 3, 1, 8), (24, 8, 8, 1)),), alone=_one_row_apart,
-        where=(OPENMP, AVX512, VNNI, BF16, F16, AMX), elsewhere=(OLD, NEW),
+        where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
+        elsewhere=(OLD, NEW, OPENMP._replace(isa="sse41")),
     ),
     "such as an attention mask": Row(
         (
@@ -855,3 +865,21 @@ ROWS = {
     ),
 }  # fmt: skip
 """By what only that row's text has in it."""
+
+
+def row_of(text: str) -> Defect:
+    """Return the row by what only its text has in it."""
+    (found,) = (d for d in DEFECTS if text in d.what)
+    return found
+
+
+def whole(b: og.GraphBuilder, **given: Any) -> Group:
+    """All nodes in one group."""
+    return group_of(b.nodes, leaving=leaving_of(b.nodes, readers_of(b)), **given)
+
+
+def group(build: Build, mode: str = "strict", **given: Any) -> Group:
+    """The nodes of a graph in one group."""
+    b = og.GraphBuilder(fpmath_mode=mode)
+    build(b)
+    return whole(b, fpmath=mode, **given)

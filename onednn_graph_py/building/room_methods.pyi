@@ -58,7 +58,13 @@ class GraphMethods:
         """Write `to_json` of a graph into a file."""
     def to_benchdnn(self, path: str | os.PathLike[str]) -> str:
         """Save a graph as JSON, and return the command line that makes benchdnn replay it."""
-    def to_cpp(self, *, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None) -> str:
+    def to_cpp(
+        self,
+        *,
+        seed: int = 0,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        check: bool = False,
+    ) -> str:
         """Write a graph as a complete C++17 program."""
     def to_json(self) -> str:
         """Return the text that oneDNN itself would write, byte for byte except for numbers' digits."""

@@ -17,6 +17,9 @@ from .program import ExportedOp, ExportedResult, ExportedTensor, Program, progra
 
 __all__ = ["to_cpp"]
 
+CACHED_MIB = 1024
+"""What a program that checks lets oneDNN keep of constants: its later calls are others then."""
+
 _TYPES = ("f32", "f16", "bf16", "f8_e5m2", "f8_e4m3", "s64", "s32", "s8", "u8", "s4", "u4")
 _CPP_TYPES: Mapping[AttributeType, str] = {
     "s64": "int64_t",
@@ -134,6 +137,7 @@ def _text(program: Program) -> str:
     )
     if checks:
         checks = f"    bool right = true;\n{checks}    return right ? 0 : 4;"
+    cache = f"    set_constant_tensor_cache_capacity(where, {CACHED_MIB});\n" if checks else ""
     wrong = " 4 if a number is wrong," if checks else ""
     parts = ["runtime.hpp", *(["check.hpp"] if program.expected else [])]
     runtime = "".join((files(__package__) / p).read_text(encoding="utf-8") for p in parts)
@@ -167,7 +171,7 @@ const logical_tensor::data_type dnnl_types[] = {{{types}}};
 
 int main() try {{
     const engine::kind where = engine::kind::{program.engine_kind};
-
+{cache}
     // id, name, data type, dims, strides, whether it is constant
     std::vector<tensor_data> tensors = {{
 {chr(10).join(_tensor(t) for t in program.tensors)}
@@ -183,7 +187,7 @@ int main() try {{
 
 {chr(10).join(_given(t, program.seed) for t in program.given)}
 
-    if (!run(g, tensors, where)) return 3;
+    if (!run(g, tensors, where, {2 if checks else 1})) return 3;
 {outputs}
 {checks or "    return 0;"}
 }} catch (const dnnl::error &e) {{

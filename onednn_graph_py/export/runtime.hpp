@@ -193,8 +193,9 @@ void print(const char *name, tensor_data &t) {
     std::printf("\n");
 }
 
-// Compiles and runs all partitions, each when what it reads is there; false if one can't be.
-bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where) {
+// Compiles and runs all partitions, each when what it reads is there; false if one can't be. Each is
+// called so many times, as later calls may differ from the first.
+bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where, int calls) {
     engine eng(where, 0);
     stream strm(eng);
     std::vector<partition> waiting = g.get_partitions();
@@ -218,7 +219,7 @@ bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where) {
             return false;
         }
         std::vector<logical_tensor> inputs, outputs;
-        std::vector<tensor> sources, results;
+        std::vector<tensor> sources;
         std::vector<size_t> seen;
         for (const auto &port : part.get_input_ports()) {
             if (std::find(seen.begin(), seen.end(), port.get_id()) != seen.end()) continue;
@@ -228,15 +229,21 @@ bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where) {
             sources.emplace_back(inputs.back(), eng, t.data());
         }
         for (const auto &port : part.get_output_ports()) {
-            auto &t = tensors[port.get_id()];
-            t.allocate();
-            std::fill(t.memory.begin(), t.memory.end(), 0xFF);  // shows what is not written
-            outputs.push_back(t.described());
-            results.emplace_back(outputs.back(), eng, t.data());
+            tensors[port.get_id()].allocate();
+            outputs.push_back(tensors[port.get_id()].described());
         }
         compiled_partition compiled = part.compile(inputs, outputs, eng);
-        compiled.execute(strm, sources, results);
-        strm.wait();
+        for (int call = 0; call < calls; ++call) {
+            std::vector<tensor> results;
+            for (size_t i = 0; i < outputs.size(); ++i) {
+                auto &t = tensors[outputs[i].get_id()];
+                // Other memory at each call, with bytes that show what is not written.
+                t.memory = std::vector<unsigned char>(t.memory.size(), 0xFF);
+                results.emplace_back(outputs[i], eng, t.data());
+            }
+            compiled.execute(strm, sources, results);
+            strm.wait();
+        }
     }
     return true;
 }

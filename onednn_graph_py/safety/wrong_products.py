@@ -259,7 +259,8 @@ def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool
 def attention_and_gradient_of_scores(group: Group, conditions: Conditions) -> bool:
     """The gradients of attention, if ops outside read a gradient of the scores too.
 
-    oneDNN adds to the values that it finds in that output's memory.
+    oneDNN adds to the values that it finds in that output's memory, if it caches constants: from
+    the second call on.
     """
     for op in group.ops:
         if op.kind == "Multiply" and op.outputs[0].id in group.leaving:

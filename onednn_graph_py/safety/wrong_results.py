@@ -215,11 +215,6 @@ def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
     )
 
 
-def _avx2_or_no_sycl(conditions: Conditions) -> bool:
-    """Whether oneDNN lacks another kernel, which is right: over SYCL, for CPUs without AVX2."""
-    return conditions.avx2 or conditions.runtime != "SYCL"
-
-
 def _amx(conditions: Conditions) -> bool:
     return conditions.amx
 
@@ -377,7 +372,7 @@ DEFECTS = (
         "transpose_a",
         products.column_operand_of_transposed_product,
         since=(3, 8),
-        where=_avx2_or_no_sycl,
+        where=lambda conditions: conditions.avx2,
     ),
     Defect(
         "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
@@ -403,7 +398,7 @@ DEFECTS = (
         "oneDNN reads strided weights of one row, of several batches, as if they were contiguous",
         products.gaps_between_weights_of_one_row,
         since=(3, 8),
-        where=lambda conditions: conditions.runtime != "SYCL",
+        where=lambda conditions: conditions.avx2 and conditions.runtime != "SYCL",
         alone=True,
     ),
     Defect(

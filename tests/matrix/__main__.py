@@ -1,0 +1,82 @@
+"""The command: measure this oneDNN, or write the page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import onednn_graph_py as og
+from onednn_graph_py.machine import current
+
+from . import page, reports
+from .measuring import SECTIONS, How, measure
+from .programs import COMPILER, HEADERS, Program, programs
+from .results import load_all
+
+FOLDER = Path(__file__).parents[2] / "build" / "matrix"
+"""Where programs are built, and kept for the next time."""
+
+
+def main() -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(prog="./dev matrix", description=__doc__)
+    parser.add_argument("isas", nargs="*", help="the instruction sets to hold oneDNN to")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="measure only this")
+    parser.add_argument("--again", action="store_true", help="also measure what there is already")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page anew")
+    parser.add_argument(
+        "--reports",
+        action="store_true",
+        help="measure nothing, write the reports of what shows here",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=0.75, help="for random graphs (default: %(default)s)"
+    )
+    arguments = parser.parse_args()
+    if arguments.reports:
+        for path in reports.write(FOLDER):
+            print(f"wrote {path}")
+        return 0
+    if not arguments.page:
+        if COMPILER is None or HEADERS is None:
+            print("./dev matrix: it needs a C++ compiler and oneDNN's headers", file=sys.stderr)
+            return 2
+        sections = arguments.only or list(SECTIONS)
+        _measure(arguments.isas, sections, arguments.minutes, arguments.again)
+    page.write()
+    print(f"wrote {page.PAGE}")
+    return 0
+
+
+def _measure(isas: list[str], sections: list[str], minutes: float, again: bool) -> None:
+    """Measure what is not there yet."""
+    start = time.monotonic()
+    version, runtime = "{major}.{minor}.{patch}".format(**og.version()), current().runtime
+
+    def say(what: str) -> None:
+        print(f"[{time.monotonic() - start:6.0f} s] {version} {what}", flush=True)
+
+    there = {r.isa: r for r in load_all() if (r.version, r.runtime) == (version, runtime)}
+    missing = {
+        isa: [s for s in sections if again or isa not in there or not getattr(there[isa], s)]
+        for isa in isas
+    }
+    missing = {isa: left for isa, left in missing.items() if left}
+    built: list[tuple[Program, Path]] = []
+    if any("defects" in left for left in missing.values()):
+        say("building a program for each known wrong result")
+        made = list(programs())
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            built = list(zip(made, pool.map(lambda p: p.build(FOLDER), made), strict=True))
+    for number, (isa, left) in enumerate(missing.items(), 1):
+        name = f"{isa} ({number} of {len(missing)})"
+        measure(isa, left, How(built, minutes), lambda what, name=name: say(f"{name}: {what}"))
+    say("is measured; --again measures anew")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

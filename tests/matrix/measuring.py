@@ -1,0 +1,134 @@
+"""Measure what this oneDNN does with an instruction set: `measure`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .programs import Program
+from .results import Result, load_all
+
+__all__ = ["SECTIONS", "How", "measure"]
+
+FAMILIES = ("ops", "products", "convolutions", "attention", "pools", "chains")
+"""The families of `selftest` that are asked; the gallery has a section of its own."""
+
+OUTCOMES = ("right", "wrong", "crashed", "refused", "avoided", "slow")
+
+
+@dataclass(frozen=True)
+class How:
+    """What the sections need.
+
+    Parameters
+    ----------
+    programs : sequence of tuple of Program and Path
+        The programs of known wrong results, and where they were built.
+    minutes : float
+        Time for random graphs.
+    """
+
+    programs: Sequence[tuple[Program, Path]]
+    minutes: float
+
+
+def _held_to(isa: str) -> dict[str, str]:
+    return {**os.environ, "ONEDNN_MAX_CPU_ISA": isa.upper()}
+
+
+def _told(isa: str, *arguments: str) -> Any:
+    """Return the JSON that a command of the package prints with oneDNN held to an ISA."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "onednn_graph_py", *arguments],
+        capture_output=True,
+        text=True,
+        env=_held_to(isa),
+    )
+    if done.returncode not in (0, 1):  # 1: something is wrong, which is what is looked for
+        raise RuntimeError(f"{' '.join(arguments)} failed: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+_HEADER = """
+import json, onednn_graph_py as og
+from onednn_graph_py.machine import current
+from onednn_graph_py.machine.store import processor
+here = current()
+version = "{major}.{minor}.{patch}".format(**og.version())
+print(json.dumps([version, here.runtime, here.isa, processor(), here.threads]))
+"""
+
+
+def _empty(isa: str) -> Result:
+    """Return a result without entries, for this oneDNN held to an ISA."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _HEADER],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=_held_to(isa),
+    )
+    version, runtime, used, cpu, threads = json.loads(done.stdout)
+    if used != isa:
+        raise RuntimeError(f"oneDNN was held to {isa}, and uses {used}")
+    return Result(version, runtime, isa, cpu, datetime.date.today().isoformat(), threads)
+
+
+def _defects(isa: str, how: How) -> dict[str, list[str]]:
+    made: dict[str, list[str]] = {}
+    for program, path in how.programs:
+        made.setdefault(program.row, []).append(program.outcome(path, isa))
+    return made
+
+
+def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
+    made: dict[str, dict[str, int]] = {}
+    for case in _told(isa, "patterns", "--json", "--no-time")["cases"]:
+        counts = made.setdefault(case["pattern"], {})
+        counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
+    return made
+
+
+def _selftest(isa: str, how: How) -> dict[str, dict[str, int]]:
+    only = [a for f in FAMILIES for a in ("--only", f)]
+    found = _told(isa, "selftest", "--json", "-", "--minutes", str(how.minutes), *only)
+    return {
+        family: {k: counts[k] for k in OUTCOMES if counts[k]}
+        for family, counts in found["families"].items()
+    }
+
+
+SECTIONS: dict[str, Callable[[str, How], dict[str, Any]]] = {
+    "defects": _defects,
+    "patterns": _patterns,
+    "selftest": _selftest,
+}
+"""What measures the sections of a result."""
+
+
+def measure(isa: str, sections: Iterable[str], how: How, say: Callable[[str], None]) -> None:
+    """Measure sections with oneDNN held to an instruction set, and keep each when it is there.
+
+    Parameters
+    ----------
+    isa : str
+    sections : iterable of str
+    how : How
+    say : callable
+        Told what is done next.
+    """
+    made = _empty(isa)
+    kept = next((r for r in load_all() if r.path == made.path), made)
+    for name in ("cpu", "date", "threads"):
+        setattr(kept, name, getattr(made, name))
+    for section in sections:
+        say(section)
+        setattr(kept, section, SECTIONS[section](isa, how))
+        kept.save()

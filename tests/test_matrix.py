@@ -1,0 +1,100 @@
+"""What was measured of oneDNN, against the rows that guard models, and the page made of it."""
+
+import pytest
+from matrix import page
+from matrix.programs import Program, programs, titles
+from matrix.results import Result, load_all
+from test_export import needs_compiler, needs_headers
+from wrong_cases import ROWS, group, row_of
+
+import onednn_graph_py as og
+from onednn_graph_py import serialization
+from onednn_graph_py.machine import Conditions, current
+from onednn_graph_py.safety.wrong_results import wrong_result
+
+RESULTS = list(load_all())
+
+
+def conditions_of(result):
+    major, minor, _ = map(int, result.version.split("."))
+    return Conditions((major, minor), result.runtime, result.isa, result.threads)
+
+
+def test_results_are_kept_as_they_were_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr("matrix.results.FOLDER", tmp_path)
+    made = Result("3.13.1", "OpenMP", "avx2", "a CPU", "2026-11-23", 2)
+    made.defects["row"] = ["right", "wrong: 1 of 2 elements are wrong"]
+    made.patterns["FP-01"] = {"fused": 3}
+    made.save()
+    older = Result("3.7.2", "OpenMP", "avx512_core", "a CPU", "2026-11-23", 2)
+    older.save()
+    assert list(load_all()) == [older, made]
+
+
+def test_the_page_shows_what_was_measured():
+    assert RESULTS
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(), "run: ./dev matrix --page"
+
+
+@pytest.mark.parametrize("row", titles())
+def test_each_row_has_the_file_of_its_graph(row):
+    b = og.GraphBuilder()
+    ROWS[row].met[0](b)
+    kept = page.graph_file(row).read_text(encoding="utf-8")
+    assert serialization.parse(kept) == serialization.from_builder(b), "run: ./dev matrix --page"
+
+
+def seen(row, number, outcome):
+    """Whether an outcome tells whether the row holds."""
+    # Programs have small integers as inputs; only larger ones saturate.
+    small = row == "this CPU has no VNNI" and number == 2
+    return not small and not ROWS[row].hidden and outcome != "refused"
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda r: f"{r.version}-{r.isa}")
+def test_models_avoid_what_was_measured_to_be_wrong_and_nothing_else(result):
+    where, unlike = conditions_of(result), []
+    for row, outcomes in result.defects.items():
+        for number, (build, outcome) in enumerate(zip(ROWS[row].met, outcomes, strict=True)):
+            made = group(build)
+            if outcome.startswith(("wrong", "crashed", "hung")):
+                if wrong_result(made, where) is None:
+                    unlike.append(f"{row}: {outcome}, and models run it")
+            elif row_of(row).find(made, where) is not None and seen(row, number, outcome):
+                unlike.append(f"{row}: {outcome}, and models do not run it")
+    assert unlike == []
+
+
+@pytest.fixture
+def relu():
+    b = og.GraphBuilder()
+    b.output(b.input((4, 8)).relu())
+    return b
+
+
+@needs_compiler
+@needs_headers
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_program_tells_right_from_wrong(relu, broken, tmp_path):
+    source = relu.to_cpp(check=True)
+    if broken:
+        source = source.replace("expected_1[] = {", "expected_1[] = {7 + ")
+    program = Program("", 0, source)
+    found = program.outcome(program.build(tmp_path))
+    assert found.startswith("wrong: 1 of 32 elements are wrong") if broken else found == "right"
+
+
+@needs_compiler
+@needs_headers
+@pytest.mark.slow
+def test_what_was_measured_here_is_seen_again(tmp_path):
+    here, unlike = current(), []
+    for program in programs():
+        found = program.outcome(program.build(tmp_path, "-Wall", "-Wextra", "-Werror"))
+        made = group(ROWS[program.row].met[program.number])
+        if found.startswith("wrong") and wrong_result(made, here) is None:
+            unlike.append((program.row, program.number, found))
+        met = row_of(program.row).find(made, here) is not None
+        if met and found == "right" and seen(program.row, program.number, found):
+            unlike.append((program.row, program.number, found))
+    assert unlike == []
