@@ -121,7 +121,8 @@ def _selftest(arguments: argparse.Namespace) -> int:
         reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
         keep_verdicts(report, families, seconds * _JUDGING)
     except KeyboardInterrupt:
-        print("\nselftest: interrupted", file=sys.stderr)
+        show_progress("")
+        print("selftest: interrupted", file=sys.stderr)
         return 130
     _written(report, arguments)
     return 0 if report.ok else 1
