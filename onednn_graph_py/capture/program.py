@@ -125,7 +125,7 @@ def capture(
 
 
 def _interrupted(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the program too, unless it got the signal from the terminal as we did."""
+    """Interrupt the program too, unless a terminal's Ctrl-C has done so."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -44,7 +44,7 @@ def summary(results: Sequence[Result]) -> str:
     """Count the cases of each verdict."""
     counts = Counter(r.verdict for r in results)
     parts = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
-    return f"{len(results)} cases: {parts}"
+    return f"{len(results)} cases: {parts}" if results else "0 cases"
 
 
 def exit_status(results: Sequence[Result]) -> int:

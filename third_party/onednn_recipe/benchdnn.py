@@ -246,7 +246,8 @@ class _Steps:
 def main() -> int:
     """Build benchdnn if needed and print its path; return an exit status."""
     try:
-        print(ensure().program)
+        with process.signals_raise():
+            print(ensure().program)
     except RecipeError as error:
         print(f"oneDNN: error: {error}", file=sys.stderr)
         return 1
