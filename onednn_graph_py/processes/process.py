@@ -23,7 +23,8 @@ STARTUP = 120.0
 
 # Ctrl-C on a terminal reaches helper processes too; their caller handles it, and ends them.
 _CALLING = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
     "import_module(sys.argv[1]).main(*map(int, sys.argv[3:]))"
 )
 _KEPT = 2000  # the most bytes kept of a process's last output
