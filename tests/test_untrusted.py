@@ -9,6 +9,7 @@ import os
 import re
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +24,9 @@ from onednn_graph_py.explaining import peaks
 from onednn_graph_py.machine import store
 from onednn_graph_py.probing import store as probed
 from onednn_graph_py.replay import cases
-from onednn_graph_py.serialization import options
+from onednn_graph_py.serialization import options, read
 from onednn_graph_py.text import files
-from onednn_graph_py.verdicts import Outcome, Verdict
+from onednn_graph_py.verdicts import Outcome, Verdict, kept
 from onednn_graph_py.verdicts.kept import Kept
 
 # Values of JSON, with what floats and integers overflow at, and what is no text.
@@ -66,6 +67,29 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("untrusted")
 
 
+def test_the_page_on_security_tells_the_limits_that_are_enforced():
+    page = (Path(__file__).parent.parent / "SECURITY.md").read_text()
+    rows = [line.split("|")[3].strip() for line in page.splitlines() if line.startswith("| ")][2:]
+    told = [
+        f"{read.MAX_BYTES >> 20} MiB; {read.MAX_MARKS:,} quotes",
+        f"{loading_limit('MOST_NODES'):,} nodes; {loading_limit('MOST_DEPTH')} functions",
+        f"{cases.MAX_BYTES >> 20} MiB; {cases.MAX_FILES:,} files, {cases.MAX_DEPTH} inside each "
+        f"other; {cases.MAX_CASES:,} cases; {options.MAX_REWRITINGS:,} combinations",
+        f"lines of {files.LONGEST_LINE >> 20} MiB, longer ones in pieces; "
+        f"{files.LARGEST_TEXT >> 30} Gi characters",
+        f"{store._LARGEST >> 20} MiB; of this user or root",
+        f"{kept._LARGEST >> 20} MiB; sealed",
+    ]
+    for row, limits in zip(rows, told, strict=True):
+        assert row.startswith(limits)
+
+
+def loading_limit(name):
+    """Return a limit of ONNX models, which can be read where onnx is not installed."""
+    text = (Path(og.__file__).parent / "onnx" / "loading.py").read_text()
+    return int(re.search(rf"^{name} = ([\d_]+)$", text, re.MULTILINE)[1])
+
+
 # -- the folder of results
 
 
@@ -75,10 +99,10 @@ def read_as_all_results(file, signature="a partition"):
     assert found is None or all(type(word) is str for pair in found for word in pair)
     rates = peaks._kept(file)
     assert rates is None or 0 < rates["bandwidth"] < float("inf")
-    kept = Kept(2)
-    kept._file = lambda _: file
-    kept._warned = True
-    assert kept.find(signature) is None
+    verdicts = Kept(2)
+    verdicts._file = lambda _: file
+    verdicts._warned = True
+    assert verdicts.find(signature) is None
 
 
 @FUZZ
