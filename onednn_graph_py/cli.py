@@ -20,6 +20,7 @@ from .probing.command import add_capabilities
 from .replay.command import add_replay
 from .selftest.command import add_selftest
 from .shrinking.command import add_shrink
+from .text.names import printable
 from .text.progress import show_progress
 
 __all__ = ["main"]
@@ -66,6 +67,6 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{arguments.command}: interrupted", file=sys.stderr)
         return 130
     except (OneDNNError, OSError) as e:  # errors about a file or an option
-        print(f"{arguments.command}: {e}", file=sys.stderr)
+        print(printable(f"{arguments.command}: {e}"), file=sys.stderr)
         return 2
     return status

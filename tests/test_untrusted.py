@@ -4,6 +4,7 @@ test_json_fuzz.py, test_json_errors.py and test_onnx_untrusted.py are about grap
 """
 
 import ast
+import copy
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onednn_graph_py as og
-from onednn_graph_py import export, serialization
+from onednn_graph_py import cli, export, serialization
 from onednn_graph_py.comparing.graph_files import bind_constants
 from onednn_graph_py.explaining import peaks
 from onednn_graph_py.machine import store
@@ -394,3 +395,44 @@ def test_names_of_a_graph_stay_names_in_all_that_is_written_of_it():
     assert [sorted(CONTROLS & set(text)) for text in texts] == [[]] * len(texts)
     assert Elements(explained._repr_html_()).found == Elements(other._repr_html_()).found
     assert not {"script", "svg"} & Elements(diagram.markdown()).found
+
+
+def hostile_files(folder):
+    """Make files with control characters wherever a text can be; return a command for each."""
+    evil = "\x1b]0;evil\x07\x9b31m\u202e"
+    good = json.loads(chain("a", "b"))
+    changes = {
+        "name": lambda g: g["graph"][0].update(name=evil),
+        "kind": lambda g: g["graph"][0].update(kind=evil),
+        "dtype": lambda g: g["graph"][0]["inputs"][0].update(dtype=evil),
+        "field": lambda g: g.update({evil: 1}),
+        "attribute": lambda g: g["graph"][0]["attrs"].update({evil: {"type": "s64", "value": 1}}),
+        "mode": lambda g: g.update(fpmath_mode=evil),
+    }
+    commands = []
+    for name, change in changes.items():
+        document = copy.deepcopy(good)
+        change(document)
+        (folder / f"{name}.json").write_text(json.dumps(document))
+        file = str(folder / f"{name}.json")
+        commands += [["explain", "--seconds", "0", "--no-what-if", file], ["export", file]]
+    start = "onednn_verbose,v1,"
+    lines = [
+        f"{start}primitive,exec,cpu,matmul,brg{evil},undef,src:f32::blocked:ab::f0,,,4x8{evil},1",
+        f"{start}primitive,exec,cpu,{evil},1",
+        f"{start}info,cpu,{evil}",
+        f"{start}primitive,create:dispatch,{evil}",
+        f"{start}graph,exec,cpu,1,{evil},op,in0_f32:1:any:undef:-1:any,f,s,{evil},1",
+    ]
+    (folder / "run.log").write_text("\n".join(lines) + "\n")
+    commands.append(["log", "--problems", str(folder / "run.log")])
+    (folder / "batch").write_text(f"--case={evil}\n--dt={evil}\n--case=x\n")
+    return [*commands, ["replay", "--batch", str(folder / "batch")], ["replay", str(folder)]]
+
+
+def test_terminals_get_no_control_characters_of_files(tmp_path, capfd):
+    for words in hostile_files(tmp_path):
+        assert cli.main(words) in (0, 1, 2)
+        out, errors = capfd.readouterr()
+        assert out or errors
+        assert not CONTROLS & set(out + errors), words

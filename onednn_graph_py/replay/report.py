@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from ..text.names import printable
 from ..text.numbers import or_dash
 from .verdicts import Result, Verdict
 
@@ -28,7 +29,7 @@ def line(result: Result) -> str:
     text += f"  {result.case}"
     for more in (result.reason, result.diverges):
         text += "".join(f"\n    {part}" for part in more.splitlines())
-    return text
+    return printable(text)
 
 
 def json_line(result: Result) -> str:
