@@ -1,8 +1,5 @@
 #include "executor.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -104,15 +101,6 @@ py::array view_of(const edge &e, void *data, const py::handle &owner, bool writa
 
 // The ticks of a few hundredths of a second: between checks for signals.
 constexpr uint64_t signals_after = uint64_t(1) << 27;
-
-// Whether this is the thread on which Python handles signals, as far as the system tells.
-bool on_main_thread() {
-#if defined(__linux__)
-    return syscall(SYS_gettid) == getpid();
-#else
-    return true;
-#endif
-}
 
 }  // namespace
 
