@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import pickle
 import subprocess
 import sys
@@ -191,6 +193,68 @@ def test_nodes_that_onednn_lacks_run_as_host_steps_of_one_model(fallback):
     assert program.is_general
     assert [left.op for left in program.left if "no op" in left.why] == ["TopK"]
     assert sum(s.implementation == "host" for s in program.steps) == 1
+
+
+def gelu_of_opset_11(dtype):
+    to = {"double": 11, "float16": 10}[dtype]
+    return model_of(
+        f"""g ({dtype}[2,3,4] x) => ({dtype}[2,3] y)
+        <double a = {{0.5}}, double b = {{1.0}}, double c = {{1.4142135623730951}}> {{
+        half = Cast <to = {to}> (a) one = Cast <to = {to}> (b) root = Cast <to = {to}> (c)
+        s = Softmax <axis = 1> (x) d = Div(s, root) e = Erf(d) p = Add(e, one) m = Mul(s, p)
+        n = Mul(m, half) y = ReduceSum <axes = [2], keepdims = 0> (n) }}""",
+        '<ir_version: 10, opset_import: ["": 11]>',
+    )
+
+
+def gelu_of_probabilities(x):
+    s = np.exp(x) / np.exp(x).sum((1, 2), keepdims=True)
+    return (s * (1 + np.vectorize(math.erf)(s / math.sqrt(2))) / 2).sum(2)
+
+
+@pytest.mark.parametrize("axis", ["", "<axis = 0>", "<axis = 2>", "<axis = -2>"])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_old_softmax_takes_all_dims_from_its_axis_on(op, axis):
+    first = {"": 1, "<axis = 0>": 0, "<axis = 2>": 2, "<axis = -2>": 1}[axis]
+    x = np.random.default_rng(0).standard_normal((2, 3, 4))
+    rows = x.reshape(int(np.prod(x.shape[:first])), -1)
+    soft = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
+    hard = (rows == rows.max(1, keepdims=True)).astype(rows.dtype)
+    wanted = {"Softmax": soft, "LogSoftmax": np.log(soft), "Hardmax": hard}[op].reshape(x.shape)
+    for dtype, kind in (("double", np.float64), ("float", np.float32)):
+        rtol = 64 * np.finfo(kind).eps  # polynomials for exp and log, and sums of 24 elements
+        made = model_of(
+            f"g ({dtype}[N,3,4] x) => ({dtype}[N,3,4] y) {{ y = {op} {axis} (x) }}",
+            '<ir_version: 8, opset_import: ["": 11]>',
+        )
+        for fallback in ("auto", "reference"):
+            got = front.load(made, fallback=fallback)(x.astype(kind))
+            np.testing.assert_allclose(got, wanted, rtol=rtol, atol=rtol)
+
+
+def test_f64_is_computed_in_f64():
+    x = np.random.default_rng(0).random((2, 3, 4))
+    loaded = front.load(gelu_of_opset_11("double"))
+    # Erf of onnx's reference is right to 1e-7; its Gelu has constants of f32.
+    np.testing.assert_allclose(loaded(x), gelu_of_probabilities(x), rtol=1e-7)
+    assert "Gelu" not in {left.op for left in only_program(loaded).left}
+
+
+def test_an_island_of_nodes_of_several_opsets_is_converted_to_one():
+    # Softmax of opset 11 takes all dims from its axis on; a rewrite makes Gelu, of opset 20.
+    # f16 makes an island of them on CPUs without it.
+    x = np.random.default_rng(0).random((2, 3, 4)).astype(np.float16)
+    made = front.load(gelu_of_opset_11("float16"))(x)
+    wanted = gelu_of_probabilities(x.astype(np.float64))
+    np.testing.assert_allclose(made, wanted, rtol=20 * np.finfo(np.float16).eps)
+
+
+def test_islands_have_the_threads_of_the_model():
+    pytest.importorskip("onnxruntime")
+    loaded = og.onnx.load(TOP, threads=1, fallback="onnxruntime")
+    before = len(os.listdir("/proc/self/task"))
+    loaded(floats(2, 8))
+    assert len(os.listdir("/proc/self/task")) == before
 
 
 @pytest.mark.parametrize("fallback", ["auto", "reference"])

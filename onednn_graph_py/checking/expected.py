@@ -306,6 +306,23 @@ class Expected:
         made._exact = reference_values(self._builder, inputs)
         return made
 
+    def value(self, i: int) -> Array:
+        """Return what the value with this id should be."""
+        return self._exact[i]
+
+    def allowed(self, i: int) -> Array:
+        """Return how far each element of a value may be off."""
+        want, value = self._exact[i], self._values.get(i)
+        producer = value.producer if value is not None else None
+        if producer is not None and producer.kind in with_trait("quantizes"):
+            allowed = _quantized_margin(producer, self._exact, self._margins)
+        else:
+            dtype = value.dtype if value is not None else self._inputs[i]
+            wide = want.astype(np.float64)
+            rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
+            allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
+        return np.broadcast_to(allowed, want.shape)
+
     def compare(
         self,
         actual: Mapping[int, Array],
@@ -330,19 +347,12 @@ class Expected:
         """
         checks = []
         for i, array in actual.items():
-            want, value = self._exact[i], self._values.get(i)
+            value = self._values.get(i)
             dtype = value.dtype if value is not None else self._inputs[i]
-            producer = value.producer if value is not None else None
-            if producer is not None and producer.kind in with_trait("quantizes"):
-                allowed = _quantized_margin(producer, self._exact, self._margins)
-            else:
-                wide = want.astype(np.float64)
-                rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
-                allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
             name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
             part = (parts or {}).get(i, ())
-            allowed = np.broadcast_to(allowed, want.shape)[part]
-            checks.append(_compared(name, dtype, np.asarray(array)[part], want[part], allowed))
+            want, allowed = self.value(i)[part], self.allowed(i)[part]
+            checks.append(_compared(name, dtype, np.asarray(array)[part], want, allowed))
         return Verification(tuple(checks))
 
 

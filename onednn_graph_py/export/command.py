@@ -26,6 +26,7 @@ _FORMS: dict[str, Callable[[GraphBuilder, int], str]] = {
     "python": lambda b, seed: to_python(b, "builder", seed=seed),
     "mirror": lambda b, seed: to_python(b, "mirror", seed=seed),
     "cpp": lambda b, seed: to_cpp(b, seed=seed),
+    "cpp-check": lambda b, seed: to_cpp(b, seed=seed, check=True),
 }
 
 
@@ -50,7 +51,8 @@ def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         choices=[*_FORMS, "benchdnn"],
         default="python",
         help="python: Python with GraphBuilder; mirror: Python with dnnl::graph's classes; "
-        "cpp: C++17; benchdnn: the command that replays the file (default: %(default)s)",
+        "cpp: C++17; cpp-check: the same, which also compares its results with the reference's; "
+        "benchdnn: the command that replays the file (default: %(default)s)",
     )
     parser.add_argument("-o", "--output", help="output file (default: standard output)")
     add_seed(parser)

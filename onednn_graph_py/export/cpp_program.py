@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+import numpy.typing as npt
+
 from ..building.builder import GraphBuilder
 from ..building.value import row_major
 from ..ops.terms import AttributeType, AttributeValue
-from .program import ExportedOp, ExportedTensor, Program, program_of
+from .program import ExportedOp, ExportedResult, ExportedTensor, Program, program_of
 
 __all__ = ["to_cpp"]
 
@@ -87,6 +90,24 @@ def _given(t: ExportedTensor, seed: int) -> str:
     )
 
 
+def _doubles(array: npt.NDArray[Any]) -> str:
+    """Return numbers of a tensor, of which 9 digits tell all apart."""
+    numbers = (float(x) for x in array.reshape(-1).tolist())
+    return _list(f"{x:.9g}" if math.isfinite(x) else _number(x) for x in numbers)
+
+
+def _check(name: str, number: int, result: ExportedResult) -> str:
+    """Return the comparison of an output."""
+    allowed = result.allowed.reshape(-1)
+    one_for_all = bool((allowed == allowed[:1]).all())
+    return f"""\
+    static const double expected_{number}[] = {_doubles(result.values)};
+    static const double allowed_{number}[] = {_doubles(allowed[:1] if one_for_all else allowed)};
+    right &= check({_string(name)}, tensors[{number}], expected_{number}, allowed_{number},
+            {"true" if one_for_all else "false"});
+"""
+
+
 def _op(o: ExportedOp) -> str:
     variable = f"op{o.number}"
     lines = [
@@ -114,7 +135,14 @@ def _text(program: Program) -> str:
     outputs = "\n".join(
         f"    print({_string(name)}, tensors[{number}]);" for name, number in program.outputs
     )
-    runtime = (files(__package__) / "runtime.hpp").read_text(encoding="utf-8")
+    checks = "".join(
+        _check(n, i, program.expected[i]) for n, i in program.outputs if i in program.expected
+    )
+    if checks:
+        checks = f"    bool right = true;\n{checks}    return right ? 0 : 4;"
+    wrong = " 4 if a number is wrong," if checks else ""
+    parts = ["runtime.hpp", *(["check.hpp"] if program.expected else [])]
+    runtime = "".join((files(__package__) / p).read_text(encoding="utf-8") for p in parts)
     return f"""\
 // A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops.
 //
@@ -122,7 +150,7 @@ def _text(program: Program) -> str:
 //
 // with -I and -L (and -Wl,-rpath,) for a oneDNN that is not installed in the system's folders. It
 // fills its inputs, runs all partitions and prints a line for each output. The exit status is 0, 1
-// if oneDNN fails, and 3 if it does not support the graph.
+// if oneDNN fails,{wrong} and 3 if it does not support the graph.
 
 #include <algorithm>
 #include <cmath>
@@ -163,7 +191,7 @@ int main() try {{
 
     if (!run(g, tensors, where)) return 3;
 {outputs}
-    return 0;
+{checks or "    return 0;"}
 }} catch (const dnnl::error &e) {{
     std::fprintf(stderr, "oneDNN: %s\\n", e.what());
     return 1;
@@ -176,6 +204,7 @@ def to_cpp(
     *,
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: bool = False,
 ) -> str:
     """Write a graph as a complete C++17 program.
 
@@ -190,6 +219,9 @@ def to_cpp(
         Seed for generated inputs.
     shapes : mapping of str to tuple of int, optional
         Shapes of inputs with unknown dims, by name.
+    check : bool
+        Whether the program also holds what the outputs should be by the reference in NumPy, and
+        compares: then its exit status is 4 if a number is wrong.
 
     Returns
     -------
@@ -198,8 +230,9 @@ def to_cpp(
     Raises
     ------
     InvalidGraphError
-        The graph has no output that an op makes.
+        The graph has no output that an op makes; or the program is to check, and a constant is too
+        large to be written out.
     InvalidShapeError
         Dims of an input are unknown.
     """
-    return _text(program_of(builder, seed=seed, shapes=shapes))
+    return _text(program_of(builder, seed=seed, shapes=shapes, check=check))

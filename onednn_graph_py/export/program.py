@@ -14,12 +14,20 @@ from ..building.builder import GraphBuilder
 from ..building.foreign import require_ops
 from ..building.infer import infer_shapes
 from ..building.value import Value, is_whole
+from ..checking.expected import Expected
 from ..errors import InvalidGraphError, InvalidShapeError
-from ..filling import Fill, fill_of_constant, fills_of
+from ..filling import Fill, fill_inputs, fill_of_constant, fills_of
 from ..ops.lookup import row
 from ..ops.terms import AttributeType, AttributeValue, shape_text
 
-__all__ = ["EMBEDDED_BYTES", "ExportedOp", "ExportedTensor", "Program", "program_of"]
+__all__ = [
+    "EMBEDDED_BYTES",
+    "ExportedOp",
+    "ExportedResult",
+    "ExportedTensor",
+    "Program",
+    "program_of",
+]
 
 EMBEDDED_BYTES = 1 << 16
 """Larger constants, in bytes, are not written into the program but filled like inputs."""
@@ -71,10 +79,26 @@ class ExportedOp:
 
 
 @dataclass(frozen=True)
+class ExportedResult:
+    """What an output should be by the reference in NumPy.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+    allowed : numpy.ndarray
+        How far each element may be off.
+    """
+
+    values: npt.NDArray[Any]
+    allowed: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
 class Program:
     """A program that fills a graph's inputs, runs it and prints its outputs.
 
-    `outputs` are pairs of the name to print and a tensor's number.
+    `outputs` are pairs of the name to print and a tensor's number; `expected` has what they should
+    be, by this number, if the program compares.
     """
 
     engine_kind: str
@@ -84,6 +108,7 @@ class Program:
     tensors: tuple[ExportedTensor, ...]
     ops: tuple[ExportedOp, ...]
     outputs: tuple[tuple[str, int], ...]
+    expected: Mapping[int, ExportedResult]
 
     @property
     def given(self) -> tuple[ExportedTensor, ...]:
@@ -109,6 +134,7 @@ def program_of(
     *,
     seed: int = 0,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: bool = False,
 ) -> Program:
     """Return the program of a graph.
 
@@ -119,6 +145,8 @@ def program_of(
         Seed for generated inputs, as in `fill_inputs`.
     shapes : mapping of str to tuple of int, optional
         Shapes of inputs with unknown dims, by name.
+    check : bool
+        Whether it compares its outputs with the reference's.
 
     Returns
     -------
@@ -196,4 +224,24 @@ def program_of(
         tuple(tensors),
         tuple(ops),
         tuple((name, numbers[v.id]) for name, v in outputs),
+        _expected(builder, seed, shapes, {v.id: numbers[v.id] for _, v in outputs})
+        if check
+        else {},
     )
+
+
+def _expected(
+    builder: GraphBuilder,
+    seed: int,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    numbers: Mapping[int, int],
+) -> dict[int, ExportedResult]:
+    """Return what outputs should be; `numbers` are those of their tensors, by the value's id."""
+    large = [v for v in builder.constants if np.asarray(v.data).nbytes > EMBEDDED_BYTES]
+    if large:
+        raise InvalidGraphError(
+            f"export: a program that checks has all constants written out, but {len(large)} of "
+            f"them have more than {EMBEDDED_BYTES:,} bytes"
+        )
+    found = Expected(builder, fill_inputs(builder, seed, shapes=shapes), seed)
+    return {n: ExportedResult(found.value(i), found.allowed(i)) for i, n in numbers.items()}

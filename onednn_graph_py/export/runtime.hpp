@@ -230,6 +230,7 @@ bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where) {
         for (const auto &port : part.get_output_ports()) {
             auto &t = tensors[port.get_id()];
             t.allocate();
+            std::fill(t.memory.begin(), t.memory.end(), 0xFF);  // shows what is not written
             outputs.push_back(t.described());
             results.emplace_back(outputs.back(), eng, t.data());
         }

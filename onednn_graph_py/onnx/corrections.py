@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_hardmax import Hardmax
+from onnx.reference.ops.op_log_softmax import LogSoftmax
+from onnx.reference.ops.op_softmax import Softmax
 
 from ..errors import InvalidIndexError
 
@@ -49,5 +53,28 @@ class GatherElements(OpRun):  # type: ignore[misc]
         return (elements("GatherElements", (axis or 0) % data.ndim, data, indices),)
 
 
-CORRECTED = {"GatherElements": GatherElements}
+def _flattening(kind: type[OpRun]) -> type[OpRun]:
+    """Return an op's class that knows the opsets before 13.
+
+    There it takes all dims from its axis on as one; onnx's reference takes the axis alone.
+    """
+
+    def _run(self: Any, x: Array, **linked: int) -> tuple[Array]:
+        if self.run_params["opsets"][""] >= 13:
+            made: tuple[Array] = kind._run(self, x, **linked)
+            return made
+        given = [a.i for a in self.onnx_node.attribute if a.name == "axis"]
+        first = given[0] if given else 1
+        rows = x.shape[:first] if first >= 0 else x.shape[: x.ndim + first]
+        flat = x.reshape(math.prod(rows), math.prod(x.shape[len(rows) :]))
+        found = (Softmax if kind is LogSoftmax else kind)._run(self, flat, axis=-1)[0]
+        return ((np.log(found) if kind is LogSoftmax else found).reshape(x.shape),)
+
+    return type(kind.__name__, (kind,), {"_run": _run, "op_domain": ""})
+
+
+CORRECTED: dict[str, type[Any]] = {
+    "GatherElements": GatherElements,
+    **{k.__name__: _flattening(k) for k in (Softmax, LogSoftmax, Hardmax)},
+}
 """The classes of these ops."""

@@ -1,8 +1,9 @@
-"""What the inputs of a model may be: `InputCheck`."""
+"""What the inputs of a model may be: `InputCheck` for one, `Inputs` for all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import onnx_ir as ir
 
 from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..ops.terms import shape_text
-from .tensors import Shape
+from .tensors import Shape, name_of
 
-__all__ = ["InputCheck"]
+__all__ = ["InputCheck", "Inputs"]
 
 
 class InputCheck:
@@ -95,3 +96,101 @@ class InputCheck:
         if self.dtype in ("f32", "f64", "f16", "bf16"):
             return generator.standard_normal(shape).astype(self.numpy)
         return generator.integers(0, 2, shape).astype(self.numpy)
+
+
+class Inputs:
+    """The inputs of a model.
+
+    Parameters
+    ----------
+    model : str
+        Its name in messages.
+    values : sequence of onnx_ir.Value
+        In the model's order.
+    defaults : collection of str
+        Those that have weights as defaults.
+    """
+
+    def __init__(self, model: str, values: Iterable[ir.Value], defaults: Iterable[str]) -> None:
+        self.model = model
+        self.checks = {v.name or "": InputCheck(v, name_of(v.dtype)) for v in values}
+        given = set(defaults)
+        self.required = tuple(n for n in self.checks if n not in given)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.checks.values()))
+
+    def arrays(
+        self, given: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the names of the inputs that a call gives, in the model's order, and arrays.
+
+        Raises
+        ------
+        OneDNNError
+            Inputs are missing or don't fit.
+        """
+        names, values = self.ordered(given, named)
+        return names, [
+            self.checks[n].array(self.model, a) for n, a in zip(names, values, strict=True)
+        ]
+
+    def ordered(
+        self, given: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the names of what is given, in the model's order, and what is given for them."""
+        names = self.required
+        if not named and len(given) == len(names):
+            return names, list(given)
+        if len(given) > len(names):
+            raise InvalidArgumentsError(
+                f"{self.model}: expected {len(names)} inputs ({', '.join(names)}), got "
+                f"{len(given) + len(named)}"
+            )
+        at = dict(zip(names, given, strict=False))
+        for name, value in named.items():
+            if name not in self.checks:
+                near = difflib.get_close_matches(name, self.checks, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
+                raise InvalidArgumentsError(f"{self.model}: there is no input {name!r}; {hint}")
+            if name in at:
+                raise InvalidArgumentsError(f"{self.model}: input {name!r} is given twice")
+            at[name] = value
+        missing = [n for n in names if n not in at]
+        if missing:
+            raise InvalidArgumentsError(f"{self.model}: missing inputs: {', '.join(missing)}")
+        order = tuple(n for n in self.checks if n in at)
+        return order, [at[n] for n in order]
+
+    def shapes_for(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
+        """Return the shapes for sizes of named dims."""
+        return {n: self.checks[n].shape_for(self.model, sizes) for n in self.required}
+
+    def shapes(self, given: Any) -> tuple[Shape, ...]:
+        """Return the shapes of all inputs, in order, of a mapping, a sequence or None."""
+        checks = [self.checks[n] for n in self.required]
+        if given is None:
+            if any(c.is_open for c in checks):
+                raise InvalidArgumentsError(
+                    f"{self.model}: it has unknown dims; give the shapes of its inputs"
+                )
+            return tuple(self.shapes_for({}).values())
+        if isinstance(given, Mapping):
+            _, given = self.ordered((), given)
+        made = tuple(tuple(int(d) for d in s) for s in given)
+        if len(made) != len(checks):
+            raise InvalidArgumentsError(
+                f"{self.model}: expected the shapes of {len(checks)} inputs, got {len(made)}"
+            )
+        for check, shape in zip(checks, made, strict=True):
+            check.require(self.model, shape)
+        return made
+
+    def random(self, shapes: Any, seed: int) -> dict[str, npt.NDArray[Any]]:
+        """Return inputs that most models can take."""
+        generator = np.random.default_rng(seed)
+        sizes = self.shapes(shapes)
+        return {
+            n: self.checks[n].random(generator, s)
+            for n, s in zip(self.required, sizes, strict=True)
+        }

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnx.defs
-import onnx.helper
-import onnx.numpy_helper
-import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
 from ..errors import ExecutionError, UnimplementedError
 from ..processes.forked import renew_in_forks
 from .corrections import CORRECTED
-from .loading import subgraphs
-from .tensors import NAMES
+from .options import Options
 
-__all__ = ["Island", "has_onnxruntime", "model_of"]
-
-_TYPES = {name: dtype for dtype, name in NAMES.items()}
+__all__ = ["Island", "has_onnxruntime"]
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
@@ -36,73 +29,6 @@ def has_onnxruntime() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
-def model_of(
-    nodes: Sequence[ir.Node],
-    inputs: Mapping[ir.Value, str],
-    outputs: Sequence[ir.Value],
-    known: Mapping[ir.Value, npt.NDArray[Any]],
-    opsets: Mapping[str, int],
-    ir_version: int,
-) -> onnx.ModelProto:
-    """Return nodes as a model.
-
-    Parameters
-    ----------
-    nodes : sequence of onnx_ir.Node
-        In an order in which they can run.
-    inputs : mapping of onnx_ir.Value to str
-        What it reads, with data types; the model's own types are taken for those that are none of
-        `NAMES`.
-    outputs : sequence of onnx_ir.Value
-    known : mapping of onnx_ir.Value to numpy.ndarray
-        What becomes an initializer.
-    opsets : mapping of str to int
-    ir_version : int
-    """
-    taken = []
-    for value, dtype in inputs.items():
-        info = onnx.ValueInfoProto(name=value.name or "")
-        if dtype in _TYPES:
-            info.type.tensor_type.elem_type = _TYPES[dtype]
-        elif value.type is not None:
-            info.type.CopyFrom(ir.to_proto(ir.Value(name="", type=value.type)).type)
-        taken.append(info)
-    domains = {**{n.domain: opsets.get(n.domain, 1) for n in _all(nodes)}, "": opsets[""]}
-    domains[""] = _opset([n for n in _all(nodes) if n.domain == ""], opsets[""])
-    return onnx.helper.make_model(
-        onnx.helper.make_graph(
-            [ir.to_proto(n) for n in nodes],
-            "island",
-            taken,
-            [onnx.ValueInfoProto(name=v.name or "") for v in outputs],
-            [onnx.numpy_helper.from_array(a, v.name) for v, a in known.items()],
-        ),
-        opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in domains.items()],
-        ir_version=ir_version,
-    )
-
-
-def _opset(nodes: Sequence[ir.Node], version: int) -> int:
-    """Return the opset of nodes; what rewrites made may be newer than the model, if all fit."""
-    newest = max((n.version or version for n in nodes), default=version)
-
-    def since(node: ir.Node, opset: int) -> int:
-        return int(onnx.defs.get_schema(node.op_type, opset, "").since_version)
-
-    try:
-        fits = all(since(n, newest) == since(n, n.version or version) for n in nodes)
-    except onnx.defs.SchemaError:
-        return version
-    return newest if fits else version
-
-
-def _all(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
-    for node in nodes:
-        yield node
-        for graph in subgraphs(node):
-            yield from _all(graph)
-
-
 class Island:
     """A model that runs outside of oneDNN.
 
@@ -111,14 +37,14 @@ class Island:
     model : onnx.ModelProto
     label : str
         Its name in messages.
-    runtime : str
-        ``onnxruntime``, ``reference``, or ``auto`` for the first of them that takes it.
+    options : Options
+        Its `fallback` says what runs it, or that the first that takes it does, with its `threads`.
     """
 
-    def __init__(self, model: onnx.ModelProto, label: str, runtime: str) -> None:
+    def __init__(self, model: onnx.ModelProto, label: str, options: Options) -> None:
         self.model = model
         self.label = label
-        self.runtime = runtime
+        self.options = options
         self.names = [i.name for i in model.graph.input]
         self.runs_in = ""
         self._run: Any = None
@@ -132,7 +58,7 @@ class Island:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return _restored, (self.model.SerializeToString(), self.label, self.runtime)
+        return _restored, (self.model.SerializeToString(), self.label, self.options)
 
     def __call__(self, *arrays: npt.NDArray[Any]) -> Any:
         """Run it: arrays in the order of its inputs; one array, or a tuple."""
@@ -154,7 +80,7 @@ class Island:
     def _in_reference(self, arrays: Mapping[str, Any], error: Exception) -> Any:
         """Run what onnxruntime has never run, and fails at; else raise."""
         failure = ExecutionError(f"{self.label} fails in {self.runs_in}: {error}")
-        if self.runtime != "auto" or self.runs_in != "onnxruntime" or self._worked:
+        if self.options.fallback == "onnxruntime" or self.runs_in != "onnxruntime" or self._worked:
             raise failure from error
         try:
             run = self._evaluator()
@@ -171,13 +97,13 @@ class Island:
         if self._run is not None:
             return
         why = ""
-        if self.runtime in ("auto", "onnxruntime"):
+        if self.options.fallback != "reference":
             try:
                 self._run, self.runs_in = self._session(), "onnxruntime"
                 return
             except Exception as e:  # onnxruntime has a class for each of its statuses
                 why = f"onnxruntime: {e}"
-                if self.runtime == "onnxruntime":
+                if self.options.fallback == "onnxruntime":
                     raise UnimplementedError(f"{self.label}: {why}") from e
         try:
             self._run, self.runs_in = self._evaluator(), "onnx.reference"
@@ -190,7 +116,7 @@ class Island:
 
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what it says is raised
-        options.intra_op_num_threads = num_threads()
+        options.intra_op_num_threads = self.options.threads or num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         session = onnxruntime.InferenceSession(
             self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -202,5 +128,5 @@ class Island:
         return session.run
 
 
-def _restored(serialized: bytes, label: str, runtime: str) -> Island:
-    return Island(onnx.ModelProto.FromString(serialized), label, runtime)
+def _restored(serialized: bytes, label: str, options: Options) -> Island:
+    return Island(onnx.ModelProto.FromString(serialized), label, options)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
@@ -14,18 +13,12 @@ import onnx_ir as ir
 
 from .._core import num_threads
 from ..building.builder import GraphBuilder
-from ..errors import (
-    GraphFormatError,
-    InvalidArgumentsError,
-    UnimplementedError,
-    reworded,
-)
+from ..errors import GraphFormatError, UnimplementedError, reworded
 from ..explaining.explanation import Explanation
 from ..processes.forked import renew_in_forks
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
-from .inputs import InputCheck
-from .islands import has_onnxruntime
+from .inputs import Inputs
 from .loading import Source, described, loaded
 from .options import (
     RTOL,
@@ -69,22 +62,20 @@ class OnnxModel:
         self._model = model
         graph = model.graph
         self._defaults = {v.name or "": v for v in graph.initializers.values() if v in graph.inputs}
-        self._inputs = {v.name or "": v for v in graph.inputs}
-        self.input_names = tuple(n for n in self._inputs if n not in self._defaults)
+        self._inputs = Inputs(name, graph.inputs, self._defaults)
+        self.input_names = self._inputs.required
         self.output_names = tuple(v.name or "" for v in graph.outputs)
         self._weights = Weights()
         self._programs: dict[tuple[str, ...], Programs] = {}
         self._after_fork()
         renew_in_forks(self)
-        self._checks = {n: InputCheck(v, name_of(v.dtype)) for n, v in self._inputs.items()}
         self._required = self._made(self.input_names)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self._checks.values()))
-        return f"<OnnxModel {self.name!r}: ({inputs}) -> ({', '.join(self.output_names)})>"
+        return f"<OnnxModel {self.name!r}: ({self._inputs}) -> ({', '.join(self.output_names)})>"
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run the model.
@@ -105,37 +96,9 @@ class OnnxModel:
         OneDNNError
             Inputs are missing or don't fit, or a node fails.
         """
-        names, given = self._ordered(arrays, named)
-        values = [self._checks[n].array(self.name, a) for n, a in zip(names, given, strict=True)]
+        names, values = self._inputs.arrays(arrays, named)
         made = self._of(names)(values)
         return made[0] if len(made) == 1 else tuple(made)
-
-    def _ordered(
-        self, arrays: Sequence[Any], named: Mapping[str, Any]
-    ) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the names of the inputs that are given, in the model's order, and the arrays."""
-        names = self.input_names
-        if not named and len(arrays) == len(names):
-            return names, list(arrays)
-        if len(arrays) > len(names):
-            raise InvalidArgumentsError(
-                f"{self.name}: expected {len(names)} inputs ({', '.join(names)}), got "
-                f"{len(arrays) + len(named)}"
-            )
-        given = dict(zip(names, arrays, strict=False))
-        for name, array in named.items():
-            if name not in self._inputs:
-                near = difflib.get_close_matches(name, self._inputs, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
-                raise InvalidArgumentsError(f"{self.name}: there is no input {name!r}; {hint}")
-            if name in given:
-                raise InvalidArgumentsError(f"{self.name}: input {name!r} is given twice")
-            given[name] = array
-        missing = [n for n in names if n not in given]
-        if missing:
-            raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
-        order = tuple(n for n in self._inputs if n in given)
-        return order, [given[n] for n in order]
 
     # -- programs
 
@@ -182,9 +145,7 @@ class OnnxModel:
         return Programs(section, self._weights, self.options, self.name, unknown)
 
     def _entry(self, shapes: Any) -> Entry:
-        dims = self._shapes_of(shapes)
-        programs = self._required
-        return programs.entry(dims)
+        return self._required.entry(self._inputs.shapes(shapes))
 
     # -- shapes
 
@@ -201,7 +162,7 @@ class OnnxModel:
         InvalidArgumentsError
             The model has no such dim, or the size of one is missing.
         """
-        return {n: self._checks[n].shape_for(self.name, sizes) for n in self.input_names}
+        return self._inputs.shapes_for(sizes)
 
     @property
     def input_dims(self) -> dict[str, tuple[int | str | None, ...] | None]:
@@ -209,13 +170,13 @@ class OnnxModel:
 
         None instead of dims means that not even their number is known.
         """
-        checks = (self._checks[n] for n in self.input_names)
+        checks = (self._inputs.checks[n] for n in self.input_names)
         return {c.name: None if c.dims is None else tuple(c.dims) for c in checks}
 
     @property
     def input_dtypes(self) -> dict[str, str]:
         """OneDNN's name of the data type of each input, or ``string`` and the like."""
-        return {n: self._checks[n].dtype for n in self.input_names}
+        return {n: self._inputs.checks[n].dtype for n in self.input_names}
 
     def random_inputs(self, shapes: Any = None, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
         """Return inputs that most models can take: floats around 0, and 0 or 1.
@@ -226,32 +187,7 @@ class OnnxModel:
             The inputs' shapes; by default those of the model, if it leaves none open.
         seed : int
         """
-        random = np.random.default_rng(seed)
-        sizes = self._shapes_of(shapes)
-        return {
-            n: self._checks[n].random(random, s)
-            for n, s in zip(self.input_names, sizes, strict=True)
-        }
-
-    def _shapes_of(self, given: Any) -> tuple[Shape, ...]:
-        """Return the shapes of all inputs, in order."""
-        checks = [self._checks[n] for n in self.input_names]
-        if given is None:
-            if any(c.is_open for c in checks):
-                raise InvalidArgumentsError(
-                    f"{self.name}: it has unknown dims; give the shapes of its inputs"
-                )
-            return tuple(c.shape_for(self.name, {}) for c in checks)
-        if isinstance(given, Mapping):
-            _, given = self._ordered((), given)
-        made = tuple(tuple(int(d) for d in s) for s in given)
-        if len(made) != len(checks):
-            raise InvalidArgumentsError(
-                f"{self.name}: expected the shapes of {len(checks)} inputs, got {len(made)}"
-            )
-        for check, shape in zip(checks, made, strict=True):
-            check.require(self.name, shape)
-        return made
+        return self._inputs.random(shapes, seed)
 
     def compile(self, shapes: Any = None) -> OnnxModel:
         """Compile the model ahead of calls.
@@ -307,7 +243,7 @@ class OnnxModel:
         UnimplementedError
             oneDNN takes no part of the model.
         """
-        dims = dict(zip(self._required.section.inputs, self._shapes_of(shapes), strict=True))
+        dims = dict(zip(self._required.section.inputs, self._inputs.shapes(shapes), strict=True))
         made = self._required.alone(dims).program.assembly
         if made is None:
             raise UnimplementedError(f"{self.name}: oneDNN takes no part of it; see report")
@@ -350,18 +286,17 @@ class OnnxModel:
             It is true if all outputs are right, and prints the errors.
         """
         if arrays or named:
-            names, given = self._ordered(arrays, named)
+            names, given = self._inputs.ordered(arrays, named)
             inputs = {n: np.asarray(a) for n, a in zip(names, given, strict=True)}
         else:
             inputs = self.random_inputs(shapes, seed)
-        runtime = "onnxruntime" if has_onnxruntime() else "reference"
         made = self(**inputs)
         results = made if isinstance(made, tuple) else (made,)
         if rtol is None:
             rounds = any(p.int8_partitions for p in self.report().programs)
             rtol = RTOL_INT8 if rounds else RTOL
         return verified(
-            packing.proto_of(self._model), runtime, inputs, self.output_names, results, rtol, atol
+            packing.proto_of(self._model), inputs, self.output_names, results, rtol, atol
         )
 
     def __reduce__(self) -> Any:

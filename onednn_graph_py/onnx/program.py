@@ -19,7 +19,8 @@ from ..running.model import CompiledGraph
 from .assembly import Assembly, Weights
 from .chains import chains, without
 from .division import Division, divided
-from .islands import Island, model_of
+from .island_model import model_of
+from .islands import Island
 from .lowering.table import NotLowered
 from .options import Options
 from .survey import NotGeneral, Section, Survey, read_by
@@ -37,7 +38,7 @@ def island_of(
     found: Survey,
     nodes: Sequence[ir.Node],
     leaving: Callable[[ir.Value], bool],
-    runtime: str,
+    options: Options,
 ) -> tuple[Island, list[ir.Value], list[ir.Value]]:
     """Return nodes as an island, what it reads, and what it makes.
 
@@ -48,7 +49,7 @@ def island_of(
     nodes : sequence of onnx_ir.Node
     leaving : callable
         Whether a result is read elsewhere.
-    runtime : str
+    options : Options
     """
     inside = {v for n in nodes for v in n.outputs if v.name}
     inputs: dict[ir.Value, str] = {}
@@ -74,7 +75,7 @@ def island_of(
             model.graph.node.insert(at[node.input[0]] + 1, node)
     names = list(dict.fromkeys(n.op_type for n in nodes))
     label = f"island of {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-    return Island(model, label, runtime), list(inputs), outputs
+    return Island(model, label, options), list(inputs), outputs
 
 
 class Program:
@@ -146,10 +147,6 @@ class Program:
         b = GraphBuilder(fpmath_mode=self.options.fpmath_mode)
         return Assembly(self.section, self.found, self._weights, b)
 
-    @property
-    def _runtime(self) -> str:
-        return "auto" if self.options.fallback == "error" else self.options.fallback
-
     def _leaving(self, nodes: Sequence[ir.Node]) -> Callable[[ir.Value], bool]:
         inside = set(nodes)
         outside = {v for n in self.found.calls if n not in inside for v in self.found.read_by(n)}
@@ -167,7 +164,7 @@ class Program:
                         made.lower(node)
                     continue
                 island, inputs, outputs = island_of(
-                    self.section, self.found, part.nodes, self._leaving(part.nodes), self._runtime
+                    self.section, self.found, part.nodes, self._leaving(part.nodes), self.options
                 )
                 made.island(island, inputs, outputs)
                 self.islands.append(island)
@@ -197,7 +194,7 @@ class Program:
                 self.found,
                 self.found.calls,
                 set(self.outputs).__contains__,
-                self._runtime,
+                self.options,
             )
             self.islands = [island]
             self._direct = inputs, outputs

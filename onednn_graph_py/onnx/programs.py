@@ -69,7 +69,7 @@ class Programs:
         self.general: list[Program] = []
         self.failures: list[str] = []
         self._weights = weights
-        self._options = options
+        self.options = options
         self._unknown = unknown
         self._entries: OrderedDict[tuple[Shape, ...], Entry] = OrderedDict()
         self._after_fork()
@@ -100,7 +100,7 @@ class Programs:
             found = self._entries.get(shapes)
             if found is None:  # else another thread made it
                 found = self._entries[shapes] = self._made(shapes)
-                while len(self._entries) > self._options.max_shapes:
+                while len(self._entries) > self.options.max_shapes:
                     self._entries.popitem(last=False)
             return found
 
@@ -134,7 +134,7 @@ class Programs:
         return Entry(program, program.run(found, 0), tail)
 
     def _program(self, found: Survey, outputs: Sequence[ir.Value]) -> Program:
-        return Program(self.section, found, outputs, self._weights, self._options, self.name)
+        return Program(self.section, found, outputs, self._weights, self.options, self.name)
 
     def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
         """Make a program for all sets of dims; None if that can't be or is not worth it."""
@@ -176,12 +176,7 @@ class Programs:
         self, section: Section, unknown: Mapping[ir.Value, Sequence[bool] | None]
     ) -> Programs:
         """Return programs for what runs after this section."""
-        return Programs(section, self._weights, self._options, self.name, unknown)
-
-    @property
-    def runtime(self) -> str:
-        """What runs islands."""
-        return self._options.fallback
+        return Programs(section, self._weights, self.options, self.name, unknown)
 
 
 def _others(shape: Shape, is_open: Sequence[bool] | None, other: Callable[[int], int]) -> Shape:
@@ -224,7 +219,7 @@ class Tail:
         self.reads = [v for v in read if v in there and there[v].fixed is None]
         later = {v for n in self.second for v in read_by(n)} | set(section.outputs)
         self.island, self._inputs, self._outputs = island_of(
-            section, found, self.first, later.__contains__, programs.runtime
+            section, found, self.first, later.__contains__, programs.options
         )
         self.rest: Programs | None = None
         self._after_fork()

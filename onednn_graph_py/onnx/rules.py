@@ -55,9 +55,14 @@ def rewrite(model: ir.Model) -> None:
 
 
 def _safely(check: Callable[..., bool]) -> Callable[..., bool]:
-    """Return a condition that does not hold where a file has attributes of other types."""
+    """Return a condition that does not hold for f64, nor for attributes of other types.
+
+    The type of a value between nodes may be unknown, but those of constants are known.
+    """
 
     def asked(*arguments: Any, **bound: Any) -> bool:
+        if any(isinstance(v, ir.Value) and v.dtype is ir.DataType.DOUBLE for v in bound.values()):
+            return False
         try:
             return check(*arguments, **bound)
         except Exception:  # what runs the nodes tells what is wrong with them

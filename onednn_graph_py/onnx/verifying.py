@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from .islands import Island
+from .options import Options
 
 __all__ = ["OnnxCheck", "OnnxVerification", "verified"]
 
@@ -69,19 +70,17 @@ class OnnxVerification:
 
 def verified(
     model: onnx.ModelProto,
-    runtime: str,
     inputs: Mapping[str, npt.NDArray[Any]],
     names: Sequence[str],
     results: Sequence[Any],
     rtol: float,
     atol: float,
 ) -> OnnxVerification:
-    """Run a model elsewhere, and compare.
+    """Run a model in onnxruntime, or in onnx's reference without it, and compare.
 
     Parameters
     ----------
     model : onnx.ModelProto
-    runtime : str
     inputs : mapping of str to numpy.ndarray
     names : sequence of str
         Of the outputs.
@@ -90,7 +89,7 @@ def verified(
     rtol, atol : float
         What is allowed, relative to an output's largest number, and absolute.
     """
-    island = Island(model, "the model", "auto" if runtime == "onnxruntime" else "reference")
+    island = Island(model, "the model", Options())
     given = {n: a for n, a in inputs.items() if n in island.names}
     made = island.named(given)
     checks = [

@@ -1,0 +1,124 @@
+"""Nodes of a prepared model as an ONNX model of their own: `model_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+import onnx
+import onnx.defs
+import onnx.helper
+import onnx.numpy_helper
+import onnx.version_converter
+import onnx_ir as ir
+
+from ..errors import UnimplementedError
+from .loading import subgraphs
+from .tensors import NAMES
+
+__all__ = ["model_of"]
+
+_TYPES = {name: dtype for dtype, name in NAMES.items()}
+
+_NEWER = "newer"
+"""The domain of nodes that the version converter has to leave as they are."""
+
+
+def model_of(
+    nodes: Sequence[ir.Node],
+    inputs: Mapping[ir.Value, str],
+    outputs: Sequence[ir.Value],
+    known: Mapping[ir.Value, npt.NDArray[Any]],
+    opsets: Mapping[str, int],
+    ir_version: int,
+) -> onnx.ModelProto:
+    """Return nodes as a model.
+
+    Nodes that rewrites made may be of a newer opset than the file; then all are of the newer one.
+
+    Parameters
+    ----------
+    nodes : sequence of onnx_ir.Node
+        In an order in which they can run.
+    inputs : mapping of onnx_ir.Value to str
+        What it reads, with data types; the model's own types are taken for those that are none of
+        `NAMES`.
+    outputs : sequence of onnx_ir.Value
+    known : mapping of onnx_ir.Value to numpy.ndarray
+        What becomes an initializer.
+    opsets : mapping of str to int
+    ir_version : int
+    """
+    taken = []
+    for value, dtype in inputs.items():
+        info = onnx.ValueInfoProto(name=value.name or "")
+        if dtype in _TYPES:
+            info.type.tensor_type.elem_type = _TYPES[dtype]
+        elif value.type is not None:
+            info.type.CopyFrom(ir.to_proto(ir.Value(name="", type=value.type)).type)
+        taken.append(info)
+    every = list(_all(nodes))
+    protos = [ir.to_proto(n) for n in nodes]
+    own = [n for n in every if n.domain == ""]
+    newer = [n for n in own if (n.version or 0) > opsets[""]]
+    newest = max((n.version or 0 for n in newer), default=opsets[""])
+    convert = not all(_same(n, n.version or opsets[""], newest) for n in own)
+    versions = {**{n.domain: opsets.get(n.domain, 1) for n in every}, "": newest}
+    if convert:
+        versions |= {"": opsets[""], _NEWER: 1}
+        for node, proto in zip(every, _protos(protos), strict=True):
+            if node in newer:
+                proto.domain = _NEWER
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            protos,
+            "island",
+            taken,
+            [onnx.ValueInfoProto(name=v.name or "") for v in outputs],
+            [onnx.numpy_helper.from_array(a, v.name) for v, a in known.items()],
+        ),
+        opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in versions.items()],
+        ir_version=ir_version,
+    )
+    return _converted(model, newest) if convert else model
+
+
+def _same(node: ir.Node, version: int, newest: int) -> bool:
+    """Return whether an op means the same in two opsets."""
+    try:
+        schemas = (onnx.defs.get_schema(node.op_type, v, "") for v in (version, newest))
+        return len({s.since_version for s in schemas}) == 1
+    except onnx.defs.SchemaError:
+        return False
+
+
+def _converted(model: onnx.ModelProto, newest: int) -> onnx.ModelProto:
+    """Return a model whose older nodes are of the opset of the newer ones."""
+    try:
+        made = onnx.version_converter.convert_version(model, newest)
+    except Exception as e:  # it raises what it meets
+        raise UnimplementedError(
+            f"its nodes can't be converted from opset {model.opset_import[0].version} to "
+            f"{newest}: {e}"
+        ) from e
+    for proto in _protos(made.graph.node):
+        if proto.domain == _NEWER:
+            proto.domain = ""
+    return made
+
+
+def _all(nodes: Iterable[ir.Node]) -> Iterator[ir.Node]:
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from _all(graph)
+
+
+def _protos(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Return nodes and those of their subgraphs, in the order of `_all`."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _protos(graph.node)
