@@ -1,4 +1,4 @@
-"""Commands of the command line that are ended while they work, and what they leave behind."""
+"""Commands and other processes that are ended while they work, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -79,6 +79,15 @@ def members(session: int) -> dict[int, tuple[float, str]]:
             ticks = int(stat[11]) + int(stat[12])
             found[int(entry.name)] = (ticks / os.sysconf("SC_CLK_TCK"), command[:80])
     return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process lives, and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
 def listen_to_signals() -> None:

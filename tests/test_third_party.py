@@ -14,7 +14,9 @@ import tarfile
 import time
 from pathlib import Path
 
+import interrupted_commands
 import pytest
+from interrupted_commands import alive, listen_to_signals
 
 import onednn_graph_py as og
 from onednn_recipe import pins as pins_module
@@ -720,25 +722,8 @@ def slow_compiler(path: Path) -> Path:
     )
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def wait_until(condition, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the awaited state did not come"
-        time.sleep(0.05)
-
-
-def listen_to_signals():
-    """A test run under nohup, or in the background of a script, has some of these ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    assert interrupted_commands.wait_until(condition, seconds), "the awaited state did not come"
 
 
 MADE = "Building CXX object CMakeFiles/dnnl_ogp.dir/src/graph.cpp.o"
