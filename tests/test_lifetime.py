@@ -314,8 +314,12 @@ ENDS = {
         "end\n",
     ),
     "a call by what dies last": (
-        "class Last:\n    def __init__(self):\n        self.right = right\n"
-        "    def __del__(self):\n        self.right()\n        os.write(1, b'last\\n')\n"
+        "class Last:\n"
+        "    def __init__(self):\n"
+        "        self.calls, self.x, self.write = [bound, model], X, os.write\n"
+        "    def __del__(self):\n"
+        "        self.calls[0]()\n        self.calls[1](self.x)\n"
+        "        self.write(1, b'last\\n')\n"
         "last = Last()",
         "last\n",
     ),
