@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from graphs import python
+from graphs import RUNTIME, python
 
 # OpenMP's threads sleep between kernels instead of spinning, which on a busy machine takes long.
 PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -343,6 +343,8 @@ ENDS = {
 
 @pytest.mark.parametrize("how", ENDS)
 def test_the_interpreter_ends_with_living_models(how):
+    if "fork" in how and RUNTIME == "SYCL":
+        pytest.skip("SYCL's runtime hangs in C's exit() of a forked process")
     program, said = ENDS[how]
     done = python(MODELS + program, env=PATIENT)
     assert done.stdout == said
