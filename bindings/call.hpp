@@ -1,6 +1,9 @@
 // How a oneDNN call is made: GIL released, failure turned into an exception with its context.
 #pragma once
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <string>
 #include <thread>
@@ -39,11 +42,20 @@ inline bool is_finalizing() noexcept {
 #endif
 }
 
+// Whether this is the thread on which Python handles signals and ends, as far as the system tells.
+inline bool on_main_thread() {
+#if defined(__linux__)
+    return syscall(SYS_gettid) == getpid();
+#else
+    return true;
+#endif
+}
+
 // Takes the GIL again. When the interpreter ends under a daemon thread, Python up to 3.13 would
 // unwind that thread, through destructors that touch Python objects; it waits here instead, as
-// Python 3.14 has it wait.
+// Python 3.14 has it wait. The thread that ends it may still call, such as from `__del__`.
 inline void take_gil_again(PyThreadState *thread) {
-    const bool ending = is_finalizing();
+    const bool ending = is_finalizing() && !on_main_thread();
     while (ending) std::this_thread::sleep_for(std::chrono::hours(1));
     PyEval_RestoreThread(thread);
 }

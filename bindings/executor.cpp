@@ -99,6 +99,9 @@ py::array view_of(const edge &e, void *data, const py::handle &owner, bool writa
     return view;
 }
 
+// The ticks of a few hundredths of a second: between checks for signals.
+constexpr uint64_t signals_after = uint64_t(1) << 27;
+
 }  // namespace
 
 class run_context {
@@ -145,8 +148,13 @@ public:
         status = dnnl_success;
         const threads_scope threads(x.threads);
         if (times) times->push_back(ticks());
+        uint64_t checked = ticks();
         for (size_t i = 0; i < x.steps.size(); ++i) {
             const step &s = x.steps[i];
+            if (ticks() - checked > signals_after && on_main_thread()) {
+                handle_signals(x, thread, inside);
+                checked = ticks();
+            }
             if (!s.compiled) {
                 take_gil_again(thread);
                 // The last partition may still be running on an asynchronous runtime.
@@ -228,6 +236,19 @@ private:
         (void)s;
         return nullptr;
 #endif
+    }
+
+    // Lets Python handle signals between two steps of a long call, so that Ctrl-C ends it early.
+    void handle_signals(const executor &x, PyThreadState *&thread, inside_onednn &inside) {
+        take_gil_again(thread);
+        inside.leave();
+        if (PyErr_CheckSignals() != 0) {
+            // Before the caller may free arrays, as after a Python step.
+            if (!x.synchronous) stream_.wait();
+            throw py::error_already_set();
+        }
+        inside.enter(x.threads, [&] { return x.name; });
+        thread = PyEval_SaveThread();
     }
 
     void call_python(const executor &x, const step &s, const executor::arrays &inputs,
@@ -502,7 +523,7 @@ void executor::run(run_context &context, const arrays &ins, const arrays &outs, 
     const uint64_t begin = ticks();
     dnnl_status_t status = dnnl_success;
     PyThreadState *thread = PyEval_SaveThread();
-    // Only a Python step throws, and it holds the GIL then.
+    // Only a Python step and a signal's handler throw, and they hold the GIL then.
     const size_t done =
             context.run(*this, ins, outs, status, thread, inside, timed ? &times : nullptr);
     take_gil_again(thread);

@@ -1,14 +1,32 @@
 """``python -m onednn_graph_py``: see `onednn_graph_py.cli`."""
 
 import os
+import signal
 import sys
+from types import FrameType
 
-from .cli import main
+ended_by = 0
+"""The signal that ended the command as Ctrl-C does; 0 if there was none."""
+
+
+def end(number: int, frame: FrameType | None) -> None:
+    """End the command in the way of Ctrl-C, so that it leaves neither processes nor files."""
+    global ended_by
+    ended_by = number
+    raise KeyboardInterrupt
+
 
 try:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, end)
+    from .cli import main
+
     status = main()
     sys.stdout.flush()
 except BrokenPipeError:  # the reader stopped reading, such as ``... | head``
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     status = 1
-sys.exit(status)
+except KeyboardInterrupt:
+    status = 130
+sys.exit(128 + ended_by if ended_by and status == 130 else status)

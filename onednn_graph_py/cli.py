@@ -20,6 +20,8 @@ from .probing.command import add_capabilities
 from .replay.command import add_replay
 from .selftest.command import add_selftest
 from .shrinking.command import add_shrink
+from .text.names import printable
+from .text.progress import show_progress
 
 __all__ = ["main"]
 
@@ -60,7 +62,11 @@ def main(words: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
     except BrokenPipeError:  # __main__ handles it
         raise
+    except KeyboardInterrupt:
+        show_progress("")
+        print(f"{arguments.command}: interrupted", file=sys.stderr)
+        return 130
     except (OneDNNError, OSError) as e:  # errors about a file or an option
-        print(f"{arguments.command}: {e}", file=sys.stderr)
+        print(printable(f"{arguments.command}: {e}"), file=sys.stderr)
         return 2
     return status

@@ -1,11 +1,14 @@
 """./dev: which oneDNN a command runs with, and the instruction set that it is held to."""
 
 import importlib.util
+import signal
+import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
+from interrupted_commands import alive, listen_to_signals, wait_until
 
 import onednn_graph_py as og
 
@@ -72,3 +75,45 @@ def test_wrong_commands_and_options_end_with_status_2(dev, arguments, status, ca
     assert dev.main(arguments) == status
     told = capsys.readouterr()
     assert "Traceback" not in told.err
+
+
+COMMAND = """
+import importlib.util, sys
+from importlib.machinery import SourceFileLoader
+sys.dont_write_bytecode = True
+loader = SourceFileLoader("dev", sys.argv[1])
+dev = importlib.util.module_from_spec(importlib.util.spec_from_loader("dev", loader))
+loader.exec_module(dev)
+shell = ["sh", "-c", f"sleep 600 & echo $! > {sys.argv[2]}/child; mv {sys.argv[2]}/child "
+         f"{sys.argv[2]}/pid; wait"]
+dev.COMMANDS["build"] = lambda rest: dev._quietly(shell)
+dev.COMMANDS["run"] = lambda rest: dev.run_attended([sys.executable, "-c", rest[0]])
+sys.exit(dev.main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", ["build", "run"])
+def test_a_command_that_is_ended_leaves_no_process(tmp_path, command, number):
+    child = (
+        f"import os, pathlib, time; f = pathlib.Path({str(tmp_path / 'child')!r}); "
+        f"f.write_text(str(os.getpid())); f.rename({str(tmp_path / 'pid')!r}); time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(DEV), str(tmp_path), command, child],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=listen_to_signals,
+    )
+    try:
+        assert wait_until((tmp_path / "pid").exists, 60)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    pid = int((tmp_path / "pid").read_text())
+    assert wait_until(lambda: not alive(pid), 10)
+    if command == "build":  # otherwise the child says that it was interrupted
+        assert "Traceback" not in said

@@ -1,7 +1,10 @@
 """Objects die in any order, and nothing is left behind."""
 
+import os
+import time
+
 import pytest
-from graphs import python
+from graphs import RUNTIME, python
 
 # OpenMP's threads sleep between kernels instead of spinning, which on a busy machine takes long.
 PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -244,3 +247,197 @@ for _ in range(50):
 assert sys.getrefcount(objects["x"]) == before
 """
     )
+
+
+MODELS = """
+import atexit, os, sys, threading, time
+import numpy as np
+import onednn_graph_py as og
+
+X = np.linspace(-1, 1, 256 * 256, dtype=np.float32).reshape(256, 256)
+
+def make(**options):
+    b = og.GraphBuilder()
+    x = b.input((256, 256), "f32", name="x")
+    b.output(((x @ b.constant(X)).softmax(axis=1) @ x).relu())
+    return b.compile(**options)
+
+model = make()
+Y = model(X)
+bound = model.bind([X])
+
+def right():
+    bound()
+    assert (model(X) == Y).all() and (bound.outputs[0] == Y).all()
+    return True
+
+def work(times=None):
+    while times is None or times:
+        right()
+        times = times and times - 1
+"""
+
+# What a program does at its end, and what it still prints.
+ENDS = {
+    "threads go on": (
+        "for _ in range(3):\n    threading.Thread(target=work, args=(20,)).start()\n"
+        "print('end', flush=True)",
+        "end\n",
+    ),
+    "daemons go on": (
+        "for _ in range(3):\n    threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(0.2)\nprint('end', flush=True)",
+        "end\n",
+    ),
+    "daemons compile": (
+        "for _ in range(2):\n"
+        "    threading.Thread(target=lambda: [make() for _ in range(1000)], daemon=True).start()\n"
+        "time.sleep(0.2)\nprint('end', flush=True)",
+        "end\n",
+    ),
+    "atexit": ("atexit.register(lambda: print(right(), flush=True))", "True\n"),
+    "atexit while daemons go on": (
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "atexit.register(lambda: print(right(), flush=True))",
+        "True\n",
+    ),
+    "atexit compiles": ("atexit.register(lambda: print((make()(X) == Y).all()))", "True\n"),
+    "before threads are joined": (
+        "threading._register_atexit(lambda: print(right(), flush=True))",
+        "True\n",
+    ),
+    "thread-local models": (
+        "local = threading.local()\n"
+        "def kept():\n    local.model = make()\n    local.bound = local.model.bind([X])\n"
+        "    local.bound()\n    time.sleep(600)\n"
+        "threading.Thread(target=kept, daemon=True).start()\ntime.sleep(0.3)\nprint('end')",
+        "end\n",
+    ),
+    "a call by what dies last": (
+        "class Last:\n"
+        "    def __init__(self):\n"
+        "        self.calls, self.x, self.write = [bound, model], X, os.write\n"
+        "    def __del__(self):\n"
+        "        self.calls[0]()\n        self.calls[1](self.x)\n"
+        "        self.write(1, b'last\\n')\n"
+        "last = Last()",
+        "last\n",
+    ),
+    "a fork that ends as programs do": (
+        "import warnings\nwarnings.simplefilter('ignore')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n    sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), right())",
+        "7 True\n",
+    ),
+    "a fork of a daemon's process": (
+        "import warnings\nwarnings.simplefilter('ignore')\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n    sys.exit(8)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), right())",
+        "8 True\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_the_interpreter_ends_with_living_models(how):
+    if "fork" in how and RUNTIME == "SYCL":
+        pytest.skip("SYCL's runtime hangs in C's exit() of a forked process")
+    program, said = ENDS[how]
+    done = python(MODELS + program, env=PATIENT)
+    assert done.stdout == said
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "status"),
+    [
+        ("os._exit(5)", 5),
+        ("threading.Thread(target=os._exit, args=(6,)).start(); time.sleep(600)", 6),
+        ("sys.exit(9)", 9),
+        ("import signal; os.kill(os.getpid(), signal.SIGTERM); time.sleep(600)", -15),
+    ],
+)
+def test_a_status_is_kept_while_calls_go_on(leaves, status):
+    program = "for _ in range(2):\n    threading.Thread(target=work, daemon=True).start()\n"
+    done = python(MODELS + program + "time.sleep(0.1)\n" + leaves, env=PATIENT, check=False)
+    assert done.returncode == status
+    assert done.stderr == ""
+
+
+def test_an_exit_in_a_host_step_is_that_of_the_program():
+    done = python(
+        MODELS
+        + """
+def leave(x):
+    sys.exit(11)
+b = og.GraphBuilder()
+x = b.input((256, 256), "f32", name="x")
+b.output(b.call(leave, x.relu(), outputs=[((256, 256), "f32")], name="leaving"))
+leaving = b.compile()
+caught = []
+def in_thread():
+    try:
+        leaving(X)
+    except SystemExit as e:
+        caught.append(e.code)
+thread = threading.Thread(target=in_thread)
+thread.start()
+thread.join()
+assert caught == [11] and right()
+leaving(X)
+""",
+        env=PATIENT,
+        check=False,
+    )
+    assert done.returncode == 11
+    assert done.stderr == ""
+
+
+def test_a_dump_of_all_threads_during_calls_disturbs_none():
+    done = python(
+        MODELS
+        + """
+import faulthandler, signal
+faulthandler.enable()
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+faulthandler.dump_traceback_later(0.02, repeat=True)
+threads = [threading.Thread(target=work, args=(30,)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(30):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    right()
+for thread in threads:
+    thread.join()
+faulthandler.cancel_dump_traceback_later()
+print("end")
+""",
+        env=PATIENT,
+    )
+    assert done.stdout == "end\n"
+    assert "in work" in done.stderr and "Timeout" in done.stderr
+    assert "Fatal" not in done.stderr
+
+
+def test_helper_processes_end_with_the_program_that_did_not_close_them():
+    done = python(
+        MODELS
+        + """
+from onednn_graph_py.processes import Isolated
+from onednn_graph_py.verdicts import Judge
+forks = Isolated()
+assert forks.call(os.getpid, timeout=60)[0] == "returned"
+verified = make(check="verify")
+kept = forks._process.pid
+print(kept)
+"""
+    )
+    (pid,) = map(int, done.stdout.split())
+    for _ in range(500):
+        if not os.path.exists(f"/proc/{pid}"):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {pid} is left")

@@ -14,7 +14,9 @@ import tarfile
 import time
 from pathlib import Path
 
+import interrupted_commands
 import pytest
+from interrupted_commands import alive, listen_to_signals
 
 import onednn_graph_py as og
 from onednn_recipe import pins as pins_module
@@ -307,6 +309,230 @@ def test_a_finished_build_outlives_its_source_tree(debian_only):
     assert (again.library, again.source_dir) == (first.library, None)
 
 
+# -- what is verified before it runs ---------------------------------------------------------------
+
+
+def pinned_to(tarball: Path, pins=PINS):
+    digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
+    return dataclasses.replace(pins, debian=dataclasses.replace(pins.debian, sha256=digest))
+
+
+RAN = 'file(WRITE "{mark}" "it ran")\n'
+
+
+def test_nothing_of_a_manipulated_archive_runs(monkeypatch, tmp_path, debian_only):
+    tree = tmp_path / "upstream" / f"oneDNN-{DEBIAN}"
+    with (tree / "CMakeLists.txt").open("a") as lists:
+        lists.write(RAN.format(mark=tmp_path / "mark"))
+    with tarfile.open(tmp_path / PINS.debian.file, "w:xz") as archive:
+        archive.add(tree, tree.name)
+    monkeypatch.setenv("ONEDNN_VERSION", DEBIAN)
+    with pytest.raises(RecipeError, match="has SHA-256"):
+        Recipe(pins=debian_only).ensure()
+    assert not (tmp_path / "mark").exists()
+    assert not list((tmp_path / "cache/src").iterdir())
+    assert not (tmp_path / "cache/build").exists()
+
+
+def test_nothing_of_a_manipulated_tag_runs(monkeypatch, tmp_path, nothing_reachable):
+    (tmp_path / "bin/git").unlink()
+    commit = git_repository(tmp_path / "repository")
+    tree = tmp_path / "repository"
+    with (tree / "CMakeLists.txt").open("a") as lists:
+        lists.write(RAN.format(mark=tmp_path / "mark"))
+    (tree / ".gitattributes").write_text("* filter=evil\n")
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    for command in (
+        ["add", "."],
+        [*identity, "commit", "--quiet", "--message=another"],
+        [*identity, "tag", "--force", "--annotate", "--message=release", PINS.git.tag],
+    ):
+        subprocess.run(["git", *command], cwd=tree, check=True, capture_output=True)
+    monkeypatch.setenv("ONEDNN_GIT_URL", str(tree))
+    monkeypatch.setenv("ONEDNN_VERSION", GIT)
+    pins = dataclasses.replace(PINS, git=dataclasses.replace(PINS.git, commit=commit))
+    with pytest.raises(RecipeError, match=rf"is commit \w+, but {commit} is pinned"):
+        Recipe(pins=pins).ensure()
+    assert not (tmp_path / "mark").exists()
+    assert not list((tmp_path / "cache/src").iterdir())
+    # The tag that points where it should is taken.
+    for command in (["tag", "--force", PINS.git.tag, commit],):
+        subprocess.run(["git", *command], cwd=tree, check=True, capture_output=True)
+    assert trees.version_of(Recipe(pins=pins).source()) == GIT
+
+
+def appended(name, text):
+    def change(tree):
+        with (tree / name).open("a") as file:
+            file.write(text)
+
+    return change
+
+
+def added(tree):
+    (tree / "src" / "more.cpp").write_text("int more() { return 3; }")
+
+
+def replaced_by_a_link(tree):
+    elsewhere = tree.with_name("elsewhere")
+    tree.rename(elsewhere)
+    (elsewhere / "src" / "other.cpp").write_text("int other() { return 666; }")
+    tree.symlink_to(elsewhere)
+
+
+def linked(tree):
+    file = tree / "src" / "other.cpp"
+    shutil.move(file, tree.parent / "other.cpp")
+    file.symlink_to(tree.parent / "other.cpp")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        appended("src/other.cpp", "int evil() { return 0; }"),
+        appended("CMakeLists.txt", "message(FATAL_ERROR evil)\n"),
+        added,
+        lambda tree: (tree / "src" / "other.cpp").unlink(),
+        lambda tree: (tree / "CMakeLists.txt").chmod(0o755),
+        linked,
+        replaced_by_a_link,
+    ],
+    ids=["edited", "recipe", "added", "removed", "mode", "link", "tree is a link"],
+)
+def test_a_kept_tree_that_was_manipulated_is_fetched_again(debian_only, capfd, tmp_path, change):
+    recipe = Recipe(pins=debian_only)
+    tree = recipe.source()
+    before = trees.digest(tree)
+    change(tree)
+    capfd.readouterr()
+    with recipe.cache.lock():
+        assert Recipe(pins=debian_only).verified_source() == tree
+    assert "is not as it was verified; fetching it again" in capfd.readouterr().err
+    assert not tree.is_symlink()
+    assert trees.digest(tree) == before
+
+
+def test_a_kept_tree_that_was_manipulated_is_not_built_where_it_can_not_be_had(
+    debian_only, nothing_reachable, tmp_path, capfd
+):
+    tree = Recipe(pins=debian_only).source()
+    appended("CMakeLists.txt", RAN.format(mark=tmp_path / "mark"))(tree)
+    script(tmp_path / "bin/apt-get", 'echo "E: no network" >&2; exit 1')
+    with pytest.raises(RecipeError, match="no source of oneDNN can be had"):
+        Recipe(pins=debian_only).ensure()
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_kept_tree_as_it_was_verified_is_built_without_asking_again(
+    debian_only, nothing_reachable
+):
+    Recipe(pins=debian_only).source()
+    asked = calls_of(nothing_reachable)
+    assert Recipe(pins=debian_only).ensure().built
+    assert calls_of(nothing_reachable) == asked
+
+
+def test_gits_settings_are_verified_and_its_index_is_not(tmp_path):
+    git_repository(tmp_path / "repository")
+    before = trees.digest(tmp_path / "repository")
+    (tmp_path / "repository/.git/index").write_bytes(b"rewritten")
+    assert trees.digest(tmp_path / "repository") == before
+    appended(".git/config", "[core]\n\tfsmonitor = evil\n")(tmp_path / "repository")
+    assert trees.digest(tmp_path / "repository") != before
+
+
+def member(name, text="text", **fields):
+    made = tarfile.TarInfo(name)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    made.size = len(text) if made.isfile() else 0
+    return made, io.BytesIO(text.encode())
+
+
+LISTS_OF_DEBIAN = LISTS.format(version=DEBIAN, runtime="OMP")
+SYMLINK, HARDLINK = tarfile.SYMTYPE, tarfile.LNKTYPE
+
+
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python unpacks as it is told")
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("top/../../../../evil")],
+        [member("{root}/evil")],
+        [member("top/link", type=SYMLINK, linkname="{root}"), member("top/link/evil")],
+        [member("top/link", type=SYMLINK, linkname="../../.."), member("top/link/evil")],
+        [member("top/link", type=HARDLINK, linkname="../../../evil")],
+        [member("top/device", type=tarfile.CHRTYPE)],
+        [member("second/CMakeLists.txt", LISTS_OF_DEBIAN)],
+        [member("second", type=SYMLINK, linkname="top")],
+    ],
+    ids=["parent", "absolute", "link", "near link", "hard link", "device", "two tops", "top link"],
+)
+def test_an_archive_that_reaches_outside_is_refused_though_it_is_the_pinned_one(
+    monkeypatch, tmp_path, debian_only, members
+):
+    tarball = tmp_path / PINS.debian.file
+    with tarfile.open(tarball, "w:xz") as archive:
+        archive.addfile(*member("top/CMakeLists.txt", LISTS_OF_DEBIAN))
+        for made, content in members:
+            made.name = made.name.format(root=tmp_path)
+            made.linkname = made.linkname.format(root=tmp_path)
+            content.seek(0)
+            archive.addfile(made, content)
+    monkeypatch.setenv("ONEDNN_VERSION", DEBIAN)
+    try:
+        tree = Recipe(pins=pinned_to(tarball)).source()
+    except RecipeError as error:
+        assert "can't be unpacked" in str(error)
+        assert not list((tmp_path / "cache/src").iterdir())
+    else:  # what the filter makes harmless: a name without its leading slash
+        assert (tree / "CMakeLists.txt").is_file()
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_a_file_that_is_no_archive_is_refused(monkeypatch, tmp_path, debian_only):
+    tarball = tmp_path / PINS.debian.file
+    for data in (b"", b"no archive", tarball.read_bytes()[:-200]):
+        tarball.write_bytes(data)
+        monkeypatch.setenv("ONEDNN_VERSION", DEBIAN)
+        with pytest.raises(RecipeError, match="can't be unpacked"):
+            Recipe(pins=pinned_to(tarball)).source()
+
+
+def test_a_cache_that_all_users_may_write_to_is_refused(tmp_path, debian_only):
+    recipe = Recipe(pins=debian_only)
+    recipe.source()
+    for path in (tmp_path / "cache/src", tmp_path / "cache"):
+        path.chmod(0o777)
+        for call in (recipe.ensure, recipe.source):
+            with pytest.raises(RecipeError, match=r"not used as a cache: all users may write"):
+                call()
+        path.chmod(0o755)
+    assert recipe.source()
+
+
+def test_a_cache_of_another_user_is_refused(monkeypatch, tmp_path, debian_only):
+    recipe = Recipe(pins=debian_only)
+    recipe.source()
+    owner = os.stat(tmp_path / "cache").st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:  # root's files are trusted; those of others are not, by root either
+        assert recipe.source()
+        os.chown(tmp_path / "cache", 12345, -1)
+        monkeypatch.undo()
+        monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(RecipeError, match=r"not used as a cache: it belongs to user \d+"):
+        recipe.ensure()
+
+
+def test_a_record_that_is_no_json_is_as_if_missing(tmp_path):
+    from onednn_recipe.cache import read_record
+
+    for text in ("", "[]", "{", "[" * 100_000, '{"a":' * 100_000, "\0", "nan"):
+        (tmp_path / "record.json").write_text(text)
+        assert read_record(tmp_path / "record.json") is None
+
+
 # -- ONEDNN_ROOT -----------------------------------------------------------------------------------
 
 
@@ -496,25 +722,8 @@ def slow_compiler(path: Path) -> Path:
     )
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def wait_until(condition, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the awaited state did not come"
-        time.sleep(0.05)
-
-
-def listen_to_signals():
-    """A test run under nohup, or in the background of a script, has some of these ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    assert interrupted_commands.wait_until(condition, seconds), "the awaited state did not come"
 
 
 MADE = "Building CXX object CMakeFiles/dnnl_ogp.dir/src/graph.cpp.o"
@@ -561,6 +770,75 @@ def test_an_interrupted_build_leaves_no_process_and_resumes(
     assert "resuming 3.9.1" in done.stderr
     log = next((tmp_path / "cache/log").iterdir()).read_text()
     assert log.count(MADE) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_fetch_leaves_neither_a_process_nor_half_a_tree(
+    tmp_path, debian_only, number
+):
+    script(
+        tmp_path / "bin/apt-get",
+        f'case "$*" in *source*) echo half > {PINS.debian.file}; cd "{tmp_path}"; '
+        "echo $$ > pid.partial; mv pid.partial pid; exec sleep 600 ;; esac",
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(RECIPE), "source"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "ONEDNN_VERSION": DEBIAN},
+        preexec_fn=listen_to_signals,
+    )
+    try:
+        wait_until((tmp_path / "pid").exists)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+    wait_until(lambda: not alive(int((tmp_path / "pid").read_text())), seconds=5)
+    assert not list((tmp_path / "cache/src").iterdir())
+
+
+ATTENDED = """
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from onednn_recipe.process import run_attended
+child = (
+    "import os, signal, sys, time\\n"
+    "print(os.getpid(), flush=True)\\n"
+    "try: time.sleep(600)\\n"
+    "except KeyboardInterrupt: time.sleep(0.5); print('cleaned', flush=True); sys.exit(3)\\n"
+)
+try:
+    run_attended([sys.executable, "-c", child])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "group"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)],
+)
+def test_a_command_that_is_attended_to_ends_before_us(number, group):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ATTENDED, str(RECIPE.parent)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=listen_to_signals,
+    )
+    try:
+        child = int(process.stdout.readline())
+        (os.killpg if group else os.kill)(process.pid, number)
+        said, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    assert not alive(child)
+    if number == signal.SIGINT and not group:
+        assert said == "cleaned\n"
 
 
 def test_a_second_build_waits_and_says_for_whom(tmp_path, hanging_build):

@@ -12,7 +12,7 @@ Results go to stdout, progress to stderr. It needs Python 3.10 and nothing else.
 import argparse
 import sys
 
-from onednn_recipe import settings, toolchain
+from onednn_recipe import process, settings, toolchain
 from onednn_recipe.recipe import OneDNN, Recipe
 from onednn_recipe.report import RecipeError
 
@@ -31,8 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("command", nargs="?", default="build", choices=commands)
     command = parser.parse_args(arguments).command
     try:
-        for line in commands[command]():
-            print(line)
+        with process.signals_raise():
+            for line in commands[command]():
+                print(line)
     except RecipeError as error:
         print(f"oneDNN: error: {error}", file=sys.stderr)
         return 1

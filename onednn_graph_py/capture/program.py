@@ -112,8 +112,8 @@ def capture(
                         process.wait(_INTERVAL)
                     except subprocess.TimeoutExpired:
                         watched.take()
-                    except KeyboardInterrupt:  # the program got the signal too
-                        continue
+                    except KeyboardInterrupt:
+                        _interrupted(process)
         libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
     unreadable = []
     for file in watched.files:
@@ -122,6 +122,20 @@ def capture(
         except GraphFormatError as e:
             unreadable.append(str(e))
     return Captured(process.returncode, tuple(watched.files), tuple(unreadable), libraries)
+
+
+def _interrupted(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt the program too, unless a terminal's Ctrl-C has done so."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        process.send_signal(signal.SIGINT)
+        return
+    try:
+        if os.tcgetpgrp(terminal) != os.getpgrp():
+            process.send_signal(signal.SIGINT)
+    finally:
+        os.close(terminal)
 
 
 def _environment(log: Path) -> dict[str, str]:

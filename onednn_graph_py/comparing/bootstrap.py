@@ -7,6 +7,7 @@ the package at the top, since the package may be missing or older.
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 
 __all__ = ["MISSING", "TOO_OLD"]
@@ -18,6 +19,7 @@ TOO_OLD = 82
 
 
 def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process
     here = os.path.dirname(os.path.abspath(__file__))
     # Python puts the folder of this file first, whose modules must not hide others.
     sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]

@@ -79,7 +79,7 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
         A file that `save_constants` wrote.
     """
     contents = builder.contents
-    with np.load(path) as file:
+    with np.load(path, allow_pickle=False) as file:
         for value in builder.inputs:
             name = value.name.removeprefix("t")
             if name not in file:

@@ -138,10 +138,10 @@ class _Worker:
 
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute the largest difference of each run's outputs to the first run's."""
-        first = [np.load(p, mmap_mode="r") for p in request["first"]]
+        first = [np.load(p, mmap_mode="r", allow_pickle=False) for p in request["first"]]
         made = []
         for paths in request["runs"]:
-            others = [np.load(p, mmap_mode="r") for p in paths]
+            others = [np.load(p, mmap_mode="r", allow_pickle=False) for p in paths]
             pairs = zip(first, others, strict=True)
             made.append(max((largest_difference(a, b) for a, b in pairs), default=0.0))
         return {"differences": made}
@@ -156,7 +156,7 @@ class _Worker:
         made = []
         for paths in request["runs"]:
             # Some outputs may be one value under two names.
-            arrays = [np.load(p, mmap_mode="r") for p in paths]
+            arrays = [np.load(p, mmap_mode="r", allow_pickle=False) for p in paths]
             ids = [v.id for v in builder.outputs.values()]
             found = expected.compare(dict(zip(ids, arrays, strict=True)), names)
             wrong = "; ".join(str(o) for o in found.outputs if not o.ok)

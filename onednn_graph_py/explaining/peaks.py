@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ from ..building.value import Value
 from ..errors import OneDNNError
 from ..filling import fill_inputs
 from ..linked import version
-from ..machine.store import place, processor, save
+from ..machine.store import load, place, processor, save
 from ..machine.timing import time_calls
 
 __all__ = ["PEAK_TYPES", "Machine", "machine"]
@@ -122,14 +122,13 @@ def _measured(threads: int) -> dict[str, Any]:
 
 def _kept(file: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(file.read_text())
-        return {
-            "operations": {str(k): float(v) for k, v in found["operations"].items()},
-            "bandwidth": float(found["bandwidth"]),
-            "how": str(found["how"]),
-        }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        found = load(file)
+        rates = {k: float(found["operations"][k]) for k in PEAK_TYPES if k in found["operations"]}
+        made = {"operations": rates, "bandwidth": float(found["bandwidth"]), "how": found["how"]}
+    except (ArithmeticError, ValueError, TypeError, KeyError):
         return None
+    fine = all(0 < rate < math.inf for rate in [*rates.values(), made["bandwidth"]])
+    return made if fine and rates and isinstance(made["how"], str) else None
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..serialization import load
+from ..text.files import write_whole
 from ..text.options import add_seed
 from .benchdnn import benchdnn_command
 from .cpp_program import to_cpp
@@ -37,7 +38,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(text)
     else:
-        Path(arguments.output).write_text(text, encoding="utf-8")
+        write_whole(arguments.output, text)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
@@ -33,7 +34,12 @@ _CPP_TYPES: Mapping[AttributeType, str] = {
 
 def _string(text: str) -> str:
     # JSON's escapes are C++'s too, but for those of letters beyond ASCII, which C++ reads as UTF-8.
-    return json.dumps(text, ensure_ascii=False).replace("\u007f", "")
+    # What is no letter could turn the order of the text around where it is shown.
+    return re.sub(
+        r"[^\x20-\x7e]",
+        lambda c: c[0] if c[0].isprintable() else f"\\U{ord(c[0]):08x}",
+        json.dumps(text, ensure_ascii=False),
+    )
 
 
 def _number(value: Any) -> str:

@@ -82,7 +82,7 @@ def _read(out: str, failure: str) -> Seen:
             continue
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # a driver's own output
         if not isinstance(record, dict):
             continue

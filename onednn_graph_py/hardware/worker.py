@@ -8,10 +8,12 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+from ..processes import end_without_caller
 from .device import Device
 
 __all__ = ["GPU_LIBRARIES", "main"]
@@ -26,6 +28,7 @@ def _say(**record: Any) -> None:
 
 def main() -> None:
     """Print the devices that are found."""
+    end_without_caller(sys.stdout.fileno())
     from .._core import engine, version
 
     runtimes = {k: str(version()[f"{k}_runtime"]) for k in ("cpu", "gpu")}

@@ -11,6 +11,7 @@ from .. import _core
 from ..building.builder import GraphBuilder
 from ..errors import InvalidArgumentsError
 from ..running.model import CompiledGraph
+from ..text.files import write_whole
 from .assemble import Graph, assemble
 from .dot import missing, to_dot, to_svg
 from .drawing import Drawing
@@ -86,7 +87,7 @@ class Diagram:
                 f"diagram: path must end in one of {', '.join(_FORMS)}, got {os.fspath(path)!r}"
             )
         makers = (self.svg, self.dot, self.mermaid, self.markdown)
-        Path(path).write_text(dict(zip(_FORMS, makers, strict=True))[form](), encoding="utf-8")
+        write_whole(path, dict(zip(_FORMS, makers, strict=True))[form]())
 
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None

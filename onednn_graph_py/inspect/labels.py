@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ..text.names import shortened
+from ..text.names import printable, shortened
 from ..text.numbers import bytes_text, counted
 from .drawing import Drawing, Edge, OpNode, Terminal
 
@@ -34,10 +34,7 @@ def visible(name: str, longest: int = _LONGEST) -> str:
     if len(name) > longest:
         half = (longest - 1) // 2
         name = f"{name[: longest - 1 - half]}…{name[-half:]}"
-    return "".join(
-        c if c == " " or c.isprintable() else c.encode("unicode_escape").decode("ascii")
-        for c in name
-    )
+    return printable(name, but="")
 
 
 def kinds_text(kinds: Sequence[str]) -> str:

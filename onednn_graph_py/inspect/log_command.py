@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 
+from ..text.files import lines_of
 from .verbose_log import read_verbose_log
 from .verbose_summary import summarize
 
@@ -17,7 +18,7 @@ def _log(arguments: argparse.Namespace) -> int:
     where = sys.stdin.fileno() if piped else arguments.file
     # Programs may write any bytes into a log.
     with open(where, encoding="utf-8", errors="replace", closefd=not piped) as f:
-        summary = summarize(read_verbose_log(f), problems=arguments.problems)
+        summary = summarize(read_verbose_log(lines_of(f)), problems=arguments.problems)
     print(json.dumps(summary.to_dict(), indent=2) if arguments.json else summary)
     return 0
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InvalidArgumentsError
 from ..ops.terms import shape_text
+from ..text.files import write_whole
 from ..text.markup import element, joined
 from ..text.table import html_table, text_table
 
@@ -266,8 +267,7 @@ class Profile:
         OSError
             The file can't be written.
         """
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(self.chrome_trace(), file)
+        write_whole(path, json.dumps(self.chrome_trace()))
 
 
 def _microseconds(seconds: float) -> str:

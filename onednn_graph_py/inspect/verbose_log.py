@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, overload
 
+from ..text.files import lines_of
 from .verbose_records import (
     InfoRecord,
     LoggedPartition,
@@ -329,6 +330,8 @@ def verbose_log(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
 
     Raises
     ------
+    InvalidArgumentsError
+        The file is too large.
     OSError
         The file can't be read.
 
@@ -345,5 +348,5 @@ def verbose_log(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
         return VerboseLog(read_verbose_log(io.StringIO(source)))
     if isinstance(source, (str, os.PathLike)):
         with open(source, encoding="utf-8", errors="replace") as file:
-            return VerboseLog(read_verbose_log(file))
+            return VerboseLog(read_verbose_log(lines_of(file)))
     return VerboseLog(read_verbose_log(source))

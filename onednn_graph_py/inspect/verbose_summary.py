@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..text.names import printable
 from ..text.table import text_table
 from .verbose_records import (
     InfoRecord,
@@ -109,7 +110,8 @@ class VerboseSummary:
             lines += [f"  line {m.line}: {m.reason}" for m in self.malformed_first]
             lines += ["  ..."] if self.malformed > len(self.malformed_first) else []
             parts.append("\n".join(lines))
-        return "\n\n".join(parts) or "No line of oneDNN's."
+        # Programs may write any bytes into a log.
+        return printable("\n\n".join(parts)) or "No line of oneDNN's."
 
 
 def _table(title: str, rows: tuple[SummaryRow, ...]) -> str:

@@ -24,6 +24,7 @@ from ..errors import OneDNNError
 from ..filling import fill_inputs
 from ..planning.engines import set_engine
 from ..planning.pace import Paces, remember
+from ..processes import end_without_caller
 from ..running.model import CompiledGraph, Specialization
 from .step_keys import step_keys
 
@@ -124,6 +125,7 @@ def _run(job: Job, counted: bool) -> None:
 
 def main() -> None:
     """Run each job of standard input, and print a line before each."""
+    end_without_caller(sys.stdout.fileno())
     constant_capacity, jobs = pickle.load(sys.stdin.buffer)
     if constant_capacity:
         _core.set_constant_tensor_cache_capacity("cpu", constant_capacity)

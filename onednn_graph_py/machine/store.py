@@ -13,8 +13,11 @@ from typing import Any
 
 from .. import _core
 from ..linked import version
+from ..text.files import read_limited
 
-__all__ = ["facts", "folder", "place", "processor", "save"]
+__all__ = ["facts", "folder", "load", "place", "processor", "save"]
+
+_LARGEST = 16 << 20  # bytes of a file of results, which have some thousands
 
 
 def processor() -> str:
@@ -60,6 +63,17 @@ def place(name: str, *about: Any) -> Path:
     """
     digest = hashlib.sha256(json.dumps(facts(*about)).encode()).hexdigest()[:12]
     return folder() / name / f"{version().release}-{digest}.json"
+
+
+def load(file: Path) -> Any:
+    """Read results that `save` wrote; None if there are none, or if others may have put them there.
+
+    Not only what can't be parsed: a cache folder can be one that other users write to.
+    """
+    try:
+        return json.loads(read_limited(file, _LARGEST, owners=(os.geteuid(), 0)))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def save(file: Path, found: Any) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..machine.store import load as stored
 from ..machine.store import place
 from .probe import Attempt
 
@@ -21,10 +21,7 @@ def path(attempts: Sequence[Attempt]) -> Path:
 
 def load(file: Path, count: int) -> list[tuple[str, str]] | None:
     """Return the saved outcomes; None if there are none, or not `count` of them."""
-    try:
-        kept: Any = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
+    kept: Any = stored(file)
     if not isinstance(kept, list) or len(kept) != count:
         return None
     try:

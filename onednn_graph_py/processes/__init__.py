@@ -4,6 +4,7 @@ from .ending import cause, ending, too_long
 from .environment import instructions, quiet
 from .forks import Answer, Isolated
 from .messages import JSON, serve
+from .orphans import end_without_caller
 from .process import STARTUP, NoAnswer, Process, calling
 from .program import run
 
@@ -16,6 +17,7 @@ __all__ = [
     "Process",
     "calling",
     "cause",
+    "end_without_caller",
     "ending",
     "instructions",
     "quiet",

@@ -22,6 +22,7 @@ from typing import Any
 
 from .forks import Answer
 from .messages import serve
+from .orphans import die_with_parent
 
 __all__ = ["main"]
 
@@ -41,8 +42,12 @@ def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> 
     except Exception:
         return "raised", traceback.format_exc()
     reading, writing = Pipe(duplex=False)
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
+        die_with_parent()
+        if os.getppid() != parent:  # it has ended already
+            os._exit(1)
         _child(writing, function, arguments)
     writing.close()
     # The caller sends nothing before it has the answer, so the connection is ready only if closed.

@@ -23,6 +23,7 @@ class Isolated:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        self._interrupted = False
         renew_in_forks(self)
 
     def _after_fork(self) -> None:
@@ -44,6 +45,8 @@ class Isolated:
         ------
         InvalidArgumentsError
             The function is not one that another process can import.
+        KeyboardInterrupt
+            Another thread has called `interrupt`.
         """
         if getattr(function, "__module__", None) == "__main__":
             raise InvalidArgumentsError(
@@ -58,17 +61,31 @@ class Isolated:
         try:
             if self._process is None:
                 self._process = Process(*calling(f"{__package__}.fork_worker"))
+                self._check_interrupted()
                 self._process.answer()
+            self._check_interrupted()
             answer = self._process.ask((sys.path, packed, timeout))
         except OSError as e:
             answer = "raised", f"no process could be started: {e}"
         except NoAnswer as e:
             answer = "ended", e.status
             self.close()
+            self._check_interrupted()
         except BaseException:  # interrupted: the next call would take this one's answer for its own
             self.close()
             raise
         return answer
+
+    def _check_interrupted(self) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def interrupt(self) -> None:
+        """End the process from another thread than the one that calls: its calls raise."""
+        self._interrupted = True
+        process = self._process
+        if process is not None:
+            process.kill()  # what it has forked ends with it
 
     def close(self) -> None:
         """End the process."""

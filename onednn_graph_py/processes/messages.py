@@ -8,6 +8,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from .orphans import end_without_caller
+
 __all__ = ["JSON", "PICKLE", "Form", "serve"]
 
 
@@ -27,7 +29,7 @@ JSON = Form(lambda message: json.dumps(message).encode(), json.loads)
 def serve(
     descriptor: int, answer: Callable[[Any], Any], *, first: Any = None, form: Form = PICKLE
 ) -> None:
-    """Answer requests from a connection until it ends.
+    """Answer requests from a connection until it ends, also in the midst of a request.
 
     Parameters
     ----------
@@ -39,6 +41,7 @@ def serve(
         The message sent before any request, so that the time of a request begins after start-up.
     form : Form
     """
+    end_without_caller(descriptor)
     connection = Connection(descriptor)
     while True:
         try:

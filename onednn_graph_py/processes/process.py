@@ -21,8 +21,10 @@ __all__ = ["STARTUP", "NoAnswer", "Process", "calling"]
 STARTUP = 120.0
 """Time limit in seconds for Python to start and import the package, on a busy machine too."""
 
+# Ctrl-C on a terminal reaches helper processes too; their caller handles it, and ends them.
 _CALLING = (
-    "import sys; sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
     "import_module(sys.argv[1]).main(*map(int, sys.argv[3:]))"
 )
 _KEPT = 2000  # the most bytes kept of a process's last output
@@ -166,7 +168,11 @@ class Process:
         self._close()
         self._process.wait()
 
+    def kill(self) -> None:
+        """Kill the process; whoever waits for its answer, in any thread, gets `NoAnswer`."""
+        self._process.kill()
+
     def stop(self) -> None:
         """Kill the process, and wait for its end."""
-        self._process.kill()
+        self.kill()
         self.leave()

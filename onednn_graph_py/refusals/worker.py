@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import _core
 from ..errors import OneDNNError
+from ..processes import end_without_caller
 
 __all__ = ["MAKES", "TAKEN", "main"]
 
@@ -21,6 +22,7 @@ TAKEN = "taken\n"
 
 def main() -> None:
     """Make the call that is on the standard input."""
+    end_without_caller(sys.stdout.fileno())
     made = 0
     for attempt in _attempts(pickle.load(sys.stdin.buffer)):
         print(MAKES, end="", flush=True)

@@ -10,8 +10,15 @@ from pathlib import Path
 
 from ..errors import InvalidArgumentsError
 from ..serialization.options import Rewriting, parse_rewritings
+from ..text.files import Unreadable, read_limited
 
 __all__ = ["Case", "cases_of"]
+
+# Limits of batch files.
+MAX_BYTES = 4 << 20
+MAX_DEPTH = 20
+MAX_FILES = 1000
+MAX_CASES = 100_000
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,8 @@ def cases_of(
     Raises
     ------
     InvalidArgumentsError
-        A folder or pattern has no file, or options are invalid.
+        A folder or pattern has no file, options are invalid, or a batch file is no text or leads to
+        too many cases.
     OSError
         A batch file can't be read.
     """
@@ -75,7 +83,10 @@ def cases_of(
             raise InvalidArgumentsError(f"{place}: there is no JSON file")
         made += [Case(file, rewriting) for file in files for rewriting in rewritings]
     for batch in batches:
-        made += list(_batch(Path(batch), {}, []))
+        for case in _Reader().cases(Path(batch)):
+            made.append(case)
+            if len(made) > MAX_CASES:
+                raise InvalidArgumentsError(f"{batch}: more than {MAX_CASES} cases")
     return made
 
 
@@ -85,28 +96,53 @@ def _found(name: str, batch: Path) -> Path:
     return next((folder / name for folder in near if (folder / name).is_file()), Path(name))
 
 
-def _batch(batch: Path, options: dict[str, str], above: list[Path]) -> Iterator[Case]:
-    """Yield the cases of a batch file; `options` persist between lines and files."""
-    if batch.resolve() in above:
-        raise InvalidArgumentsError(f"{batch}: this batch file reads itself")
-    for number, word in _words(batch.read_text(encoding="utf-8")):
-        name, _, value = word.partition("=")
-        if name == "--reset":
-            options.clear()
-        elif name == "--batch":
-            yield from _batch(_found(value, batch), options, [*above, batch.resolve()])
-        elif name == "--case":
-            # By default benchdnn expects a single partition.
-            words = ["--expected-n-partitions=1", *options.values()]
-            try:
-                rewritings = parse_rewritings(words)
-            except InvalidArgumentsError as e:
-                raise InvalidArgumentsError(f"{batch}:{number}: {e}") from None
-            path = str(_found(value, batch))
-            for rewriting in rewritings:
-                yield Case(path, _shown_as_given(rewriting, options))
-        else:
-            options[name] = word
+class _Reader:
+    """Reads batch files; one may name others, and so many in a few lines."""
+
+    def __init__(self) -> None:
+        self._options: dict[str, str] = {}  # persist between lines and files
+        self._files = 0
+
+    def cases(self, batch: Path, above: Sequence[Path] = ()) -> Iterator[Case]:
+        """Yield the cases of a batch file."""
+        if batch.resolve() in above:
+            raise InvalidArgumentsError(f"{batch}: this batch file reads itself")
+        self._files += 1
+        if len(above) >= MAX_DEPTH or self._files > MAX_FILES:
+            raise InvalidArgumentsError(
+                f"{batch}: at most {MAX_FILES} batch files are read, {MAX_DEPTH} inside each other"
+            )
+        for number, word in _words(_text(batch)):
+            name, _, value = word.partition("=")
+            if "\0" in value:
+                raise InvalidArgumentsError(f"{batch}:{number}: NUL is in a value")
+            if name == "--reset":
+                self._options.clear()
+            elif name == "--batch":
+                yield from self.cases(_found(value, batch), [*above, batch.resolve()])
+            elif name == "--case":
+                yield from self._of_file(str(_found(value, batch)), f"{batch}:{number}")
+            else:
+                self._options[name] = word
+
+    def _of_file(self, path: str, where: str) -> Iterator[Case]:
+        # By default benchdnn expects a single partition.
+        words = ["--expected-n-partitions=1", *self._options.values()]
+        try:
+            rewritings = parse_rewritings(words)
+        except InvalidArgumentsError as e:
+            raise InvalidArgumentsError(f"{where}: {e}") from None
+        for rewriting in rewritings:
+            yield Case(path, _shown_as_given(rewriting, self._options))
+
+
+def _text(batch: Path) -> str:
+    try:
+        return read_limited(batch, MAX_BYTES).decode()
+    except UnicodeDecodeError as e:
+        raise InvalidArgumentsError(f"{batch}: not UTF-8: byte {e.start}") from None
+    except Unreadable as e:
+        raise InvalidArgumentsError(f"{batch}: {e}") from None
 
 
 def _words(text: str) -> Iterator[tuple[int, str]]:

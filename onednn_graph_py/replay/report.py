@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from ..text.names import printable
 from ..text.numbers import or_dash
 from .verdicts import Result, Verdict
 
@@ -28,7 +29,7 @@ def line(result: Result) -> str:
     text += f"  {result.case}"
     for more in (result.reason, result.diverges):
         text += "".join(f"\n    {part}" for part in more.splitlines())
-    return text
+    return printable(text)
 
 
 def json_line(result: Result) -> str:
@@ -44,7 +45,7 @@ def summary(results: Sequence[Result]) -> str:
     """Count the cases of each verdict."""
     counts = Counter(r.verdict for r in results)
     parts = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
-    return f"{len(results)} cases: {parts}"
+    return f"{len(results)} cases: {parts}" if results else "0 cases"
 
 
 def exit_status(results: Sequence[Result]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentsError
+from ..text.files import write_whole
 from ..text.options import at_least, positive
 from ..text.progress import show_progress
 from .families import FAMILIES, Family
@@ -102,12 +103,11 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for finding in report.findings:
             if finding.graph:
-                path = folder / f"{finding.name}.json"
-                path.write_text(finding.graph, encoding="utf-8", newline="\n")
+                write_whole(folder / f"{finding.name}.json", finding.graph)
     text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
     print(text if arguments.json == "-" else report)
     if arguments.json not in (None, "-"):
-        Path(arguments.json).write_text(text + "\n", encoding="utf-8", newline="\n")
+        write_whole(arguments.json, text + "\n")
 
 
 def _selftest(arguments: argparse.Namespace) -> int:
@@ -121,7 +121,8 @@ def _selftest(arguments: argparse.Namespace) -> int:
         reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
         keep_verdicts(report, families, seconds * _JUDGING)
     except KeyboardInterrupt:
-        print("\nselftest: interrupted", file=sys.stderr)
+        show_progress("")
+        print("selftest: interrupted", file=sys.stderr)
         return 130
     _written(report, arguments)
     return 0 if report.ok else 1

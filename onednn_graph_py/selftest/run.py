@@ -110,6 +110,13 @@ class _Search:
         self.spent = {f.name: 0.0 for f in families}
         self.busy = {f.name: 0 for f in families}
         self.stopped = False
+        self.processes: list[Isolated] = []
+
+    def stop(self) -> None:
+        """End the search at once."""
+        self.stopped = True
+        for process in list(self.processes):
+            process.interrupt()
 
     def batch(self) -> tuple[Family, range] | None:
         """Choose the next cases, of the family that had the least time so far."""
@@ -222,6 +229,7 @@ def search(
     def run() -> None:
         try:
             with Isolated() as process:
+                shared.processes.append(process)
                 for _ in shared.work(_Asker(process, threads, timeout)):
                     if progress is not None:
                         with shared.lock:
@@ -237,7 +245,7 @@ def search(
         for worker in workers:
             worker.join()
     except KeyboardInterrupt:
-        shared.stopped = True
+        shared.stop()
         for worker in workers:
             worker.join()
         raise

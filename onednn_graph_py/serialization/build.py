@@ -14,6 +14,7 @@ from ..dtypes import HOST_DTYPES
 from ..errors import GraphFormatError, OneDNNError, reworded
 from ..ops.check import check
 from ..ops.table import OPS
+from ..text.names import printable
 from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
 from .origin import Origin
@@ -43,7 +44,7 @@ def _at(place: object) -> Iterator[None]:
             text = f"{text[: _LONGEST_MESSAGE - 3]}..."
         # A TypeError means that an attribute has another type than the op needs.
         known = e if isinstance(e, OneDNNError) else GraphFormatError()
-        raise reworded(known, f"{place}: {text}") from None
+        raise reworded(known, printable(f"{place}: {text}")) from None
 
 
 def _check_types(op: OpRecord) -> None:

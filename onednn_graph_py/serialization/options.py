@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -108,6 +109,8 @@ def _value(text: str, type: AttributeType) -> AttributeValue:
         return known[text.lower()]
     number = int if type.startswith("s64") else float
     words = text.split("x") if type.endswith("[]") else [text]
+    if any(len(w) > 4 * _LONGEST for w in words):
+        raise InvalidArgumentsError(f"expected numbers of at most {4 * _LONGEST} characters")
     try:
         made = tuple(number(w) for w in words)
     except ValueError:
@@ -118,10 +121,16 @@ def _value(text: str, type: AttributeType) -> AttributeValue:
 
 # -- from text
 
+MAX_REWRITINGS = 10_000
+"""The largest number of combinations of options' values."""
+_LONGEST = 19  # digits of a 64-bit integer
+
 
 def _whole(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise InvalidArgumentsError(f"{what}: expected an integer from 0 on, got {text!r}")
+    if len(text) > _LONGEST:
+        raise InvalidArgumentsError(f"{what}: expected a 64-bit integer, got {len(text)} digits")
     return int(text)
 
 
@@ -241,7 +250,7 @@ def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
     Raises
     ------
     InvalidArgumentsError
-        An option is unknown, or its value is invalid.
+        An option is unknown, or its value is invalid; or they make too many combinations.
 
     Examples
     --------
@@ -266,6 +275,11 @@ def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
                 (f"{what}={text}", _OPTIONS[option](text, what)) if text else ("", {})
                 for text in given[option].split(",")
             ]
+        )
+    count = math.prod(map(len, choices))
+    if count > MAX_REWRITINGS:
+        raise InvalidArgumentsError(
+            f"these options make {count} combinations, at most {MAX_REWRITINGS} are possible"
         )
     made = []
     for combination in itertools.product(*choices):

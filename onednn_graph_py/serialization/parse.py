@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from .._core import MAX_NDIMS, UNKNOWN_DIM
 from ..errors import GraphFormatError
 from ..ops.terms import AttributeType, AttributeValue
-from ..text.names import did_you_mean
+from ..text.names import did_you_mean, printable
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links
 from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
@@ -81,7 +81,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, LongNumber):
         return value if len(value) <= 24 else f"{value[:20]}... ({len(value)} characters)"
     if isinstance(value, str):
-        return json.dumps(value if len(value) <= 40 else value[:37] + "...", ensure_ascii=False)
+        shown = value if len(value) <= 40 else value[:37] + "..."
+        return printable(json.dumps(shown, ensure_ascii=False))
     if value is None or isinstance(value, (bool, float)):
         return json.dumps(value)
     if isinstance(value, int) and abs(value) < 1 << 80:

@@ -10,6 +10,7 @@ from .._core import UNKNOWN_DIM
 from ..errors import InvalidShapeError, OneDNNError, reworded
 from ..ops.check import check
 from ..ops.lookup import row, with_attribute, with_trait
+from ..text.names import printable
 from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRecord
 from .links import in_order
 from .tags import strides_of, tag_of
@@ -86,7 +87,7 @@ def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> 
                 id=op.id,
             )
         except OneDNNError as e:
-            raise reworded(e, f"graph[{i}]: {e}") from None
+            raise reworded(e, printable(f"graph[{i}]: {e}")) from None
         for k, (tensor, spec) in enumerate(zip(op.outputs, made, strict=True)):
             shape = spec.shape
             if shape is None:

@@ -6,11 +6,11 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import GraphFormatError
+from ..text.files import Unreadable, read_limited
 
 __all__ = [
     "MAX_BYTES",
@@ -32,14 +32,6 @@ JSONSource = str | bytes | bytearray | memoryview | os.PathLike[str] | Mapping[s
 """A path, JSON text (a str that begins with ``{`` or ``[``, or bytes), or its values."""
 
 _LONGEST_INT = 20  # digits and sign of any 64-bit integer
-
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
 
 
 class JSONObject(dict[str, Any]):
@@ -85,22 +77,10 @@ def file_of(source: JSONSource) -> str | None:
 
 
 def _contents(path: str) -> bytes:
-    if "\0" in path:
-        raise GraphFormatError(f"{path!r}: a path can't contain NUL")
-    # Opening a pipe would wait until another process writes to it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            kind = next((what for test, what in _KINDS if test(status.st_mode)), "something else")
-            raise GraphFormatError(f"expected a file, got {kind}")
-        _check_size(status.st_size)
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(MAX_BYTES + 1)  # the file may have grown
-    finally:
-        os.close(descriptor)
-    _check_size(len(data))
-    return data
+        return read_limited(path, MAX_BYTES)
+    except Unreadable as e:
+        raise GraphFormatError(str(e)) from None
 
 
 def _check_size(size: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..errors import InvalidGraphError
+from ..text.files import write_whole
 from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 
@@ -68,9 +69,7 @@ def save(graph: GraphBuilder | GraphDocument, path: str | os.PathLike[str]) -> N
     OSError
         The file can't be written.
     """
-    text = to_json(graph)
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+    write_whole(path, to_json(graph))
 
 
 def _op(op: OpRecord) -> dict[str, Any]:

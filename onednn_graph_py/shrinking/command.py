@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentsError
 from ..serialization import parse, to_json
+from ..text.files import write_whole
 from ..text.numbers import counted
 from ..text.options import add_seed, add_timeout
 from ..text.progress import show_progress
@@ -79,6 +80,5 @@ def _shrink(arguments: argparse.Namespace) -> int:
     if arguments.out is None:
         print(text)
         return 0
-    with open(arguments.out, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+    write_whole(arguments.out, text)
     return 0

@@ -1,17 +1,39 @@
-"""Shortened lists of names, and hints at misspelt ones."""
+"""Names of others in text: shortened lists, hints at misspelt ones, what terminals may get."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["did_you_mean", "shortened"]
+__all__ = ["did_you_mean", "printable", "shortened"]
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
     """Return a hint such as ``, did you mean 'MatMul'?``; empty if no name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f", did you mean {shown(near[0])}?" if near else ""
+
+
+def printable(text: str, but: str = "\n") -> str:
+    r"""Return a text with escapes for what a terminal could obey, or show in another order.
+
+    Parameters
+    ----------
+    text : str
+    but : str
+        Characters that stay as they are.
+
+    Examples
+    --------
+    >>> printable("a\x1b[31mé")
+    'a\\x1b[31mé'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in but else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:

@@ -15,11 +15,13 @@ from typing import Any
 
 from .. import _core
 from ..machine.store import facts, folder, place, save
+from ..text.files import Unreadable, read_limited
 from .verdict import Limits, Outcome, Verdict
 
 __all__ = ["Kept", "number_kept"]
 
 _SECRET_BYTES = 32
+_LARGEST = 1 << 20  # bytes of a verdict's file, which has a few thousand
 
 
 class _Untrusted(Exception):
@@ -53,8 +55,10 @@ class Kept:
         """Read the verdict on a partition; None if there is none that can be trusted."""
         file = self._file(signature)
         try:
-            text = file.read_bytes()
-        except OSError:
+            text = read_limited(file, _LARGEST)
+        except (OSError, Unreadable) as e:
+            if isinstance(e, Unreadable):
+                self._warn(file, str(e))
             return None
         try:
             return replace(self._trusted(text, signature), kept=True)
@@ -68,12 +72,14 @@ class Kept:
             told, seal = found["told"], str(found["seal"])
             about, of = told["facts"], told["signature"]
             verdict = Verdict(**{**told["verdict"], "outcome": Outcome(told["verdict"]["outcome"])})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise _Untrusted("it is damaged") from None
         if about != self._facts:
             raise _Untrusted("it is for another oneDNN, CPU or package")
         expected = self._seal(told)
-        if expected is None or not hmac.compare_digest(seal, expected):
+        if expected is None or not hmac.compare_digest(
+            seal.encode(errors="replace"), expected.encode()
+        ):
             raise _Untrusted("another machine or user wrote it, or it was changed")
         if of != signature:
             raise _Untrusted("it is for another partition")

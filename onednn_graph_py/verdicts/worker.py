@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import resource
-import signal
 
 from .. import _core
 from ..machine.constant_cache import DEFAULT_CAPACITY
@@ -18,8 +17,6 @@ __all__ = ["main"]
 
 def main(descriptor: int) -> None:
     """Read partitions and limits from a connection, and answer with verdicts, until it ends."""
-    # The caller handles interrupts, and ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve(descriptor, lambda request: _judged(*request))
 

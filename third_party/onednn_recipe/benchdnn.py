@@ -74,9 +74,9 @@ def ensure(recipe: Recipe | None = None) -> Benchdnn:
     ready = _finished(recipe.cache, library)
     if ready is not None:
         return ready
-    tree = library.source_dir or recipe.source()
     with recipe.cache.lock() as lock:
-        return _finished(recipe.cache, library) or _build(recipe, library, tree, lock)
+        ready = _finished(recipe.cache, library)
+        return ready or _build(recipe, library, recipe.verified_source(), lock)
 
 
 def link_command(upstream: str, build: Path, library: Path, program: Path) -> list[str]:
@@ -246,7 +246,8 @@ class _Steps:
 def main() -> int:
     """Build benchdnn if needed and print its path; return an exit status."""
     try:
-        print(ensure().program)
+        with process.signals_raise():
+            print(ensure().program)
     except RecipeError as error:
         print(f"oneDNN: error: {error}", file=sys.stderr)
         return 1

@@ -3,13 +3,14 @@
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .report import say
+from .report import RecipeError, say
 
 Record = dict[str, Any]
 
@@ -18,7 +19,7 @@ def read_record(path: Path) -> Record | None:
     """Read a JSON record; a missing or half-written one is None."""
     try:
         record = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 
@@ -63,6 +64,32 @@ class Cache:
     def log(self, key: str) -> Path:
         """The full output of a build."""
         return self.root / "log" / f"{key}.log"
+
+    def check_owner(self) -> None:
+        """Refuse a cache into which other users may put what is then built and run.
+
+        Raises
+        ------
+        RecipeError
+        """
+        try:
+            there = [self.root, *(Path(entry.path) for entry in os.scandir(self.root))]
+        except FileNotFoundError:
+            return
+        for path in there:
+            try:
+                facts = path.lstat()
+            except FileNotFoundError:  # another process's temporary file
+                continue
+            who = "" if facts.st_uid in (os.geteuid(), 0) else f"it belongs to user {facts.st_uid}"
+            if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & stat.S_IWOTH:
+                who = who or "all users may write to it"
+            if who:
+                raise RecipeError(
+                    f"{path} is not used as a cache: {who}, so what is built from it could be "
+                    "anything. Name another folder by ONEDNN_GRAPH_PY_CACHE, or change its owner "
+                    "or mode (chown, chmod o-w)."
+                )
 
     @contextmanager
     def lock(self, poll_seconds: float = 0.5) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """oneDNN from Debian's source package, fetched with apt and verified against its SHA-256."""
 
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -36,8 +37,7 @@ class DebianSource:
         shutil.rmtree(work, ignore_errors=True)
         try:
             tarball = self._download(mirrors, work)
-            self._verify(tarball)
-            _unpack(tarball, into)
+            _unpack(self._verified(tarball), tarball.name, work / "unpacked", into)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -58,12 +58,15 @@ class DebianSource:
             reason = f"{package} holds no file {self._pin.file}"
         raise UnavailableError(reason)
 
-    def _verify(self, tarball: Path) -> None:
-        digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
+    def _verified(self, tarball: Path) -> bytes:
+        """Return the bytes that were verified: a file could be another when it is read again."""
+        data = tarball.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
         if digest != self._pin.sha256:
             raise UnavailableError(
                 f"{tarball.name} has SHA-256 {digest}, but {self._pin.sha256} is pinned"
             )
+        return data
 
 
 def _mirrors() -> list[str]:
@@ -119,18 +122,19 @@ def _run(command: list[str], cwd: Path) -> None:
         raise UnavailableError(faults[0] if faults else "apt-get failed without a word")
 
 
-def _unpack(tarball: Path, into: Path) -> None:
-    """Unpack the tarball without its single top folder."""
-    unpacked = tarball.with_name("unpacked")
+def _unpack(data: bytes, name: str, unpacked: Path, into: Path) -> None:
+    """Unpack a tarball without its single top folder."""
     try:
-        with tarfile.open(tarball) as archive:
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             if hasattr(tarfile, "data_filter"):
                 archive.extractall(unpacked, filter="data")
             else:  # Python before 3.10.12; the content is pinned, so this is no less safe
                 archive.extractall(unpacked)
-    except tarfile.ReadError as error:
+    except (tarfile.TarError, OSError, EOFError) as error:
         # Also raised by a Python that was built without lzma.
-        raise UnavailableError(f"{tarball.name} can't be unpacked: {error}") from None
-    (top,) = unpacked.iterdir()
+        raise UnavailableError(f"{name} can't be unpacked: {error}") from None
+    found = list(unpacked.iterdir())
+    if len(found) != 1 or found[0].is_symlink() or not found[0].is_dir():
+        raise UnavailableError(f"{name} can't be unpacked: it does not hold one folder")
     into.rmdir()
-    top.rename(into)
+    found[0].rename(into)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+_PATIENCE = 10  # seconds for a process to end by itself, then on SIGTERM
 
 
 def run_logged(
@@ -28,7 +30,7 @@ def run_logged(
     """
     log.write(f"$ {' '.join(command)}\n".encode())
     log.flush()
-    with _signals_raise():
+    with signals_raise():
         process = subprocess.Popen(
             command,
             env=env,
@@ -45,7 +47,7 @@ def run_logged(
                     on_line(line)
             return process.wait()
         except BaseException:
-            _stop_group(process)
+            stop_group(process)
             raise
 
 
@@ -74,10 +76,54 @@ def _lines(descriptor: int, log: BinaryIO, on_tick: Callable[[], None]) -> Itera
         yield pending.decode(errors="replace")
 
 
-def _stop_group(process: subprocess.Popen[bytes]) -> None:
+def run_attended(command: Sequence[str], **options: Any) -> int:
+    """Run a command that shares our terminal; return its exit status.
+
+    On Ctrl-C it is interrupted too and gets the time to end by itself; on SIGTERM and SIGHUP it is
+    ended. It never outlives us.
+    """
+    with signals_raise(), subprocess.Popen(command, **options) as process:
+        try:
+            return process.wait()
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt):
+                process.terminate()
+            elif not _in_foreground():
+                process.send_signal(signal.SIGINT)
+            _end(process)
+            raise
+
+
+def _in_foreground() -> bool:
+    """Whether what a terminal's Ctrl-C interrupts is us and our children."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    try:
+        for harder in (process.terminate, process.kill):
+            try:
+                process.wait(_PATIENCE)
+                return
+            except subprocess.TimeoutExpired:
+                harder()
+    except BaseException:  # a second Ctrl-C
+        process.kill()
+        raise
+
+
+def stop_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that leads a session of its own, and all that it started."""
     # SIGTERM first: Ninja and the compilers remove their half-written files on it. (Not SIGINT: a
     # job that a shell started in the background inherits it as ignored.)
-    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, None)):
+    for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, None)):
         try:
             os.killpg(process.pid, number)
             process.wait(timeout=patience)
@@ -85,11 +131,14 @@ def _stop_group(process: subprocess.Popen[bytes]) -> None:
             process.wait()
         except subprocess.TimeoutExpired:
             continue
+        except BaseException:  # a second Ctrl-C
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         # The leader is gone; whoever of its group is left gets the harder signal.
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
+def signals_raise() -> Iterator[None]:
     """Make SIGTERM and SIGHUP end the process through exceptions, as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -45,6 +45,7 @@ class Recipe:
         """Return an installed oneDNN; build it first if there is none yet."""
         if self.settings.root is not None:
             return self._installed(self.settings.root)
+        self.cache.check_owner()
         ready = self.finished(self.preferred)
         if ready is not None:
             return ready
@@ -55,6 +56,7 @@ class Recipe:
         """Return a source tree; fetch it first if there is none yet."""
         if self._local is not None:
             return self._local.path
+        self.cache.check_owner()
         kept = sources.cached_tree(self._fetched[0], self.cache)
         if kept is not None:
             return kept
@@ -69,6 +71,15 @@ class Recipe:
                 sources.remember(source, self.settings, self.cache)
                 return tree
         raise sources.none_left(reasons, self.settings, self.pins)
+
+    def verified_source(self) -> Path:
+        """Return the source tree of the preferred source to build from, with the lock held."""
+        if self._local is not None:
+            return self._local.path
+        try:
+            return sources.obtain(self._fetched[0], self.cache)
+        except UnavailableError as error:
+            raise RecipeError(f"oneDNN's source can't be had: {error}") from None
 
     # -- what it works with --------------------------------------------------------------------
 

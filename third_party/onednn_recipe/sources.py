@@ -87,25 +87,38 @@ def cached_tree(source: Source, cache: Cache) -> Path | None:
 
 
 def obtain(source: Fetched, cache: Cache) -> Path:
-    """Return the kept tree of a source, fetching it first if needed."""
-    kept = cached_tree(source, cache)
-    if kept is not None:
-        return kept
+    """Return the kept tree of a source as it was verified, fetching it first if needed.
+
+    What is built must come from here: `cached_tree` does not look at the files.
+    """
     tree = cache.source(source.version)
+    if cached_tree(source, cache) is not None:
+        record = read_record(cache.source_record(source.version)) or {}
+        if record.get("content") == trees.digest(tree):
+            return tree
+        say(f"{tree} is not as it was verified; fetching it again")
     partial = tree.with_name(f"{tree.name}.partial")
-    for leftover in (partial, tree):
-        shutil.rmtree(leftover, ignore_errors=True)
+    _remove(partial)
     partial.mkdir(parents=True)
     try:
         source.fetch(partial)
         found = trees.version_of(partial)
         if found != source.version:
             raise UnavailableError(f"it holds oneDNN {found} instead of {source.version}")
+        cache.source_record(source.version).unlink(missing_ok=True)
+        _remove(tree)
         partial.rename(tree)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    write_record(cache.source_record(source.version), {"identity": source.identity})
+        _remove(partial)
+    record = {"identity": source.identity, "content": trees.digest(tree)}
+    write_record(cache.source_record(source.version), record)
     return tree
+
+
+def _remove(tree: Path) -> None:
+    if tree.is_symlink():
+        tree.unlink()
+    shutil.rmtree(tree, ignore_errors=True)
 
 
 def remember(source: Fetched, settings: Settings, cache: Cache) -> None:

@@ -22,6 +22,29 @@ def version_of(tree: Path) -> str:
     return match.group(1)
 
 
+def digest(tree: Path) -> str:
+    """Digest names, kinds and contents of all files: what a fetched tree is verified by later.
+
+    git's index is left out, as git rewrites it; its settings and hooks, which it runs, are not.
+    """
+    made = hashlib.sha256()
+    for folder, names, files in os.walk(tree):
+        names.sort()
+        for name in sorted([*files, *(n for n in names if os.path.islink(f"{folder}/{n}"))]):
+            path = Path(folder, name)
+            where = str(path.relative_to(tree))
+            if where == ".git/index":
+                continue
+            if path.is_symlink():
+                kind, content = "link", os.fsencode(os.readlink(path))
+            else:
+                kind = "program" if os.access(path, os.X_OK) else "file"
+                content = path.read_bytes()
+            told = f"{kind}\0{where}\0".encode(errors="surrogateescape")
+            made.update(told + hashlib.sha256(content).digest())
+    return made.hexdigest()
+
+
 def fingerprint(tree: Path) -> str:
     """Digest names, sizes and times of all files that the library is built from.
 

@@ -1,0 +1,132 @@
+"""Files that are read within a limit, and text files that are written as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Container, Iterator
+from typing import TextIO
+
+from ..errors import InvalidArgumentsError
+
+__all__ = ["Unreadable", "lines_of", "read_limited", "write_whole"]
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+LONGEST_LINE = 1 << 20
+LARGEST_TEXT = 1 << 32
+"""Limits of text that is read line by line, in characters."""
+
+
+class Unreadable(InvalidArgumentsError):
+    """Raised for a path that is no regular file, or for one that is too large."""
+
+
+def read_limited(
+    path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
+) -> bytes:
+    """Read a regular file of at most so many bytes.
+
+    Parameters
+    ----------
+    path : str or path
+    limit : int
+    owners : container of int, optional
+        The users whose files are read; all by default.
+
+    Raises
+    ------
+    Unreadable
+        It is not a regular file, belongs to another user, or is too large.
+    OSError
+        It can't be opened.
+    """
+    if "\0" in os.fspath(path):
+        raise Unreadable(f"{path!r}: a path can't contain NUL")
+    # Opening a pipe would wait until another process writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = next((what for test, what in _KINDS if test(status.st_mode)), "something else")
+            raise Unreadable(f"expected a file, got {kind}")
+        if owners is not None and status.st_uid not in owners:
+            raise Unreadable(f"it belongs to user {status.st_uid}")
+        _check_size(status.st_size, limit)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit + 1)  # the file may have grown
+    finally:
+        os.close(descriptor)
+    _check_size(len(data), limit)
+    return data
+
+
+def lines_of(file: TextIO) -> Iterator[str]:
+    """Iterate over the lines of a text, of which very long ones come in pieces.
+
+    Raises
+    ------
+    Unreadable
+        The text is too large.
+    """
+    left = LARGEST_TEXT
+    while line := file.readline(LONGEST_LINE):
+        left -= len(line)
+        if left < 0:
+            raise Unreadable(f"too large: at most {LARGEST_TEXT} characters are read")
+        yield line
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise Unreadable(f"too large: {size} bytes, at most {limit} are read")
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file of UTF-8, so that one that is interrupted leaves what was there before.
+
+    A pipe, a device, or a file in a folder that can't be written to, is written to as it is.
+
+    Raises
+    ------
+    OSError
+        The file can't be written.
+    """
+    target = os.path.realpath(path)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
+    folder, name = os.path.split(target)
+    special = os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    if special or not _replaceable(target, mode) or not os.access(folder, os.W_OK):
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        return
+    partial = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.partial")
+    try:
+        with open(partial, "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        if mode is not None:
+            os.chmod(partial, stat.S_IMODE(mode))
+        os.replace(partial, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _replaceable(target: str, mode: int | None) -> bool:
+    """Whether a new file may take the place: of none, or of a regular one that we could write."""
+    if mode is None:
+        return True
+    return stat.S_ISREG(mode) and os.access(target, os.W_OK)

@@ -1,0 +1,438 @@
+"""What is read from files that anybody may have written: limits, and errors of one type only.
+
+test_json_fuzz.py, test_json_errors.py and test_onnx_untrusted.py are about graphs and models.
+"""
+
+import ast
+import copy
+import json
+import os
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import python
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onednn_graph_py as og
+from onednn_graph_py import cli, export, serialization
+from onednn_graph_py.comparing.graph_files import bind_constants
+from onednn_graph_py.explaining import peaks
+from onednn_graph_py.machine import store
+from onednn_graph_py.probing import store as probed
+from onednn_graph_py.replay import cases
+from onednn_graph_py.serialization import options, read
+from onednn_graph_py.text import files
+from onednn_graph_py.verdicts import Outcome, Verdict, kept
+from onednn_graph_py.verdicts.kept import Kept
+
+# Values of JSON, with what floats and integers overflow at, and what is no text.
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**400)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["\ud800", "é", "", "right", "facts", "1" * 5000]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+NO_JSON = [
+    b"",
+    b"\0",
+    b"\xff\xfe",
+    b"[" * 200_000,
+    b'{"a":' * 200_000,
+    b"1" * 100_000,
+    b'"\\ud800"',
+    b"[1e999999]",
+]
+FUZZ = settings(max_examples=60, deadline=None)
+MUCH = settings(max_examples=5000, deadline=None)
+
+
+def seconds(call):
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("untrusted")
+
+
+def test_the_page_on_security_tells_the_limits_that_are_enforced():
+    page = (Path(__file__).parent.parent / "SECURITY.md").read_text()
+    rows = [line.split("|")[3].strip() for line in page.splitlines() if line.startswith("| ")][2:]
+    told = [
+        f"{read.MAX_BYTES >> 20} MiB; {read.MAX_MARKS:,} quotes",
+        f"{loading_limit('MOST_NODES'):,} nodes; {loading_limit('MOST_DEPTH')} functions",
+        f"{cases.MAX_BYTES >> 20} MiB; {cases.MAX_FILES:,} files, {cases.MAX_DEPTH} inside each "
+        f"other; {cases.MAX_CASES:,} cases; {options.MAX_REWRITINGS:,} combinations",
+        f"lines of {files.LONGEST_LINE >> 20} MiB, longer ones in pieces; "
+        f"{files.LARGEST_TEXT >> 30} Gi characters",
+        f"{store._LARGEST >> 20} MiB; of this user or root",
+        f"{kept._LARGEST >> 20} MiB; sealed",
+    ]
+    for row, limits in zip(rows, told, strict=True):
+        assert row.startswith(limits)
+
+
+def loading_limit(name):
+    """Return a limit of ONNX models, which can be read where onnx is not installed."""
+    text = (Path(og.__file__).parent / "onnx" / "loading.py").read_text()
+    return int(re.search(rf"^{name} = ([\d_]+)$", text, re.MULTILINE)[1])
+
+
+# -- the folder of results
+
+
+def read_as_all_results(file, signature="a partition"):
+    """Read a file as each of the results that are kept; what is found must be one of these."""
+    found = probed.load(file, 2)
+    assert found is None or all(type(word) is str for pair in found for word in pair)
+    rates = peaks._kept(file)
+    assert rates is None or 0 < rates["bandwidth"] < float("inf")
+    verdicts = Kept(2)
+    verdicts._file = lambda _: file
+    verdicts._warned = True
+    assert verdicts.find(signature) is None
+
+
+@FUZZ
+@given(VALUES)
+def test_results_of_any_json_are_results_or_nothing(folder, value):
+    (folder / "found.json").write_text(json.dumps(value))
+    read_as_all_results(folder / "found.json")
+
+
+@pytest.mark.slow
+@MUCH
+@given(VALUES)
+def test_results_of_much_json_are_results_or_nothing(folder, value):
+    (folder / "found.json").write_text(json.dumps(value))
+    read_as_all_results(folder / "found.json")
+
+
+@FUZZ
+@given(st.data())
+def test_a_verdict_of_any_shape_is_a_verdict_or_nothing(folder, data):
+    told = {
+        "facts": Kept(2)._facts,
+        "signature": data.draw(st.just("a partition") | VALUES),
+        "verdict": data.draw(
+            st.dictionaries(
+                st.sampled_from(["outcome", "detail", "ratio", "seconds", "kept", "other"]), VALUES
+            )
+            | VALUES
+        ),
+    }
+    if data.draw(st.booleans()):
+        told.pop(data.draw(st.sampled_from(list(told))))
+    seal = data.draw(st.text(max_size=70) | st.sampled_from(["é", "\ud800", "0" * 64]) | VALUES)
+    (folder / "told.json").write_text(json.dumps({"told": told, "seal": seal}))
+    read_as_all_results(folder / "told.json")
+
+
+@pytest.mark.parametrize("text", NO_JSON, ids=range(len(NO_JSON)))
+def test_results_of_no_json_are_nothing(folder, text):
+    (folder / "found.json").write_bytes(text)
+    read_as_all_results(folder / "found.json")
+
+
+def test_results_are_read_from_files_of_a_usual_size_only(folder):
+    with open(folder / "sparse.json", "wb") as file:
+        file.truncate(1 << 40)
+    if not (folder / "pipe.json").exists():
+        os.mkfifo(folder / "pipe.json")
+    (folder / "folder.json").mkdir(exist_ok=True)
+    for name in ("sparse", "pipe", "folder"):
+        read_as_all_results(folder / f"{name}.json")
+
+
+def test_results_of_another_user_are_nothing(folder, monkeypatch):
+    file = folder / "others.json"
+    file.write_text("[1]")
+    assert store.load(file) == [1]
+    owner = file.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:  # root's results are for all; another's are not
+        assert store.load(file) == [1]
+        os.chown(file, 12345, -1)
+    assert store.load(file) is None
+
+
+def test_a_verdict_that_is_too_large_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
+    Kept(2).keep("a partition", Verdict(Outcome.RIGHT))
+    with open(Kept(2)._file("a partition"), "ab") as file:
+        file.truncate(1 << 30)
+    with pytest.warns(RuntimeWarning, match="is ignored: too large"):
+        assert Kept(2).find("a partition") is None
+
+
+# -- batch files and options
+
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "--reset", "--batch=a", "--batch=b", "--batch=.", "--case=x.json", "--case=", "\\", "#",
+            "--dt=f32,bf16", "--mb=1,2,3", "--in-shapes=0:2x3*ba+1:-", "--op-attrs=0:a:2x2", "\0",
+            "--attr-fpmath=bf16:true", "--engine=gpu", "--expected-n-partitions=0", "--mb=²",
+            "--in-shapes=0:", "--op-kind=1:ReLU", "--property=1:constant", "--mb=" + "9" * 5000,
+        ]
+    )
+    | st.text(max_size=12),
+    max_size=12,
+)  # fmt: skip
+
+
+def read_batches(folder, first, second):
+    for name, text in (("a", first), ("b", second)):
+        (folder / name).write_bytes(text)
+    try:
+        found = cases.cases_of([], None, [str(folder / "a")])
+    except og.OneDNNError as e:
+        assert 0 < len(str(e)) < 8000
+    else:
+        assert len(found) <= cases.MAX_CASES
+
+
+@FUZZ
+@given(WORDS, WORDS, st.binary(max_size=6))
+def test_any_batch_file_is_cases_or_one_error(folder, first, second, noise):
+    texts = ["\n".join(w).encode(errors="surrogatepass") for w in (first, second)]
+    assert seconds(lambda: read_batches(folder, texts[0], texts[1] + noise)) < 10
+
+
+@pytest.mark.slow
+@MUCH
+@given(WORDS, WORDS, st.binary(max_size=6))
+def test_any_of_many_batch_files_is_cases_or_one_error(folder, first, second, noise):
+    texts = [" ".join(w).encode(errors="surrogatepass") for w in (first, second)]
+    read_batches(folder, texts[0], texts[1] + noise)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda f: (f / "a").write_bytes(b"--mb=1\n\xff"), "not UTF-8: byte 7"),
+        (lambda f: (f / "a").write_text("--case=a\0b"), "NUL"),
+        (lambda f: (f / "a").mkdir(), "expected a file, got a folder"),
+        (lambda f: os.mkfifo(f / "a"), "expected a file, got a pipe"),
+        (lambda f: (f / "a").write_bytes(b" " * (cases.MAX_BYTES + 1)), "too large"),
+        (
+            lambda f: (
+                [
+                    (f / name).write_text(f"--batch={next_}\n" * 2)
+                    for name, next_ in zip("abcdefghijkl", "bcdefghijklm", strict=True)
+                ]
+                + [(f / "m").write_text("")]
+            ),
+            "at most 1000 batch files are read",
+        ),
+        (
+            lambda f: (
+                [(f / "a").write_text("--batch=b0")]
+                + [(f / f"b{i}").write_text(f"--batch=b{i + 1}") for i in range(2000)]
+            ),
+            "20 inside each other",
+        ),
+        (
+            lambda f: (f / "a").write_text("--dt=" + "f32," * 5000 + "\n" + "--case=x\n" * 90),
+            "more than 100000 cases",
+        ),
+        (
+            lambda f: (f / "a").write_text(f"--dt={'f32,' * 200} --mb={'1,' * 200} --case=x"),
+            "40401 combinations, at most 10000",
+        ),
+    ],
+    ids=["bytes", "nul", "folder", "pipe", "size", "number", "depth", "cases", "combinations"],
+)
+def test_batch_files_have_limits(tmp_path, monkeypatch, make, message):
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path)
+
+    def refused():
+        with pytest.raises(og.InvalidArgumentsError, match=message):
+            cases.cases_of([], None, ["a"])
+
+    assert seconds(refused) < 10
+
+
+@pytest.mark.parametrize("word", ["--mb=", "--in-shapes=0:", "--in-shapes=", "--op-attrs=0:axis:"])
+def test_long_numbers_are_refused(word):
+    for digits in ("9" * 100, "9" * 1_000_000):
+        document = serialization.parse(chain("a", "b"))
+        with pytest.raises(og.InvalidArgumentsError):
+            for rewriting in options.parse_rewritings([word + digits]):
+                rewriting.apply(document)
+
+
+# -- logs
+
+START = "onednn_verbose,v1,"
+LONG = 300_000
+LOGS = {
+    "commas": f"{START}primitive,exec,cpu,matmul{',' * LONG}1",
+    "markers": START * (LONG // 18),
+    "colons": f"{START}primitive,exec,cpu,matmul,brg,undef,src{':' * LONG},,,4x8:8x8,0.5",
+    "ops": f"{START}graph,exec,cpu,100016,{'a;' * (LONG // 2)},in0_f32:1:any:undef:-1:any,b,1",
+    "ports": f"{START}graph,exec,cpu,1,m,m,{'in0_f32:1:any:undef:-1:any ' * (LONG // 30)},f,b,d,1",
+    "digits": f"{START}primitive,exec,cpu,matmul,brg,undef,,,,4x8,{'9' * LONG}",
+    "post-ops": f"{START}primitive,exec,cpu,matmul,b,u,s:f32::blocked:ab::f0,attr-post-ops:"
+    f"{'+' * LONG},,4x8,1",
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_long_lines_of_a_log_take_time_by_their_length(name):
+    text = LOGS[name] + "\n"
+    assert seconds(lambda: og.verbose_log(text).summary(problems=True)) < 10
+
+
+def test_lines_and_logs_have_limits(tmp_path, monkeypatch):
+    path = tmp_path / "run.log"
+    path.write_text("x" * (3 * files.LONGEST_LINE) + f"\n{START}info,cpu,isa:Intel AVX\n")
+    with path.open() as opened:
+        assert [len(s) for s in files.lines_of(opened)][:3] == [files.LONGEST_LINE] * 3
+    assert len(og.verbose_log(path)) == 1
+    monkeypatch.setattr(files, "LARGEST_TEXT", 1000)
+    with pytest.raises(og.InvalidArgumentsError, match="at most 1000 characters are read"):
+        og.verbose_log(path)
+
+
+def test_a_log_without_a_line_break_takes_bounded_memory(tmp_path):
+    with open(tmp_path / "run.log", "wb") as file:
+        file.truncate(1 << 30)
+    python(
+        f"""
+        import resource, onednn_graph_py as og
+        from onednn_graph_py.cli import main
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert main(["log", {str(tmp_path / "run.log")!r}]) == 0
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+        """
+    )
+
+
+# -- arrays
+
+
+class Evil:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self):
+        return os.mkdir, ("unpickled",)
+
+
+def test_files_of_arrays_are_never_unpickled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    b = og.GraphBuilder()
+    b.output(b.input((2,), name="t0").relu())
+    np.savez(tmp_path / "a.npz", **{"0": np.array([Evil()], object)})
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        bind_constants(b, str(tmp_path / "a.npz"))
+    assert not (tmp_path / "unpickled").exists()
+
+
+# -- what a graph's names do to what is written of it
+
+NAMES = [
+    "<script>evil()</script>", '"]; evil("', "*/ evil(); /*", '"); evil("', "a\nevil()", "\\",
+    "'''\nevil()", '"""\nevil()', "\x1b]0;evil\x07", "\u2028evil()", "%s{}{{evil}}", "a\revil()",
+    "</svg><script>evil()</script>", "`evil`", "??/", "\u202eevil", "\x9b31m",
+]  # fmt: skip
+CONTROLS = {chr(c) for c in [*range(32), *range(0x7F, 0xA0)]} - {"\n", "\t"}
+CONTROLS |= {"\u2028", "\u2029", "\u202e"}
+
+
+def chain(*names):
+    """Return the file of a graph with an op of each name."""
+    b = og.GraphBuilder()
+    x = b.input((4, 4), "f32")
+    for _ in names:
+        x = b.tanh(x)
+    b.output(x)
+    document = json.loads(b.to_json())
+    for record, name in zip(document["graph"], names, strict=True):
+        record["name"] = name
+    return json.dumps(document)
+
+
+class Elements(HTMLParser):
+    """The names of all elements of a page, and their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found |= {tag, *(name for name, _ in attrs)}
+
+
+def test_names_of_a_graph_stay_names_in_all_that_is_written_of_it():
+    usual = [f"name{i}" for i in range(len(NAMES))]
+    b, plain = (serialization.to_builder(serialization.parse(chain(*n))) for n in (NAMES, usual))
+    for form in ("builder", "mirror"):
+        made, expected = (ast.parse(export.to_python(g, form)) for g in (b, plain))
+        assert [type(n) for n in ast.walk(made)] == [type(n) for n in ast.walk(expected)]
+    cpp, expected = (export.to_cpp(g) for g in (b, plain))
+    literal, variable = r'"(\\.|[^"\\])*"', r"\bt\d+_\w+"
+    skeletons = [re.sub(variable, "t", re.sub(literal, '""', g)) for g in (cpp, expected)]
+    assert skeletons[0] == skeletons[1]
+    diagram = og.diagram(b)
+    explained, other = (og.explain(g, seconds=0, what_if=False) for g in (b, plain))
+    texts = [cpp, diagram.mermaid(), diagram.dot(), diagram.markdown(), str(explained)]
+    assert [sorted(CONTROLS & set(text)) for text in texts] == [[]] * len(texts)
+    assert Elements(explained._repr_html_()).found == Elements(other._repr_html_()).found
+    assert not {"script", "svg"} & Elements(diagram.markdown()).found
+
+
+def hostile_files(folder):
+    """Make files with control characters wherever a text can be; return a command for each."""
+    evil = "\x1b]0;evil\x07\x9b31m\u202e"
+    good = json.loads(chain("a", "b"))
+    changes = {
+        "name": lambda g: g["graph"][0].update(name=evil),
+        "kind": lambda g: g["graph"][0].update(kind=evil),
+        "dtype": lambda g: g["graph"][0]["inputs"][0].update(dtype=evil),
+        "field": lambda g: g.update({evil: 1}),
+        "attribute": lambda g: g["graph"][0]["attrs"].update({evil: {"type": "s64", "value": 1}}),
+        "mode": lambda g: g.update(fpmath_mode=evil),
+    }
+    commands = []
+    for name, change in changes.items():
+        document = copy.deepcopy(good)
+        change(document)
+        (folder / f"{name}.json").write_text(json.dumps(document))
+        file = str(folder / f"{name}.json")
+        commands += [["explain", "--seconds", "0", "--no-what-if", file], ["export", file]]
+    start = "onednn_verbose,v1,"
+    lines = [
+        f"{start}primitive,exec,cpu,matmul,brg{evil},undef,src:f32::blocked:ab::f0,,,4x8{evil},1",
+        f"{start}primitive,exec,cpu,{evil},1",
+        f"{start}info,cpu,{evil}",
+        f"{start}primitive,create:dispatch,{evil}",
+        f"{start}graph,exec,cpu,1,{evil},op,in0_f32:1:any:undef:-1:any,f,s,{evil},1",
+    ]
+    (folder / "run.log").write_text("\n".join(lines) + "\n")
+    commands.append(["log", "--problems", str(folder / "run.log")])
+    (folder / "batch").write_text(f"--case={evil}\n--dt={evil}\n--case=x\n")
+    return [*commands, ["replay", "--batch", str(folder / "batch")], ["replay", str(folder)]]
+
+
+def test_terminals_get_no_control_characters_of_files(tmp_path, capfd):
+    for words in hostile_files(tmp_path):
+        assert cli.main(words) in (0, 1, 2)
+        out, errors = capfd.readouterr()
+        assert out or errors
+        assert not CONTROLS & set(out + errors), words
