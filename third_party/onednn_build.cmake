@@ -17,6 +17,9 @@ endif()
 
 # Sets an optimisation level for those of a target's sources whose path below src/ matches.
 function(ogp_optimize target level pattern)
+    if(NOT TARGET ${target})
+        return()
+    endif()
     get_target_property(sources ${target} SOURCES)
     get_target_property(directory ${target} SOURCE_DIR)
     foreach(source ${sources})
@@ -33,22 +36,16 @@ function(ogp_optimization_levels)
     # that is generated at run time.
     foreach(target dnnl_common dnnl_graph_interface dnnl_graph_backend_dnnl dnnl_graph_utils
             dnnl_graph_utils_pm dnnl_cpu_x64)
-        if(TARGET ${target})
-            ogp_optimize(${target} -O2 "\\.cpp$")
-        endif()
+        ogp_optimize(${target} -O2 "\\.cpp$")
     endforeach()
     # Tables of implementations; RNN and LRN, which no op of a graph becomes.
     ogp_optimize(dnnl_cpu -O1 "/cpu_[a-z_]+_list\\.cpp$|/rnn/|/ref_lrn")
     # Made once a process.
-    if(TARGET dnnl_graph_backend_dnnl)
-        ogp_optimize(dnnl_graph_backend_dnnl -O1 "/patterns/")
-    endif()
+    ogp_optimize(dnnl_graph_backend_dnnl -O1 "/patterns/")
     # What generates machine code, which is the same however this is compiled.
-    if(TARGET dnnl_cpu_x64)
-        ogp_optimize(dnnl_cpu_x64 -O1
-            "kern(el)?[_a-z0-9]*\\.cpp$|autogen|/injectors/|/brgemm/jit_|/rnn/|/lrn/|fp8cvt")
-        ogp_optimize(dnnl_cpu_x64 -O1 "(transpose|copy)_utils|post_ops|convert_xf16")
-    endif()
+    ogp_optimize(dnnl_cpu_x64 -O1
+        "kern(el)?[_a-z0-9]*\\.cpp$|autogen|/injectors/|/brgemm/jit_|/rnn/|/lrn/|fp8cvt")
+    ogp_optimize(dnnl_cpu_x64 -O1 "(transpose|copy)_utils|post_ops|convert_xf16")
 endfunction()
 
 # -- headers that most files of a target include, compiled once ----------------------------------

@@ -14,8 +14,8 @@ from .cache import Cache, read_record
 from .report import RecipeError, UnavailableError
 from .settings import Settings
 
-# It takes time out of oneDNN's build.
-_INCLUDED = pins_module.DATA.with_name("onednn_build.cmake")
+# CMake code that takes time out of oneDNN's build.
+INCLUDED = pins_module.DATA.with_name("onednn_build.cmake")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Recipe:
             self.arguments,
             self.compiler.identity,
             self.settings.flags,
-            hashlib.sha256(_INCLUDED.read_bytes()).hexdigest(),
+            hashlib.sha256(INCLUDED.read_bytes()).hexdigest(),
         ]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         return f"{source.version}-{digest[:12]}"
@@ -163,7 +163,7 @@ class Recipe:
             tree=tree,
             version=source.version,
             arguments=self.arguments,
-            included=_INCLUDED,
+            included=INCLUDED,
             options=_options(self.arguments),
             cmake=tools["cmake"],
             ninja=tools["ninja"],
