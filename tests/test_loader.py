@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,40 @@ def test_torch_and_this_package_work_in_one_process(tmp_path):
             tmp_path,
         )
         assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
+
+
+PACKAGE = Path(og.__file__).parent
+
+
+@pytest.mark.skipif(
+    not list(PACKAGE.glob("libdnnl_ogp.so*")),
+    reason="the oneDNN is an installed one, not a copy's own",
+)
+def test_two_copies_with_a_onednn_each_are_refused_in_one_process(tmp_path):
+    # The linker would give the second copy the library of the first without a word.
+    second = tmp_path / "second"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, second / "onednn_graph_py", ignore=ignored)
+    done = run(
+        f"""
+        import onednn_graph_py
+        kept = dict(sys.modules)
+        for name in list(sys.modules):
+            if name.partition(".")[0] == "onednn_graph_py":
+                del sys.modules[name]
+        sys.path.insert(0, {str(second)!r})
+        try:
+            import onednn_graph_py
+        except ImportError as error:
+            assert "another copy of onednn_graph_py" in str(error), error
+            assert {str(second)!r} in str(error), error
+        else:
+            raise AssertionError("the second copy was imported")
+        sys.modules.update(kept)  # the first goes on
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
 
 
 def test_the_extension_reports_the_library_it_was_built_with():
