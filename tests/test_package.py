@@ -134,7 +134,7 @@ def test_an_sdist_holds_all_that_a_build_needs_and_no_more(sdist):
 
 
 def pythons() -> dict[str, str]:
-    """The Pythons that are here and may have the package, by version: this one and those on PATH."""
+    """The Pythons here that can have the package, by version: this one and those on PATH."""
     code = "import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_path('include'))"
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
     for minor in range(10, 30):
