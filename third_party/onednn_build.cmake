@@ -64,6 +64,10 @@ set(OGP_HEADERS_dnnl_graph_backend_dnnl
     graph/backend/dnnl/dnnl_partition_impl.hpp graph/backend/dnnl/subgraph.hpp
     graph/backend/dnnl/utils.hpp graph/utils/pm/pbuilder.hpp)
 
+# Files that do without the headers of their target. The backend's define data_type anew, where
+# this one uses the library's.
+set(OGP_WITHOUT_HEADERS graph/backend/dnnl/platform.cpp)
+
 function(ogp_precompile_headers)
     foreach(target dnnl_common dnnl_cpu dnnl_cpu_x64 dnnl_graph_interface dnnl_graph_backend_dnnl)
         if(NOT TARGET ${target})
@@ -78,6 +82,11 @@ function(ogp_precompile_headers)
             endif()
         endforeach()
         target_precompile_headers(${target} PRIVATE ${headers})
+        get_target_property(directory ${target} SOURCE_DIR)
+        foreach(source ${OGP_WITHOUT_HEADERS})
+            set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/${source}" DIRECTORY "${directory}"
+                PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+        endforeach()
         if(CMAKE_CXX_COMPILER_LAUNCHER)
             # What ccache needs to tell which headers a file was compiled with.
             target_compile_options(${target} PRIVATE
