@@ -67,7 +67,8 @@ def generated() -> str:
             lines, needed = _method(name, attached.function)
             classes += lines
             imports |= needed
-    return _HEADER + "\n".join(sorted(imports)) + "\n\n" + classes
+    public = f"__all__ = {sorted(owner.__name__ for owner in METHODS)!r}\n"
+    return _HEADER + "\n".join(sorted(imports)) + f"\n\n{public}\n" + classes
 
 
 def main() -> None:

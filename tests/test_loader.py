@@ -1,13 +1,18 @@
 """The extension uses its own oneDNN, whatever else the process has loaded."""
 
+import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 import onednn_graph_py as og
+from onednn_graph_py import _core
 
 # A stand-in for another package's oneDNN: the same symbols, and none of them works.
 FOREIGN = """
@@ -94,6 +99,118 @@ def test_torch_and_this_package_work_in_one_process(tmp_path):
             tmp_path,
         )
         assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
+
+
+FRAMEWORKS = {
+    "torch": """
+        import torch
+        weights = torch.ones(4, 16, 1, 1).to(memory_format=torch.channels_last)
+        made = torch.conv2d(torch.from_numpy(given.reshape(8, 16, 1, 1)), weights)
+        assert (made.numpy().reshape(8, 4) == expected).all(), "torch"
+        """,
+    "openvino": """
+        import openvino
+        from openvino import opset13
+        x = opset13.parameter([8, 16], np.float32)
+        y = opset13.matmul(x, opset13.constant(np.ones((16, 4), np.float32)), False, False)
+        made = openvino.Core().compile_model(openvino.Model([y], [x]), "CPU")(given)[0]
+        assert (made == expected).all(), "openvino"
+        """,
+    "onnxruntime": """
+        import onnxruntime
+        from onnx import helper, numpy_helper
+        x, y = (helper.make_tensor_value_info(name, 1, shape) for name, shape in
+                (("x", [8, 16]), ("y", [8, 4])))
+        weights = numpy_helper.from_array(np.ones((16, 4), np.float32), "w")
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weights])
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        session = onnxruntime.InferenceSession(model.SerializeToString())
+        assert (session.run(None, {"x": given})[0] == expected).all(), "onnxruntime"
+        """,
+    "onednn_graph_py": """
+        import onednn_graph_py as og
+        b = og.GraphBuilder()
+        b.output(b.matmul(b.input((8, 16), "f32"), np.ones((16, 4), np.float32)))
+        assert (b.compile()(given) == expected).all(), "onednn_graph_py"
+        """,
+}
+INSTALLED = [
+    name
+    for name in FRAMEWORKS
+    if importlib.util.find_spec(name)
+    and (name != "onnxruntime" or importlib.util.find_spec("onnx"))
+]
+
+
+@pytest.mark.skipif(len(INSTALLED) < 2, reason="no other framework is installed")
+@pytest.mark.parametrize("order", [INSTALLED, INSTALLED[::-1]], ids="-".join)
+def test_frameworks_in_one_process_each_use_their_own_onednn(tmp_path, order):
+    program = """
+import numpy as np
+given = np.arange(128, dtype=np.float32).reshape(8, 16)
+expected = given.sum(1, keepdims=True).repeat(4, 1)
+"""
+    program += "".join(textwrap.dedent(FRAMEWORKS[name]) for name in 2 * order)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        # The dynamic linker tells which library gives a symbol to which.
+        env={**os.environ, "LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(tmp_path / "linker")},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    bound = re.compile(r"binding file (\S+) \[0\] to (\S+) \[0\]: normal symbol `dnnl_")
+    pairs = set()
+    for said in tmp_path.glob("linker.*"):
+        with said.open() as lines:
+            pairs |= {found.groups() for found in map(bound.search, lines) if found}
+    # The C API of oneDNN: of the extension from its library, of any other file from itself.
+    ours = {giver for user, giver in pairs if user == _core.__file__}
+    assert {Path(giver).name.partition(".")[0] for giver in ours} <= {
+        "_core",
+        "libdnnl_ogp",
+        "libdnnl",
+    }
+    assert len(ours - {_core.__file__}) == 1
+    assert {(a, b) for a, b in pairs if a != b and a != _core.__file__} == set()
+
+
+PACKAGE = Path(og.__file__).parent
+
+
+@pytest.mark.skipif(
+    not list(PACKAGE.glob("libdnnl_ogp.so*")),
+    reason="the oneDNN is an installed one, not a copy's own",
+)
+def test_two_copies_with_a_onednn_each_are_refused_in_one_process(tmp_path):
+    # The linker would give the second copy the library of the first without a word.
+    second = tmp_path / "second"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, second / "onednn_graph_py", ignore=ignored)
+    done = run(
+        f"""
+        import onednn_graph_py
+        kept = dict(sys.modules)
+        for name in list(sys.modules):
+            if name.partition(".")[0] == "onednn_graph_py":
+                del sys.modules[name]
+        sys.path.insert(0, {str(second)!r})
+        try:
+            import onednn_graph_py
+        except ImportError as error:
+            assert "another copy of onednn_graph_py" in str(error), error
+            assert {str(second)!r} in str(error), error
+        else:
+            raise AssertionError("the second copy was imported")
+        sys.modules.update(kept)  # the first goes on
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "own True\n"), done.stderr
 
 
 def test_the_extension_reports_the_library_it_was_built_with():

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -108,52 +107,77 @@ def sdist(tmp_path_factory):
         shutil.copytree(ROOT / name, tree / name, ignore=ignore)
     for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
+    # What else a source tree has.
+    for name in ("tests/test_more.py", "docs/page.md", "benchmarks/run.py", "third_party/x.pyc"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("")
     code = "from setuptools import build_meta; print('made', build_meta.build_sdist('dist'))"
     made = subprocess.check_output([sys.executable, "-c", code], cwd=tree, text=True)
     return tree / "dist" / made.split()[-1]
 
 
-def test_an_sdist_holds_all_that_a_build_needs(sdist):
+def test_an_sdist_holds_all_that_a_build_needs_and_no_more(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [
         path.relative_to(ROOT).as_posix()
         for place in ("bindings", "third_party", "onednn_graph_py")
         for path in (ROOT / place).rglob("*")
-        if path.is_file() and path.suffix in (".cpp", ".hpp", ".py", ".pyi", ".json", ".typed")
+        if path.is_file() and path.suffix not in (".pyc", ".so") and ".so." not in path.name
     ]
+    wanted += ["LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"]
     assert set(wanted) <= names
-    assert not [name for name in names if ".so" in name or "__pycache__" in name]
+    # What setuptools writes, folders, and nothing of the tree's other parts.
+    more = {name for name in names - set(wanted) if not re.search(r"\.egg-info(/|$)", name)}
+    folders = {str(parent) for name in wanted for parent in Path(name).parents}
+    assert more - folders == {"", "PKG-INFO", "setup.cfg"}
+
+
+def pythons() -> dict[str, str]:
+    """The Pythons here that can have the package, by version: this one and those on PATH."""
+    code = "import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_path('include'))"
+    found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
+    for minor in range(10, 30):
+        name = f"3.{minor}"
+        program = shutil.which(f"python{name}")
+        if program is None or name in found:
+            continue
+        done = subprocess.run([program, "-c", code], capture_output=True, text=True)
+        said = done.stdout.split()  # none where the program stands for a Python that isn't here
+        if said[:2] == ["3", str(minor)] and Path(said[2], "Python.h").is_file():
+            found[name] = program
+    return found
 
 
 @only_built
 @pytest.mark.slow
-def test_a_wheel_works_in_a_clean_environment_without_sources_and_cache(sdist, tmp_path):
-    quiet = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
-    build = ["wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(tmp_path)]
-    subprocess.check_call([sys.executable, *quiet, *build, str(sdist)])
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons())
+def test_a_wheel_of_the_sdist_works_in_a_clean_environment(sdist, tmp_path, python):
+    subprocess.check_call([python, "-m", "venv", str(tmp_path / "clean")])
+    clean = tmp_path / "clean/bin/python"
+    pip = [str(clean), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.check_call([*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(sdist)])
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    for name in (EXTENSION.name, NEEDED, "py.typed", "_core.pyi"):
+    for name in (NEEDED, "py.typed", "_core.pyi"):
         assert f"onednn_graph_py/{name}" in names
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         assert f"onednn_graph_py/onednn_licenses/{name}" in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"onednn_graph_py"}
 
-    clean = tmp_path / "clean"
-    venv.create(clean, with_pip=True)
-    python = str(clean / "bin/python")
-    subprocess.check_call([python, *quiet, "install", str(wheel)])
+    subprocess.check_call([*pip, "install", str(wheel)])
     code = (
         "import onednn_graph_py, re; print(onednn_graph_py.__version__)\n"
         "print(*set(re.findall(r' (/.*)', open('/proc/self/maps').read())), sep='\\n')"
     )
-    # Neither place is gone, but nothing of either is looked for or mapped.
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
-    output = subprocess.check_output([python, "-c", code], cwd="/", env=env, text=True)
+    # Neither the sources nor the cache is gone, but nothing of either is looked for or mapped.
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    output = subprocess.check_output([clean, "-c", code], cwd="/", env=env, text=True)
     version, *mapped = output.splitlines()
     assert version == DISTRIBUTION.version
     ours = [path for path in mapped if "dnnl" in path or "onednn" in path]
     assert len(ours) == 2
-    assert all(Path(path).is_relative_to(clean) for path in ours), ours
+    assert all(Path(path).is_relative_to(clean.parents[1]) for path in ours), ours
+    selftest = ["-m", "onednn_graph_py", "selftest", "--minutes", "0.2"]
+    subprocess.check_call([clean, *selftest], cwd="/", env=env)

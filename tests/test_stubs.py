@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -49,6 +50,51 @@ def test_the_stubs_of_methods_are_what_the_package_says(tmp_path, stub):
     subprocess.run([sys.executable, writer, fresh], check=True)
     written = (STUB.parent / "building" / fresh.name).read_text()
     assert fresh.read_text() == written, "the stub is stale: run ./dev stubs"
+
+
+# What stubtest says and no stub can say otherwise: the end of its line, and why.
+UNSAYABLE = {
+    r"_core\.\S+ is inconsistent, metaclass differs": "pybind11 gives its classes a metaclass",
+    r"_core\.__all__ is not present at runtime": "the generator writes one",
+    r"_core\.\w+\.__(init|call)__ is inconsistent, stub does not have \*args parameter .+": (
+        "slots of C, which tell no signature"
+    ),
+    r"_core\.\S+\.__pybind11_native_enum__ is not present in stub": "pybind11's own note",
+    r"room_methods\.\w+Methods\.\w+ is inconsistent, stub parameter \"self\" differs from .+": (
+        "the functions that become methods name their first parameter"
+    ),
+    r"room_methods\.GraphMethods\.compile is not a function": "it is the class CompiledGraph",
+    r"op_methods\.ValueLike is not present at runtime": "a word for annotations",
+}
+
+
+@pytest.mark.skipif(
+    linked_version() != stub_version(),
+    reason=f"the stub is of oneDNN {stub_version()}, linked is {linked_version()}",
+)
+@pytest.mark.skipif(
+    not importlib.util.find_spec("mypy"), reason="mypy, which has stubtest, is not installed"
+)
+def test_stubtest_finds_no_difference_between_stubs_and_what_runs(tmp_path):
+    modules = ("_core", "building.op_methods", "building.room_methods")
+    (tmp_path / "mypy.ini").write_text("[mypy]\n")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy.stubtest", "--concise", "--mypy-config-file=mypy.ini"),
+            *(f"onednn_graph_py.{module}" for module in modules),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    said = {
+        row: [line for line in lines if re.fullmatch(rf"onednn_graph_py\.(building\.)?{row}", line)]
+        for row in UNSAYABLE
+    }
+    assert [x for x in lines if not any(x in found for found in said.values())] == [], done.stderr
+    assert all(said.values()), "a row of UNSAYABLE has nothing to say"
 
 
 def declared_names(body: list[ast.stmt]) -> set[str]:

@@ -21,6 +21,7 @@ from interrupted_commands import alive, listen_to_signals
 import onednn_graph_py as og
 from onednn_recipe import pins as pins_module
 from onednn_recipe import prefix, toolchain, trees
+from onednn_recipe import recipe as recipe_module
 from onednn_recipe.cache import Cache
 from onednn_recipe.progress import Progress
 from onednn_recipe.recipe import Recipe
@@ -597,6 +598,13 @@ def test_the_key_is_readable_and_stable():
 
 def test_the_key_changes_with_everything_that_changes_the_result(monkeypatch, tmp_path):
     keys = {key()}
+    included = tmp_path / "included.cmake"
+    included.write_bytes(recipe_module.INCLUDED.read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe_module, "INCLUDED", included)
+        assert key() in keys  # wherever it lies
+        included.write_text("# another")
+        keys.add(key())
     options = {**PINS.cmake_options, "CMAKE_BUILD_TYPE": "Debug"}
     keys.add(key(dataclasses.replace(PINS, cmake_options=options)))
     keys.add(key(dataclasses.replace(PINS, git=dataclasses.replace(PINS.git, commit="0" * 40))))
@@ -609,7 +617,7 @@ def test_the_key_changes_with_everything_that_changes_the_result(monkeypatch, tm
         monkeypatch.setenv(name, value)
         keys.add(key())
         monkeypatch.delenv(name)
-    assert len(keys) == 7
+    assert len(keys) == 8
 
 
 def test_extra_cmake_arguments_are_split_as_by_a_shell_and_win(monkeypatch, tmp_path):
@@ -646,6 +654,114 @@ def test_an_edited_tree_is_built_again_and_only_what_changed(monkeypatch, tmp_pa
     log = recipe.cache.log(recipe.key(recipe.preferred)).read_text()
     assert log.count("other.cpp.o") == 2 * log.count("graph.cpp.o") == 2
     assert Recipe().ensure() == found
+
+
+def make_tree_with_cpu_targets(path: Path) -> Path:
+    """A tree whose library is made of two targets that oneDNN has, with kernels and a generator."""
+    tree = make_tree(path)
+    sources = {
+        "common/primitive.hpp": "#include <vector>\n",
+        "common/type_helpers.hpp": "#include <map>\n",
+        "cpu/ref_relu.cpp": "int relu() { return std::vector<int>(1).size(); }",
+        "cpu/cpu_relu_list.cpp": "int list() { return std::map<int, int>().size(); }",
+        "cpu/x64/jit_relu.cpp": "int drives() { return std::vector<int>(2).size(); }",
+        "cpu/x64/jit_relu_kernel.cpp": "int generates() { return std::vector<int>(3).size(); }",
+    }
+    for name, text in sources.items():
+        (tree / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / "src" / name).write_text(text)
+    lists = (
+        (tree / "CMakeLists.txt")
+        .read_text()
+        .replace(
+            "file(GLOB SOURCES ${PROJECT_SOURCE_DIR}/src/*.cpp)",
+            "file(GLOB SOURCES ${PROJECT_SOURCE_DIR}/src/*.cpp)\n"
+            "set(CMAKE_EXPORT_COMPILE_COMMANDS ON)\n"
+            "include_directories(${PROJECT_SOURCE_DIR}/src)\n"
+            "add_subdirectory(src/cpu)\n"
+            "list(APPEND SOURCES $<TARGET_OBJECTS:dnnl_cpu> $<TARGET_OBJECTS:dnnl_cpu_x64>)",
+        )
+    )
+    (tree / "CMakeLists.txt").write_text(lists)
+    for place, target, more in (
+        ("cpu", "dnnl_cpu", "add_subdirectory(x64)\n"),
+        ("cpu/x64", "dnnl_cpu_x64", ""),
+    ):
+        (tree / "src" / place / "CMakeLists.txt").write_text(
+            f"file(GLOB SOURCES ${{CMAKE_CURRENT_SOURCE_DIR}}/*.cpp)\n{more}"
+            f"add_library({target} OBJECT ${{SOURCES}})\n"
+            f"set_target_properties({target} PROPERTIES POSITION_INDEPENDENT_CODE ON)\n"
+        )
+    return tree
+
+
+def compile_commands() -> dict[str, str]:
+    """The compiler's call for each file of the build that the cache keeps."""
+    recipe = Recipe()
+    build = recipe.cache.build(recipe.key(recipe.preferred))
+    listed = json.loads((build / "compile_commands.json").read_text())
+    return {Path(entry["file"]).name: entry["command"] for entry in listed}
+
+
+needs_gcc = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="only GCC's builds are made faster, and there is no g++"
+)
+
+
+@needs_gcc
+def test_kernels_keep_their_optimisation_and_generators_of_code_are_compiled_in_less_time(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("CXX", "g++")
+    monkeypatch.setenv("ONEDNN_SOURCE_DIR", str(make_tree_with_cpu_targets(tmp_path / "mine")))
+    Recipe().ensure()
+    commands = compile_commands()
+    # The last one on a command line counts.
+    last = {name: re.findall(r" (-O\w)", command)[-1] for name, command in commands.items()}
+    assert last["ref_relu.cpp"] == "-O3"
+    assert last["jit_relu.cpp"] == "-O2"
+    assert last["jit_relu_kernel.cpp"] == last["cpu_relu_list.cpp"] == "-O1"
+    # The sources above include nothing: without precompiled headers they would not compile.
+    assert "cmake_pch.hxx" in commands["ref_relu.cpp"]
+    # A compiler says so where it can't use what is precompiled.
+    assert "invalid-pch" not in Recipe().cache.log(key()).read_text().replace("-Winvalid-pch", "")
+
+
+@needs_gcc
+def test_the_build_can_be_left_as_onednn_has_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "g++")
+    tree = make_tree_with_cpu_targets(tmp_path / "mine")
+    for source in tree.glob("src/cpu/**/*.cpp"):
+        source.write_text(f"#include <vector>\n#include <map>\n{source.read_text()}")
+    monkeypatch.setenv("ONEDNN_SOURCE_DIR", str(tree))
+    monkeypatch.setenv("ONEDNN_CMAKE_ARGS", "-DONEDNN_GRAPH_PY_FAST_BUILD=OFF")
+    Recipe().ensure()
+    for command in compile_commands().values():
+        assert set(re.findall(r" (-O\w)", command)) == {"-O3"}
+        assert "cmake_pch" not in command
+        assert "ggc-min-heapsize" not in command
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_ccache_is_used_where_it_is_installed_and_no_launcher_is_chosen(
+    monkeypatch, tmp_path, chosen
+):
+    calls = tmp_path / "calls"
+    settings = 'echo "$CCACHE_BASEDIR $CCACHE_SLOPPINESS"'
+    script(tmp_path / "bin/ccache", f'{settings} >> "{calls}"\nexec "$@"')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("CCACHE_SLOPPINESS", "mine")
+    monkeypatch.delenv("CCACHE_BASEDIR", raising=False)
+    for name in ("C", "CXX"):
+        if chosen:
+            monkeypatch.setenv(f"CMAKE_{name}_COMPILER_LAUNCHER", shutil.which("env"))
+    monkeypatch.setenv("ONEDNN_SOURCE_DIR", str(make_tree(tmp_path / "mine")))
+    plain = key()
+    Recipe().ensure()
+    said = calls.read_text().splitlines() if calls.exists() else []
+    assert said == ([] if chosen else [f"{tmp_path / 'cache'} mine"] * 2)
+    (tmp_path / "bin/ccache").unlink()
+    assert key() == plain  # what is built is the same
 
 
 def test_objects_of_a_fetched_release_are_not_kept(debian_only, tmp_path):

@@ -55,12 +55,14 @@ name : str, optional
 """
 
 
-def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
-    bound = method_signature(schema)
+def _method(owner: type[OpMethods], kind: str, schema: OpSchema) -> Callable[..., Any]:
     attributes = {a.name for a in schema.attributes}
-    # The names of the inputs, in order.
-    ports = [p.name for p in bound.parameters.values() if p.name not in attributes][:-2]
     variadic = bool(schema.inputs) and schema.inputs[-1].variadic
+    own = [*method_signature(schema).parameters.values()]
+    if schema.inputs and not variadic:
+        del own[: owner._leading_inputs]
+    # The names of the inputs that a caller passes, in order.
+    ports = [p.name for p in own if p.name not in attributes][:-2]
 
     def method(self: OpMethods, *inputs: Any, **given: Any) -> Any:
         dtype, name = given.pop("dtype", None), given.pop("name", None)
@@ -68,8 +70,7 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
             return self.add_op(kind, inputs, given, dtype=dtype, name=name)
         values = list(inputs)
         label = label_of(kind, name or "")
-        mine = ports[self._leading_inputs :]
-        for i, port in enumerate(mine):
+        for i, port in enumerate(ports):
             if port not in given:
                 continue
             if i < len(inputs):
@@ -77,30 +78,27 @@ def _method(kind: str, schema: OpSchema) -> Callable[..., Any]:
             values += [None] * (i + 1 - len(values))
             values[i] = given.pop(port)
         for unknown in given.keys() - attributes:
-            near = difflib.get_close_matches(unknown, mine, n=1)
+            near = difflib.get_close_matches(unknown, ports, n=1)
             if near and not difflib.get_close_matches(unknown, attributes, n=1):
                 raise TypeError(f"{label}: no input {unknown!r}, did you mean {near[0]!r}?")
         while values and values[-1] is None:
             values.pop()
-        for port, value in zip(mine, values, strict=False):
+        for port, value in zip(ports, values, strict=False):
             if value is None:
                 raise TypeError(f"{label}: {port} is missing, and later inputs are given")
         return self.add_op(kind, values, given, dtype=dtype, name=name)
 
     method.__name__ = method_name(kind)
-    method.__qualname__ = f"OpMethods.{method.__name__}"
+    method.__qualname__ = f"{owner.__name__}.{method.__name__}"
     method.__doc__ = text(schema) + _PARAMETERS
-    method.__signature__ = bound.replace(  # type: ignore[attr-defined]
-        parameters=[
-            inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
-            *bound.parameters.values(),
-        ]
+    method.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *own]
     )
     return method
 
 
 class OpMethods:
-    """A method for each op; the class that inherits them adds the op in its `add_op`."""
+    """What the methods of ops call; they are made for each class that inherits this."""
 
     __slots__ = ()
 
@@ -118,10 +116,6 @@ class OpMethods:
     ) -> Any:
         """Add an op of this kind."""
         raise NotImplementedError
-
-
-for _kind, _schema in OPS.items():
-    setattr(OpMethods, method_name(_kind), _method(_kind, _schema))
 
 
 class BuilderMethods(OpMethods, GraphMethods):
@@ -154,3 +148,8 @@ class ValueMethods(OpMethods):
         if builder is None:
             raise InvalidArgumentsError(f"{self!r}: its GraphBuilder is gone")
         return builder
+
+
+for _owner in (BuilderMethods, ValueMethods):
+    for _kind, _schema in OPS.items():
+        setattr(_owner, method_name(_kind), _method(_owner, _kind, _schema))

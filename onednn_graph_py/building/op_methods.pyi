@@ -8,6 +8,8 @@ from onednn_graph_py.ops.schema import OpSchema
 from onednn_graph_py.building.room_methods import GraphMethods
 from onednn_graph_py.building.value import Value
 
+__all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
+
 ValueLike = Any
 """A `Value`, an array (it becomes a constant), or beside a `Value` a number."""
 

@@ -12,6 +12,8 @@ from onednn_graph_py.inspect.diagram import Diagram
 from onednn_graph_py.planning import Check, Fallback, KnownDefects, Layout, Policy, SlowFusions
 from onednn_graph_py.running.model import CompiledGraph
 
+__all__ = ["GraphMethods", "ModelMethods"]
+
 class GraphMethods:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None

@@ -8,12 +8,19 @@ bypasses a preloaded allocator.
 
 Where the extension's oneDNN runs on SYCL, we provide the driver through which SYCL finds the CPU
 before anybody can ask for a device.
+
+Two copies of this package, each with a oneDNN of its own, can't run in one process: the dynamic
+linker knows both libraries by one name and would give the second copy the first one's.
 """
 
 import ctypes
 import importlib
 import os
+import re
 import sys
+from pathlib import Path
+
+_LIBRARY = "libdnnl_ogp.so"
 
 
 def _foreign_onednn_is_global() -> bool:
@@ -23,7 +30,23 @@ def _foreign_onednn_is_global() -> bool:
         return False
 
 
+def _refuse_the_library_of_another_copy() -> None:
+    own = next(Path(__file__).parent.parent.glob(f"{_LIBRARY}*"), None)
+    try:
+        maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
+    except OSError:
+        return
+    for path in set(re.findall(rf" (/.*/{re.escape(_LIBRARY)}\S*)", maps)):
+        if own and Path(path).parent.resolve() != own.parent.resolve():
+            raise ImportError(
+                f"this process already runs the oneDNN of another copy of onednn_graph_py, {path}; "
+                f"the one of this copy is {own}. Use one copy in a process, and another process "
+                "for the other."
+            )
+
+
 def _load() -> None:
+    _refuse_the_library_of_another_copy()
     flags = sys.getdlopenflags()
     deepbind = getattr(os, "RTLD_DEEPBIND", 0)
     if deepbind and _foreign_onednn_is_global():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from . import prefix, process
+from . import ccache, prefix, process
 from .cache import Cache, write_record
 from .progress import Progress
 from .report import RecipeError, say
@@ -25,6 +25,8 @@ class Job:
     tree: Path
     version: str
     arguments: tuple[str, ...]
+    # CMake code that oneDNN's project includes.
+    included: Path
     options: dict[str, str]
     cmake: str
     ninja: str
@@ -48,10 +50,11 @@ def run(job: Job, cache: Cache, lock: int) -> None:
     start = time.monotonic()
     # Appending keeps the record of an interrupted run that this one resumes.
     with log_path.open("ab" if resumed else "wb") as log:
-        steps = _Steps(log_path, log, job, lock)
+        steps = _Steps(log_path, log, job, cache, lock)
         configure = [
             job.cmake, "-S", str(job.tree), "-B", str(build_dir), "-G", "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={job.ninja}", f"-DCMAKE_INSTALL_PREFIX={target}",
+            f"-DCMAKE_PROJECT_oneDNN_INCLUDE={job.included}", *ccache.arguments(),
             *job.arguments,
         ]  # fmt: skip
         if steps.status(configure) and resumed:
@@ -75,13 +78,14 @@ def run(job: Job, cache: Cache, lock: int) -> None:
 class _Steps:
     """Runs the commands of one build, all into one log."""
 
-    def __init__(self, log_path: Path, log: BinaryIO, job: Job, lock: int) -> None:
+    def __init__(self, log_path: Path, log: BinaryIO, job: Job, cache: Cache, lock: int) -> None:
         self._log_path = log_path
         self._log = log
         self._job = job
         self._lock = lock
         self._env = {
             **os.environ,
+            **ccache.environment(cache.root),
             "NINJA_STATUS": "[%f/%t] ",
             # oneDNN asks git for its commit; an unpacked tree must not answer with that of a
             # repository which happens to hold the cache.
