@@ -29,6 +29,10 @@ called_from_lib:libgomp.so
 # The same copies are called from oneDNN's kernels. What our code does with the same memory is
 # watched still, in oneDNN's threads too: an allocator's calls, for example.
 called_from_lib:libdnnl
+
+# When a thread ends, the C library frees its thread-local variables, which the thread wrote; a new
+# thread may get them before. What orders this is in the dynamic loader, which isn't instrumented.
+race:_dl_deallocate_tls
 """
 """TSan's suppressions, by library; none may ever name the extension. ASan and UBSan have none."""
 
@@ -79,6 +83,10 @@ def environment(names: str, extension: Path, folder: Path) -> dict[str, str]:
     if "address" in names:
         # Python's own allocator would hide from ASan where an object ends.
         variables["PYTHONMALLOC"] = "malloc"
+    if "thread" in names:
+        # OpenBLAS hands work to its threads as libgomp does, and a process may have two OpenBLAS,
+        # which no suppression can name. The threads under test are not NumPy's.
+        variables["OPENBLAS_NUM_THREADS"] = "1"
     return {**variables, "LD_PRELOAD": " ".join(preloaded)}
 
 

@@ -1,0 +1,109 @@
+"""Whether something that is done again and again leaves anything behind in this process.
+
+Memory is what the C library's allocator has in use, to the byte: start such a process with
+`ENVIRONMENT`, or Python's own allocator and per-thread caches blur it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ENVIRONMENT = {
+    "PYTHONMALLOC": "malloc",
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+    "OMP_WAIT_POLICY": "PASSIVE",  # OpenMP's threads don't spin between kernels
+}
+
+BYTES = 16
+"""How much a round may leave in each batch; no allocation that a round makes is smaller."""
+
+
+class _MallInfo(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+def missing() -> str | None:
+    """Say why memory can't be counted here; None if it can."""
+    if hasattr(_LIBC, "__sanitizer_get_current_allocated_bytes") or hasattr(_LIBC, "mallinfo2"):
+        return None
+    return "the C library has no mallinfo2 (glibc 2.33 and later has)"
+
+
+def allocated() -> int:
+    """Return the bytes that are allocated now."""
+    if hasattr(_LIBC, "__sanitizer_get_current_allocated_bytes"):
+        count = _LIBC.__sanitizer_get_current_allocated_bytes
+        count.restype = ctypes.c_size_t
+        return int(count())
+    _LIBC.mallinfo2.restype = _MallInfo
+    now = _LIBC.mallinfo2()
+    return int(now.uordblks + now.hblkhd)
+
+
+def others() -> dict[str, int]:
+    """Count what else a process can leave behind; of shared memory, only what this one maps."""
+    tasks = list(Path("/proc/self/task").iterdir())
+    children = [c for task in tasks for c in _read(task / "children").split()]
+    return {
+        "file descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": len(tasks),
+        "processes": len(children),
+        "shared memory": _read(Path("/proc/self/maps")).count("/dev/shm/"),
+    }
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # a thread that ended meanwhile
+        return ""
+
+
+def _kept() -> int:
+    gc.collect()
+    # Python remembers 4,096 names by which attributes were asked for, and C++ makes them anew.
+    ctypes.pythonapi.PyType_ClearCache()
+    return allocated()
+
+
+def growth(
+    call: Callable[[], object], rounds: int, batches: int = 12, warm: int | None = None
+) -> list[str]:
+    """Call it in batches after a warm-up; return what grew in every batch, in words.
+
+    Caches that fill and containers that double grow in some batches, what leaks grows in each.
+    """
+    for _ in range(rounds if warm is None else warm):
+        call()
+    least: dict[str, int] = {}
+    for _ in range(batches):
+        before = {"bytes": _kept(), **others()}
+        for _ in range(rounds):
+            call()
+        after = {"bytes": _kept(), **others()}
+        grown = {name: after[name] - before[name] for name in after}
+        least = {name: min(n, least.get(name, n)) for name, n in grown.items()}
+        if least["bytes"] < BYTES * rounds and not any(
+            n > 0 for name, n in least.items() if name != "bytes"
+        ):
+            return []
+    return [f"{n} {name} in {rounds} rounds" for name, n in least.items() if n > 0]
+
+
+def references(arrays: list[object]) -> list[int]:
+    """Return how often each array is referred to, apart from this list's own reference."""
+    return [sys.getrefcount(array) for array in arrays]
