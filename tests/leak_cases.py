@@ -16,7 +16,6 @@ import os
 import pickle
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,16 +39,17 @@ class Case:
 
     prepare: Callable[[], Callable[[], object]]
     rounds: int
+    kernels: int
 
 
 CASES: dict[str, Case] = {}
 
 
-def case(rounds: int = 20):
-    """List a case under its function's name, with the number of rounds of a batch."""
+def case(rounds: int, kernels: int = 0):
+    """List a case under its function's name: rounds of a batch, kernels made and run in each."""
 
     def listed(prepare):
-        CASES[prepare.__name__] = Case(prepare, rounds)
+        CASES[prepare.__name__] = Case(prepare, rounds, kernels)
         return prepare
 
     return listed
@@ -247,7 +247,7 @@ def settings():
     return run
 
 
-@case(1)
+@case(1, kernels=20)
 def wrong_uses():
     import wrong_uses
 
@@ -286,7 +286,7 @@ def building():
     return run
 
 
-@case(5)
+@case(5, kernels=2)
 def tracing():
     def double_relu(x):
         return x.relu() * 2.0
@@ -328,7 +328,8 @@ def references_of_ops():
     def run():
         got = og.reference.run("ReLU", [x])
         og.reference.evaluate(og.reference.call_of("Abs", [x]), [x])
-        og.reference.compare(got[0], got[0], og.reference.tolerance(og.reference.call_of("ReLU", [x])))
+        call = og.reference.call_of("ReLU", [x])
+        og.reference.compare(got[0], got[0], call), og.reference.tolerance(call)
         og.reference.round_to(x, "bf16"), og.reference.implemented()
         fails(lambda: og.reference.run("Nothing", [x]))
 
@@ -338,14 +339,15 @@ def references_of_ops():
 # -- models
 
 
-@case(3)
+@case(3, kernels=3)
 def models():
     def run():
         model = builder().compile(name="net")
         model(X), model(x=X)
         bound = model.bind([X])
         bound()
-        model.steps(), model.stats(), model.prepare(), og.assert_fused(model)
+        model.steps(), model.stats(), model.prepare([X.shape]), og.assert_fused(model)
+        model.save("model.json")
         model.specialization((X.shape,)), model.ordered([X], {})
         model.with_threads(1)(X)
         fails(lambda: model(X[:, :3])), fails(lambda: model(X, X)), fails(lambda: model(y=X))
@@ -360,18 +362,19 @@ def calls():
     model = builder().compile()
     out = np.empty_like(model(X))
     bound = model.bind([X], [out])
+    tensor = og.tensor(LT(0, "f32", X.shape, "strided"), model.engine, X)
     counts = leaks.references([X, out])
 
     def run():
         model(X, out=out), model(x=X), bound()
         fails(lambda: model(X[0])), fails(lambda: model(X, out=out[0]))
-        model(np.asfortranarray(X)), model(og.tensor(LT(0, "f32", X.shape, "strided"), model.engine, X))
+        model(np.asfortranarray(X)), model(tensor)
         assert leaks.references([X, out]) == counts
 
     return run
 
 
-@case(2)
+@case(2, kernels=7)
 def dynamic_dims():
     model = builder((-1, 16, -1, 10)).compile(max_shapes=2)
     sizes = [random(n, 16, m, 10) for n in (1, 2, 3) for m in (4, 5)]
@@ -385,7 +388,7 @@ def dynamic_dims():
     return run
 
 
-@case(2)
+@case(2, kernels=2)
 def releasing():
     def run():
         model = builder(channels=16).compile()
@@ -399,7 +402,7 @@ def releasing():
     return run
 
 
-@case(2)
+@case(2, kernels=2)
 def pickles():
     model = builder().compile()
 
@@ -426,7 +429,7 @@ def host_steps():
     def fill(array, other):
         array[...] = other
 
-    state = b.update(fill, b.input((4, 8), name="state"), x.abs())
+    state = b.update(fill, b.input((4, 8), name="state", updated=True), x.abs())
     b.output(y.abs(), state)
     model = b.compile()
     given = [random(4, 8), np.zeros((4, 8), np.float32)]
@@ -440,7 +443,7 @@ def host_steps():
     return run
 
 
-@case(2)
+@case(2, kernels=4)
 def views_and_caches():
     def run():
         b = og.GraphBuilder()
@@ -450,7 +453,30 @@ def views_and_caches():
         model, memory = b.compile(), cache.allocate(20)
         x = np.ones((1, 1, 1, 4), np.float32)
         memory.call(model, 1, q=x, k=x, v=x), memory.call(model, 1, q=x, k=x, v=x)
-        model.save(Path(tempfile.gettempdir()) / "kv.json")
+        og.clear_caches()
+
+    return run
+
+
+@case(3)
+def blocks():
+    def run():
+        b = og.GraphBuilder()
+        weights, row = random(4, 4), random(4)
+        y = og.blocks.linear(b.input((2, 4), name="x"), weights, row)
+        y = og.blocks.rms_norm(y, row)
+        y = og.blocks.dequantize(og.blocks.quantize(y, "u8", 0.5), 0.5)
+        image, kernel = b.input((1, 4, 5, 5)), random(4, 4, 3, 3)
+        image = og.blocks.conv_bn_relu(image, kernel, gamma=row, beta=row, mean=row, variance=row)
+        turned = b.input((1, 1, 2, 4))
+        tables = og.blocks.rope_tables(np.arange(2), 4)
+        b.output(og.blocks.gated_mlp(y, weights, weights, weights))
+        b.output(og.blocks.global_avg_pool(image), og.blocks.rope(turned, *tables))
+        b.output(og.blocks.embedding(b.input((3,), "s32"), weights))
+        og.blocks.kv_cache(b, layers=1, batch=1, heads=1, size=4).positions(turned)
+        fails(lambda: og.blocks.linear(y, weights[:, :1].T))
+        document = og.serialization.from_builder(builder())
+        document.with_tensors(lambda record: record)
 
     return run
 
@@ -458,7 +484,7 @@ def views_and_caches():
 # -- seeing
 
 
-@case(2)
+@case(2, kernels=4)
 def seeing():
     model = builder().compile()
     path = Path(tempfile.mkdtemp()) / "seen"
@@ -478,7 +504,7 @@ def seeing():
     return run
 
 
-@case(1)
+@case(1, kernels=4)
 def explaining():
     model = builder().compile()
 
@@ -489,7 +515,7 @@ def explaining():
     return run
 
 
-@case(1)
+@case(1, kernels=2)
 def comparing():
     b = og.GraphBuilder()
     b.output(b.input((8, 16)).relu())
@@ -509,18 +535,18 @@ def capabilities_and_devices():
     return run
 
 
-@case(1)
+@case(1, kernels=20)
 def selftests():
     from onednn_graph_py import cli
 
     def run():
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            cli.main(["selftest", "--graphs", "2"])
+            assert cli.main(["selftest", "--minutes", "0.005", "--only", "products"]) == 0
 
     return run
 
 
-@case(2)
+@case(2, kernels=1)
 def predictors():
     def run():
         with Predictor(builder().compile, threads=1, affinity=None, prepare=[X.shape]) as made:
@@ -537,18 +563,19 @@ def predictors():
 def operations() -> dict[str, object]:
     """All public functions and methods, with what a profiler sees of a call."""
     found: dict[str, object] = {}
-    modules = [og, og.dtypes, og.errors, og.blocks, og.serialization, og.reference]
-    for module in modules:
+    for module in (og, og.dtypes, og.errors, og.blocks, og.serialization, og.reference):
         for name in module.__all__:
             value = getattr(module, name)
-            told = f"{module.__name__.removeprefix('onednn_graph_py')}.{name}".lstrip(".")
-            if inspect.isclass(value):
-                members = {m: v for m, v in vars(value).items() if not m.startswith("_")}
+            told = f"{module.__name__}.{name}".removeprefix("onednn_graph_py.")
+            if not inspect.isclass(value):
+                found[told] = _seen(value)
+            elif not issubclass(value, Exception):
+                members = dict(vars(value))
                 for owner, attached in METHODS.items():
                     members |= attached if issubclass(value, owner) else {}
-                found |= {f"{told}.{m}": _seen(v) for m, v in members.items()}
-            else:
-                found[told] = _seen(value)
+                for member, inner in members.items():
+                    if not member.startswith("_") and not inspect.isclass(inner):
+                        found[f"{told}.{member}"] = _seen(inner)
     return {name: seen for name, seen in found.items() if seen is not None}
 
 
@@ -578,27 +605,30 @@ def called(seen: set[int]) -> Iterator[None]:
         sys.setprofile(None)
 
 
+def run_case(name: str, scale: int) -> dict[str, Any]:
+    """Run a case; return what it left behind and which operations it called."""
+    one, seen = CASES[name], set[int]()
+    with called(seen):
+        run = one.prepare()
+        run()
+    rounds = one.rounds * scale
+    grown = leaks.growth(run, rounds, kernels=one.kernels, warm=rounds - 1)
+    calls = sorted(name for name, what in operations().items() if id(what) in seen)
+    return {"case": name, "grown": grown, "calls": calls}
+
+
 def main(scale: int, names: list[str]) -> None:
-    """Run cases; write what they left behind and called."""
-    known = {id(what): name for name, what in operations().items()}
+    """Run cases in an empty folder; write the outcome of each."""
+    # Full from the beginning, so that what is in them does not grow.
     og.set_compiled_partition_cache_capacity(4)
     og.set_primitive_cache_capacity(4)
+    warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         tempfile.tempdir = folder
         for name in names or CASES:
-            print(json.dumps({"case": name}), flush=True)
-            start = time.perf_counter()
-            seen: set[int] = set()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                with called(seen):
-                    run = CASES[name].prepare()
-                    run()
-                grown = leaks.growth(run, CASES[name].rounds * scale)
-            calls = sorted(known[i] for i in seen & set(known))
-            took = round(time.perf_counter() - start, 2)
-            print(json.dumps({"case": name, "grown": grown, "calls": calls, "took": took}), flush=True)
+            print(f"running {name}", file=sys.stderr, flush=True)
+            print(json.dumps(run_case(name, scale)), flush=True)
         os.chdir("/")
 
 
