@@ -51,6 +51,11 @@ host_memory = pytest.mark.skipif(
 sycl_memory = pytest.mark.skipif(
     RUNTIME != "SYCL", reason=f"this oneDNN runs on {RUNTIME}, whose allocators are the host's"
 )
+with open("/proc/self/maps") as _maps:
+    _HAS_ASAN = "/libasan.so" in _maps.read()
+unsanitized_memory = pytest.mark.skipif(
+    _HAS_ASAN, reason="./dev test --sanitize=address: ASan keeps freed memory for a while"
+)
 
 
 def since(major: int, minor: int):

@@ -68,7 +68,7 @@ class Leaky:
         if self.what == "bytes":
             self.kept.append(ctypes.CDLL(None).malloc(8))
         elif self.what == "file descriptors":
-            self.kept.append(open(os.devnull))
+            self.kept.append(os.fdopen(os.open(os.devnull, os.O_RDONLY)))
         elif self.what == "threads":
             self.kept.append(threading.Thread(target=self.ends.wait, daemon=True))
             self.kept[-1].start()
