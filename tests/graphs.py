@@ -52,9 +52,11 @@ sycl_memory = pytest.mark.skipif(
     RUNTIME != "SYCL", reason=f"this oneDNN runs on {RUNTIME}, whose allocators are the host's"
 )
 with open("/proc/self/maps") as _maps:
-    _HAS_ASAN = "/libasan.so" in _maps.read()
+    _mapped = _maps.read()
+SANITIZERS = [name for name in ("asan", "tsan", "ubsan") if f"/lib{name}.so" in _mapped]
 unsanitized_memory = pytest.mark.skipif(
-    _HAS_ASAN, reason="./dev test --sanitize=address: ASan keeps freed memory for a while"
+    bool({"asan", "tsan"} & set(SANITIZERS)),
+    reason="ASan keeps freed memory a while, and TSan what was accessed: ./dev test --sanitize",
 )
 
 

@@ -15,8 +15,8 @@ KNOWN = ("undefined", "address", "address,undefined", "thread")
 
 TESTS = (
     "allocator", "caches", "compiled_partition", "constant_memory", "engine", "execution",
-    "executor", "fork", "fuzz", "graph", "host_steps", "lifetime", "logical_tensor", "op",
-    "partition", "release_constants", "stream", "tensor", "views",
+    "executor", "fork", "fuzz", "graph", "host_steps", "leaks", "lifetime", "logical_tensor", "op",
+    "partition", "release_constants", "sanitizers", "stream", "tensor", "views",
 )  # fmt: skip
 """The tests that run if none are named: the mirror, execution, memory, threads, lifetimes."""
 
