@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from graphs import python
 
 ENVIRONMENT = {
     "PYTHONMALLOC": "malloc",
@@ -120,3 +123,18 @@ def growth(
 def references(arrays: list[object]) -> list[int]:
     """Return how often each array is referred to, apart from this list's own reference."""
     return [sys.getrefcount(array) for array in arrays]
+
+
+def grown_by(program: str, rounds: int, kernels: int) -> list[str]:
+    """Run a program that defines ``run`` in a process of its own; return what its rounds left."""
+    folder = str(Path(__file__).parent)
+    text = f"""
+import json, sys
+sys.path.insert(0, {folder!r})
+import leaks
+{program}
+print(json.dumps(leaks.growth(run, {rounds}, kernels={kernels})))
+"""
+    done = python(text, env=ENVIRONMENT)
+    told: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return told

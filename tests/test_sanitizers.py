@@ -14,9 +14,9 @@ EXTENSION = Path(og._core.__file__)
 FAULTS = {
     "asan": "libc.malloc.restype = ctypes.c_void_p\n"
     "libc.memset(ctypes.c_void_p(libc.malloc(8)), 0, 9)",
-    "tsan": "memory = bytearray(1 << 28)\n"
+    "tsan": "memory = bytearray(1 << 24)\n"
     "at = ctypes.addressof(ctypes.c_char.from_buffer(memory))\n"
-    "both = [threading.Thread(target=libc.memset, args=(ctypes.c_void_p(at), i, 1 << 28))\n"
+    "both = [threading.Thread(target=libc.memset, args=(ctypes.c_void_p(at), i, 1 << 24))\n"
     "        for i in range(2)]\n"
     "[t.start() for t in both]; [t.join() for t in both]",
 }
