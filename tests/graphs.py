@@ -51,6 +51,13 @@ host_memory = pytest.mark.skipif(
 sycl_memory = pytest.mark.skipif(
     RUNTIME != "SYCL", reason=f"this oneDNN runs on {RUNTIME}, whose allocators are the host's"
 )
+with open("/proc/self/maps") as _maps:
+    _mapped = _maps.read()
+SANITIZERS = [name for name in ("asan", "tsan", "ubsan") if f"/lib{name}.so" in _mapped]
+unsanitized_memory = pytest.mark.skipif(
+    bool({"asan", "tsan"} & set(SANITIZERS)),
+    reason="ASan keeps freed memory a while, and TSan what was accessed: ./dev test --sanitize",
+)
 
 
 def since(major: int, minor: int):

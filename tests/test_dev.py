@@ -71,8 +71,32 @@ def test_an_instruction_set_is_asked_of_onednn(dev):
     assert names == [n for n in og.cpu_isa.__members__ if n != "isa_default"]
 
 
+def test_pytest_gets_paths_that_hold_anywhere(dev):
+    named = dev._from_elsewhere(["-q", "tests/test_dev.py::test_x"], [dev.ROOT / "tests"])
+    assert named[-2:] == ["-q", str(dev.ROOT / "tests/test_dev.py::test_x")]
+    assert dev._from_elsewhere(["-q"], [dev.ROOT / "tests"])[-1] == str(dev.ROOT / "tests")
+
+
+def test_a_copy_of_the_tree_keeps_what_was_compiled_in_it(dev, tmp_path, monkeypatch):
+    root, tree = tmp_path / "root", tmp_path / "tree"
+    for path in (root / "package/a.py", tree / "package/_core.so", tree / "package/gone.py"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(dev, "ROOT", root)
+    dev._mirror(["package"], tree)
+    assert sorted(p.name for p in (tree / "package").iterdir()) == ["_core.so", "a.py"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "status"), [(["isa", "--onednn=debian"], 2), (["nonsense"], 2), (["help"], 0)]
+    ("arguments", "status"),
+    [
+        (["isa", "--onednn=debian"], 2),
+        (["test", "--sanitize=memory"], 2),
+        (["test", "--sanitize=thread", "--onednn=pypi"], 2),
+        (["test", "--sanitize=thread", "--isa=avx2"], 2),
+        (["nonsense"], 2),
+        (["help"], 0),
+    ],
 )
 def test_wrong_commands_and_options_end_with_status_2(dev, arguments, status, capsys):
     assert dev.main(arguments) == status

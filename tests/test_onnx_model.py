@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import leaks
 import numpy as np
 import pytest
 
@@ -487,6 +488,37 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         timeout=120,
     )
     assert done.returncode == 0
+
+
+LEAKS = """
+import onnx.parser
+import numpy as np
+import onednn_graph_py as og
+import onednn_graph_py.onnx
+text = '<ir_version: 8, opset_import: ["": 17]> g (float[N, 8] x) => (float[N, 8] y) {{ {nodes} }}'
+model = onnx.parser.parse_model(text).SerializeToString()
+og.set_compiled_partition_cache_capacity(4), og.set_primitive_cache_capacity(4)
+xs = [np.ones((n, 8), np.float32) for n in (1, 2, 3)]
+
+def run():
+    loaded = onednn_graph_py.onnx.load(model, max_shapes=2)
+    for x in xs:
+        loaded(x)
+    try:
+        loaded(xs[0][:, :3])
+    except og.OneDNNError:
+        og.clear_caches()
+    else:
+        raise AssertionError("it did not fail")
+"""
+
+
+@pytest.mark.parametrize(
+    "nodes", ["a = Relu(x) y = Abs(a)", "c = Constant <value_int = 1> () y = CumSum(x, c)"]
+)
+@pytest.mark.skipif(leaks.missing() is not None, reason=str(leaks.missing()))
+def test_models_leave_nothing_behind(nodes):
+    assert leaks.grown_by(LEAKS.format(nodes=nodes), rounds=4, kernels=8) == []
 
 
 def test_outputs_do_not_share_memory():

@@ -174,6 +174,11 @@ def test_a_function_may_give_the_model(model):
         assert p.model is model
 
 
+def test_a_builders_method_may_give_the_model(model):
+    with Predictor(model.builder.compile, threads=1, affinity=None) as p:
+        assert p.model.input_names == model.input_names
+
+
 # -- threads
 
 

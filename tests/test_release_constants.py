@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from graphs import python, random
+from graphs import python, random, unsanitized_memory
 
 import onednn_graph_py as og
 from onednn_graph_py import _core
@@ -121,6 +121,7 @@ for x, y in zip(xs, before):
 """
 
 
+@unsanitized_memory
 def test_resident_memory_falls_by_what_it_returns():
     python(RESIDENT)
 

@@ -6,6 +6,7 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MethodType
 from typing import Any, Literal, Protocol
 
 from ..errors import InvalidArgumentsError, UnimplementedError
@@ -253,7 +254,8 @@ def _results(model: Model, made: Any) -> Sequence[Any]:
 
 
 def _is_model(given: Any) -> bool:
-    return all(hasattr(given, name) for name in ("input_names", "output_names", "prepare"))
+    # A bound method, such as a builder's `compile`, has the attributes of what it makes.
+    return not isinstance(given, MethodType) and all(hasattr(given, name) for name in ("input_names", "output_names", "prepare"))
 
 
 def _made(source: Any) -> Model:
