@@ -64,8 +64,8 @@ def step(**arguments: Any) -> Callable[[Callable[..., Any]], Any]:
                 faulthandler.cancel_dump_traceback_later()
             assert surroundings() == self.around
             assert og.num_threads() == self.threads
+            self.names[id(result)] = f"that of step {made}"
             if isinstance(result, (subjects.Subject, subjects.Draft, subjects.Compiled)):
-                self.names[id(result)] = f"that of step {made}"
                 self.living[id(result)] = result
             return result
 

@@ -15,6 +15,8 @@ import importlib
 import os
 import sys
 
+from .interpreter import require_gil, require_main_interpreter
+
 
 def _foreign_onednn_is_global() -> bool:
     try:
@@ -24,6 +26,7 @@ def _foreign_onednn_is_global() -> bool:
 
 
 def _load() -> None:
+    require_main_interpreter()
     flags = sys.getdlopenflags()
     deepbind = getattr(os, "RTLD_DEEPBIND", 0)
     if deepbind and _foreign_onednn_is_global():
@@ -32,6 +35,7 @@ def _load() -> None:
         core = importlib.import_module("onednn_graph_py._core")
     finally:
         sys.setdlopenflags(flags)
+    require_gil()
     if core.version()["cpu_runtime"] == "SYCL":
         from . import opencl_drivers  # other builds need not wait for this import
 
