@@ -32,6 +32,7 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     rule,
     run_state_machine_as_test,
 )
@@ -41,6 +42,7 @@ import onednn_graph_py as og
 
 OPENMP = og.version()["cpu_runtime"] == "OpenMP"
 SECONDS_FOR_A_STEP = 120
+STEPS: set[str] = set()  # all there are
 made = 0  # steps, by all machines of this process
 
 seeds = st.integers(0, 999)
@@ -48,10 +50,12 @@ rows = st.sampled_from([1, 2, 3, 5, 8, 33])
 rows_or_any = st.sampled_from([-1, -1, 1, 4, 16])
 
 
-def step(**arguments: Any) -> Callable[[Callable[..., Any]], Any]:
+def step(kind: Any = rule, **arguments: Any) -> Callable[[Callable[..., Any]], Any]:
     """Make a rule that says what it does before it does it."""
 
     def wrap(body: Callable[..., Any]) -> Any:
+        STEPS.add(body.__name__)
+
         def told(self: Machine, **given: Any) -> Any:
             global made
             made += 1
@@ -70,7 +74,7 @@ def step(**arguments: Any) -> Callable[[Callable[..., Any]], Any]:
             return result
 
         told.__name__ = body.__name__
-        return rule(**arguments)(told)
+        return kind(**arguments)(told)
 
     return wrap
 
@@ -87,7 +91,6 @@ class Machine(RuleBasedStateMachine):
 
     models: Bundle[subjects.Subject] = Bundle("models")
     drafts: Bundle[subjects.Draft] = Bundle("drafts")
-    engines: Bundle[og.engine] = Bundle("engines")
     partitions: Bundle[subjects.Compiled] = Bundle("partitions")
     bound: Bundle[calls.Bound] = Bundle("bound")
     views: Bundle[tuple[np.ndarray, np.ndarray]] = Bundle("views")
@@ -106,6 +109,10 @@ class Machine(RuleBasedStateMachine):
         gc.collect()
 
     # -- models
+
+    @step(kind=initialize, target=models, recipe=st.sampled_from(sorted(RECIPES)))
+    def first_model(self, recipe):
+        return subjects.make_subject(recipe, -1, 0, slow_fusions="run")
 
     @step(
         target=models,
@@ -151,19 +158,17 @@ class Machine(RuleBasedStateMachine):
     def release_constants(self, model):
         calls.release(model)
 
-    @step(model=consumes(models))
-    def drop_a_model(self, model):
-        del self.living[id(model)]
-
     # -- the mirror
 
-    @step(target=engines)
-    def make_an_engine(self):
-        return og.engine("cpu", 0)
+    @step(kind=initialize, target=partitions, op=st.sampled_from(subjects.KINDS))
+    def first_partition(self, op):
+        draft = subjects.make_draft(op, 4)
+        draft.graph.finalize()
+        return subjects.compile_draft(draft, og.engine("cpu", 0), 4)
 
-    @step(target=drafts, kind=st.sampled_from(["relu", "add", "matmul"]), rows=rows_or_any)
-    def draft(self, kind, rows):
-        draft = subjects.make_draft(kind, rows)
+    @step(target=drafts, op=st.sampled_from(subjects.KINDS), rows=rows_or_any)
+    def draft(self, op, rows):
+        draft = subjects.make_draft(op, rows)
         calls.misuse_unfinished(draft)
         draft.graph.finalize()
         return draft
@@ -172,8 +177,9 @@ class Machine(RuleBasedStateMachine):
     def misuse_a_graph(self, draft):
         calls.misuse_finished(draft)
 
-    @step(target=partitions, draft=drafts, engine=engines, rows=rows)
-    def compile(self, draft, engine, rows):
+    @step(target=partitions, draft=drafts, beside=partitions, own=st.booleans(), rows=rows)
+    def compile(self, draft, beside, own, rows):
+        engine = og.engine("cpu", 0) if own else beside.engine
         return subjects.compile_draft(draft, engine, rows)
 
     @step(partition=partitions, seed=seeds)
@@ -194,15 +200,11 @@ class Machine(RuleBasedStateMachine):
     def execute_into_own_memory(self, partition, seed):
         return calls.view_of_result(partition, seed)
 
-    @step(what=st.one_of(consumes(drafts), consumes(partitions)))
-    def drop_of_the_mirror(self, what):
-        del self.living[id(what)]
-
-    @step(what=st.one_of(consumes(engines), consumes(bound)))
-    def drop_an_engine_or_a_bound_call(self, what):
-        pass
-
     # -- what outlives the rest
+
+    @step(what=st.one_of(consumes(models), consumes(drafts), consumes(partitions)))
+    def drop(self, what):
+        self.living.pop(id(what), None)
 
     @step(bound=bound, seed=seeds, moved=st.booleans())
     def call_what_is_bound(self, bound, seed, moved):
@@ -215,43 +217,36 @@ class Machine(RuleBasedStateMachine):
     # -- the process
 
     @step(
-        cache=st.sampled_from(["compiled_partition", "primitive"]),
-        size=st.sampled_from([0, 1, 4, 1024]),
+        setting=st.one_of(
+            st.tuples(st.just("compiled_partition"), st.sampled_from([0, 1, 4, 1024])),
+            st.tuples(st.just("primitive"), st.sampled_from([0, 1, 4, 1024])),
+            st.tuples(st.just("constants"), st.sampled_from([0, 1, 64, 4096, 4096])),
+            st.tuples(st.just("threads"), st.integers(1, 3)),
+            st.tuples(st.just("math"), st.sampled_from(["strict", "bf16", "tf32", "any"])),
+            st.tuples(st.just("isa"), st.sampled_from(["avx2", "avx512_core", "default"])),
+        )
     )
-    def set_a_capacity(self, cache, size):
-        getattr(og, f"set_{cache}_cache_capacity")(size)
-        assert getattr(og, f"get_{cache}_cache_capacity")() == size
-
-    @step(size=st.sampled_from([0, 1, 64, 4096]))
-    def set_the_constant_cache(self, size):
-        calls.set_constant_cache(size, [s for s in self.subjects() if s.released])
+    def change(self, setting):
+        what, value = setting
+        if what == "constants":
+            calls.set_constant_cache(value, [s for s in self.subjects() if s.released])
+        elif what == "math":
+            og.set_default_fpmath_mode(value)
+        elif what == "isa":
+            calls.isa_too_late(value)
+        elif what != "threads":
+            calls.set_capacity(what, value)
+        elif OPENMP:
+            og.set_num_threads(value)
+            self.threads = value
+        else:
+            calls.refused(lambda: og.set_num_threads(value), og.UnimplementedError)
 
     @step(garbage=st.booleans())
     def clear_caches(self, garbage):
         og.clear_caches()
         if garbage:
             gc.collect()
-
-    @step(count=st.sampled_from([1, 2, 3]))
-    def set_threads(self, count):
-        if OPENMP:
-            og.set_num_threads(count)
-            self.threads = count
-            return
-        calls.refused(lambda: og.set_num_threads(count), og.UnimplementedError)
-
-    @step(mode=st.sampled_from(["strict", "bf16", "tf32", "any"]))
-    def set_math_mode(self, mode):
-        og.set_default_fpmath_mode(mode)
-
-    @step(isa=st.sampled_from(["avx2", "avx512_core", "default"]), hints=st.booleans())
-    def set_isa_too_late(self, isa, hints):
-        before = og.get_effective_cpu_isa(), og.get_cpu_isa_hints()
-        if hints:
-            calls.refused(lambda: og.set_cpu_isa_hints("prefer_ymm"), og.ExecutionError)
-        else:
-            calls.refused(lambda: og.set_max_cpu_isa(isa), og.InvalidArgumentsError)
-        assert (og.get_effective_cpu_isa(), og.get_cpu_isa_hints()) == before
 
     # -- all that lives at once
 

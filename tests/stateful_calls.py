@@ -125,8 +125,8 @@ def call_model_wrongly(subject: Subject, seed: int, rows: int, fault: str) -> No
     _assert_equal(given, before)
     if subject.recipe.host and not subject.recipe.updates:
         given[0].flat[0] = MAGIC
-        kinds = (RefusedError, og.InvalidArgumentsError) if subject.released else (RefusedError,)
-        refused(lambda: subject.model(*given), *kinds)
+        with as_far_as_allowed(subject):
+            refused(lambda: subject.model(*given), RefusedError)
     call_model(subject, seed, rows)
 
 
@@ -184,6 +184,21 @@ def set_constant_cache(size: int, released: list[Subject]) -> None:
         return
     assert not any(s.released for s in released), "a model's only constants were dropped"
     assert og.get_constant_tensor_cache_capacity("cpu") == size
+
+
+# -- what belongs to the process -------------------------------------------------------------------
+
+
+def isa_too_late(isa: str) -> None:
+    before = og.get_effective_cpu_isa(), og.get_cpu_isa_hints()
+    refused(lambda: og.set_cpu_isa_hints("prefer_ymm"), og.ExecutionError)
+    refused(lambda: og.set_max_cpu_isa(isa), og.InvalidArgumentsError)
+    assert (og.get_effective_cpu_isa(), og.get_cpu_isa_hints()) == before
+
+
+def set_capacity(cache: str, size: int) -> None:
+    getattr(og, f"set_{cache}_cache_capacity")(size)
+    assert getattr(og, f"get_{cache}_cache_capacity")() == size
 
 
 # -- the mirror ------------------------------------------------------------------------------------

@@ -216,6 +216,9 @@ def _lt(tid: int, shape: tuple[int, ...]) -> og.logical_tensor:
     return og.logical_tensor(tid, "f32", list(shape), "strided", "variable")
 
 
+KINDS = ["relu", "add", "matmul"]
+
+
 def make_draft(kind: str, rows: int) -> Draft:
     x, y = (rows, 16), (rows, 8)
     if kind == "relu":

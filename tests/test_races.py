@@ -82,7 +82,7 @@ def a_graph_takes_ops_and_is_finalized():
         refuses(lambda: graph.add_op(relu_op(2 * i)))  # it has that op, or is finalized
         graph.finalize()
         assert 1 <= len(graph.get_partitions()) <= THREADS
-        assert len(graph.get_ops()) == len(graph.get_partitions())
+        assert len(graph.get_ops()) >= len(graph.get_partitions())
 
     return work
 
