@@ -186,9 +186,7 @@ class Machine(RuleBasedStateMachine):
     def execute(self, partition, seed):
         calls.execute(partition, seed)
 
-    @step(
-        partition=partitions, seed=seeds, fault=st.sampled_from(sorted(calls.PARTITION_FAULTS))
-    )
+    @step(partition=partitions, seed=seeds, fault=st.sampled_from(sorted(calls.PARTITION_FAULTS)))
     def execute_wrongly(self, partition, seed, fault):
         calls.execute_wrongly(partition, seed, fault)
 

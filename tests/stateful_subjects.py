@@ -269,6 +269,4 @@ def compile_draft(draft: Draft, engine: og.engine, rows: int) -> Compiled:
     outs = [sized(lt) for lt in partition.get_output_ports()]
     compiled = partition.compile(ins, outs, engine)
     shapes = [tuple(lt.get_dims()) for lt in ins]
-    return Compiled(
-        draft, engine, og.stream(engine), compiled, shapes, tuple(outs[0].get_dims())
-    )
+    return Compiled(draft, engine, og.stream(engine), compiled, shapes, tuple(outs[0].get_dims()))

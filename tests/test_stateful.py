@@ -1,4 +1,4 @@
-"""Random sequences of everything that mirror and models can do (stateful.py), in other processes."""
+"""Random sequences of all that mirror and models can do (stateful.py), in other processes."""
 
 import os
 import re
@@ -61,5 +61,5 @@ def test_a_crash_is_reported_with_its_seed_and_steps(tmp_path, monkeypatch):
         "stateful.main(7, 1000)\n"
     )
     monkeypatch.setattr(sys.modules[__name__], "WORKER", worker)
-    with pytest.raises(pytest.fail.Exception, match="(?s)status -11, .'seed 7'.*step .*draft"):
+    with pytest.raises(pytest.fail.Exception, match=r"(?s)status -11, .'seed 7'.*step .*draft"):
         run(7, 1000, tmp_path, 300)

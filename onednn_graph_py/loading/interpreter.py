@@ -19,7 +19,10 @@ def require_main_interpreter() -> None:
     ------
     ImportError
     """
-    current, main = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_Main
+    current, main = (
+        ctypes.pythonapi.PyInterpreterState_Get,
+        ctypes.pythonapi.PyInterpreterState_Main,
+    )
     current.restype = main.restype = ctypes.c_void_p
     if current() != main():
         raise ImportError(
