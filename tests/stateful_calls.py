@@ -72,15 +72,16 @@ def call_model(
     target = arrays[0] if arrays is not None and len(arrays) == 1 else arrays
     with as_far_as_allowed(subject):
         if named:
-            names = dict(zip(subject.model.input_names, given, strict=True))
-            results = _outputs(subject.model(**names, out=target))
-            del names
+            result = subject.model(
+                **dict(zip(subject.model.input_names, given, strict=True)), out=target
+            )
         else:
-            results = _outputs(subject.model(*given, out=target))
+            result = subject.model(*given, out=target)
+        results = _outputs(result)
         _assert_equal(results, expected)
         if arrays is not None:
             assert all(r is a for r, a in zip(results, arrays, strict=True))
-        del results
+        del result, results
     for i, (x, was) in enumerate(zip(given, before, strict=True)):
         if not (subject.recipe.updates and i == 0):
             np.testing.assert_array_equal(x, was)
