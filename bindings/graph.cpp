@@ -13,7 +13,7 @@ namespace {
 
 using fpmath_arg = enum_arg<dnnl::fpmath_mode>;
 
-void check_new_op(const graph_record &record, const op &o, bool validate) {
+void check_ids(const graph_record &record, const op &o) {
     const auto same = record.ops.find(o.id);
     if (same != record.ops.end())
         raise_invalid_graph_op(label(o) + ": the graph already has " + label(same->second)
@@ -29,13 +29,40 @@ void check_new_op(const graph_record &record, const op &o, bool validate) {
         if (!own.insert(lt.id()).second)
             raise_invalid_graph_op(label(o) + ": logical tensor " + std::to_string(lt.id())
                     + " is given for two outputs");
-    check_op(o, validate);
 }
+
+// An op in a graph's record, taken out again unless `keep` is called. It is there before oneDNN has
+// it, so that no other thread adds one of its id or for its outputs meanwhile.
+class recorded_op {
+public:
+    recorded_op(graph_record &record, const op &o) : record_(record), id_(o.id) {
+        for (const auto &lt : o.outputs) outputs_.push_back(lt.id());
+        record_.ops.emplace(id_, o);
+        for (const size_t lt : outputs_) record_.producers.emplace(lt, id_);
+    }
+    ~recorded_op() {
+        if (kept_) return;
+        for (const size_t lt : outputs_) record_.producers.erase(lt);
+        record_.ops.erase(id_);
+    }
+    recorded_op(const recorded_op &) = delete;
+    recorded_op &operator=(const recorded_op &) = delete;
+    void keep() { kept_ = true; }
+
+private:
+    graph_record &record_;
+    const size_t id_;
+    std::vector<size_t> outputs_;
+    bool kept_ = false;
+};
 
 dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
     const auto add = [&] {
-        check_new_op(*g.record, o, validate);
+        check_ids(*g.record, o);
+        check_op(o, validate);
+        check_ids(*g.record, o);  // Python code ran since, in which other threads may add ops
         dg::op copy = o.cpp();
+        recorded_op recorded(*g.record, o);
         call_onednn(
                 [&] {
                     std::lock_guard<std::mutex> lock(g.mutex);
@@ -46,8 +73,7 @@ dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
                     if (g.value.is_finalized()) return {context, "the graph is finalized already"};
                     return {context, fault_of(o), refused_call("add_op", o, g.engine_kind)};
                 });
-        g.record->ops.emplace(o.id, o);
-        for (const auto &lt : o.outputs) g.record->producers.emplace(lt.id(), o.id);
+        recorded.keep();
         o.frozen = true;
         return dg::status::success;
     };

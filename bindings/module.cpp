@@ -2,6 +2,8 @@
 
 #include "common.hpp"
 
+// pybind11's defaults: a free-threaded Python enables the GIL, which guards much of what follows,
+// and subinterpreters are refused (loading/interpreter.py does so where Python can't).
 PYBIND11_MODULE(_core, m) {
     m.doc() = "The mirror of oneDNN's C++ Graph API; import onednn_graph_py instead.";
     m.attr("__version__") = ONEDNN_GRAPH_PY_VERSION;

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -172,6 +174,27 @@ def assert_sums_close(actual, expected, magnitude, length, dtype=np.float32):
     bound = (length + 2) * np.finfo(dtype).eps * magnitude
     error = np.abs(np.asarray(actual, np.float64) - expected)
     assert (error <= bound).all(), f"error {error.max()} over bound {bound.flat[error.argmax()]}"
+
+
+def in_threads(number: int, body: Callable[[int], object]) -> None:
+    """Run body(i) in threads, all at once, and pass on what they raise."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(number)
+
+    def guarded(i: int) -> None:
+        try:
+            start.wait()
+            body(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 def python(

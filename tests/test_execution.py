@@ -13,6 +13,7 @@ from graphs import (
     Model,
     assert_sums_close,
     graph_of,
+    in_threads,
     lt_of,
     matmul_relu_model,
     random,
@@ -363,25 +364,6 @@ def test_a_failed_call_changes_no_output(model):
 
 
 # -- threads ----------------------------------------------------------------------------------
-
-
-def in_threads(number, body):
-    """Run body(i) in threads and pass on what they raise."""
-    errors = []
-
-    def guarded(i):
-        try:
-            body(i)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("how", ["execute", "bind"])

@@ -17,6 +17,7 @@ from graphs import LINKED, RUNTIME, python, relu_model, relu_op
 from test_defects import layer_norm_and_sum
 
 import onednn_graph_py as og
+from onednn_graph_py.loading import interpreter
 
 PAGE = doc_pages.ROOT / "docs" / "troubleshooting.md"
 RECIPE = doc_pages.ROOT / "third_party" / "onednn.py"
@@ -477,6 +478,33 @@ provokes(
     "the runtime of this oneDNN does not survive a fork",
     "OpenMP survives it" if RUNTIME == "OpenMP" else None,
 )(lambda: in_a_fork("model(x)"))
+
+
+# -- other interpreters
+
+
+@provokes("can't be imported in a subinterpreter")
+def _() -> str:
+    return python(
+        """
+        try:
+            import _interpreters as interpreters
+        except ImportError:  # before Python 3.13
+            import _xxsubinterpreters as interpreters
+        run = getattr(interpreters, "exec", None) or interpreters.run_string
+        try:
+            print(run(interpreters.create(), "import onednn_graph_py"))
+        except interpreters.RunFailedError as error:
+            print(error)
+        """
+    ).stdout
+
+
+@provokes("onednn_graph_py needs the GIL")
+def _() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        interpreter.require_gil()
 
 
 # -- building the package

@@ -20,6 +20,8 @@ import re
 import sys
 from pathlib import Path
 
+from .interpreter import require_gil, require_main_interpreter
+
 _LIBRARY = "libdnnl_ogp.so"
 
 
@@ -46,6 +48,7 @@ def _refuse_the_library_of_another_copy() -> None:
 
 
 def _load() -> None:
+    require_main_interpreter()
     _refuse_the_library_of_another_copy()
     flags = sys.getdlopenflags()
     deepbind = getattr(os, "RTLD_DEEPBIND", 0)
@@ -55,6 +58,7 @@ def _load() -> None:
         core = importlib.import_module("onednn_graph_py._core")
     finally:
         sys.setdlopenflags(flags)
+    require_gil()
     if core.version()["cpu_runtime"] == "SYCL":
         from . import opencl_drivers  # other builds need not wait for this import
 

@@ -1,0 +1,295 @@
+"""Eight threads use one object of each public class at once: right results, or typed errors."""
+
+import inspect
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import soak
+import stateful_calls as calls
+import stateful_subjects as subjects
+from graphs import RUNTIME, host_memory, in_threads, relu_op
+
+import onednn_graph_py as og
+
+THREADS, ROUNDS = 8, 12
+SOAK = soak.__file__
+PAGES = 2048  # 8 MB of 110
+
+# What never changes once it is made, so that nothing can race.
+VALUES = {
+    "CacheInfo", "Capabilities", "Capability", "Comparison", "Device", "Devices", "Diagram",
+    "Explanation", "OutputCheck", "Stats", "Step", "Value", "Verification", "VerboseLog",
+    "accumulation_mode", "cpu_isa", "cpu_isa_hints", "fpmath_mode", "graph_dump_mode", "status",
+    "version_t",
+}  # fmt: skip
+# Raced in test_profile.py.
+ELSEWHERE = {"Profile"}
+
+RACES: dict[str, list[Callable[[], Callable[[int], object]]]] = {}
+
+
+def race(name: str):
+    """Register what makes an object, and returns what thread `i` does with it."""
+
+    def register(make: Callable[[], Callable[[int], object]]):
+        RACES.setdefault(name, []).append(make)
+        return make
+
+    return register
+
+
+def refuses(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except og.OneDNNError as error:
+        assert str(error)
+        return True
+    return False
+
+
+# -- the mirror ------------------------------------------------------------------------------------
+
+
+@race("logical_tensor")
+def a_logical_tensor_is_read():
+    lt, equal = (og.logical_tensor(3, "f32", [4, og.UNKNOWN_DIM, 8], "any") for _ in range(2))
+
+    def work(i):
+        assert lt == equal
+        assert lt.get_dims() == [4, og.UNKNOWN_DIM, 8]
+        assert repr(lt) == repr(equal)
+
+    return work
+
+
+@race("op")
+def an_op_gets_attributes_and_inputs():
+    op = og.op(0, "MatMul", "matmul")
+
+    def work(i):
+        op.set_attr("transpose_a", bool(i & 1))
+        op.add_input(og.logical_tensor(i, "f32", [2, 2], "strided"))
+        assert set(op.get_attrs()) <= {"transpose_a", "transpose_b"}
+        repr(op)
+
+    return work
+
+
+@race("graph")
+def a_graph_takes_ops_and_is_finalized():
+    graph = og.graph("cpu")
+
+    def work(i):
+        refuses(lambda: graph.add_op(relu_op(2 * i)))  # it has that op, or is finalized
+        graph.finalize()
+        assert 1 <= len(graph.get_partitions()) <= THREADS
+        assert len(graph.get_ops()) >= len(graph.get_partitions())
+
+    return work
+
+
+@race("partition")
+def a_partition_is_compiled_for_many_shapes():
+    draft = subjects.make_draft("matmul", -1)
+    draft.graph.finalize()
+    engine = og.engine("cpu", 0)
+    return lambda i: calls.execute(subjects.compile_draft(draft, engine, i + 1), i)
+
+
+def compiled(kind: str = "matmul", engine: og.engine | None = None) -> subjects.Compiled:
+    draft = subjects.make_draft(kind, 8)
+    draft.graph.finalize()
+    return subjects.compile_draft(draft, engine or og.engine("cpu", 0), 8)
+
+
+@race("compiled_partition")
+def a_compiled_partition_is_executed():
+    one = compiled()
+    return lambda i: calls.use(one, i)
+
+
+@race("stream")
+def a_stream_takes_executions():
+    one = compiled()
+    return lambda i: calls.execute(one, i)
+
+
+@race("engine")
+def an_engine_compiles_and_ends():
+    engine = og.engine("cpu", 0)
+
+    def work(i):
+        calls.execute(compiled(engine=engine), i)
+        og.stream(engine).wait()
+        assert og.tensor(og.logical_tensor(0, "f32", [2], "strided"), engine).get_engine() == engine
+
+    return work
+
+
+@race("allocator")
+def an_allocator_serves_many_engines():
+    if RUNTIME == "SYCL":
+        pytest.skip(host_memory.kwargs["reason"])
+    allocator = og.allocator()
+
+    def work(i):
+        engine = og.make_engine_with_allocator("cpu", 0, allocator)
+        calls.execute(compiled(engine=engine), i)
+
+    return work
+
+
+@race("tensor")
+def a_tensor_gets_other_memory_while_it_is_in_use():
+    one = compiled("relu")
+    arrays = one.inputs(0)
+    out = np.empty(one.out_shape, np.float32)
+    (src,), (dst,) = one.tensors(arrays, out)
+    right = one.draft.compute(arrays)
+    one.compiled.execute(one.stream, [src], [dst])
+    one.stream.wait()
+
+    def work(i):
+        if i % 2:
+            refuses(lambda: src.set_data_handle(arrays[0].copy()))  # while it is in use
+        else:
+            own = np.empty(one.out_shape, np.float32)
+            result = og.tensor(dst.get_logical_tensor(), one.engine, own)
+            one.compiled.execute(og.stream(one.engine), [src], [result])
+            np.testing.assert_array_equal(own, right)
+        np.testing.assert_array_equal(src.numpy(), arrays[0])
+
+    return work
+
+
+@race("bound_execution")
+def a_bound_execution_is_called():
+    one = compiled()
+    bound = calls.bind_partition(one, 0)
+    check = bound.fill(1, False)
+
+    def work(i):
+        bound.run()
+        one.stream.wait()
+        check()
+
+    return work
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+@race("GraphBuilder")
+def a_builder_is_compiled():
+    constants = [subjects.whole(np.random.default_rng(0), 256, 256)]
+    recipe = subjects.RECIPES["wide"]
+    builder = recipe.build(-1, constants)
+
+    def work(i):
+        model = builder.compile(slow_fusions="run")
+        calls.call_model(subjects.Subject(recipe, constants, model, -1), i)
+
+    return work
+
+
+@race("CompiledGraph")
+@race("bound_model")
+def models_are_called_bound_pickled_and_dropped():
+    made = [
+        subjects.make_subject(name, -1, 5, slow_fusions="run", max_shapes=2)
+        for name in subjects.RECIPES
+    ]
+    run = calls.bind_model(made[0], 3, 4)
+    check = run.fill(4, False)
+
+    def work(i):
+        subject = made[i % len(made)]
+        calls.use(subject, i)
+        calls.use(calls.unpickled(subject), i)
+        subject.model.stats()
+        run.run()
+        check()
+        og.clear_caches()
+
+    return work
+
+
+@race("CompiledGraph")
+def a_model_releases_its_constants():
+    made = subjects.make_subject("wide", -1, 5, slow_fusions="run")
+    calls.call_model(made, 0, 4)
+
+    def work(i):
+        if i == 0:
+            calls.release(made)
+        calls.call_model(made, i, 4)
+        if made.released:
+            calls.refused(lambda: pickle.dumps(made.model), og.InvalidArgumentsError)
+
+    return work
+
+
+# -- the tests -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, id=make.__name__) for makes in RACES.values() for make in makes],
+)
+def test_threads_race(make):
+    work = make()
+
+    def body(i):
+        for _ in range(ROUNDS):
+            work(i)
+
+    in_threads(THREADS, body)
+
+
+def test_of_ops_with_one_id_a_graph_takes_one():
+    for _ in range(50):
+        graph, refused = og.graph("cpu"), []
+
+        def body(i, graph=graph, refused=refused):
+            refused.append(refuses(lambda: graph.add_op(relu_op(0))))
+
+        in_threads(THREADS, body)
+        assert refused.count(False) == 1
+        graph.finalize()
+        assert len(graph.get_ops()) == 1
+
+
+def test_every_public_class_is_raced():
+    classes = {
+        name
+        for name in og.__all__
+        if inspect.isclass(getattr(og, name)) and not issubclass(getattr(og, name), BaseException)
+    }
+    assert classes - VALUES == set(RACES) | ELSEWHERE
+
+
+@pytest.mark.parametrize("seconds", [4, pytest.param(600, marks=pytest.mark.slow)])
+def test_eight_threads_get_right_results_and_nothing_grows(tmp_path, seconds):
+    done = subprocess.run(
+        [sys.executable, SOAK, str(seconds), str(THREADS)],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+        capture_output=True,
+        text=True,
+        timeout=seconds + 300,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    seen = json.loads(done.stdout)
+    assert seen["calls"] > 20 * THREADS
+    assert max(seen["files"]) == min(seen["files"])
+    assert max(seen["tasks"][10:]) <= max(seen["tasks"][:10])
+    # What is in use varies; what nobody gives back stays in the least of it, too.
+    if seconds >= 60:
+        early, late = (min(seen["pages"][part]) for part in (slice(2, 10), slice(10, 20)))
+        assert late - early < PAGES, seen["pages"]
