@@ -1,14 +1,11 @@
 # Makes oneDNN's build take less time, without a change to its sources or to what runs later.
 #
-# CMake includes this after oneDNN's project(), by CMAKE_PROJECT_oneDNN_INCLUDE; what is done here
-# waits until all of oneDNN's targets are defined. -DONEDNN_GRAPH_PY_FAST_BUILD=OFF leaves oneDNN's
-# build as it is.
-
-option(ONEDNN_GRAPH_PY_FAST_BUILD "compile oneDNN in less time" ON)
+# CMake includes this after oneDNN's project(), with
+# -DCMAKE_PROJECT_oneDNN_INCLUDE=third_party/onednn_build.cmake; what is done here waits until all of
+# oneDNN's targets are defined.
 
 # GCC only: nobody has measured or tried others. CMake 3.19 brought DEFER.
-if(NOT ONEDNN_GRAPH_PY_FAST_BUILD
-        OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
         OR CMAKE_VERSION VERSION_LESS 3.19)
     return()
 endif()

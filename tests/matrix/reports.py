@@ -72,6 +72,7 @@ def _report(program: Program, built: Path) -> str | None:
         text=True,
         env={
             **os.environ,
+            **DIRTY,
             "ONEDNN_VERBOSE": "profile_exec",
             "LD_LIBRARY_PATH": str(LIBRARY.parent),
         },

@@ -25,8 +25,6 @@ class Job:
     tree: Path
     version: str
     arguments: tuple[str, ...]
-    # CMake code that oneDNN's project includes.
-    included: Path
     options: dict[str, str]
     cmake: str
     ninja: str
@@ -54,7 +52,7 @@ def run(job: Job, cache: Cache, lock: int) -> None:
         configure = [
             job.cmake, "-S", str(job.tree), "-B", str(build_dir), "-G", "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={job.ninja}", f"-DCMAKE_INSTALL_PREFIX={target}",
-            f"-DCMAKE_PROJECT_oneDNN_INCLUDE={job.included}", *ccache.arguments(),
+            *ccache.arguments(),
             *job.arguments,
         ]  # fmt: skip
         if steps.status(configure) and resumed:

@@ -14,9 +14,6 @@ from .cache import Cache, read_record
 from .report import RecipeError, UnavailableError
 from .settings import Settings
 
-# CMake code that takes time out of oneDNN's build.
-INCLUDED = pins_module.DATA.with_name("onednn_build.cmake")
-
 
 @dataclass(frozen=True)
 class OneDNN:
@@ -104,13 +101,7 @@ class Recipe:
 
     def key(self, source: sources.Source) -> str:
         """The cache key of a build: equal exactly when the result would be."""
-        facts = [
-            source.identity,
-            self.arguments,
-            self.compiler.identity,
-            self.settings.flags,
-            hashlib.sha256(INCLUDED.read_bytes()).hexdigest(),
-        ]
+        facts = [source.identity, self.arguments, self.compiler.identity, self.settings.flags]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         return f"{source.version}-{digest[:12]}"
 
@@ -174,7 +165,6 @@ class Recipe:
             tree=tree,
             version=source.version,
             arguments=self.arguments,
-            included=INCLUDED,
             options=_options(self.arguments),
             cmake=tools["cmake"],
             ninja=tools["ninja"],
