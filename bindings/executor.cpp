@@ -151,7 +151,7 @@ public:
         uint64_t checked = ticks();
         for (size_t i = 0; i < x.steps.size(); ++i) {
             const step &s = x.steps[i];
-            if (ticks() - checked > signals_after && on_main_thread()) {
+            if (i > 0 && ticks() - checked > signals_after && on_main_thread()) {
                 handle_signals(x, thread, inside);
                 checked = ticks();
             }
