@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "caches.hpp"
 #include "call.hpp"
@@ -662,7 +663,8 @@ struct bound_model {
     executor_ptr x;
     executor::arrays ins{std::pmr::new_delete_resource()}, outs{std::pmr::new_delete_resource()};
     std::unique_ptr<run_context> context;
-    std::mutex mutex;  // one arena, so one call at a time
+    std::mutex mutex;        // one arena, so one call at a time
+    std::thread::id caller;  // who is inside; with the GIL
     int generation = fork_generation();
 
     ~bound_model() {
@@ -686,6 +688,20 @@ struct bound_model {
     }
 };
 
+// Who is inside a bound call, for its lifetime.
+class inside_bound_call {
+public:
+    inside_bound_call(std::thread::id &caller, std::thread::id self) : caller_(caller) {
+        caller_ = self;
+    }
+    ~inside_bound_call() { caller_ = {}; }
+    inside_bound_call(const inside_bound_call &) = delete;
+    inside_bound_call &operator=(const inside_bound_call &) = delete;
+
+private:
+    std::thread::id &caller_;
+};
+
 PyObject *call_bound_model(PyObject *self, PyObject *args, PyObject *kwargs) {
     return python_call([&]() -> PyObject * {
         auto &b = self_of<bound_model>(self, "bound_model");
@@ -695,14 +711,21 @@ PyObject *call_bound_model(PyObject *self, PyObject *args, PyObject *kwargs) {
         if (b.generation != fork_generation()) {
             // A thread of the parent may have held it.
             new (&b.mutex) std::mutex;
+            b.caller = {};
             b.generation = fork_generation();
         }
+        const auto self_id = std::this_thread::get_id();
+        if (b.caller == self_id)
+            raise_invalid_arguments(b.x->name
+                    + ": a host step calls the bound call that it is a step of, which uses the same "
+                      "arrays; call the model instead");
         if (!b.mutex.try_lock()) {
             PyThreadState *thread = PyEval_SaveThread();
             b.mutex.lock();
             take_gil_again(thread);
         }
         const std::lock_guard<std::mutex> lock(b.mutex, std::adopt_lock);
+        const inside_bound_call inside(b.caller, self_id);
         b.x->run(*b.context, b.ins, b.outs, true);
         Py_RETURN_NONE;
     });

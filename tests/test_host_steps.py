@@ -249,6 +249,15 @@ def test_a_function_may_call_the_model_again():
     assert len(depth) == 3
 
 
+def test_a_bound_call_that_calls_itself_is_refused():
+    """It would wait for itself, for ever, and without the GIL."""
+    model = chain(lambda x: bound() or x)
+    bound = model.bind([np.ones((4, 8), np.float32)])
+    for _ in range(2):
+        with pytest.raises(og.InvalidArgumentsError, match="a host step calls the bound call that"):
+            bound()
+
+
 def test_threads_call_at_once():
     model = chain(lambda x: x + np.float32(1))
     wrong = []

@@ -42,7 +42,7 @@ def run(first: int, steps: int, folder: Path, seconds: int) -> None:
 
 
 def test_random_steps_hold_what_is_promised(tmp_path):
-    run(0, 2000, tmp_path, 300)
+    run(0, 2000, tmp_path, 600)
 
 
 @pytest.mark.slow
@@ -62,4 +62,4 @@ def test_a_crash_is_reported_with_its_seed_and_steps(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(sys.modules[__name__], "WORKER", worker)
     with pytest.raises(pytest.fail.Exception, match=r"(?s)status -11, .'seed 7'.*step .*draft"):
-        run(7, 1000, tmp_path, 300)
+        run(7, 1000, tmp_path, 600)
