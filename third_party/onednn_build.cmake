@@ -29,14 +29,9 @@ function(ogp_optimize target level pattern)
 endfunction()
 
 function(ogp_optimization_levels)
-    # src/cpu/ keeps its -O3: kernels that the C++ compiler makes. The others drive machine code
-    # that is generated at run time.
-    foreach(target dnnl_common dnnl_graph_interface dnnl_graph_backend_dnnl dnnl_graph_utils
-            dnnl_graph_utils_pm dnnl_cpu_x64)
-        ogp_optimize(${target} -O2 "\\.cpp$")
-    endforeach()
-    # Tables of implementations; RNN and LRN, which no op of a graph becomes.
-    ogp_optimize(dnnl_cpu -O1 "/cpu_[a-z_]+_list\\.cpp$|/rnn/|/ref_lrn")
+    # What calls get to run keeps its -O3, and so does what is defined in headers beside it: the
+    # linker takes the first copy of an inline function. Of RNN and LRN no op of a graph is made.
+    ogp_optimize(dnnl_cpu -O1 "/rnn/|/ref_lrn")
     # Made once a process.
     ogp_optimize(dnnl_graph_backend_dnnl -O1 "/patterns/")
     # What generates machine code, which is the same however this is compiled.
