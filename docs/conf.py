@@ -23,7 +23,7 @@ extensions = [
     "outputs",
     "short_references",
 ]
-exclude_patterns = ["extensions", "static"]
+exclude_patterns = ["extensions", "static", "data", "reports"]
 # Docstrings put names of the package, and arguments, into single backticks.
 default_role = "py:obj"
 

@@ -1,7 +1,7 @@
 """What was measured of oneDNN, against the rows that guard models, and the page made of it."""
 
 import pytest
-from matrix import page
+from matrix import page, reports
 from matrix.programs import Program, programs, titles
 from matrix.results import Result, load_all
 from test_export import needs_compiler, needs_headers
@@ -52,6 +52,15 @@ def seen(row, number, outcome):
     # What models compute wrong here, a program of 3.7 computes right; we don't know why.
     right_in_programs = row == "attention on strided inputs"
     return not small and not right_in_programs and not ROWS[row].hidden and outcome != "refused"
+
+
+def test_reports_hold_the_programs_of_today():
+    """Those whose graph the linked oneDNN takes."""
+    for program in programs(first_only=True):
+        if program.row in reports.WORST:
+            kept = reports.report_file(program.row).read_text(encoding="utf-8")
+            assert program.source.rstrip() in kept, "run: ./dev matrix --reports"
+    assert sorted(reports.FOLDER.iterdir()) == sorted(map(reports.report_file, reports.WORST))
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda r: f"{r.version}-{r.isa}")

@@ -255,7 +255,9 @@ def _results(model: Model, made: Any) -> Sequence[Any]:
 
 def _is_model(given: Any) -> bool:
     # A bound method, such as a builder's `compile`, has the attributes of what it makes.
-    return not isinstance(given, MethodType) and all(hasattr(given, name) for name in ("input_names", "output_names", "prepare"))
+    return not isinstance(given, MethodType) and all(
+        hasattr(given, name) for name in ("input_names", "output_names", "prepare")
+    )
 
 
 def _made(source: Any) -> Model:

@@ -39,6 +39,8 @@ c++ -std=c++17 -O2 program.cpp -o program -ldnnl
 ONEDNN_MAX_CPU_ISA=AVX2 ./program    # exit status 4 if a number is wrong
 ```
 
+`docs/reports/` of the source tree has some of them in the form of oneDNN's issue template.
+
 """
 
 WORST = ("crashed", "hung", "wrong", "refused", "right")
