@@ -25,9 +25,9 @@ bool check(const char *name, tensor_data &t, const double *expected, const doubl
         std::printf("%s: right\n", name);
         return true;
     }
-    std::printf("%s: %zu of %zu elements are wrong; the worst, at %zu, is %.9g and should be %.9g "
-                "within %.3g\n",
-            name, wrong, n, worst, t.get(worst), expected[worst],
-            allowed[one_for_all ? 0 : worst]);
+    std::printf(
+            "%s: %zu of %zu elements are wrong; the worst, at %zu, is %.9g and should be %.9g "
+            "within %.3g\n",
+            name, wrong, n, worst, t.get(worst), expected[worst], allowed[one_for_all ? 0 : worst]);
     return false;
 }

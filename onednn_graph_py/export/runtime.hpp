@@ -193,8 +193,8 @@ void print(const char *name, tensor_data &t) {
     std::printf("\n");
 }
 
-// Compiles and runs all partitions, each when what it reads is there; false if one can't be. Each is
-// called so many times, as later calls may differ from the first.
+// Compiles and runs all partitions, each when what it reads is there; false if one can't be. Each
+// is called so many times, as later calls may differ from the first.
 bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where, int calls) {
     engine eng(where, 0);
     stream strm(eng);
