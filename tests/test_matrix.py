@@ -49,9 +49,7 @@ def seen(row, number, outcome):
     """Whether an outcome tells whether the row holds."""
     # Programs have small integers as inputs; only larger ones saturate.
     small = row == "this CPU has no VNNI" and number == 2
-    # What models compute wrong here, a program of 3.7 computes right; we don't know why.
-    right_in_programs = row == "attention on strided inputs"
-    return not small and not right_in_programs and not ROWS[row].hidden and outcome != "refused"
+    return not small and not ROWS[row].hidden and outcome != "refused"
 
 
 def test_reports_hold_the_programs_of_today():
