@@ -1,6 +1,7 @@
 // How a oneDNN call is made: GIL released, failure turned into an exception with its context.
 #pragma once
 
+#include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,11 +54,13 @@ inline bool on_main_thread() {
 
 // Takes the GIL again. When the interpreter ends under a daemon thread, Python up to 3.13 would
 // unwind that thread, through destructors that touch Python objects; it waits here instead, as
-// Python 3.14 has it wait. The thread that ends it may still call, such as from `__del__`.
+// Python 3.14 has it wait.
 inline void take_gil_again(PyThreadState *thread) {
-    const bool ending = is_finalizing() && !on_main_thread();
-    while (ending) std::this_thread::sleep_for(std::chrono::hours(1));
-    PyEval_RestoreThread(thread);
+    try {
+        PyEval_RestoreThread(thread);
+    } catch (const abi::__forced_unwind &) {
+        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
 }
 
 // Runs `body` (which returns a dnnl_status_t or throws) without the GIL. On failure only, `told`
