@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from graphs import python
+from graphs import RUNTIME, python
 
 ENVIRONMENT = {
     "PYTHONMALLOC": "malloc",
@@ -51,7 +51,7 @@ _LIBC = ctypes.CDLL(None)
 
 def missing() -> str | None:
     """Say why memory can't be counted here; None if it can."""
-    if og.version()["cpu_runtime"] == "SYCL":
+    if RUNTIME == "SYCL":
         return "SYCL's runtime keeps memory of its own, which is not told from a leak yet"
     if hasattr(_LIBC, "__sanitizer_get_current_allocated_bytes") or hasattr(_LIBC, "mallinfo2"):
         return None
