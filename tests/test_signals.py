@@ -59,9 +59,9 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(ended, name, number,
     if name == "capture":  # the rest is the program's own, if it has begun
         ends = ("capture: no graphs: the program loaded no oneDNN\n", "capture: interrupted\n")
         assert left.errors.endswith(ends)
-    else:
-        assert left.errors.startswith(f"{name}: interrupted"), left
-        assert left.errors.count("\n") == 1, left
+    else:  # nothing is said before the command is known
+        assert left.errors == "" or left.errors.startswith(f"{name}: interrupted"), left
+        assert left.errors.count("\n") <= 1, left
     assert left.processes == []
     assert [f for f in left.files if not f.startswith(KEPT.get(name, "nothing"))] == []
     assert not any(".partial" in f for f in left.files), left
@@ -213,10 +213,10 @@ began = time.monotonic()
 expected = b.compile()(Z)
 seconds = time.monotonic() - began
 model, times = b.compile(), 0
-for i in range(1, 6):
+for i in range(1, 11):
     rows = 8 * i
     W = np.ones((rows, 256), np.float32)
-    times += interrupted(lambda: model(W), seconds * i / 25)
+    times += interrupted(lambda: model(W), seconds * i / 200)
     np.testing.assert_allclose(model(W)[:8], expected, rtol=1e-5)
 assert times > 0
 """
