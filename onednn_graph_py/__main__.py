@@ -27,6 +27,7 @@ try:
 except BrokenPipeError:  # the reader stopped reading, such as ``... | head``
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     status = 1
-except KeyboardInterrupt:
+except KeyboardInterrupt:  # before the command is known
+    print("interrupted", file=sys.stderr)
     status = 130
 sys.exit(128 + ended_by if ended_by and status == 130 else status)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from graphs import RUNTIME, python
+from graphs import python
 
 ENVIRONMENT = {
     "PYTHONMALLOC": "malloc",
@@ -51,8 +51,6 @@ _LIBC = ctypes.CDLL(None)
 
 def missing() -> str | None:
     """Say why memory can't be counted here; None if it can."""
-    if RUNTIME == "SYCL":
-        return "SYCL's runtime keeps memory of its own, which is not told from a leak yet"
     if hasattr(_LIBC, "__sanitizer_get_current_allocated_bytes") or hasattr(_LIBC, "mallinfo2"):
         return None
     return "the C library has no mallinfo2 (glibc 2.33 and later has)"

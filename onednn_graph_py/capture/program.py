@@ -106,14 +106,19 @@ def capture(
         with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
             log = Path(logs)
             process = subprocess.Popen(words, env=_environment(log))
-            with _passed_on(process):
-                while process.returncode is None:
-                    try:
-                        process.wait(_INTERVAL)
-                    except subprocess.TimeoutExpired:
-                        watched.take()
-                    except KeyboardInterrupt:
-                        _interrupted(process)
+            try:
+                with _passed_on(process):
+                    while process.returncode is None:
+                        try:
+                            process.wait(_INTERVAL)
+                        except subprocess.TimeoutExpired:
+                            watched.take()
+                        except KeyboardInterrupt:
+                            _interrupted(process)
+            except BaseException:  # such as an interrupt before the loop
+                process.terminate()
+                process.wait()
+                raise
         libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
     unreadable = []
     for file in watched.files:
