@@ -513,8 +513,17 @@ def run():
 """
 
 
+OVER_SYCL = pytest.mark.xfail(
+    og.version()["cpu_runtime"] == "SYCL", reason="models leave memory: test_leaks.py"
+)
+
+
 @pytest.mark.parametrize(
-    "nodes", ["a = Relu(x) y = Abs(a)", "c = Constant <value_int = 1> () y = CumSum(x, c)"]
+    "nodes",
+    [
+        pytest.param("a = Relu(x) y = Abs(a)", marks=OVER_SYCL),
+        "c = Constant <value_int = 1> () y = CumSum(x, c)",
+    ],
 )
 @pytest.mark.skipif(leaks.missing() is not None, reason=str(leaks.missing()))
 def test_models_leave_nothing_behind(nodes):
