@@ -87,6 +87,74 @@ function(ogp_precompile_headers)
     endforeach()
 endfunction()
 
+# -- files compiled together ---------------------------------------------------------------------
+
+# Each file of a target generates the code of the same inline functions anew (1.5 s for each that
+# generates machine code). Of other versions nobody knows yet which files can be one.
+set(OGP_UNITED_VERSIONS 3.7 3.9 3.11 3.13)
+
+# Compiles those of a target's sources whose path below src/ matches as `parts` files. Macros that a
+# source defines end with it.
+function(ogp_unite target name parts pattern)
+    if(NOT TARGET ${target})
+        return()
+    endif()
+    get_target_property(sources ${target} SOURCES)
+    get_target_property(directory ${target} SOURCE_DIR)
+    set(matching)
+    foreach(source ${sources})
+        file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}/src" "${source}")
+        if(path MATCHES "${pattern}" AND path MATCHES "\\.cpp$" AND NOT path IN_LIST OGP_ALONE)
+            list(APPEND matching "${source}")
+        endif()
+    endforeach()
+    set(part 0)
+    foreach(source ${matching})
+        set(text "#include \"${source}\"\n")
+        file(STRINGS "${source}" defined REGEX "^#define ")
+        foreach(line ${defined})
+            if(line MATCHES "^#define ([A-Za-z_0-9]+)")
+                string(APPEND text "#undef ${CMAKE_MATCH_1}\n")
+            endif()
+        endforeach()
+        string(APPEND text_${part} "${text}")
+        set_property(SOURCE "${source}" DIRECTORY "${directory}" PROPERTY HEADER_FILE_ONLY ON)
+        math(EXPR part "(${part} + 1) % ${parts}")
+    endforeach()
+    if(NOT matching)
+        return()
+    endif()
+    math(EXPR last "${parts} - 1")
+    foreach(part RANGE ${last})
+        set(united "${PROJECT_BINARY_DIR}/united/${target}_${name}_${part}.cpp")
+        file(CONFIGURE OUTPUT "${united}" CONTENT "${text_${part}}" @ONLY)
+        set_property(SOURCE "${united}" DIRECTORY "${directory}"
+            PROPERTY COMPILE_OPTIONS ${ARGN})
+        target_sources(${target} PRIVATE "${united}")
+    endforeach()
+endfunction()
+
+# These define what others of their target define too.
+set(OGP_ALONE graph/backend/dnnl/platform.cpp graph/backend/dnnl/patterns/reduction_fusion.cpp)
+
+function(ogp_unite_sources)
+    set(version "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+    if(NOT version IN_LIST OGP_UNITED_VERSIONS)
+        return()
+    endif()
+    ogp_unite(dnnl_graph_interface all 1 "^graph/interface/")
+    ogp_unite(dnnl_graph_backend_dnnl top 1 "^graph/backend/dnnl/[a-z_]+\\.cpp")
+    ogp_unite(dnnl_graph_backend_dnnl kernels 2 "^graph/backend/dnnl/kernels/")
+    ogp_unite(dnnl_graph_backend_dnnl passes 1 "^graph/backend/dnnl/passes/")
+    ogp_unite(dnnl_graph_backend_dnnl patterns 1 "^graph/backend/dnnl/patterns/" -O1)
+    ogp_unite(dnnl_cpu reorder 3 "^cpu/reorder/")
+    ogp_unite(dnnl_cpu matmul 1 "^cpu/matmul/")
+    ogp_unite(dnnl_cpu_x64 gemm_f32 2 "^cpu/x64/gemm/f32/.*autogen" -O1)
+    ogp_unite(dnnl_cpu_x64 gemm_bf16 1 "^cpu/x64/gemm/bf16/.*autogen" -O1)
+    ogp_unite(dnnl_cpu_x64 gemm_s8 2 "^cpu/x64/gemm/s8x8s32/.*autogen" -O1)
+    ogp_unite(dnnl_cpu_x64 rnn 1 "^cpu/x64/rnn/" -O1)
+endfunction()
+
 # -- GCC's memory --------------------------------------------------------------------------------
 
 function(ogp_compile_without_collecting)
@@ -108,6 +176,7 @@ endfunction()
 
 function(ogp_build_faster)
     ogp_optimization_levels()
+    ogp_unite_sources()
     ogp_precompile_headers()
     ogp_compile_without_collecting()
 endfunction()
