@@ -11,6 +11,21 @@ const dnnl::engine &engine::get() const {
     return value;
 }
 
+dnnl::stream engine::take_stream() {
+    if (idle_streams.empty() || !forks::is_free()) return {};
+    dnnl::stream taken = std::move(idle_streams.back());
+    idle_streams.pop_back();
+    return taken;
+}
+
+void engine::give_stream(dnnl::stream &&given) noexcept {
+    if (!given) return;
+    try {
+        idle_streams.push_back(std::move(given));
+    } catch (const std::bad_alloc &) {
+    }
+}
+
 std::string repr(const engine &e) {
     if (!e.value) return "engine()";
     return "engine(" + enum_name(e.kind()) + ", " + std::to_string(e.index)

@@ -107,16 +107,8 @@ constexpr uint64_t signals_after = uint64_t(1) << 27;
 
 class run_context {
 public:
-    explicit run_context(const executor &x) : arena_(allocate(x.arena_bytes)) {
-        const inside_onednn inside(x.threads, [&] { return x.name; });
-        PyThreadState *thread = PyEval_SaveThread();
-        try {
-            stream_ = dnnl::stream(x.engine_->get());
-        } catch (...) {
-            take_gil_again(thread);
-            throw;
-        }
-        take_gil_again(thread);
+    explicit run_context(const executor &x)
+        : arena_(allocate(x.arena_bytes)), engine_(x.engine_), stream_(stream_of(x)) {
         for (const step &s : x.steps) {
             calls_.emplace_back();
             call &c = calls_.back();
@@ -131,6 +123,10 @@ public:
             if (s.scratchpad) c.scratchpad = scratchpad(x, s);
         }
     }
+
+    ~run_context() { engine_->give_stream(std::move(stream_)); }
+    run_context(const run_context &) = delete;
+    run_context &operator=(const run_context &) = delete;
 
     void set_arrays(
             const std::pmr::vector<void *> &inputs, const std::pmr::vector<void *> &outputs) {
@@ -272,7 +268,24 @@ private:
         s.function(views(s.inputs, false), views(s.outputs, true));
     }
 
+    static dnnl::stream stream_of(const executor &x) {
+        const inside_onednn inside(x.threads, [&] { return x.name; });
+        const dnnl::engine &e = x.engine_->get();
+        dnnl::stream made = x.engine_->take_stream();
+        if (made) return made;
+        PyThreadState *thread = PyEval_SaveThread();
+        try {
+            made = dnnl::stream(e);
+        } catch (...) {
+            take_gil_again(thread);
+            throw;
+        }
+        take_gil_again(thread);
+        return made;
+    }
+
     aligned_memory arena_;
+    engine_ptr engine_;
     dnnl::stream stream_;
     std::vector<tensor_handle> tensors_;
     std::vector<call> calls_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "op.hpp"
@@ -14,6 +15,12 @@ struct graph_record {
     std::map<size_t, size_t> producers;  // logical tensor id -> op id
     dnnl::fpmath_mode fpmath = dnnl::fpmath_mode::strict;
     bool fpmath_applies_to_int = false;
+    // By a partition's id. oneDNN's cache of compiled partitions never finds again what several
+    // threads made of one partition at a time, and keeps it (3.7.2, 3.13.1). Look up with the GIL,
+    // lock without it, inside a oneDNN call: a process that forks meanwhile makes none any more.
+    // Recursive, because an allocator of the user's runs in the middle of it. Copies share it.
+    std::shared_ptr<std::map<size_t, std::recursive_mutex>> compiling
+            = std::make_shared<std::map<size_t, std::recursive_mutex>>();
 };
 
 using graph_record_ptr = std::shared_ptr<const graph_record>;

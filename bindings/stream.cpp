@@ -46,13 +46,16 @@ stream::~stream() {
         leak_in_child(value);
         static_cast<void>(new wards(std::move(wards_)));
     }
-    if (!value || kept() == 0 || !Py_IsInitialized()) return;
+    if (!value || !Py_IsInitialized()) return;
     try {
-        wait();
+        if (kept()) wait();
     } catch (py::error_already_set &e) {
         e.discard_as_unraisable("onednn_graph_py.stream");
+        return;
     } catch (...) {
+        return;
     }
+    if (reusable) engine_->give_stream(std::move(value));
 }
 
 void stream::keep(const memory_ptr &memory) { wards_.memory.insert(memory); }
@@ -102,6 +105,9 @@ void init_stream(py::module_ &m) {
                 made->engine_ = std::move(e);
                 made->flags = flags;
                 made->engine_->get();
+                made->reusable = made->flags == dnnl::stream::flags::in_order;
+                if (made->reusable) made->value = made->engine_->take_stream();
+                if (made->value) return made;
                 call_onednn(
                         [&] {
                             made->value = dnnl::stream(made->engine_->value, made->flags);

@@ -16,6 +16,7 @@ struct stream : std::enable_shared_from_this<stream> {
     engine_ptr engine_;  // oneDNN's stream only has a raw pointer to it
     dnnl::stream value;
     dnnl::stream::flags flags = dnnl::stream::flags::default_flags;
+    bool reusable = false;  // when this ends: made by us, and in order
 
     stream() = default;
     // Waits for what still runs: the memory that it uses is let go after it.

@@ -12,7 +12,6 @@ from pathlib import Path
 import leak_cases
 import leaks
 import pytest
-from graphs import RUNTIME
 
 WORKER = Path(leak_cases.__file__)
 
@@ -38,18 +37,7 @@ def short() -> dict[str, dict]:
     return worked(1)
 
 
-KEPT_OVER_SYCL = ("tracing", "models", "releasing", "pickles", "views_and_caches", "predictors")
-"""Cases that compile models: each leaves some 10.8 kB over SYCL, we don't know where (3.13.2)."""
-
-SHORT = [
-    pytest.param(name, marks=pytest.mark.xfail(RUNTIME == "SYCL", reason="models leave memory"))
-    if name in KEPT_OVER_SYCL
-    else name
-    for name in leak_cases.CASES
-]
-
-
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", leak_cases.CASES)
 def test_nothing_is_left_behind(name):
     assert short()[name]["grown"] == []
 

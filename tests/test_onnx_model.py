@@ -513,15 +513,10 @@ def run():
 """
 
 
-OVER_SYCL = pytest.mark.xfail(
-    og.version()["cpu_runtime"] == "SYCL", reason="models leave memory: test_leaks.py"
-)
-
-
 @pytest.mark.parametrize(
     "nodes",
     [
-        pytest.param("a = Relu(x) y = Abs(a)", marks=OVER_SYCL),
+        "a = Relu(x) y = Abs(a)",
         "c = Constant <value_int = 1> () y = CumSum(x, c)",
     ],
 )
