@@ -57,8 +57,9 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(ended, name, number,
     assert left.status == 128 + number, left
     assert left.seconds < BOUND, left
     if name == "capture":  # the rest is the program's own, if it has begun
-        ends = ("capture: no graphs: the program loaded no oneDNN\n", "capture: interrupted\n")
-        assert left.errors.endswith(ends)
+        # What capture says of a program depends on whether it had begun to load libraries.
+        last = left.errors.splitlines()[-1]
+        assert last.startswith(("capture: no graphs: ", "capture: interrupted")), left
     else:
         assert left.errors.startswith((f"{name}: interrupted", "interrupted")), left
         assert left.errors.count("\n") == 1, left
