@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import fuzz
 import pytest
-from fuzz import Case, Op, Tensor, run_case
+from fuzz import Case, Op, run_case
 from graphs import needs
+from memory_cases import (
+    BY_NAME,
+    ROWS,
+    case,
+    compressed_keys,
+    conv,
+    group_of,
+    one_slice,
+    quantization,
+    row_major,
+    short_row,
+    t,
+)
 
 import onednn_graph_py as og
 from onednn_graph_py import safety
 from onednn_graph_py.machine import Conditions, current
 from onednn_graph_py.safety import out_of_bounds
-from onednn_graph_py.safety.calls import Op as SafetyOp
-from onednn_graph_py.safety.calls import Tensor as SafetyTensor
-from onednn_graph_py.safety.calls import schema_of
 from onednn_graph_py.safety.group import Group
 from onednn_graph_py.safety.out_of_bounds import DEFECTS, Features, MemoryDefect
 from onednn_graph_py.safety.partitioning import partitioning_crash
@@ -36,370 +43,8 @@ CONDITIONS = [
         (1, 2),
     )
 ]
-BY_NAME = {d.name: d for d in DEFECTS}
-
-
-class Row(NamedTuple):
-    """A partition that meets a defect, one like it that does not, and where the defect shows."""
-
-    wrong: Case
-    right: Case
-    where: Callable[[Conditions], bool] = lambda c: True
-
-
-# -- partitions
-
-
-def t(number, dims, dtype="f32", strides=None, layout="strided"):
-    return Tensor(number, dtype, dims, strides, layout)
-
-
-def case(*ops: Op, alone: bool = False) -> Case:
-    return Case(0, list(ops), alone=alone)
-
-
-def conv(kind, x, w, y, ndims=2, **attrs):
-    same = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
-    lists = {name: [value] * ndims for name, value in same.items()}
-    weights = "IOX" if kind == "ConvTranspose" else "OIX"
-    formats = {"data_format": "NCX", "weights_format": weights}
-    return Op(kind, [x, w], [y], {**lists, **formats, **attrs})
-
-
-def pool(kind, x, y, ndims=2, **attrs):
-    lists = {name: [1] * ndims for name in ("strides",)}
-    pads = {"pads_begin": [0] * ndims, "pads_end": [0] * ndims}
-    kernel = {"kernel": [2] * ndims, "data_format": "NCX"}
-    return Op(kind, [x], [y], {**lists, **pads, **kernel, **attrs})
-
-
-def quantization(kind, x, y, **attrs):
-    return Op(kind, [x], [y], {"qtype": "per_tensor", "scales": [0.5], "zps": [0], **attrs})
-
-
-def attention(query, key, value, between=None, keys_transposed=True):
-    """Two products with `between` of the scores and a SoftMax between them."""
-    assert query.dims is not None and key.dims is not None and value.dims is not None
-    columns = key.dims[-2 if keys_transposed else -1]
-    batch = tuple(max(p) for p in zip(query.dims[:-2], key.dims[:-2], strict=True))
-    shape = (*batch, query.dims[-2], columns)
-    scores, scaled, weights = (t(i, shape) for i in (20, 21, 22))
-    made = between(scores, scaled) if between else Op("Divide", [scores, t(23, (1,))], [scaled])
-    return case(
-        Op("MatMul", [query, key], [scores], {"transpose_b": keys_transposed}),
-        *(made if isinstance(made, list) else [made]),
-        Op("SoftMax", [scaled], [weights], {"axis": -1}),
-        Op("MatMul", [weights, value], [t(24, (*batch, query.dims[-2], value.dims[-1]))]),
-    )
-
-
-HEADS = [t(i, (2, 2, 4, 8)) for i in range(3)]
-
-
-def pooling(shape):
-    pooled, added = t(1, (1, 8, 4, 4)), t(3, (1, 8, 4, 4))
-    return case(
-        pool("MaxPool", t(0, (1, 8, 5, 5)), pooled), Op("Add", [pooled, t(2, shape)], [added])
-    )
-
-
-def relu_add(before, operand):
-    made = t(1, before)
-    after = before if math.prod(before) >= math.prod(operand) else operand
-    return case(Op("ReLU", [t(0, before)], [made]), Op("Add", [made, t(2, operand)], [t(3, after)]))
-
-
-def tanh(strides):
-    return case(Op("Tanh", [t(0, (2,) * 6, strides=strides)], [t(1, (2,) * 6)]))
-
-
-def one_element(*strides):
-    return case(Op("Add", [t(0, (1, 1), strides=strides), t(1, (1, 1))], [t(2, (1, 1))]))
-
-
-def interpolate(shape):
-    attrs = {"mode": "nearest", "data_format": "NCX", "sizes": [5]}
-    return case(Op("Interpolate", [t(0, shape)], [t(1, (*shape[:2], 5))], attrs))
-
-
-def padded(pad):
-    side = 4 + 2 * pad
-    made = t(2, (1, 2, side, side))
-    return case(
-        conv(
-            "Convolution",
-            t(0, (1, 3, 4, 4)),
-            t(1, (2, 3, 1, 1)),
-            made,
-            pads_begin=[pad] * 2,
-            pads_end=[pad] * 2,
-        ),
-        Op("ReLU", [made], [t(3, made.dims)]),
-    )
-
-
-def short_row(pad, dtype="bf16"):
-    tensors = t(0, (1, 3, 2), dtype), t(1, (3, 3, 1), dtype), t(2, (1, 3, 2 + pad), dtype)
-    return case(conv("Convolution", *tensors, ndims=1, pads_end=[pad]))
-
-
-def one_slice(dilation, dtype="bf16"):
-    x, w = t(0, (2, 16, 1, 9, 6), dtype), t(1, (16, 16, 2, 3, 3), dtype)
-    y = t(2, (2, 16, 1 if dilation == 2 else 2, 7, 4), dtype)
-    pads = [1, 0, 0]
-    dilations = [dilation, 1, 1]
-    return case(
-        conv("Convolution", x, w, y, 3, pads_begin=pads, pads_end=pads, dilations=dilations)
-    )
-
-
-def pool_backward(dtype="f32", strides=None, **attrs):
-    attrs = {"kernel": [1], "pads_end": [1], "exclude_pad": False, **attrs}
-    x, y = t(0, (2, 7, 6), dtype), t(1, (2, 7, 5), dtype, strides)
-    return case(pool("AvgPoolBackward", x, y, 1, **attrs))
-
-
-def int8_pooling(twice):
-    tensors = [t(i, (1, 8, 4, 4)) for i in range(1, 4)]
-    pooled, added = tensors[1], tensors[2]
-    return case(
-        quantization("Dequantize", t(0, (1, 8, 4, 4), "u8"), tensors[0]),
-        pool("MaxPool", tensors[0], pooled, kernel=[1, 1]),
-        Op("Add", [pooled, pooled if twice else t(4, (1, 8, 1, 1))], [added]),
-        quantization("Quantize", added, t(5, (1, 8, 4, 4), "u8")),
-    )
-
-
-def matmul(a, b, y, **attrs):
-    return case(Op("MatMul", [t(0, a), t(1, b)], [t(2, y)], attrs))
-
-
-def masked(condition):
-    def between(scores, chosen):
-        operands = [t(30, condition, "boolean"), t(31, scores.dims), scores]
-        return Op("Select", operands, [chosen])
-
-    return attention(*HEADS, between)
-
-
-def chosen(condition, kind="Divide"):
-    """Those scores that a condition keeps, behind their scale or mask."""
-
-    def between(scores, kept):
-        scaled = t(32, scores.dims)
-        return [
-            Op(kind, [scores, t(33, (1,))], [scaled]),
-            Op("Select", [t(30, condition, "boolean"), scaled, t(31, (1,))], [kept]),
-        ]
-
-    return between
-
-
-def grouped_queries(reshaped):
-    """Attention of two queries to each key, which stand in a dim of their own."""
-    heads, keys = (2, 3, 2, 4, 8), (2, 3, 1, 4, 8)
-    made = attention(t(0, heads), t(1, keys), t(2, keys), chosen((2, 3, 2, 4, 4)))
-    if reshaped:
-        attrs = {"shape": heads, "special_zero": False}
-        made.ops.insert(0, Op("StaticReshape", [t(40, (2, 6, 4, 8))], [t(0, heads)], attrs))
-    return made
-
-
-def quantized_softmax(qtype):
-    made = t(1, (4, 8))
-    count = 8 if qtype == "per_channel" else 1
-    return case(
-        Op("SoftMax", [t(0, (4, 8))], [made], {"axis": -1}),
-        quantization(
-            "Quantize", made, t(2, (4, 8), "u8"), qtype=qtype, scales=[0.5] * count, zps=[0] * count
-        ),
-    )
-
-
-def reshaped_product(strides):
-    made = t(2, (4, 6), strides=strides)
-    return case(
-        Op("MatMul", [t(0, (4, 3)), t(1, (3, 6))], [made]),
-        Op("StaticReshape", [made], [t(3, (2, 12))], {"shape": [2, 12], "special_zero": False}),
-    )
-
-
-def transposed(strides):
-    x, y = t(0, (2, 3, 4), strides=strides), t(1, (3, 2, 4), layout="any")
-    return case(Op("StaticTranspose", [x], [y], {"order": [1, 0, 2]}))
-
-
-def scores_added(first):
-    def between(scores, added):
-        operands = [scores, t(30, scores.dims)]
-        return Op("Add", operands if first else operands[::-1], [added])
-
-    return attention(*HEADS, between)
-
-
-def scores_twice(twice):
-    def between(scores, added):
-        return Op("Add", [scores, scores if twice else t(30, scores.dims)], [added])
-
-    return attention(*HEADS, between)
-
-
-def two_layouts(strides, operand=(5,)):
-    made = t(2, (2, 4, 8, 5))
-    return case(
-        Op("Add", [t(0, made.dims, strides=strides), t(1, made.dims)], [made]),
-        Op("Multiply", [made, t(3, operand)], [t(4, made.dims)]),
-    )
-
-
-def int8_conv(kind, operand, groups=1):
-    channels = 8 if groups == 1 else groups
-    w = (channels, 8) if kind == "ConvTranspose" else (2 * groups if groups > 1 else 8, 8 // groups)
-    made = 8 if groups == 1 else 2 * groups
-    x, y, added = t(2, (1, 8, 4, 4)), t(4, (1, made, 4, 4)), t(6, (1, made, 4, 4))
-    return case(
-        quantization("Dequantize", t(0, x.dims, "u8"), x),
-        quantization("Dequantize", t(1, (*w, 1, 1), "s8"), t(3, (*w, 1, 1))),
-        conv(kind, x, t(3, (*w, 1, 1)), y, groups=groups),
-        Op("Add", [y, t(5, operand)], [added]),
-        quantization("Quantize", added, t(7, added.dims, "u8")),
-    )
-
-
-def dynamic(dtype):
-    operands = [t(0, (4, 8), "s8"), t(1, (1,), dtype)]
-    return case(Op("DynamicDequantize", operands, [t(2, (4, 8), dtype)]))
-
-
-def compressed_keys(zero_points, axis=2):
-    """Attention whose keys have a scale and a zero point for each group along an axis."""
-    key, group = t(1, (2, 2, 8, 4)), [1, 1, 1, 1]
-    group[axis] = key.dims[axis]
-    groups = tuple(d // g for d, g in zip(key.dims, group, strict=True))
-    compressed = t(4, key.dims, "s8"), t(5, groups), t(6, groups, zero_points)
-    attrs = {"qtype": "per_group", "axis": axis, "group_shape": group}
-    dequantize = Op("DynamicDequantize", list(compressed), [key], attrs)
-    given = attention(HEADS[0], key, t(2, (2, 2, 4, 8)), keys_transposed=False)
-    return case(dequantize, *given.ops)
-
-
-def before_13(c: Conditions) -> bool:
-    return c.version < (3, 13)
-
-
-def since_8_beside_sycl(c: Conditions) -> bool:
-    return since_8(c) and c.runtime != "SYCL"
-
-
-def since_8(c: Conditions) -> bool:
-    return c.version >= (3, 8)
-
-
-FIVE = [t(0, (2, 2, 1, 3, 16)), t(1, (2, 2, 1, 4, 16)), t(2, (2, 2, 1, 4, 7))]
-
-ROWS = {
-    "binary_after_pooling": Row(pooling((1, 8, 4, 4)), pooling((1, 8, 1, 1))),
-    "widening": Row(relu_add((1, 8), (4, 8)), relu_add((4, 8), (1, 8))),
-    "elementwise_rank": Row(tanh((32, 16, 8, 4, 1, 2)), tanh(None)),
-    "one_element_strides": Row(one_element(2, 2), one_element(1, 1)),
-    "interpolation_of_one_column": Row(interpolate((2, 3, 1)), interpolate((2, 3, 2))),
-    "attention_batches": Row(attention(HEADS[0], t(1, (2, 1, 4, 8)), HEADS[2]), attention(*HEADS)),
-    "attention_strides": Row(
-        attention(
-            *(t(i, (2, 1, 4, 8), strides=(32, 64, 8, 1) if i == 0 else None) for i in range(3))
-        ),
-        attention(*(t(i, (2, 1, 4, 8)) for i in range(3))),
-    ),
-    "attention_strides_of_five_dims": Row(
-        attention(FIVE[0], t(1, (2, 2, 1, 4, 16), strides=(6, 48, 24, 1, 240)), FIVE[2]),
-        attention(*FIVE),
-        before_13,
-    ),
-    "windows_in_padding": Row(padded(1), padded(0)),
-    "window_behind_the_data": Row(
-        short_row(1), short_row(0), lambda c: c.threads == 2 and c.runtime == "OpenMP"
-    ),
-    "window_around_the_data": Row(one_slice(2), one_slice(1), lambda c: c.isa.endswith("amx")),
-    "pooling_backward_without_shape": Row(pool_backward(), pool_backward(src_shape=[2, 7, 5])),
-    "pooling_backward_gaps": Row(
-        pool_backward("bf16", (70, 10, 2), src_shape=[2, 7, 5]),
-        pool_backward("bf16", src_shape=[2, 7, 5]),
-    ),
-    "operand_twice_behind_pooling": Row(int8_pooling(True), int8_pooling(False)),
-    "operand_twice_in_attention": Row(scores_twice(True), scores_twice(False), before_13),
-    "shared_weights": Row(
-        matmul((2, 1, 16, 4), (1, 1, 4, 5), (2, 1, 16, 5)),
-        matmul((2, 1, 16, 4), (4, 5), (2, 1, 16, 5)),
-        before_13,
-    ),
-    "shared_matrix": Row(
-        matmul((2, 1, 15, 17), (15, 4), (2, 1, 17, 4), transpose_a=True),
-        matmul((2, 1, 17, 15), (15, 4), (2, 1, 17, 4)),
-        lambda c: before_13(c) and c.isa != "avx2",
-    ),
-    "attention_select": Row(masked((1, 1, 1, 4)), masked((2, 2, 4, 4)), before_13),
-    "channel_scales_after_normalization": Row(
-        quantized_softmax("per_channel"), quantized_softmax("per_tensor"), before_13
-    ),
-    "strides_before_reshape": Row(reshaped_product((8, 1)), reshaped_product(None)),
-    "gaps": Row(transposed((16, 5, 1)), transposed(None), since_8),
-    "attention_condition": Row(
-        attention(*HEADS, chosen((2, 1, 1, 4))),
-        attention(*HEADS, chosen((2, 1, 4, 4))),
-        since_8_beside_sycl,
-    ),
-    "attention_mask_and_select": Row(
-        attention(*HEADS, chosen((2, 2, 4, 4), "Add")),
-        attention(*HEADS, chosen((2, 2, 4, 4))),
-        since_8_beside_sycl,
-    ),
-    "grouped_attention_select": Row(
-        grouped_queries(True), grouped_queries(False), since_8_beside_sycl
-    ),
-    "attention_order": Row(scores_added(False), scores_added(True), since_8),
-    "last_dim_behind_two_layouts": Row(
-        two_layouts((160, 1, 20, 4)), two_layouts((160, 1, 20, 4), (4, 1, 1)), since_8
-    ),
-    "binary_after_int8_deconvolution": Row(
-        int8_conv("ConvTranspose", (1, 8, 4, 4)), int8_conv("ConvTranspose", (1, 8, 1, 1)), since_8
-    ),
-    "dynamic_scale": Row(dynamic("bf16"), dynamic("f32"), since_8),
-    "zero_points_of_columns": Row(
-        compressed_keys("s32"),
-        attention(*HEADS),
-        lambda c: since_8(c) and c.isa == "avx2",
-    ),
-    "binary_after_grouped_int8_convolution": Row(
-        int8_conv("Convolution", (1, 16, 1, 1), 8), int8_conv("Convolution", (1,), 8), since_8
-    ),
-}
-
 
 # -- the rows, under any conditions
-
-
-def row_major(dims):
-    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
-
-
-def read(tensor: Tensor) -> SafetyTensor:
-    known = bool(tensor.dims) and tensor.layout == "strided"
-    strides = (tensor.strides or row_major(tensor.dims)) if known else None
-    return SafetyTensor(
-        tensor.id, tensor.dtype, tensor.dims, tensor.layout, strides, tensor.logical()
-    )
-
-
-def group_of(given: Case, version=(3, 13), fpmath="strict") -> Group:
-    """The ops of a case as those of one partition."""
-    ops = []
-    for i, o in enumerate(given.ops):
-        attrs = {n: tuple(v) if isinstance(v, list) else v for n, v in o.attrs.items()}
-        ports = [tuple(map(read, ports)) for ports in (o.inputs, o.outputs)]
-        ops.append(
-            SafetyOp(i, o.kind, f"op {i} ({o.kind})", *ports, attrs, schema_of(o.kind, version))
-        )
-    return Group(ops, {x.id: x.dims for x in given.tensors()}, {}, fpmath)
 
 
 def features_of(group: Group) -> Features:
@@ -652,7 +297,7 @@ WITHOUT_THE_CHECK = """
 import sys
 import fuzz, onednn_graph_py.safety as safety
 safety.check_partition = lambda *given: None
-from test_out_of_bounds import ROWS
+from memory_cases import ROWS
 print(fuzz.run_case(ROWS[sys.argv[1]].wrong))
 """
 
