@@ -19,8 +19,8 @@ struct graph_record {
     // threads made of one partition at a time, and keeps it (3.7.2, 3.13.1). Look up with the GIL,
     // lock without it, inside a oneDNN call: a process that forks meanwhile makes none any more.
     // Recursive, because an allocator of the user's runs in the middle of it. Copies share it.
-    std::shared_ptr<std::map<size_t, std::recursive_mutex>> compiling
-            = std::make_shared<std::map<size_t, std::recursive_mutex>>();
+    std::shared_ptr<std::map<size_t, std::recursive_mutex>> compiling =
+            std::make_shared<std::map<size_t, std::recursive_mutex>>();
 };
 
 using graph_record_ptr = std::shared_ptr<const graph_record>;

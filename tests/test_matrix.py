@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+import memory_cases
 import pytest
-from matrix import page, reports
+from matrix import kernels_page, page, reports
 from matrix.programs import Program, programs, titles
 from matrix.results import Result, load_all
 from test_export import needs_compiler, needs_headers
@@ -35,9 +36,52 @@ def test_results_are_kept_as_they_were_measured(tmp_path, monkeypatch):
     assert list(load_all()) == [older, made]
 
 
-def test_the_page_shows_what_was_measured():
+@pytest.mark.parametrize("made", [page, kernels_page], ids=lambda m: m.PAGE.stem)
+def test_a_page_shows_what_was_measured(made):
     assert RESULTS
-    assert page.PAGE.read_text(encoding="utf-8") == page.text(), "run: ./dev matrix --page"
+    assert made.PAGE.read_text(encoding="utf-8") == made.text(), "run: ./dev matrix --page"
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda r: f"{r.version}-{r.isa}")
+def test_the_mirror_refuses_what_was_measured_to_leave_its_buffers(result):
+    where = conditions_of(result)
+    seen = [row for row, o in result.memory.items() if o.startswith(("wrong", "crashed"))]
+    assert [row for row in seen if not memory_cases.BY_NAME[row].is_in(where)] == []
+
+
+NEVER_SEEN = {
+    "attention_batches",
+    "attention_condition",
+    "attention_mask_and_select",
+    "attention_order",
+    "attention_select",
+    "attention_strides",
+    "attention_strides_of_five_dims",
+    "binary_after_grouped_int8_convolution",
+    "binary_after_int8_deconvolution",
+    "channel_scales_after_normalization",
+    "elementwise_rank",
+    "gaps",
+    "grouped_attention_select",
+    "one_element_strides",
+    "operand_twice_in_attention",
+    "pooling_backward_gaps",
+    "strides_before_reshape",
+    "widening",
+    "window_around_the_data",
+    "windows_in_padding",
+    "zero_points_of_columns",
+}
+"""Rows of memory whose programs show nothing on the measured CPUs. Some need AMX or f16, some a
+strided output, which programs don't have; others read what may be read, beside memory of oneDNN's
+own."""
+
+
+def test_each_row_of_memory_was_seen_somewhere():
+    """One that no measurement shows any more is about to end."""
+    seen = {row for r in RESULTS for row, o in r.memory.items() if o != "right" and o != "refused"}
+    assert sorted(set(memory_cases.ROWS) - seen - NEVER_SEEN) == []
+    assert sorted(seen & NEVER_SEEN) == []
 
 
 @pytest.mark.parametrize("row", [row for row in titles() if ROWS[row].met])

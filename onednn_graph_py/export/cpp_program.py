@@ -145,7 +145,12 @@ def _text(program: Program) -> str:
         checks = f"    bool right = true;\n{checks}    return right ? 0 : 4;"
     cache = f"    set_constant_tensor_cache_capacity(where, {CACHED_MIB});\n" if checks else ""
     wrong = " 4 if a number is wrong," if checks else ""
-    parts = ["runtime.hpp", *(["check.hpp"] if program.expected else [])]
+    checked = bool(program.expected)
+    parts = ["guarded_memory.hpp" if checked else "memory.hpp", "runtime.hpp"]
+    parts += ["check.hpp"] * checked
+    # What is printed before a crash is seen.
+    lines = "    std::setvbuf(stdout, nullptr, _IOLBF, 0);\n" if checked else ""
+    pages = "\n#include <sys/mman.h>\n" if checked else ""
     runtime = "".join((files(__package__) / p).read_text(encoding="utf-8") for p in parts)
     return f"""\
 // A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops.
@@ -161,9 +166,10 @@ def _text(program: Program) -> str:
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
-
+{pages}
 #include "oneapi/dnnl/dnnl_graph.hpp"
 
 using namespace dnnl::graph;
@@ -177,7 +183,7 @@ const logical_tensor::data_type dnnl_types[] = {{{types}}};
 
 int main() try {{
     const engine::kind where = engine::kind::{program.engine_kind};
-{cache}
+{lines}{cache}
     // id, name, data type, dims, strides, whether it is constant
     std::vector<tensor_data> tensors = {{
 {chr(10).join(_tensor(t) for t in program.tensors)}
@@ -225,7 +231,8 @@ def to_cpp(
         Shapes of inputs with unknown dims, by name.
     check : bool
         Whether the program also holds what the outputs should be by the reference in NumPy, and
-        compares: then its exit status is 4 if a number is wrong.
+        compares: then its exit status is 4 if a number is wrong. Its tensors lie between pages that
+        can't be read, so it also crashes where oneDNN leaves them; it needs a POSIX system.
 
     Returns
     -------

@@ -1,5 +1,6 @@
 // The part that all exported C++ programs share: storing data, and running partitions.
-// The program defines the includes and `dnnl_types`, the library's data types by kind, before it.
+// The program defines the includes, `dnnl_types` (the library's data types by kind), and
+// `memory_block` (the memory of a tensor) before it.
 
 // -- data types: numbers are kept as double and stored as oneDNN has them
 
@@ -69,7 +70,7 @@ struct tensor_data {
     kind type;
     std::vector<int64_t> dims, strides;
     bool constant;
-    std::vector<unsigned char> memory;
+    memory_block memory;
 
     tensor_data(size_t id, const char *name, kind type, std::vector<int64_t> dims,
             std::vector<int64_t> strides, bool constant)
@@ -92,15 +93,12 @@ struct tensor_data {
     void allocate() {
         const size_t n = count();
         const size_t elements = n ? place(n - 1) + 1 : 0;
-        memory.assign(
-                std::max<size_t>(is_packed(type) ? (elements + 1) / 2 : elements, 1) * size_of(type)
-                        + 64,
+        memory.take(
+                std::max<size_t>(is_packed(type) ? (elements + 1) / 2 : elements, 1)
+                        * size_of(type),
                 0);
     }
-    void *data() {
-        const auto address = reinterpret_cast<uintptr_t>(memory.data());
-        return reinterpret_cast<void *>((address + 63) / 64 * 64);
-    }
+    void *data() { return memory.data(); }
     void set(size_t i, double x) {
         const uint64_t bits = encode(x, type);
         const size_t at = place(i);
@@ -238,7 +236,7 @@ bool run(graph &g, std::vector<tensor_data> &tensors, engine::kind where, int ca
             for (size_t i = 0; i < outputs.size(); ++i) {
                 auto &t = tensors[outputs[i].get_id()];
                 // Other memory at each call, with bytes that show what is not written.
-                t.memory = std::vector<unsigned char>(t.memory.size(), 0xFF);
+                t.memory.take(t.memory.size(), 0xFF);
                 results.emplace_back(outputs[i], eng, t.data());
             }
             compiled.execute(strm, sources, results);

@@ -19,14 +19,18 @@ from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import MAX_NDIMS, Shape
 from .calls import Op, Tensor, op_of
+from .defect import first_met
 from .facts import is_row_major
 from .group import Group
 from .limits import check_attributes, check_ranks, check_strides
 from .out_of_bounds import DEFECTS, Features, MemoryDefect, defect_of
 from .partitioning import CRASHING, partitioning_crash
 from .shapes import shapes_of
+from .wrong_results import DEFECTS as WRONG_RESULTS
 
 __all__ = ["check_op", "check_partition", "check_partitioning", "may_crash_search"]
+
+_WRONG_OUT_OF_BOUNDS = tuple(d for d in WRONG_RESULTS if d.out_of_bounds)
 
 
 def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
@@ -121,11 +125,17 @@ def check_partition(
         check_strides(op, tensors)
     shapes = shapes_of(made, tensors)
     defects = _candidates(_features(made, shapes, tensors, fpmath), conditions)
-    if not defects:
-        return
     found = defect_of(Group(made, shapes, tensors, fpmath), conditions, defects)
     if found is not None:
         raise KnownDefectError(found)
+    computing = [op for op in made if op.outputs]  # all but End
+    wrong = first_met(_WRONG_OUT_OF_BOUNDS, Group(computing, shapes, tensors, fpmath), conditions)
+    if wrong is not None:
+        labels = ", ".join(op.label for op in computing)
+        raise KnownDefectError(
+            f"{labels}: {wrong.what}, and accesses memory out of bounds; let a model of "
+            "GraphBuilder run it, which computes it in another way"
+        )
 
 
 def may_crash_search(kinds: Set[str]) -> bool:

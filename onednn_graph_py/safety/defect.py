@@ -47,6 +47,8 @@ class Defect:
         each partition.
     unless_apply_to_int : bool
         Whether results are right if the floating-point mode covers integers.
+    out_of_bounds : bool
+        Whether oneDNN also reads or writes beside its buffers, so that the mirror refuses it.
     """
 
     what: str
@@ -56,6 +58,7 @@ class Defect:
     where: Callable[[Conditions], bool] | None = None
     alone: bool | Met = False
     unless_apply_to_int: bool = False
+    out_of_bounds: bool = False
 
     def find(self, group: Group, conditions: Conditions) -> Finding | None:
         """Return the finding about a partition, or None if this defect does not affect it."""

@@ -1,9 +1,9 @@
 """Fused partitions for which oneDNN computes wrong results silently.
 
-The mirror refuses partitions that read or write out of bounds; the rows here describe those that
-only give wrong numbers, and their conditions: version, runtime, instruction set and threads. The
-rows are pure functions of those and of the partition, so that tests cover each on every machine;
-tests show the defect itself if the CPU has it.
+The mirror refuses partitions that read or write out of bounds, also those of the rows here that say
+so; the others only give wrong numbers. Each row has its conditions: version, runtime, instruction
+set and threads. The rows are pure functions of those and of the partition, so that tests cover each
+on every machine; tests show the defect itself if the CPU has it.
 """
 
 from __future__ import annotations
@@ -373,6 +373,7 @@ DEFECTS = (
         products.column_operand_of_transposed_product,
         since=(3, 8),
         where=lambda conditions: conditions.avx2,
+        out_of_bounds=True,
     ),
     Defect(
         "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
@@ -400,6 +401,7 @@ DEFECTS = (
         since=(3, 8),
         where=lambda conditions: conditions.avx2 and conditions.runtime != "SYCL",
         alone=True,
+        out_of_bounds=True,
     ),
     Defect(
         "oneDNN with AMX reads an operand for all batches and heads, such as an attention mask, "
@@ -440,6 +442,7 @@ DEFECTS = (
         windows.convolution_of_one_row,
         where=lambda conditions: conditions.avx512 and conditions.threads > 1,
         alone=True,
+        out_of_bounds=True,
     ),
     Defect(
         "oneDNN computes binary ops behind dilated depthwise convolutions in f16 wrongly",

@@ -1,4 +1,4 @@
-"""The command: measure this oneDNN, or write the page."""
+"""The command: measure this oneDNN, or write the pages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pathlib import Path
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 
-from . import page, reports
+from . import documents_page, kernels_page, page, reports
 from .measuring import SECTIONS, How, measure
-from .programs import COMPILER, HEADERS, Program, programs
+from .programs import COMPILER, HEADERS, Program, memory_programs, programs
 from .results import load_all
 
 FOLDER = Path(__file__).parents[2] / "build" / "matrix"
 """Where programs are built, and kept for the next time."""
+
+PAGES = (page, kernels_page, documents_page)
 
 
 def main() -> int:
@@ -27,7 +29,7 @@ def main() -> int:
     parser.add_argument("isas", nargs="*", help="the instruction sets to hold oneDNN to")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="measure only this")
     parser.add_argument("--again", action="store_true", help="also measure what there is already")
-    parser.add_argument("--page", action="store_true", help="measure nothing, write the page anew")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the pages anew")
     parser.add_argument(
         "--reports",
         action="store_true",
@@ -47,8 +49,10 @@ def main() -> int:
             return 2
         sections = arguments.only or list(SECTIONS)
         _measure(arguments.isas, sections, arguments.minutes, arguments.again)
-    page.write()
-    print(f"wrote {page.PAGE}")
+    page.write_graphs()
+    for made in PAGES:
+        made.PAGE.write_text(made.text(), encoding="utf-8")
+        print(f"wrote {made.PAGE}")
     return 0
 
 
@@ -66,15 +70,18 @@ def _measure(isas: list[str], sections: list[str], minutes: float, again: bool) 
         for isa in isas
     }
     missing = {isa: left for isa, left in missing.items() if left}
-    built: list[tuple[Program, Path]] = []
-    if any("defects" in left for left in missing.values()):
-        say("building a program for each known wrong result")
-        made = list(programs())
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            built = list(zip(made, pool.map(lambda p: p.build(FOLDER), made), strict=True))
+    built: dict[str, list[tuple[Program, Path]]] = {"defects": [], "memory": []}
+    for section, of in (("defects", programs), ("memory", memory_programs)):
+        if any(section in left for left in missing.values()):
+            say(f"{section}: building a program for each row")
+            made = list(of())
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                paths = pool.map(lambda p: p.build(FOLDER), made)
+                built[section] = list(zip(made, paths, strict=True))
+    how = How(built["defects"], built["memory"], minutes)
     for number, (isa, left) in enumerate(missing.items(), 1):
         name = f"{isa} ({number} of {len(missing)})"
-        measure(isa, left, How(built, minutes), lambda what, name=name: say(f"{name}: {what}"))
+        measure(isa, left, how, lambda what, name=name: say(f"{name}: {what}"))
     say("is measured; --again measures anew")
 
 

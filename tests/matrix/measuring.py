@@ -29,13 +29,15 @@ class How:
 
     Parameters
     ----------
-    programs : sequence of tuple of Program and Path
-        The programs of known wrong results, and where they were built.
+    programs, memory_programs : sequence of tuple of Program and Path
+        The programs of known wrong results and of `safety.out_of_bounds`, and where they were
+        built.
     minutes : float
         Time for random graphs.
     """
 
     programs: Sequence[tuple[Program, Path]]
+    memory_programs: Sequence[tuple[Program, Path]]
     minutes: float
 
 
@@ -44,14 +46,15 @@ def _held_to(isa: str) -> dict[str, str]:
 
 
 def _told(isa: str, *arguments: str) -> Any:
-    """Return the JSON that a command of the package prints with oneDNN held to an ISA."""
+    """Return the JSON that a module prints with oneDNN held to an ISA."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "onednn_graph_py", *arguments],
+        [sys.executable, "-W", "ignore", "-m", *arguments],
         capture_output=True,
         text=True,
         env=_held_to(isa),
     )
-    if done.returncode not in (0, 1):  # 1: something is wrong, which is what is looked for
+    # 1: something is wrong, which is what is looked for.
+    if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(f"{' '.join(arguments)} failed: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
 
@@ -88,9 +91,13 @@ def _defects(isa: str, how: How) -> dict[str, list[str]]:
     return made
 
 
+def _memory(isa: str, how: How) -> dict[str, str]:
+    return {program.row: program.outcome(path, isa) for program, path in how.memory_programs}
+
+
 def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
     made: dict[str, dict[str, int]] = {}
-    for case in _told(isa, "patterns", "--json", "--no-time")["cases"]:
+    for case in _told(isa, "onednn_graph_py", "patterns", "--json", "--no-time")["cases"]:
         counts = made.setdefault(case["pattern"], {})
         counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
     return made
@@ -98,17 +105,25 @@ def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
 
 def _selftest(isa: str, how: How) -> dict[str, dict[str, int]]:
     only = [a for f in FAMILIES for a in ("--only", f)]
-    found = _told(isa, "selftest", "--json", "-", "--minutes", str(how.minutes), *only)
+    chosen = ("--minutes", str(how.minutes), *only)
+    found = _told(isa, "onednn_graph_py", "selftest", "--json", "-", *chosen)
     return {
         family: {k: counts[k] for k in OUTCOMES if counts[k]}
         for family, counts in found["families"].items()
     }
 
 
+def _kernels(isa: str, how: How) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = _told(isa, "matrix.kernels")
+    return found
+
+
 SECTIONS: dict[str, Callable[[str, How], dict[str, Any]]] = {
     "defects": _defects,
+    "memory": _memory,
     "patterns": _patterns,
     "selftest": _selftest,
+    "kernels": _kernels,
 }
 """What measures the sections of a result."""
 

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import memory_cases
 from wrong_cases import ROWS, row_of
 
 import onednn_graph_py as og
+from onednn_graph_py.text.table import markdown_table
 
-from .programs import titles
+from .programs import memory_titles, titles
 from .results import Result, load_all
 
-__all__ = ["PAGE", "graph_file", "text", "write"]
+__all__ = ["PAGE", "graph_file", "text", "write_graphs"]
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "onednn_defects.md"
 
 HEAD = """\
-# Where oneDNN computes wrong numbers
+# Where oneDNN computes wrong numbers, or crashes
 
-Each entry is a partition that oneDNN fuses and computes wrong without saying so. Models avoid all
-of them ([how](guide_models.md)); `compile(known_defects="run")` runs them all the same.
+Each entry but those of the [last part](#out-of-bounds) is a partition that oneDNN fuses and
+computes wrong without saying so. Models avoid all of them ([how](guide_models.md));
+`compile(known_defects="run")` runs them all the same.
 
 The tables are measured: each graph is a C++ program that also holds the right numbers, by the
 reference in NumPy, and runs against oneDNN alone, held to one instruction set after the other.
 **wrong** means that elements were wrong, **right** that none was, **refused** that oneDNN has no
 kernel there, **crashed** and **hung** what they say. An entry with several graphs has the worst.
 Each graph is called twice, and memory that oneDNN takes is filled with other numbers before
-(`MALLOC_PERTURB_=165`), since some results depend on it.
+(`MALLOC_PERTURB_=165`), since some results depend on it. Tensors lie between pages that can't be
+read, so **crashed** may also be a read or a write beside one.
 Some entries depend on how threads share memory, and show only sometimes.
 
 To see one yourself, take its file from `docs/data/defects/` of the source tree:
@@ -40,6 +45,18 @@ ONEDNN_MAX_CPU_ISA=AVX2 ./program    # exit status 4 if a number is wrong
 ```
 
 `docs/reports/` of the source tree has some of them in the form of oneDNN's issue template.
+
+"""
+
+MEMORY = """\
+(out-of-bounds)=
+## Out of bounds
+
+With these partitions oneDNN reads or writes beside its buffers, or crashes. The mirror and models
+refuse them with `KnownDefectError`. The programs are like those above, so their tensors lie between
+pages that can't be read: **crashed** may be such a read. **right** means that no number was wrong
+and no such page was touched; what is read beside a tensor within a page, or beside memory of
+oneDNN's own, is not seen.
 
 """
 
@@ -92,6 +109,35 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     yield f"Graph: `{graph_file(row).relative_to(DOCS.parent)}`.\n"
 
 
+def _by_isa(outcomes: dict[str, str]) -> str:
+    """Return the outcomes of a row with one version, by instruction set."""
+    isas: dict[str, list[str]] = {}
+    for isa, outcome in outcomes.items():
+        isas.setdefault(outcome.partition(":")[0], []).append(isa)
+    if len(isas) == 1:
+        return next(iter(isas))
+    return "; ".join(f"{word}: {', '.join(isas[word])}" for word in WORST if word in isas)
+
+
+def _memory(results: list[Result]) -> Iterator[str]:
+    """Return the part about `safety.out_of_bounds`."""
+    versions: dict[str, list[Result]] = {}
+    for r in results:
+        if r.memory:
+            versions.setdefault(f"{r.version} {r.runtime}", []).append(r)
+    yield MEMORY
+    rows = [
+        (f"{what} ([graph](data/defects/{name}.json))", *_cells(name, versions.values()))
+        for name, what in memory_titles().items()
+    ]
+    yield from markdown_table(("what", *versions), rows)
+
+
+def _cells(name: str, versions: Iterable[list[Result]]) -> Iterator[str]:
+    for of in versions:
+        yield _by_isa({r.isa: r.memory[name] for r in of if name in r.memory})
+
+
 def text() -> str:
     """Return the page."""
     results = list(load_all())
@@ -105,17 +151,21 @@ def text() -> str:
     lines.append("")
     for row, what in titles().items():
         lines += _section(row, what, results)
+    lines += _memory(results)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def write() -> None:
-    """Write the page and the graphs; some rows have none that an older oneDNN takes."""
+def write_graphs() -> None:
+    """Write the graphs that the page names; some rows have none that an older oneDNN takes."""
+    made = {}
     for row in titles():
-        if not ROWS[row].met:
-            continue
-        b = og.GraphBuilder()
-        ROWS[row].met[0](b)
+        if ROWS[row].met:
+            made[row] = og.GraphBuilder()
+            ROWS[row].met[0](made[row])
+    for name, case in memory_cases.ROWS.items():
+        with suppress(og.UnimplementedError):
+            made[name] = memory_cases.builder_of(case.wrong)
+    for row, b in made.items():
         path = graph_file(row)
         path.parent.mkdir(parents=True, exist_ok=True)
         b.save(path)
-    PAGE.write_text(text(), encoding="utf-8")

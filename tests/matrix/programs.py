@@ -1,9 +1,10 @@
-"""The graph of each row of known wrong results as a C++ program, built and run: `Program`."""
+"""The graph of each row of known defects as a C++ program, built and run: `Program`."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import shutil
 import subprocess
 import sysconfig
@@ -11,19 +12,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import memory_cases
 from graphs import LINKED
 from wrong_cases import ROWS, row_of
 
 import onednn_graph_py as og
 from onednn_graph_py.export import to_cpp
 
-__all__ = ["COMPILER", "DIRTY", "HEADERS", "LIBRARY", "Program", "programs", "titles"]
+__all__ = [
+    "COMPILER",
+    "DIRTY",
+    "HEADERS",
+    "LIBRARY",
+    "Program",
+    "memory_programs",
+    "memory_titles",
+    "programs",
+    "titles",
+]
 
 DIRTY = {"MALLOC_PERTURB_": "165", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 """Lets glibc give memory that is not 0: some results hold what oneDNN's own memory held before."""
 
-SECONDS = 120
+SECONDS = 30
 """After so long a program is taken to hang."""
+
+BYTES = 4 << 30
+"""The memory that a program may take: with some defects oneDNN takes more and more."""
 
 
 def installed_onednn() -> tuple[Path | None, Path]:
@@ -94,7 +109,12 @@ class Program:
             environment["ONEDNN_MAX_CPU_ISA"] = isa.upper()
         try:
             done = subprocess.run(
-                [built], capture_output=True, text=True, env=environment, timeout=SECONDS
+                [built],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=SECONDS,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES)),
             )
         except subprocess.TimeoutExpired:
             return "hung"
@@ -119,3 +139,23 @@ def programs(first_only: bool = False) -> Iterator[Program]:
             b = og.GraphBuilder()
             build(b)
             yield Program(text, i, to_cpp(b, check=True))
+
+
+def memory_titles() -> dict[str, str]:
+    """Return what goes wrong, in a sentence, by the name of each row of `safety.out_of_bounds`."""
+    found = {}
+    for name, row in memory_cases.ROWS.items():
+        group, defect = memory_cases.group_of(row.wrong), memory_cases.BY_NAME[name]
+        met = next(m for op in group.ops if (m := defect.find(group, op)) is not None)
+        found[name] = f"{met.what} makes oneDNN {met.effect}"
+    return found
+
+
+def memory_programs() -> Iterator[Program]:
+    """Return the programs of the rows of `safety.out_of_bounds` whose ops this oneDNN has."""
+    for name, row in memory_cases.ROWS.items():
+        try:
+            b = memory_cases.builder_of(row.wrong)
+        except og.UnimplementedError:
+            continue
+        yield Program(name, 0, to_cpp(b, check=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import subprocess
 from pathlib import Path
 
@@ -31,6 +32,8 @@ WORST = (
     "a second operand for each channel",
 )
 """The rows that are reported: wrong with every instruction set, most elements, plain graphs."""
+
+SHOWN = ("wrong", "crashed")
 
 LOADED = ("onednn_verbose,v1,info,oneDNN", "onednn_verbose,v1,info,cpu", "onednn_verbose,v1,graph")
 
@@ -64,8 +67,10 @@ def write(folder: Path) -> list[Path]:
 def _report(program: Program, built: Path) -> str | None:
     """Return a report; None if the program shows nothing here."""
     found = program.outcome(built)
-    if not found.startswith("wrong"):
+    if not found.startswith(SHOWN):
         return None
+    # What crashes has no line of its execution.
+    logged, event = ("profile", ",create:") if "crashed" in found else ("profile_exec", ",exec,")
     ran = subprocess.run(
         [built],
         capture_output=True,
@@ -73,12 +78,14 @@ def _report(program: Program, built: Path) -> str | None:
         env={
             **os.environ,
             **DIRTY,
-            "ONEDNN_VERBOSE": "profile_exec",
+            "ONEDNN_VERBOSE": logged,
             "LD_LIBRARY_PATH": str(LIBRARY.parent),
         },
     )
-    said = [x for x in ran.stdout.splitlines() if x.startswith(LOADED) or ",exec," in x]
+    said = [x for x in ran.stdout.splitlines() if x.startswith(LOADED) or event in x]
     printed = [x for x in ran.stdout.splitlines() if not x.startswith("onednn_verbose")]
+    if ran.returncode < 0:
+        printed.append(f"ended by {signal.Signals(-ran.returncode).name}")
     here = og.version()
     seen = sorted({f"{r.version} ({r.isa})" for r in load_all() if _is_wrong(r.defects, program)})
     defect = row_of(program.row)
@@ -108,8 +115,9 @@ It was also measured to be wrong with: {", ".join(seen)}.
 # Steps to reproduce
 
 Build and run the program below. It fills the inputs, runs all partitions, and compares each element
-with what it should be, which the program holds; its exit status is 4. The variables let glibc fill
-memory that is taken.
+with what it should be, which the program holds; its exit status is 4, unless it crashes. Each
+tensor ends or begins at a page that can't be read, so a read or a write beside it ends the program.
+The variables let glibc fill memory that is taken.
 
 ```sh
 c++ -std=c++17 -O2 program.cpp -o program -ldnnl
@@ -122,7 +130,7 @@ c++ -std=c++17 -O2 program.cpp -o program -ldnnl
 {chr(10).join(printed)}
 ```
 
-With `ONEDNN_VERBOSE=profile_exec`:
+With `ONEDNN_VERBOSE={logged}`:
 
 ```text
 {chr(10).join(said)}
@@ -142,7 +150,7 @@ All elements should be within their tolerance, which follows from data type and 
 
 
 def _is_wrong(defects: dict[str, list[str]], program: Program) -> bool:
-    return any(o.startswith("wrong") for o in defects.get(program.row, [])[:1])
+    return any(o.startswith(SHOWN) for o in defects.get(program.row, [])[:1])
 
 
 def _cpu() -> str:

@@ -46,10 +46,14 @@ class Result:
     threads : int
     defects : dict
         The outcome for each graph of a row: see `programs.Program.outcome`.
+    memory : dict
+        The outcome for each row of `safety.out_of_bounds`: see `programs.Program.outcome`.
     patterns : dict
         For each documented pattern, how many of its cases have each verdict.
     selftest : dict
         For each family of random graphs, how many have each outcome.
+    kernels : dict
+        For each documented pattern and data type, what `kernels.measured` returns.
     """
 
     version: str
@@ -59,8 +63,10 @@ class Result:
     date: str
     threads: int
     defects: dict[str, list[str]] = field(default_factory=dict)
+    memory: dict[str, str] = field(default_factory=dict)
     patterns: dict[str, dict[str, int]] = field(default_factory=dict)
     selftest: dict[str, dict[str, int]] = field(default_factory=dict)
+    kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
