@@ -53,7 +53,6 @@ NEVER_SEEN = {
     "attention_batches",
     "attention_condition",
     "attention_mask_and_select",
-    "attention_order",
     "attention_select",
     "attention_strides",
     "attention_strides_of_five_dims",

@@ -17,4 +17,3 @@ private:
     size_t size_ = 0;
     std::vector<unsigned char> bytes_;
 };
-

@@ -93,8 +93,7 @@ struct tensor_data {
     void allocate() {
         const size_t n = count();
         const size_t elements = n ? place(n - 1) + 1 : 0;
-        memory.take(
-                std::max<size_t>(is_packed(type) ? (elements + 1) / 2 : elements, 1)
+        memory.take(std::max<size_t>(is_packed(type) ? (elements + 1) / 2 : elements, 1)
                         * size_of(type),
                 0);
     }

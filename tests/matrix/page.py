@@ -25,7 +25,7 @@ HEAD = """\
 
 Each entry but those of the [last part](#out-of-bounds) is a partition that oneDNN fuses and
 computes wrong without saying so. Models avoid all of them ([how](guide_models.md));
-`compile(known_defects="run")` runs them all the same.
+`compile(known_defects="run")` runs them all the same, but for those that also leave their buffers.
 
 The tables are measured: each graph is a C++ program that also holds the right numbers, by the
 reference in NumPy, and runs against oneDNN alone, held to one instruction set after the other.
@@ -106,6 +106,8 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
         else ("Its ops alone are right, so models run them apart.")
     )
     yield apart
+    if defect.out_of_bounds:
+        yield "It also reads or writes beside its tensors, so the mirror refuses it."
     yield f"Graph: `{graph_file(row).relative_to(DOCS.parent)}`.\n"
 
 
