@@ -91,7 +91,11 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     yield f"## {what}\n"
     yield from _table(row, results)
     seen = [
-        (r, o) for r in reversed(results) for o in r.defects.get(row, []) if o.startswith("wrong: ")
+        (r, outcome)
+        for shown in ("wrong: ", "crashed: ")
+        for r in reversed(results)
+        for outcome in r.defects.get(row, [])
+        if outcome.startswith(shown)
     ]
     if seen:
         r, outcome = seen[0]
