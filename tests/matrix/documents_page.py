@@ -95,6 +95,10 @@ def _versions(since: Version, until: Version) -> str:
     return ", ".join(filter(None, (first, last))) or "all"
 
 
+def _sentence(why: str) -> str:
+    return (why if why.startswith("oneDNN") else why[0].upper() + why[1:]) + "."
+
+
 def of_patterns() -> list[Row]:
     """Return the rows that the gallery's deviations tell."""
     found: dict[tuple[str, Version, Version], list[tuple[str, str]]] = {}
@@ -107,7 +111,7 @@ def of_patterns() -> list[Row]:
     return [
         Row(
             _joined([page for _, page in of]),
-            why[0].upper() + why[1:] + ".",
+            _sentence(why),
             _joined([number for number, _ in of]),
             _versions(since, until),
             f"gallery: {len(of)} cases",
