@@ -65,7 +65,7 @@ dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
         recorded_op recorded(*g.record, o);
         call_onednn(
                 [&] {
-                    std::lock_guard<std::mutex> lock(g.mutex);
+                    std::lock_guard<std::recursive_mutex> lock(*g.record->mutex);
                     return static_cast<dnnl_status_t>(g.value.add_op(copy, false));
                 },
                 [&]() -> failure {
@@ -135,7 +135,7 @@ void finalize(graph &g) {
     check_consistency(*g.record);
     call_onednn(
             [&] {
-                std::lock_guard<std::mutex> lock(g.mutex);
+                std::lock_guard<std::recursive_mutex> lock(*g.record->mutex);
                 g.value.finalize();
                 return dnnl_success;
             },
@@ -150,7 +150,7 @@ std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
     std::vector<dg::partition> found;
     call_onednn(
             [&] {
-                std::lock_guard<std::mutex> lock(g.mutex);
+                std::lock_guard<std::recursive_mutex> lock(*g.record->mutex);
                 found = g.value.get_partitions(policy);
                 return dnnl_success;
             },
@@ -207,7 +207,7 @@ void init_graph(py::module_ &m) {
                     [](graph &self, fpmath_arg mode, bool apply_to_int) {
                         call_onednn(
                                 [&] {
-                                    std::lock_guard<std::mutex> lock(self.mutex);
+                                    std::lock_guard<std::recursive_mutex> lock(*self.record->mutex);
                                     self.value.set_fpmath_mode(mode, apply_to_int);
                                     return dnnl_success;
                                 },

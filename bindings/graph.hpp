@@ -15,12 +15,12 @@ struct graph_record {
     std::map<size_t, size_t> producers;  // logical tensor id -> op id
     dnnl::fpmath_mode fpmath = dnnl::fpmath_mode::strict;
     bool fpmath_applies_to_int = false;
-    // By a partition's id. oneDNN's cache of compiled partitions never finds again what several
-    // threads made of one partition at a time, and keeps it (3.7.2, 3.13.1). Look up with the GIL,
-    // lock without it, inside a oneDNN call: a process that forks meanwhile makes none any more.
-    // Recursive, because an allocator of the user's runs in the middle of it. Copies share it.
-    std::shared_ptr<std::map<size_t, std::recursive_mutex>> compiling =
-            std::make_shared<std::map<size_t, std::recursive_mutex>>();
+    // Of oneDNN's graph, which is not synchronised, and of the ops that its partitions share with
+    // it: partitioning changes attributes for a moment. What is compiled meanwhile is stored under
+    // a key that oneDNN's cache never finds again, and keeps (3.7.2, 3.13.1). Lock it without the
+    // GIL, inside a oneDNN call: a process that forks meanwhile makes none any more. Recursive,
+    // because an allocator of the user's runs in the middle of a compilation. Copies share it.
+    std::shared_ptr<std::recursive_mutex> mutex = std::make_shared<std::recursive_mutex>();
 };
 
 using graph_record_ptr = std::shared_ptr<const graph_record>;
@@ -29,8 +29,6 @@ struct graph {
     dg::graph value;
     dnnl::engine::kind engine_kind;
     std::shared_ptr<graph_record> record = std::make_shared<graph_record>();
-    // oneDNN's graph is not synchronised, and calls on it release the GIL. Lock it after that.
-    std::mutex mutex;
 
     explicit graph(dnnl::engine::kind kind) : value(kind), engine_kind(kind) {}
     graph(dnnl::engine::kind kind, dnnl::fpmath_mode mode) : value(kind, mode), engine_kind(kind) {}

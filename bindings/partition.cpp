@@ -218,10 +218,9 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     std::vector<const dnnl_graph_logical_tensor_t *> c_inputs, c_outputs;
     for (const auto &lt : plain_inputs) c_inputs.push_back(&lt);
     for (const auto &lt : plain_outputs) c_outputs.push_back(&lt);
-    auto &one_at_a_time = (*p.record->compiling)[p.value.get_id()];
     call_onednn(
             [&] {
-                const std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
+                const std::lock_guard<std::recursive_mutex> lock(*p.record->mutex);
                 // The C++ compile() leaks its handle when it throws, so ours is owned first.
                 dnnl_graph_compiled_partition_t handle = nullptr;
                 const auto created = dnnl_graph_compiled_partition_create(&handle, p.value.get());

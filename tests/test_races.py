@@ -7,13 +7,14 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soak
 import stateful_calls as calls
 import stateful_subjects as subjects
-from graphs import RUNTIME, host_memory, in_threads, relu_op
+from graphs import RUNTIME, host_memory, in_threads, python, relu_op
 
 import onednn_graph_py as og
 
@@ -301,3 +302,33 @@ def test_eight_threads_get_right_results_and_nothing_grows(tmp_path, seconds):
     if seconds >= 60:
         early, late = (min(seen["pages"][part]) for part in (slice(2, 10), slice(10, 20)))
         assert late - early < PAGES, seen["pages"]
+
+
+POISON = f"""
+import itertools, sys, threading, time
+sys.path.insert(0, {str(Path(SOAK).parent)!r})
+import onednn_graph_py as og
+import stateful_subjects as subjects
+
+draft, engine = subjects.make_draft("matmul", -1), og.engine("cpu", 0)
+draft.graph.finalize()
+end = time.monotonic() + 2
+
+def work(i):
+    for k in itertools.count():
+        subjects.compile_draft(draft, engine, 1 + (8 * k + i) % 97)
+        if i == 0:
+            og.set_compiled_partition_cache_capacity(4)  # all but a few are dropped
+            og.set_compiled_partition_cache_capacity(1024)
+        if time.monotonic() > end:
+            return
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range({THREADS})]
+[t.start() for t in threads], [t.join() for t in threads]
+og.set_compiled_partition_cache_capacity(0)
+"""
+
+
+def test_what_threads_partition_and_compile_leaves_the_cache():
+    """oneDNN searches without end for an entry whose ops were changed when it was stored."""
+    python(POISON, seconds=60)
