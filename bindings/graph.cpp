@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "caches.hpp"
 #include "call.hpp"
 #include "partition.hpp"
 #include "python_hooks.hpp"
@@ -65,7 +67,7 @@ dg::status add_op(graph &g, op &o, bool allow_exception, bool validate) {
         recorded_op recorded(*g.record, o);
         call_onednn(
                 [&] {
-                    std::lock_guard<std::recursive_mutex> lock(*g.record->mutex);
+                    std::lock_guard<std::recursive_mutex> lock(g.record->shared->mutex);
                     return static_cast<dnnl_status_t>(g.value.add_op(copy, false));
                 },
                 [&]() -> failure {
@@ -135,7 +137,7 @@ void finalize(graph &g) {
     check_consistency(*g.record);
     call_onednn(
             [&] {
-                std::lock_guard<std::recursive_mutex> lock(*g.record->mutex);
+                std::lock_guard<std::recursive_mutex> lock(g.record->shared->mutex);
                 g.value.finalize();
                 return dnnl_success;
             },
@@ -150,7 +152,10 @@ std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
     std::vector<dg::partition> found;
     call_onednn(
             [&] {
-                std::lock_guard<std::recursive_mutex> lock(*g.record->mutex);
+                std::lock_guard<std::recursive_mutex> lock(g.record->shared->mutex);
+                // Whichever thread makes room in the cache reads the ops of what it holds.
+                if (std::exchange(g.record->shared->compiled, false))
+                    empty_compiled_partition_cache();
                 found = g.value.get_partitions(policy);
                 return dnnl_success;
             },
@@ -207,7 +212,8 @@ void init_graph(py::module_ &m) {
                     [](graph &self, fpmath_arg mode, bool apply_to_int) {
                         call_onednn(
                                 [&] {
-                                    std::lock_guard<std::recursive_mutex> lock(*self.record->mutex);
+                                    std::lock_guard<std::recursive_mutex> lock(
+                                            self.record->shared->mutex);
                                     self.value.set_fpmath_mode(mode, apply_to_int);
                                     return dnnl_success;
                                 },

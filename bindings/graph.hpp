@@ -9,18 +9,24 @@
 
 namespace ogp {
 
+// For threads that use oneDNN's graph, which is not synchronised, and the ops that its partitions
+// share with it. Partitioning takes their attribute `matched` away and sets it again: what is
+// compiled meanwhile is stored under a key that oneDNN's cache of compiled partitions never finds
+// again, and keeps (3.7.2, 3.13.1).
+struct shared_ops {
+    // Lock it without the GIL, inside a oneDNN call: a process that forks meanwhile makes none any
+    // more. Recursive, because an allocator of the user's runs in the middle of a compilation.
+    std::recursive_mutex mutex;
+    bool compiled = false;  // since they were partitioned
+};
+
 // The ops of a graph as they were when it took them; shared with its partitions, which outlive it.
 struct graph_record {
     std::map<size_t, op> ops;
     std::map<size_t, size_t> producers;  // logical tensor id -> op id
     dnnl::fpmath_mode fpmath = dnnl::fpmath_mode::strict;
     bool fpmath_applies_to_int = false;
-    // Of oneDNN's graph, which is not synchronised, and of the ops that its partitions share with
-    // it: partitioning changes attributes for a moment. What is compiled meanwhile is stored under
-    // a key that oneDNN's cache never finds again, and keeps (3.7.2, 3.13.1). Lock it without the
-    // GIL, inside a oneDNN call: a process that forks meanwhile makes none any more. Recursive,
-    // because an allocator of the user's runs in the middle of a compilation. Copies share it.
-    std::shared_ptr<std::recursive_mutex> mutex = std::make_shared<std::recursive_mutex>();
+    std::shared_ptr<shared_ops> shared = std::make_shared<shared_ops>();  // copies share it
 };
 
 using graph_record_ptr = std::shared_ptr<const graph_record>;

@@ -220,7 +220,8 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     for (const auto &lt : plain_outputs) c_outputs.push_back(&lt);
     call_onednn(
             [&] {
-                const std::lock_guard<std::recursive_mutex> lock(*p.record->mutex);
+                const std::lock_guard<std::recursive_mutex> lock(p.record->shared->mutex);
+                p.record->shared->compiled = true;
                 // The C++ compile() leaks its handle when it throws, so ours is owned first.
                 dnnl_graph_compiled_partition_t handle = nullptr;
                 const auto created = dnnl_graph_compiled_partition_create(&handle, p.value.get());

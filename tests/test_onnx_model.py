@@ -514,11 +514,7 @@ def run():
 
 
 @pytest.mark.parametrize(
-    "nodes",
-    [
-        "a = Relu(x) y = Abs(a)",
-        "c = Constant <value_int = 1> () y = CumSum(x, c)",
-    ],
+    "nodes", ["a = Relu(x) y = Abs(a)", "c = Constant <value_int = 1> () y = CumSum(x, c)"]
 )
 @pytest.mark.skipif(leaks.missing() is not None, reason=str(leaks.missing()))
 def test_models_leave_nothing_behind(nodes):

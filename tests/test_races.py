@@ -100,11 +100,7 @@ def a_partition_is_compiled_for_many_shapes():
     draft = subjects.make_draft("matmul", -1)
     draft.graph.finalize()
     engine = og.engine("cpu", 0)
-
-    def work(i):
-        calls.execute(subjects.compile_draft(draft, engine, i + 1), i)
-
-    return work
+    return lambda i: calls.execute(subjects.compile_draft(draft, engine, i + 1), i)
 
 
 def compiled(kind: str = "matmul", engine: og.engine | None = None) -> subjects.Compiled:

@@ -57,9 +57,12 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(ended, name, number,
     assert left.status == 128 + number, left
     assert left.seconds < BOUND, left
     if name == "capture":  # the rest is the program's own, if it has begun
-        # What capture says of a program depends on whether it had begun to load libraries.
-        last = left.errors.splitlines()[-1]
-        assert last.startswith(("capture: no graphs: ", "capture: interrupted")), left
+        ends = (
+            "capture: no graphs: the program loaded no oneDNN\n",
+            f"oneDNN writes, or signal {int(number)} ended it before that\n",
+            "capture: interrupted\n",
+        )
+        assert left.errors.endswith(ends), left
     else:
         assert left.errors.startswith((f"{name}: interrupted", "interrupted")), left
         assert left.errors.count("\n") == 1, left
@@ -210,8 +213,9 @@ for i in range(12):
     y = (y @ w).softmax(axis=1) + float(i)
 b.output(y)
 Z = np.ones((8, 256), np.float32)
+expected = b.compile()(Z)  # the first of all takes longer
 began = time.monotonic()
-expected = b.compile()(Z)
+b.compile()(np.ones((4, 256), np.float32))
 seconds = time.monotonic() - began
 model, times = b.compile(), 0
 for i in range(1, 11):

@@ -90,8 +90,8 @@ endfunction()
 # -- files compiled together ---------------------------------------------------------------------
 
 # Each file of a target generates the code of the same inline functions anew (1.5 s for each that
-# generates machine code). Of other versions nobody knows yet which files can be one.
-set(OGP_UNITED_VERSIONS 3.7 3.9 3.11 3.13)
+# generates machine code). Only of these versions it is known that their files can be one.
+set(OGP_UNITED_VERSIONS 3.7)
 
 # Compiles those of a target's sources whose path below src/ matches as `parts` files. Macros that a
 # source defines end with it.

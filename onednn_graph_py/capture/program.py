@@ -59,7 +59,8 @@ class Captured:
             "directory, into which oneDNN writes"
         )
         if self.libraries is None:
-            return nothing
+            ended = f", or signal {-self.status} ended it before that"
+            return nothing + ended * (self.status < 0)
         if not self.libraries:
             return "the program loaded no oneDNN"
         able = [library.path for library in self.libraries if library.dumps]

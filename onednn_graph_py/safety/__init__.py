@@ -125,11 +125,12 @@ def check_partition(
         check_strides(op, tensors)
     shapes = shapes_of(made, tensors)
     defects = _candidates(_features(made, shapes, tensors, fpmath), conditions)
-    found = defect_of(Group(made, shapes, tensors, fpmath), conditions, defects)
+    computing = [op for op in made if op.outputs]  # all but End
+    group = Group(computing, shapes, tensors, fpmath)
+    found = defect_of(group, conditions, defects)
     if found is not None:
         raise KnownDefectError(found)
-    computing = [op for op in made if op.outputs]  # all but End
-    wrong = first_met(_WRONG_OUT_OF_BOUNDS, Group(computing, shapes, tensors, fpmath), conditions)
+    wrong = first_met(_WRONG_OUT_OF_BOUNDS, group, conditions)
     if wrong is not None:
         labels = ", ".join(op.label for op in computing)
         raise KnownDefectError(

@@ -36,7 +36,7 @@ KERNELS = """\
 ## Kernels
 
 ✓: all kernels of all measured data types are generated. ○ n/m: n of m data types run a reference
-kernel, which is plain C++ and slower by far. An empty cell: oneDNN does not run the pattern there.
+kernel, which is plain C++. An empty cell: oneDNN does not run the pattern there.
 The title of a cell names the kernels.
 """
 
@@ -56,7 +56,7 @@ def _is_reference(kernel: str) -> bool:
     return implementation.startswith("ref")
 
 
-def _kernels_cell(label: str, entries: dict[str, Any]) -> Markup:
+def _kernels_cell(entries: dict[str, Any]) -> Markup:
     if not entries:
         return element("td")
     slow = [t for t, e in entries.items() if any(map(_is_reference, e["kernels"]))]
@@ -64,10 +64,10 @@ def _kernels_cell(label: str, entries: dict[str, Any]) -> Markup:
     mark = f"○ {len(slow)}/{len(entries)}" if slow else "✓"
     shade = {"style": f"--share:{len(slow) / len(entries):.0%}"} if slow else {}
     name = {"class": "reference" if slow else "generated"}
-    return element("td", mark, title="\n".join([label, *lines]), **name, **shade)
+    return element("td", mark, title="; ".join(lines), **name, **shade)
 
 
-def _gains_cell(label: str, entries: dict[str, Any]) -> Markup:
+def _gains_cell(entries: dict[str, Any]) -> Markup:
     gains = {t: e["gain"] for t, e in entries.items() if e.get("gain")}
     if not gains:
         return element("td")
@@ -75,11 +75,10 @@ def _gains_cell(label: str, entries: dict[str, Any]) -> Markup:
     name = "gains" if mean >= _NOTABLE else "loses" if mean <= 1 / _NOTABLE else "even"
     lines = (f"{t}: {gain:g}" for t, gain in gains.items())
     shade = f"--share:{min(1.0, abs(math.log2(mean)) / 2):.0%}"
-    title = "\n".join([label, *lines])
-    return element("td", f"{mean:.2g}", title=title, style=shade, **{"class": name})
+    return element("td", f"{mean:.2g}", title="; ".join(lines), style=shade, **{"class": name})
 
 
-def _map(results: list[Result], cell: Callable[[str, dict[str, Any]], Markup]) -> Iterator[str]:
+def _map(results: list[Result], cell: Callable[[dict[str, Any]], Markup]) -> Iterator[str]:
     """Return the lines of a map: a row for each pattern, a column for each measurement."""
     versions: dict[str, list[Result]] = {}
     for r in results:
@@ -97,11 +96,7 @@ def _map(results: list[Result], cell: Callable[[str, dict[str, Any]], Markup]) -
         if not any(pattern.id in r.kernels for r in results):
             continue
         name = f"{pattern.id} {pattern.name.replace('_', ' ')}"
-        cells = (
-            cell(f"{name}, {v}, {r.isa}", r.kernels.get(pattern.id, {}))
-            for v, of in versions.items()
-            for r in of
-        )
+        cells = (cell(r.kernels.get(pattern.id, {})) for of in versions.values() for r in of)
         yield element("tr", element("th", name, scope="row"), *cells)
     yield "</tbody></table></div>\n"
 
