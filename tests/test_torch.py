@@ -11,6 +11,7 @@ import threading
 import warnings
 import weakref
 
+import leaks
 import numpy as np
 import pytest
 
@@ -716,3 +717,37 @@ def test_trace_explains_and_lists_what_it_lacks():
 
     with pytest.raises(og.InvalidGraphError, match=r"aten\.sort"):
         front.trace(Sorts(), (torch.randn(4, 4),))
+
+
+# -- leaks
+
+LEAKS = """
+import gc, torch
+import onednn_graph_py as og
+from onednn_graph_py import torch as front
+og.set_compiled_partition_cache_capacity(4), og.set_primitive_cache_capacity(4)
+module = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU()).eval()
+x = torch.ones(4, 32)
+once = torch.compile(module, backend="onednn_graph")
+# torch leaves 17 kB of each export itself, so there is only one.
+program = torch.export.export(module, (x,)).run_decompositions({})
+program.run_decompositions = lambda table: program
+torch.export.export = lambda *_, **__: program
+
+@torch.no_grad()
+def calls():
+    assert once(x).shape == x.shape
+
+@torch.no_grad()
+def exports():
+    front.export(module, (x,))(x.numpy())
+    og.clear_caches()
+
+run = {what}
+"""
+
+
+@pytest.mark.parametrize(("what", "rounds", "kernels"), [("calls", 50, 0), ("exports", 20, 2)])
+@pytest.mark.skipif(leaks.missing() is not None, reason=str(leaks.missing()))
+def test_nothing_is_left_behind(what, rounds, kernels):
+    assert leaks.grown_by(LEAKS.replace("{what}", what), rounds, kernels) == []

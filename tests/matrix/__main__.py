@@ -12,7 +12,7 @@ from pathlib import Path
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 
-from . import documents_page, kernels_page, page, reports
+from . import benchdnn, documents_page, kernels_page, page, reports
 from .measuring import SECTIONS, How, measure
 from .programs import COMPILER, HEADERS, Program, memory_programs, programs
 from .results import load_all
@@ -48,6 +48,8 @@ def main() -> int:
             print("./dev matrix: it needs a C++ compiler and oneDNN's headers", file=sys.stderr)
             return 2
         sections = arguments.only or list(SECTIONS)
+        if benchdnn.driver(build="benchdnn" in (arguments.only or ())) is None:
+            sections = [s for s in sections if s != "benchdnn"]
         _measure(arguments.isas, sections, arguments.minutes, arguments.again)
     page.write_graphs()
     for made in PAGES:

@@ -95,6 +95,11 @@ def _memory(isa: str, how: How) -> dict[str, str]:
     return {program.row: program.outcome(path, isa) for program, path in how.memory_programs}
 
 
+def _benchdnn(isa: str, how: How) -> dict[str, str]:
+    found: dict[str, str] = _told(isa, "matrix.benchdnn")
+    return found
+
+
 def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
     made: dict[str, dict[str, int]] = {}
     for case in _told(isa, "onednn_graph_py", "patterns", "--json", "--no-time")["cases"]:
@@ -121,6 +126,7 @@ def _kernels(isa: str, how: How) -> dict[str, dict[str, Any]]:
 SECTIONS: dict[str, Callable[[str, How], dict[str, Any]]] = {
     "defects": _defects,
     "memory": _memory,
+    "benchdnn": _benchdnn,
     "patterns": _patterns,
     "selftest": _selftest,
     "kernels": _kernels,

@@ -112,7 +112,25 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     yield apart
     if defect.out_of_bounds:
         yield "It also reads or writes beside its tensors, so the mirror refuses it."
-    yield f"Graph: `{graph_file(row).relative_to(DOCS.parent)}`.\n"
+    yield f"Graph: `{graph_file(row).relative_to(DOCS.parent)}`."
+    shown = _benchdnn(row, results)
+    if shown is not None:
+        yield f"benchdnn, oneDNN's test driver, shows it too:\n\n```sh\n{shown}\n```"
+    yield ""
+
+
+def _benchdnn(row: str, results: list[Result]) -> str | None:
+    """Return the command of oneDNN's own test driver that fails where the program does, too."""
+    for r in reversed(results):
+        said = r.benchdnn.get(row, "")
+        outcomes = [r.memory[row]] if row in r.memory else r.defects.get(row, [""])[:1]
+        if said.startswith(("FAILED", "CRASHED")) and outcomes[0].startswith(("wrong", "crashed")):
+            return (
+                f"# {r.version}: {said}\n"
+                f"ONEDNN_MAX_CPU_ISA={r.isa.upper()} benchdnn --graph --expected-n-partitions=0 "
+                f"--case={graph_file(row).relative_to(DOCS.parent)}"
+            )
+    return None
 
 
 def _by_isa(outcomes: dict[str, str]) -> str:
@@ -137,6 +155,11 @@ def _memory(results: list[Result]) -> Iterator[str]:
         for name, what in memory_titles().items()
     ]
     yield from markdown_table(("what", *versions), rows)
+    shown = [c for name in memory_titles() if (c := _benchdnn(name, results)) is not None]
+    if shown:
+        yield "\nbenchdnn, oneDNN's test driver, shows some of them too:\n\n```sh"
+        yield from shown
+        yield "```"
 
 
 def _cells(name: str, versions: Iterable[list[Result]]) -> Iterator[str]:

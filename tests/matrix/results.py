@@ -48,6 +48,8 @@ class Result:
         The outcome for each graph of a row: see `programs.Program.outcome`.
     memory : dict
         The outcome for each row of `safety.out_of_bounds`: see `programs.Program.outcome`.
+    benchdnn : dict
+        For each row of both, what `benchdnn.measured` returns.
     patterns : dict
         For each documented pattern, how many of its cases have each verdict.
     selftest : dict
@@ -64,6 +66,7 @@ class Result:
     threads: int
     defects: dict[str, list[str]] = field(default_factory=dict)
     memory: dict[str, str] = field(default_factory=dict)
+    benchdnn: dict[str, str] = field(default_factory=dict)
     patterns: dict[str, dict[str, int]] = field(default_factory=dict)
     selftest: dict[str, dict[str, int]] = field(default_factory=dict)
     kernels: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -1,0 +1,65 @@
+"""What benchdnn, oneDNN's own test driver, says of the graphs of known defects: `measured`.
+
+``python -m matrix.benchdnn`` prints it as JSON, of this oneDNN.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+
+import memory_cases
+from _benchdnn import run
+
+import onednn_graph_py as og
+from onednn_graph_py.machine import current
+from onednn_recipe import benchdnn
+from onednn_recipe.recipe import Recipe
+
+from .page import graph_file
+from .programs import BYTES, SECONDS, titles
+
+__all__ = ["driver", "measured"]
+
+
+def driver(build: bool = False) -> Path | None:
+    """Return the benchdnn of this oneDNN, None if there is none.
+
+    Parameters
+    ----------
+    build : bool
+        Build it if that was not done before. There is none of a oneDNN that was not built here.
+    """
+    recipe = Recipe()
+    if recipe.settings.root is not None:
+        return None
+    ready = benchdnn.ensure(recipe) if build else benchdnn.finished(recipe)
+    version = "{major}.{minor}.{patch}".format(**og.version())
+    if ready is None or (ready.onednn.version, "OpenMP") != (version, current().runtime):
+        return None
+    return ready.program
+
+
+def measured(program: Path) -> dict[str, str]:
+    """Return its answer to the first graph of each row, such as ``FAILED (errors:4 total:8)``."""
+    found = {}
+    for row in (*titles(), *memory_cases.ROWS):
+        path = graph_file(row)
+        if path.exists():
+            answer = run(program, path, "C", threads=current().threads, timeout=SECONDS)
+            found[row] = str(answer)
+    return found
+
+
+def main() -> None:
+    """Print what is measured."""
+    # Of what it runs too; with some defects oneDNN takes more and more.
+    resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
+    program = driver()
+    json.dump({} if program is None else measured(program), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
