@@ -14,6 +14,8 @@ from .cache import Cache, read_record
 from .report import RecipeError, UnavailableError
 from .settings import Settings
 
+_BUILD_FILE = Path(__file__).parents[1] / "onednn_build.cmake"
+
 
 @dataclass(frozen=True)
 class OneDNN:
@@ -96,12 +98,20 @@ class Recipe:
     @cached_property
     def arguments(self) -> tuple[str, ...]:
         """The CMake arguments: the data file's options, then the user's, which win."""
-        options = self.pins.cmake_options.items()
-        return (*(f"-D{name}={value}" for name, value in options), *self.settings.cmake_args)
+        return self._arguments(str(_BUILD_FILE))
+
+    def _arguments(self, build_file: str) -> tuple[str, ...]:
+        options = {**self.pins.cmake_options, "CMAKE_PROJECT_oneDNN_INCLUDE": build_file}
+        return (
+            *(f"-D{name}={value}" for name, value in options.items()),
+            *self.settings.cmake_args,
+        )
 
     def key(self, source: sources.Source) -> str:
         """The cache key of a build: equal exactly when the result would be."""
-        facts = [source.identity, self.arguments, self.compiler.identity, self.settings.flags]
+        # What the build file says, wherever it lies.
+        arguments = self._arguments(hashlib.sha256(_BUILD_FILE.read_bytes()).hexdigest())
+        facts = [source.identity, arguments, self.compiler.identity, self.settings.flags]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         return f"{source.version}-{digest[:12]}"
 
