@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from stateful_subjects import MAGIC, Arrays, Compiled, Draft, RefusedError, Subject
+from stateful_subjects import MAGIC, Arrays, Compiled, Draft, RefusedError, Sharing, Subject
 
 import onednn_graph_py as og
 
@@ -38,7 +38,7 @@ def as_far_as_allowed(subject: Subject | None = None) -> Iterator[None]:
         off = og.get_constant_tensor_cache_capacity("cpu") == 0
         if off and "constant tensor cache was turned off" in str(error):
             return
-        if subject is None or not subject.released or "release_constants" not in str(error):
+        if subject is None or not subject.sharing.released or "release_constants" not in str(error):
             raise
 
 
@@ -150,20 +150,20 @@ def resize(subject: Subject, sizes: list[int]) -> None:
 
 def unpickled(subject: Subject) -> Subject:
     """A model of its own with the same constants; or the same one, where it has none any more."""
-    if subject.released:
+    if subject.sharing.released:
         refused(lambda: pickle.dumps(subject.model), og.InvalidArgumentsError)
         return replace(subject)
-    return replace(subject, model=pickle.loads(pickle.dumps(subject.model)))
+    model = pickle.loads(pickle.dumps(subject.model))
+    return replace(subject, model=model, sharing=Sharing())
 
 
 def with_threads(subject: Subject, threads: int) -> Subject:
-    if subject.released:
-        # A model for any shape is not compiled before its first call, which is refused then.
-        try:
-            return replace(subject, model=subject.model.with_threads(threads))
-        except og.InvalidArgumentsError:
-            return replace(subject)
-    return replace(subject, model=subject.model.with_threads(threads))
+    # A model for any shape is not compiled before its first call, which may be refused then.
+    try:
+        return replace(subject, model=subject.model.with_threads(threads), released=False)
+    except og.InvalidArgumentsError:
+        assert subject.sharing.released
+        return replace(subject)
 
 
 def release(subject: Subject) -> None:
@@ -174,6 +174,7 @@ def release(subject: Subject) -> None:
         released = subject.model.release_constants()
         assert released >= 0
         subject.released = subject.released or released > 0
+        subject.sharing.released = subject.sharing.released or released > 0
 
 
 def set_constant_cache(size: int, released: list[Subject]) -> None:
@@ -353,5 +354,5 @@ def use_in_child(what: Any, seed: int) -> None:
         assert "parent process" in str(error), error
     except og.InvalidArgumentsError as error:
         # It is compiled anew for one thread, for which it lacks the constants.
-        if not (isinstance(what, Subject) and what.released):
+        if not (isinstance(what, Subject) and what.sharing.released):
             raise AssertionError(str(error)) from error

@@ -175,6 +175,13 @@ RECIPES = {
 
 
 @dataclass
+class Sharing:
+    """What models of one builder share: its constants."""
+
+    released: bool = False
+
+
+@dataclass
 class Subject:
     """A model with what it was built from."""
 
@@ -182,8 +189,8 @@ class Subject:
     constants: Arrays
     model: og.CompiledGraph
     rows: int  # -1: any
-    released: bool = False
-    shapes: set[int] = field(default_factory=set)  # the numbers of rows that it was called with
+    released: bool = False  # by this model
+    sharing: Sharing = field(default_factory=Sharing)
 
     def inputs(self, seed: int, rows: int) -> Arrays:
         return self.recipe.inputs(np.random.default_rng(seed), rows if self.rows < 0 else self.rows)
