@@ -10,6 +10,7 @@
 
 #include "call.hpp"
 #include "constant_cache_hold.hpp"
+#include "constant_writing.hpp"
 
 namespace ogp {
 namespace {
@@ -36,6 +37,8 @@ std::mutex capacity_mutex;
 }  // namespace
 
 std::array<std::atomic<uint64_t>, 2> cached_constants::times_emptied_{{{1}, {1}}};
+std::shared_mutex constant_writing::cache_;
+thread_local bool constant_writing::has_cache_ = false;
 
 cached_constants::cached_constants(dnnl::engine::kind kind, size_t bytes) noexcept
     : kind_(kind), bytes_(bytes) {}
@@ -51,8 +54,8 @@ cached_constants::~cached_constants() {
         much = a.gone > std::max(allowance, a.living / share);
     }
     // Where it can't be done now, the next partition that ends does it.
-    if (!much || is_emptying || !Py_IsInitialized() || is_finalizing() || !PyGILState_Check()
-            || !forks::is_free())
+    if (!much || is_emptying || constant_writing::has_cache() || !Py_IsInitialized()
+            || is_finalizing() || !PyGILState_Check() || !forks::is_free())
         return;
     const inside_onednn inside(1, [] { return std::string("emptying the cache of constants"); });
     empty_unless_held(kind_);
@@ -103,6 +106,7 @@ void cached_constants::empty_unless_held(dnnl::engine::kind kind) noexcept {
 
 dnnl_status_t cached_constants::empty(dnnl::engine::kind kind, const size_t *capacity) noexcept {
     const auto c_kind = static_cast<dnnl_engine_kind_t>(kind);
+    const auto emptying = constant_writing::emptying();
     const std::lock_guard<std::mutex> capacity_lock(capacity_mutex);
     size_t value = 0;
     if (capacity)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cached_constants.hpp"
+#include "constant_writing.hpp"
 #include "engine.hpp"
 #include "forked.hpp"
 #include "logical_tensor.hpp"
@@ -19,7 +20,8 @@ struct compiled_partition {
     size_t scratchpad_bytes = 0;
     // Null if constants were not cached when it was compiled.
     std::shared_ptr<cached_constants> constants;
-    int threads = 1;  // that it was compiled for
+    mutable constant_writing writing;  // of calls through the mirror
+    int threads = 1;                   // that it was compiled for
     dg::compiled_partition value;
 
     compiled_partition() = default;

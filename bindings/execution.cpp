@@ -247,6 +247,18 @@ dnnl_status_t call(const Submit &submit, const handle_arguments &a, std::string 
     }
 }
 
+// A number that other constants than these do not have.
+size_t number_of_constants(const compiled_partition &cp, const tensor_list &inputs) {
+    size_t number = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (cp.inputs[i].property() != property_type::constant) continue;
+        void *data = nullptr;
+        dnnl_graph_tensor_get_data_handle(inputs.handles()[i], &data);
+        number = number * 31 + std::hash<void *>()(data);
+    }
+    return number;
+}
+
 // Runs what was checked and resolved; raises when oneDNN fails.
 template <typename Submit>
 void run(const Submit &submit, const compiled_partition &cp, const stream &s,
@@ -254,6 +266,8 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
     const inside_onednn inside(cp.threads, [&] { return cp.name + ": execute"; });
     require_constant_cache(cp.name + ": execute", cp.constants != nullptr, cp.engine_->kind());
     if (cp.constants) cp.constants->use();
+    const bool may_write = cp.constants && !runs_synchronously(cp.engine_->kind());
+    const size_t constants = may_write ? number_of_constants(cp, inputs) : 0;
     // In use: nobody swaps a tensor's memory meanwhile.
     const auto count_use = [&](int by) {
         inputs.count_use(by);
@@ -266,7 +280,10 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
     count_use(1);
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
-    const dnnl_status_t status = call(submit, arguments, why);
+    const auto execute = [&] { return call(submit, arguments, why); };
+    const dnnl_status_t status = may_write
+            ? cp.writing.around(cp.engine_->kind(), arguments.stream, constants, execute)
+            : execute();
     take_gil_again(thread);
     count_use(-1);
     if (status != dnnl_success) raise_failure(status, {cp.name + ": execute", why});
@@ -481,7 +498,9 @@ void init_execution(py::module_ &m) {
                "scratchpad : tensor, optional\n    Working memory (oneDNN 3.13).\n"
                "wait : bool\n"
                "    Wait before returning if an output can be read without its tensor: its memory\n"
-               "    is the caller's array, or ``numpy()`` or DLPack has given out views.\n\n"
+               "    is the caller's array, or ``numpy()`` or DLPack has given out views. Where not\n"
+               "    all work is done on return, an execution that may write constants into oneDNN's\n"
+               "    cache, as the first one does, waits anyway: others read them there.\n\n"
                "Raises\n------\n"
                "InvalidArgumentsError\n"
                "    Count or ids differ, an output is read-only, or memory overlaps wrongly.\n"

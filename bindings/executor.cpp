@@ -164,16 +164,19 @@ public:
                 continue;
             }
             call &c = calls_[i];
-            try {
+            const auto execute = [&] {
 #if OGP_ONEDNN_AT_LEAST(3, 13)
-                status = dnnl_graph_compiled_partition_execute_v2(s.compiled->value.get(),
+                return dnnl_graph_compiled_partition_execute_v2(s.compiled->value.get(),
                         stream_.get(), c.input_count, c.inputs.data(), c.output_count,
                         c.outputs.data(), c.scratchpad);
 #else
-                status = dnnl_graph_compiled_partition_execute(s.compiled->value.get(),
-                        stream_.get(), c.input_count, c.inputs.data(), c.output_count,
-                        c.outputs.data());
+                return dnnl_graph_compiled_partition_execute(s.compiled->value.get(), stream_.get(),
+                        c.input_count, c.inputs.data(), c.output_count, c.outputs.data());
 #endif
+            };
+            try {
+                status = s.writing ? s.writing->around(x.engine_->kind(), stream_.get(), 0, execute)
+                                   : execute();
             } catch (const dnnl::error &e) {
                 status = e.status;
             } catch (const std::bad_alloc &) {
@@ -350,6 +353,7 @@ executor::executor(std::string name_, engine_ptr e, const std::vector<described_
                 bytes += static_cast<size_t>(constants_[a.index].nbytes());
             }
             s.constants = s.compiled->constants->of(addresses, bytes);
+            if (!synchronous) s.writing = std::make_unique<constant_writing>();
         }
         if (!t[4].is_none()) s.scratchpad = t[4].cast<size_t>();
         s.why = t[5].cast<std::string>();

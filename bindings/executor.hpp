@@ -48,6 +48,7 @@ struct step {
     // A partition, or a Python function (inputs, outputs).
     compiled_partition_ptr compiled;
     std::shared_ptr<cached_constants> constants;
+    std::unique_ptr<constant_writing> writing;  // where oneDNN is not done on return
     py::object function;
     std::vector<argument> inputs, outputs;
     std::optional<size_t> scratchpad;  // offset in the arena

@@ -1070,7 +1070,9 @@ class compiled_partition:
             Working memory (oneDNN 3.13).
         wait : bool
             Wait before returning if an output can be read without its tensor: its memory
-            is the caller's array, or ``numpy()`` or DLPack has given out views.
+            is the caller's array, or ``numpy()`` or DLPack has given out views. Where not
+            all work is done on return, an execution that may write constants into oneDNN's
+            cache, as the first one does, waits anyway: others read them there.
 
         Raises
         ------

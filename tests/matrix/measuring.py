@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from .programs import Program
-from .results import Result, load_all
+from .results import OUTCOMES, Result, load_all
 
 __all__ = ["SECTIONS", "How", "measure"]
 
 FAMILIES = ("ops", "products", "convolutions", "attention", "pools", "chains")
 """The families of `selftest` that are asked; the gallery has a section of its own."""
-
-OUTCOMES = ("right", "wrong", "crashed", "refused", "avoided", "slow")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import onednn_graph_py as og
 from onednn_graph_py.text.table import markdown_table
 
 from .programs import memory_titles, titles
-from .results import Result, load_all
+from .results import OUTCOMES, Result, load_all
 
 __all__ = ["PAGE", "graph_file", "text", "write_graphs"]
 
@@ -57,6 +58,16 @@ refuse them with `KnownDefectError`. The programs are like those above, so their
 pages that can't be read: **crashed** may be such a read. **right** means that no number was wrong
 and no such page was touched; what is read beside a tensor within a page, or beside memory of
 oneDNN's own, is not seen.
+
+"""
+
+CASES = """\
+## Documented patterns and random graphs
+
+The cases of all documented [patterns](patterns.md) that oneDNN makes the documented partitions of,
+and what became of random graphs of `selftest`. **right** and **wrong**: the model, by the reference
+in NumPy. **avoided**: oneDNN alone is wrong or crashes, and the model is not. **refused**: oneDNN
+runs no such graph. **slow**: the model takes more than 1.2 times as long as its ops apart.
 
 """
 
@@ -167,6 +178,25 @@ def _cells(name: str, versions: Iterable[list[Result]]) -> Iterator[str]:
         yield _by_isa({r.isa: r.memory[name] for r in of if name in r.memory})
 
 
+def _counts(entries: Iterable[dict[str, int]]) -> Counter[str]:
+    return sum(map(Counter, entries), Counter())
+
+
+def _cases(results: list[Result]) -> Iterator[str]:
+    """Return the part about documented patterns and random graphs."""
+    rows = []
+    for r in results:
+        patterns, graphs = (_counts(x.values()) for x in (r.patterns, r.selftest))
+        if patterns or graphs:
+            fused = f"{patterns['fused']} of {patterns.total()}" if patterns else ""
+            told = (str(graphs[o]) if graphs else "" for o in OUTCOMES)
+            rows.append((f"{r.version} {r.runtime}", r.isa, fused, *told))
+    if rows:
+        yield CASES
+        yield from markdown_table(("oneDNN", "instruction set", "fused", *OUTCOMES), rows)
+        yield ""
+
+
 def text() -> str:
     """Return the page."""
     results = list(load_all())
@@ -178,6 +208,7 @@ def text() -> str:
         groups.setdefault((f"{r.version} {r.runtime}", r.cpu, r.date), []).append(r.isa)
     lines += [f"| {v} | {', '.join(isas)} | {cpu} | {d} |" for (v, cpu, d), isas in groups.items()]
     lines.append("")
+    lines += _cases(results)
     for row, what in titles().items():
         lines += _section(row, what, results)
     lines += _memory(results)

@@ -30,6 +30,9 @@ ISAS = (
 )
 """oneDNN's names of instruction sets, from the smallest on."""
 
+OUTCOMES = ("right", "wrong", "crashed", "refused", "avoided", "slow")
+"""What can become of a random graph."""
+
 FOLDER = Path(__file__).parents[2] / "docs" / "data" / "matrix"
 
 
