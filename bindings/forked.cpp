@@ -34,12 +34,46 @@ std::atomic<ability> here{ability::everything};
 std::atomic<ability> in_children{ability::everything};
 std::atomic<int> about_to_fork{0}, generation{0};
 
+// A thread between the end of its Python part and its own end, when oneDNN gives up what it keeps
+// for each thread. A thread that is not Python's own may go on after its Python part has ended, so
+// it is waited for only so long.
+constexpr std::chrono::seconds patience_with_ends{1};
+std::atomic<int> ending{0};
+int only_without_python = 0;  // of `ending`; with the GIL held
+
+// Made before what oneDNN keeps for the thread, so it ends after that.
+struct own_thread {
+    bool is_ending = false;
+    void begin_end() {
+        is_ending = true;
+        ++ending;
+    }
+    void go_on() {
+        if (is_ending) --ending;
+        is_ending = false;
+    }
+    ~own_thread() { go_on(); }
+};
+thread_local own_thread this_thread;
+
+bool threads_end() {
+    only_without_python = std::min(only_without_python, ending.load());
+    return ending > only_without_python;
+}
+
+// Runs with the GIL held, in a child or at Python's end also for other threads.
+void end_python_part(PyObject *capsule) {
+    if (PyCapsule_GetPointer(capsule, nullptr) != &this_thread) return;
+    this_thread.begin_end();
+    forks::is_known_thread = false;
+}
+
 void set_attention() { attention = about_to_fork > 0 || here != ability::everything; }
 
 template <typename Condition>
-void wait_while(Condition &&condition) {
+void wait_while(Condition &&condition, std::chrono::seconds longest = patience) {
     if (!condition()) return;
-    const auto end = std::chrono::steady_clock::now() + patience;
+    const auto end = std::chrono::steady_clock::now() + longest;
     while (condition() && std::chrono::steady_clock::now() < end) {
         PyThreadState *thread = PyEval_SaveThread();
         std::this_thread::sleep_for(pause);
@@ -51,6 +85,8 @@ void before_fork() {
     ++about_to_fork;
     set_attention();
     wait_while([] { return inside > 0; });
+    wait_while(threads_end, patience_with_ends);
+    only_without_python = ending;
     if (in_children == ability::one_thread) end_idle_threads();
 }
 
@@ -64,12 +100,23 @@ void in_child() {
     const ability left = inside > 0 ? ability::nothing : in_children.load();
     here = std::max(here.load(), left);
     inside = 0;
+    ending = only_without_python = 0;
     about_to_fork = 0;
     ++generation;
     set_attention();
 }
 
 }  // namespace
+
+void forks::note_thread() {
+    this_thread.go_on();
+    PyObject *kept = PyThreadState_GetDict();
+    const auto capsule = py::reinterpret_steal<py::object>(
+            PyCapsule_New(&this_thread, nullptr, &end_python_part));
+    if (!kept || !capsule || PyDict_SetItemString(kept, "onednn_graph_py", capsule.ptr()) != 0)
+        throw py::error_already_set();
+    is_known_thread = true;
+}
 
 std::string forks::refusal(int threads) {
     wait_while([] { return about_to_fork > 0; });

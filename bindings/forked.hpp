@@ -27,6 +27,12 @@ std::string refusal(int threads);
 // Whether a call that needs one thread can be made at once.
 bool is_free() noexcept;
 
+// Whether the end of the calling thread is going to be noticed.
+inline thread_local bool is_known_thread = false;
+
+// Has the end of the calling thread noticed: oneDNN takes locks in it, after all of Python's.
+void note_thread();
+
 }  // namespace forks
 
 // Notes, before a fork, what oneDNN is going to run on: that many threads, and whether its runtime
@@ -73,6 +79,7 @@ public:
     template <typename Context>
     void enter(int threads, Context &&context) {
         if (forks::attention.load(std::memory_order_relaxed)) require(threads, context);
+        if (!forks::is_known_thread) forks::note_thread();
         add(1);
         in_ = true;
     }

@@ -394,6 +394,37 @@ assert right(fixed(X)) and fixed.threads == 2
 
 
 @openmp
+def test_children_while_other_threads_end():
+    """In the end of a thread oneDNN takes a lock for each model that the thread called."""
+    run(
+        """
+models = [make(1, threads=1) for _ in range(150)]
+stop = threading.Event()
+
+def call_all():
+    for model in models:
+        model(X[:1])
+
+def start():
+    while not stop.is_set():
+        thread = threading.Thread(target=call_all)
+        thread.start()
+        thread.join()
+
+starting = [threading.Thread(target=start) for _ in range(4)]
+for t in starting:
+    t.start()
+# It would wait for a lock that no thread of the child can give back.
+for _ in range(150):
+    assert answer(lambda: make(2, threads=1)(X[:2]).shape) == (2, 160)
+stop.set()
+for t in starting:
+    t.join()
+"""
+    )
+
+
+@openmp
 def test_a_fork_while_another_thread_holds_a_model():
     run(
         """
