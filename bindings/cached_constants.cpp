@@ -37,6 +37,7 @@ std::mutex capacity_mutex;
 }  // namespace
 
 std::array<std::atomic<uint64_t>, 2> cached_constants::times_emptied_{{{1}, {1}}};
+std::mutex constant_writing::turn_;
 std::shared_mutex constant_writing::cache_;
 thread_local bool constant_writing::has_cache_ = false;
 

@@ -20,6 +20,8 @@ struct compiled_partition {
     size_t scratchpad_bytes = 0;
     // Null if constants were not cached when it was compiled.
     std::shared_ptr<cached_constants> constants;
+    // Whether an execution may write constants into oneDNN's cache: the caller's, or scales.
+    bool may_write_constants = false;
     mutable constant_writing writing;  // of calls through the mirror
     int threads = 1;                   // that it was compiled for
     dg::compiled_partition value;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <shared_mutex>
 
 #include "cached_constants.hpp"
@@ -23,11 +24,11 @@ public:
         if (has_cache_) return execute();  // an allocator of the user's, in another execution
         const auto now = [&] { return cached_constants::times_emptied(kind) * 31 + constants; };
         {
-            const std::shared_lock<std::shared_mutex> reading(cache_);
+            const auto reading = lock_cache<std::shared_lock<std::shared_mutex>>();
             const scope has_cache;
             if (written_ == now()) return execute();
         }
-        const std::unique_lock<std::shared_mutex> writing(cache_);
+        const auto writing = lock_cache<std::unique_lock<std::shared_mutex>>();
         const scope has_cache;
         dnnl_status_t status = execute();
         if (status == dnnl_success) status = dnnl_stream_wait(stream);
@@ -41,7 +42,7 @@ public:
     // Held while the cache is emptied, without the GIL.
     static std::unique_lock<std::shared_mutex> emptying() {
         return has_cache_ ? std::unique_lock<std::shared_mutex>()
-                          : std::unique_lock<std::shared_mutex>(cache_);
+                          : lock_cache<std::unique_lock<std::shared_mutex>>();
     }
 
 private:
@@ -52,6 +53,14 @@ private:
         scope &operator=(const scope &) = delete;
     };
 
+    // In turns: threads that read without a pause would never let one write.
+    template <typename Lock>
+    static Lock lock_cache() {
+        const std::lock_guard<std::mutex> my_turn(turn_);
+        return Lock(cache_);
+    }
+
+    static std::mutex turn_;
     static std::shared_mutex cache_;
     static thread_local bool has_cache_;
 

@@ -266,7 +266,7 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
     const inside_onednn inside(cp.threads, [&] { return cp.name + ": execute"; });
     require_constant_cache(cp.name + ": execute", cp.constants != nullptr, cp.engine_->kind());
     if (cp.constants) cp.constants->use();
-    const bool may_write = cp.constants && !runs_synchronously(cp.engine_->kind());
+    const bool may_write = cp.may_write_constants && !runs_synchronously(cp.engine_->kind());
     const size_t constants = may_write ? number_of_constants(cp, inputs) : 0;
     // In use: nobody swaps a tensor's memory meanwhile.
     const auto count_use = [&](int by) {

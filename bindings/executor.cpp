@@ -353,7 +353,8 @@ executor::executor(std::string name_, engine_ptr e, const std::vector<described_
                 bytes += static_cast<size_t>(constants_[a.index].nbytes());
             }
             s.constants = s.compiled->constants->of(addresses, bytes);
-            if (!synchronous) s.writing = std::make_unique<constant_writing>();
+            if (s.compiled->may_write_constants && !synchronous)
+                s.writing = std::make_unique<constant_writing>();
         }
         if (!t[4].is_none()) s.scratchpad = t[4].cast<size_t>();
         s.why = t[5].cast<std::string>();

@@ -182,6 +182,21 @@ size_t constant_bytes(const std::vector<logical_tensor> &inputs) {
     return bytes;
 }
 
+// Whether oneDNN keeps constants for a partition: reordered ones, or scales and zero points.
+bool has_constants(const partition &p, const std::vector<logical_tensor> &inputs) {
+    const auto is_constant = [](const logical_tensor &lt) {
+        return lt.property() == property_type::constant;
+    };
+    if (std::any_of(inputs.begin(), inputs.end(), is_constant)) return true;
+    const auto ids = p.value.get_ops();
+    return std::any_of(ids.begin(), ids.end(), [&](size_t id) {
+        const auto it = p.record->ops.find(id);
+        return it != p.record->ops.end()
+                && (it->second.kind == dg::op::kind::Quantize
+                        || it->second.kind == dg::op::kind::Dequantize);
+    });
+}
+
 compiled_partition_ptr compile(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs, const engine_ptr &e) {
     const std::string context = label(p) + ": compile: ";
@@ -209,6 +224,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
         if (!p.constants)
             p.constants = std::make_shared<cached_constants>(e->kind(), constant_bytes(inputs));
         made->constants = p.constants;
+        made->may_write_constants = has_constants(p, inputs);
     }
     made->threads = std::max(1, max_threads());
     note_threads(made->threads, survives_fork(e->kind()));
