@@ -1,7 +1,6 @@
 // How a oneDNN call is made: GIL released, failure turned into an exception with its context.
 #pragma once
 
-#include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,11 +53,11 @@ inline bool on_main_thread() {
 
 // Takes the GIL again. When the interpreter ends under a daemon thread, Python up to 3.13 would
 // unwind that thread, through destructors that touch Python objects; it waits here instead, as
-// Python 3.14 has it wait.
+// Python 3.14 has it wait. Nothing else comes out of Python's function.
 inline void take_gil_again(PyThreadState *thread) {
     try {
         PyEval_RestoreThread(thread);
-    } catch (const abi::__forced_unwind &) {
+    } catch (...) {
         for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
     }
 }
