@@ -58,7 +58,6 @@ NEVER_SEEN = {
     "attention_strides_of_five_dims",
     "binary_after_grouped_int8_convolution",
     "binary_after_int8_deconvolution",
-    "channel_scales_after_normalization",
     "elementwise_rank",
     "gaps",
     "grouped_attention_select",
@@ -97,7 +96,9 @@ def seen(row, number, outcome):
     """Whether an outcome tells whether the row holds."""
     # Programs have small integers as inputs; only larger ones saturate.
     small = row == "this CPU has no VNNI" and number == 2
-    return not small and not ROWS[row].hidden and outcome != "refused"
+    # What is beside a buffer may hold the right numbers.
+    hidden = ROWS[row].hidden or row_of(row).out_of_bounds
+    return not small and not hidden and outcome != "refused"
 
 
 def test_reports_hold_the_programs_of_today():

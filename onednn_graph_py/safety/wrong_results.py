@@ -258,20 +258,21 @@ DEFECTS = (
         unless_apply_to_int=True,
     ),
     Defect(
-        "oneDNN 3.7 computes attention on strided inputs wrongly where batch equals sequence",
+        "oneDNN 3.7 to 3.10 computes attention on strided inputs wrongly where batch equals "
+        "sequence",
         products.attention_on_strided_inputs,
-        until=(3, 8),
+        until=(3, 13),
         where=lambda conditions: conditions.avx512,
     ),
     Defect(
         "oneDNN 3.7 leaves elements of attention unwritten if values are wider than keys",
         products.attention_of_wider_values,
-        until=(3, 13),
+        until=(3, 10),
     ),
     Defect(
         "oneDNN 3.7 computes attention in other integers than s8 wrongly",
         products.int8_attention_of_mixed_types,
-        until=(3, 13),
+        until=(3, 10),
     ),
     Defect(
         "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
@@ -383,7 +384,7 @@ DEFECTS = (
         "oneDNN reads an operand that varies along the last dim alone wrongly behind a binary op "
         "on tensors that are not row-major",
         _last_dim_behind_permuted,
-        since=(3, 8),
+        since=(3, 11),
     ),
     Defect(
         "oneDNN reads an operand for each channel wrongly behind a binary op on tensors whose "
