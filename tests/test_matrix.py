@@ -96,9 +96,12 @@ def seen(row, number, outcome):
     """Whether an outcome tells whether the row holds."""
     # Programs have small integers as inputs; only larger ones saturate.
     small = row == "this CPU has no VNNI" and number == 2
-    # What is beside a buffer may hold the right numbers.
-    hidden = ROWS[row].hidden or row_of(row).out_of_bounds
-    return not small and not hidden and outcome != "refused"
+    return not small and not ROWS[row].hidden and outcome != "refused"
+
+
+NOT_SHOWN = {("behind a product of one column", "3.10.2"), ("weights of one row", "3.10.2")}
+"""Rows out of bounds that a version between two that show them does not show with each instruction
+set: what lies beside a buffer may hold the right numbers, so they stay avoided there."""
 
 
 def test_reports_hold_the_programs_of_today():
@@ -120,6 +123,8 @@ def test_models_avoid_what_was_measured_to_be_wrong_and_nothing_else(result):
             if outcome.startswith(("wrong", "crashed", "hung")):
                 if wrong_result(made, where) is None and not defect_of(made, where, DEFECTS):
                     unlike.append(f"{row}: {outcome}, and models run it")
+            elif (row, result.version) in NOT_SHOWN:
+                assert row_of(row).out_of_bounds
             elif row_of(row).find(made, where) is not None and seen(row, number, outcome):
                 unlike.append(f"{row}: {outcome}, and models do not run it")
     assert unlike == []
