@@ -37,9 +37,6 @@ std::mutex capacity_mutex;
 }  // namespace
 
 std::array<std::atomic<uint64_t>, 2> cached_constants::times_emptied_{{{1}, {1}}};
-std::mutex constant_writing::turn_;
-std::shared_mutex constant_writing::cache_;
-thread_local bool constant_writing::has_cache_ = false;
 
 cached_constants::cached_constants(dnnl::engine::kind kind, size_t bytes) noexcept
     : kind_(kind), bytes_(bytes) {}

@@ -60,9 +60,9 @@ private:
         return Lock(cache_);
     }
 
-    static std::mutex turn_;
-    static std::shared_mutex cache_;
-    static thread_local bool has_cache_;
+    static inline std::mutex turn_;
+    static inline std::shared_mutex cache_;
+    static inline thread_local bool has_cache_ = false;
 
     // What `now()` was when the constants were written; 0 before.
     std::atomic<uint64_t> written_{0};
