@@ -341,23 +341,26 @@ class Maker:
     def norm(self, kind: str) -> Op:
         r = self.rng
         dtype = self.dtype()
+        # Of parameters and statistics, which only 16-bit data of this type may have in 16 bits.
+        other = "bf16" if dtype == "bf16" and r.random() < 0.5 else "f32"
+        has_parameters = 0.5 if other == "f32" else 0.1  # oneDNN has few kernels for those
         if kind.startswith("BatchNorm"):
             fmt = r.choice(("NCX", "NXC"))
             dims = self.dims(3, 5) if r.random() < 0.9 else self.dims(2, 2)
             c = dims[1] if fmt == "NCX" else dims[-1]
             attrs: dict[str, Any] = {"epsilon": 1e-3, "data_format": fmt}
-            p = [self.tensor((c,)) for _ in range(4)]
+            p = [self.tensor((c,), other) for _ in range(4)]
             x, y = self.tensor(dims, dtype), self.tensor(dims, dtype)
             if kind == "BatchNormInference":
                 return Op(kind, [x, *p], [y], attrs)
             if kind == "BatchNormForwardTraining":
                 if r.random() < 0.5:
                     attrs["momentum"] = 0.9
-                outs = [y, *(self.tensor((c,)) for _ in range(4))]
+                outs = [y, *(self.tensor((c,), other) for _ in range(4))]
                 return Op(kind, [x, *p[: r.choice((2, 4))]], outs, attrs)
             outs = [self.tensor(dims, dtype)]
             if affine := r.random() < 0.6:
-                outs += [self.tensor((c,)), self.tensor((c,))]
+                outs += [self.tensor((c,), other), self.tensor((c,), other)]
             return Op(kind, [x, y, *p[: 3 if affine else 2]], outs, attrs)
         dims = self.dims(2, 5)
         x = self.tensor(dims, dtype)
@@ -367,36 +370,44 @@ class Maker:
             c = dims[axis]
             groups = r.choice([g for g in range(1, c + 1) if c % g == 0])
             stats = r.random() < 0.5
-            affine = r.random() < 0.5
+            affine = r.random() < has_parameters
             attrs = {
                 "groups": groups,
                 "data_format": fmt,
                 "keep_stats": stats,
                 "use_affine": affine,
             }
-            inputs = [x] + ([self.tensor((c,)), self.tensor((c,))] if affine else [])
+            inputs = [x] + ([self.tensor((c,), other), self.tensor((c,), other)] if affine else [])
             outs = [self.tensor(dims, dtype)]
             if stats:
-                outs += [self.tensor((dims[0], groups)), self.tensor((dims[0], groups))]
+                outs += [
+                    self.tensor((dims[0], groups), other),
+                    self.tensor((dims[0], groups), other),
+                ]
             return Op(kind, inputs, outs, attrs)
         axis = r.choice((-1, len(dims) - 1, r.randrange(-len(dims), len(dims))))
         rest, tail = dims[: axis % len(dims)], dims[axis % len(dims) :]
         attrs = {"begin_norm_axis": axis}
         if kind == "RMSNorm":
-            inputs = [x] + ([self.tensor(tail)] if r.random() < 0.6 else [])
+            inputs = [x] + ([self.tensor(tail, other)] if r.random() < 0.6 else [])
             return Op(kind, inputs, [self.tensor(dims, dtype)], attrs)
-        affine = attrs["use_affine"] = r.random() < 0.5
-        gamma = [self.tensor(tail), self.tensor(tail)] if affine else []
+        affine = attrs["use_affine"] = r.random() < has_parameters
+        gamma = [self.tensor(tail, other), self.tensor(tail, other)] if affine else []
         if kind == "LayerNorm":
             stats = attrs["keep_stats"] = r.random() < 0.5
             outs = [self.tensor(dims, dtype)]
             if stats:
-                outs += [self.tensor(rest), self.tensor(rest)]
+                outs += [self.tensor(rest, other), self.tensor(rest, other)]
             return Op(kind, [x, *gamma], outs, attrs)
-        inputs = [x, self.tensor(dims, dtype), self.tensor(rest), self.tensor(rest), *gamma]
+        inputs = [
+            x,
+            self.tensor(dims, dtype),
+            *(self.tensor(rest, other) for _ in range(2)),
+            *gamma,
+        ]
         outs = [self.tensor(dims, dtype)]
         if affine:
-            outs += [self.tensor(tail), self.tensor(tail)]
+            outs += [self.tensor(tail, other), self.tensor(tail, other)]
         return Op(kind, inputs, outs, attrs)
 
     def reduce(self, kind: str) -> Op:

@@ -118,6 +118,12 @@ def padded(pad):
     )
 
 
+def normalized(statistics):
+    outputs = [t(1, (4, 6, 32), "bf16"), *(t(i, (4, 6), statistics) for i in (2, 3))]
+    attrs = {"use_affine": False, "keep_stats": True}
+    return case(Op("LayerNorm", [t(0, (4, 6, 32), "bf16")], outputs, attrs))
+
+
 def short_row(pad, dtype="bf16"):
     tensors = t(0, (1, 3, 2), dtype), t(1, (3, 3, 1), dtype), t(2, (1, 3, 2 + pad), dtype)
     return case(conv("Convolution", *tensors, ndims=1, pads_end=[pad]))
@@ -305,6 +311,7 @@ ROWS = {
         pool_backward("bf16", (70, 10, 2), src_shape=[2, 7, 5]),
         pool_backward("bf16", src_shape=[2, 7, 5]),
     ),
+    "narrow_statistics": Row(normalized("bf16"), normalized("f32")),
     "operand_twice_behind_pooling": Row(int8_pooling(True), int8_pooling(False)),
     "operand_twice_in_attention": Row(scores_twice(True), scores_twice(False), before_13),
     "shared_weights": Row(

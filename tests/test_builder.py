@@ -163,6 +163,14 @@ def test_several_outputs_come_as_a_tuple_and_none_as_none():
     assert b.end(x) is None
 
 
+def test_statistics_of_16_bit_data_are_f32():
+    """In 16 bits oneDNN writes them beside their memory (`narrow_statistics`)."""
+    b = og.GraphBuilder()
+    x = b.input((2, 8, 6), "bf16")
+    for made in (x.layer_norm(use_affine=False), x.group_norm(groups=2, use_affine=False)):
+        assert [v.dtype for v in made] == ["bf16", "f32", "f32"]
+
+
 def test_the_data_type_of_an_output_may_be_chosen():
     b = og.GraphBuilder()
     x = b.input((2, 3))

@@ -100,8 +100,8 @@ def _check_types(
 def _open_type(call: Call, i: int, allowed: Sequence[str]) -> str | None:
     """Return the data type of an output whose type variable no input fixes.
 
-    It is the inputs' own, or f32 if they differ, if the rules allow that; else the only type that
-    they allow; None if the caller must choose.
+    It is the inputs' own, or f32 if they differ or if it is not the op's result but statistics, if
+    the rules allow that; else the only type that they allow; None if the caller must choose.
     """
     possible = []
     for dtype in allowed:
@@ -114,7 +114,7 @@ def _open_type(call: Call, i: int, allowed: Sequence[str]) -> str | None:
             continue
         possible.append(dtype)
     given = {operand.dtype for operand in call.inputs}
-    natural = given.pop() if len(given) == 1 else "f32"
+    natural = given.pop() if i == 0 and len(given) == 1 else "f32"
     if natural in possible:
         return natural
     return possible[0] if len(possible) == 1 else None

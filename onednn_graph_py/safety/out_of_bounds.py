@@ -382,6 +382,15 @@ def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
     return None
 
 
+def narrow_statistics(group: Group, op: Op) -> Met | None:
+    """Find a mean and a variance of 16 bits, for which oneDNN writes 32."""
+    for tensor in op.outputs[1:]:
+        if tensor.dtype != "f32":
+            what = f"keeping the mean and the variance in {tensor.dtype}"
+            return Met(what, "make them f32")
+    return None
+
+
 def _is_twice(group: Group, op: Op) -> bool:
     """Whether both inputs are one tensor, which another op of the partition makes."""
     ids = [t.id for t in op.inputs]
@@ -802,6 +811,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(window_around_the_data, _CONVOLUTIONS, where=_amx, rank=5),
     MemoryDefect(pooling_backward_without_shape, _in("AvgPoolBackward")),
     MemoryDefect(pooling_backward_gaps, _GRADIENTS, strided=True, narrow=True),
+    MemoryDefect(narrow_statistics, _in("GroupNorm", "LayerNorm"), narrow=True),
     MemoryDefect(operand_twice_behind_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(operand_twice_in_attention, _BINARY, until=_13, fused=True, beside=_SOFTMAX),
     MemoryDefect(shared_weights, _MATMUL, until=_13, rank=4),
