@@ -6,6 +6,7 @@ its test.
 
 import multiprocessing
 import os
+import subprocess
 
 import pytest
 from graphs import RUNTIME, SANITIZERS, python
@@ -420,6 +421,51 @@ for _ in range(150):
 stop.set()
 for t in starting:
     t.join()
+"""
+    )
+
+
+@openmp
+def test_children_while_a_thread_of_another_library_goes_on(tmp_path):
+    """Its Python part has ended, which looks like its end; a fork waits for it only so long."""
+    source, library = tmp_path / "other.c", tmp_path / "other.so"
+    source.write_text(
+        """
+#include <pthread.h>
+#include <unistd.h>
+static int ends[2];
+static pthread_t thread;
+static void *call_and_go_on(void *call) {
+    char one;
+    ((void (*)(void))call)();
+    read(ends[0], &one, 1);
+    return 0;
+}
+int begin(void (*call)(void)) {
+    return pipe(ends) || pthread_create(&thread, 0, call_and_go_on, (void *)call);
+}
+int end(void) { return write(ends[1], "", 1) != 1 || pthread_join(thread, 0); }
+"""
+    )
+    subprocess.check_call(["cc", "-shared", "-fPIC", "-o", library, source, "-lpthread"])
+    run(
+        f"""
+import ctypes, time
+other = ctypes.CDLL({str(library)!r})
+other.begin.argtypes = [CALL := ctypes.CFUNCTYPE(None)]
+model, called = make(1, threads=1), threading.Event()
+
+@CALL
+def call():
+    model(X[:1])
+    called.set()
+
+assert other.begin(call) == 0
+assert called.wait(60)
+for _ in range(200):
+    assert answer(lambda: make(2, threads=1)(X[:2]).shape) == (2, 160)
+assert other.end() == 0
+assert answer(lambda: make(2, threads=1)(X[:2]).shape) == (2, 160)
 """
     )
 

@@ -1,6 +1,7 @@
 """The package as it is installed: versions, files, and which oneDNN it loads."""
 
 import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -135,16 +136,16 @@ def test_an_sdist_holds_all_that_a_build_needs_and_no_more(sdist):
 
 def pythons() -> dict[str, str]:
     """The Pythons here that can have the package, by version: this one and those on PATH."""
-    code = "import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_path('include'))"
-    found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
-    for minor in range(10, 30):
-        name = f"3.{minor}"
+    code = "from sysconfig import *; print(get_config_var('LDVERSION'), get_path('include'))"
+    found = {sysconfig.get_config_var("LDVERSION"): sys.executable}
+    for minor, threads in itertools.product(range(10, 30), ("", "t")):
+        name = f"3.{minor}{threads}"  # with "t", a free-threaded one
         program = shutil.which(f"python{name}")
         if program is None or name in found:
             continue
         done = subprocess.run([program, "-c", code], capture_output=True, text=True)
         said = done.stdout.split()  # none where the program stands for a Python that isn't here
-        if said[:2] == ["3", str(minor)] and Path(said[2], "Python.h").is_file():
+        if said[:1] == [name] and Path(said[1], "Python.h").is_file():
             found[name] = program
     return found
 

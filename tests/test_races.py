@@ -328,6 +328,7 @@ def test_eight_threads_get_right_results_and_nothing_grows(tmp_path, seconds):
     assert done.returncode == 0, done.stderr[-6000:]
     seen = json.loads(done.stdout)
     assert seen["calls"] > 20 * THREADS
+    assert seen["compiled"] >= THREADS
     assert max(seen["files"]) == min(seen["files"])
     assert max(seen["tasks"][10:]) <= max(seen["tasks"][:10])
     # What is in use varies; what nobody gives back stays in the least of it, too.
