@@ -242,6 +242,24 @@ def test_benchdnn_command(tmp_path):
         benchdnn_command(path)
 
 
+def test_a_graph_for_benchdnn_states_what_it_asks_for(tmp_path):
+    """It refuses a Convolution without groups, and crashes with a MaxPool without dilations."""
+    b, ones = og.GraphBuilder(), np.ones((3, 3, 4, 4), np.float32)
+    window = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1)}
+    x, weights = b.input((1, 8, 8, 4), name="x"), b.input(ones.shape, name="weights")
+    y = b.convolution(x, weights, **window, dilations=(1, 1))
+    b.output(b.max_pool(y, **window, kernel=(3, 3)))
+    b.to_benchdnn(tmp_path / "graph.json")
+    convolution, pool = (op.values for op in og.serialization.parse(tmp_path / "graph.json").graph)
+    assert (convolution["groups"], convolution["auto_pad"]) == (1, "None")
+    assert (convolution["data_format"], convolution["weights_format"]) == ("NXC", "XIO")
+    assert (pool["dilations"], pool["rounding_type"]) == ((1, 1), "floor")
+    assert (pool["kernel"], pool["pads_begin"]) == ((3, 3), (1, 1))  # as they were
+    data = np.random.default_rng(0).standard_normal((1, 8, 8, 4), np.float32)
+    stated = og.load(tmp_path / "graph.json")
+    np.testing.assert_array_equal(stated.compile()(data, ones), b.compile()(data, ones))
+
+
 def test_command_line(tmp_path, capsys):
     b = built("normalized")
     path = tmp_path / "a graph.json"

@@ -15,7 +15,7 @@ from typing import Any
 from .programs import Program
 from .results import OUTCOMES, Result, load_all
 
-__all__ = ["SECTIONS", "How", "measure"]
+__all__ = ["SECTIONS", "TIMED", "How", "measure"]
 
 FAMILIES = ("ops", "products", "convolutions", "attention", "pools", "chains")
 """The families of `selftest` that are asked; the gallery has a section of its own."""
@@ -43,19 +43,22 @@ def _held_to(isa: str) -> dict[str, str]:
     return {**os.environ, "ONEDNN_MAX_CPU_ISA": isa.upper()}
 
 
-def _told(isa: str, *arguments: str) -> Any:
+def _told(isa: str, *arguments: str, **env: str) -> Any:
     """Return the JSON that a module prints with oneDNN held to an ISA."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", *arguments],
         capture_output=True,
         text=True,
-        env=_held_to(isa),
+        env={**_held_to(isa), **env},
     )
     # 1: something is wrong, which is what is looked for.
     if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(f"{' '.join(arguments)} failed: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
 
+
+_BESIDE_OTHERS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait leave the cores to other processes."""
 
 _HEADER = """
 import json, onednn_graph_py as og
@@ -100,7 +103,8 @@ def _benchdnn(isa: str, how: How) -> dict[str, str]:
 
 def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
     made: dict[str, dict[str, int]] = {}
-    for case in _told(isa, "onednn_graph_py", "patterns", "--json", "--no-time")["cases"]:
+    asked = ("onednn_graph_py", "patterns", "--json", "--no-time")
+    for case in _told(isa, *asked, **_BESIDE_OTHERS)["cases"]:
         counts = made.setdefault(case["pattern"], {})
         counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
     return made
@@ -109,7 +113,7 @@ def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
 def _selftest(isa: str, how: How) -> dict[str, dict[str, int]]:
     only = [a for f in FAMILIES for a in ("--only", f)]
     chosen = ("--minutes", str(how.minutes), *only)
-    found = _told(isa, "onednn_graph_py", "selftest", "--json", "-", *chosen)
+    found = _told(isa, "onednn_graph_py", "selftest", "--json", "-", *chosen, **_BESIDE_OTHERS)
     return {
         family: {k: counts[k] for k in OUTCOMES if counts[k]}
         for family, counts in found["families"].items()
@@ -130,6 +134,9 @@ SECTIONS: dict[str, Callable[[str, How], dict[str, Any]]] = {
     "kernels": _kernels,
 }
 """What measures the sections of a result."""
+
+TIMED = frozenset({"kernels"})
+"""Those that need the cores for themselves."""
 
 
 def measure(isa: str, sections: Iterable[str], how: How, say: Callable[[str], None]) -> None:

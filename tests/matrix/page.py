@@ -124,14 +124,22 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     if defect.out_of_bounds:
         yield "It also reads or writes beside its tensors, so the mirror refuses it."
     yield f"Graph: `{graph_file(row).relative_to(DOCS.parent)}`."
-    shown = _benchdnn(row, results)
+    shown = benchdnn_that_fails(row, results)
     if shown is not None:
         yield f"benchdnn, oneDNN's test driver, shows it too:\n\n```sh\n{shown}\n```"
     yield ""
 
 
-def _benchdnn(row: str, results: list[Result]) -> str | None:
-    """Return the command of oneDNN's own test driver that fails where the program does, too."""
+def benchdnn_that_fails(row: str, results: list[Result], case: str = "") -> str | None:
+    """Return the command of oneDNN's own test driver that fails where the program does, too.
+
+    Parameters
+    ----------
+    row : str
+    results : list of Result
+    case : str
+        The graph's file; without it the one in the source tree.
+    """
     for r in reversed(results):
         said = r.benchdnn.get(row, "")
         outcomes = [r.memory[row]] if row in r.memory else r.defects.get(row, [""])[:1]
@@ -139,7 +147,7 @@ def _benchdnn(row: str, results: list[Result]) -> str | None:
             return (
                 f"# {r.version}: {said}\n"
                 f"ONEDNN_MAX_CPU_ISA={r.isa.upper()} benchdnn --graph --expected-n-partitions=0 "
-                f"--case={graph_file(row).relative_to(DOCS.parent)}"
+                f"--case={case or graph_file(row).relative_to(DOCS.parent)}"
             )
     return None
 
@@ -166,7 +174,7 @@ def _memory(results: list[Result]) -> Iterator[str]:
         for name, what in memory_titles().items()
     ]
     yield from markdown_table(("what", *versions), rows)
-    shown = [c for name in memory_titles() if (c := _benchdnn(name, results)) is not None]
+    shown = [c for name in memory_titles() if (c := benchdnn_that_fails(name, results)) is not None]
     if shown:
         yield "\nbenchdnn, oneDNN's test driver, shows some of them too:\n\n```sh"
         yield from shown
@@ -228,4 +236,4 @@ def write_graphs() -> None:
     for row, b in made.items():
         path = graph_file(row)
         path.parent.mkdir(parents=True, exist_ok=True)
-        b.save(path)
+        b.to_benchdnn(path)

@@ -6,16 +6,27 @@ import os
 import platform
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from wrong_cases import row_of
 
 import onednn_graph_py as og
 
-from .programs import COMPILER, DIRTY, LIBRARY, Program, programs, titles
-from .results import load_all
+from .page import benchdnn_that_fails, graph_file
+from .programs import (
+    COMPILER,
+    DIRTY,
+    LIBRARY,
+    Program,
+    memory_programs,
+    memory_titles,
+    programs,
+    titles,
+)
+from .results import Result, load_all
 
-__all__ = ["FOLDER", "WORST", "report_file", "write"]
+__all__ = ["FOLDER", "WORST", "report_file", "reported", "write"]
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reports"
 
@@ -28,10 +39,11 @@ WORST = (
     "fused operand of more than one wide dim",
     "pads the gradients of transposed convolutions",
     "without its dilations",
-    "varies along the last dim alone",
     "a second operand for each channel",
+    "narrow_statistics",
 )
-"""The rows that are reported: wrong with every instruction set, most elements, plain graphs."""
+"""The rows that are reported: wrong with every instruction set that runs them, most elements, plain
+graphs."""
 
 SHOWN = ("wrong", "crashed")
 
@@ -43,6 +55,11 @@ def report_file(row: str) -> Path:
     return FOLDER / f"{row.replace(' ', '_').replace(chr(39), '')}.md"
 
 
+def reported() -> Iterator[Program]:
+    """Return the programs of the rows that are reported, which this oneDNN has the ops for."""
+    return (p for p in (*programs(first_only=True), *memory_programs()) if p.row in WORST)
+
+
 def write(folder: Path) -> list[Path]:
     """Write the reports of what this oneDNN shows; others stay as they are.
 
@@ -52,9 +69,7 @@ def write(folder: Path) -> list[Path]:
         Where programs are built.
     """
     made = []
-    for program in programs(first_only=True):
-        if program.row not in WORST:
-            continue
+    for program in reported():
         text = _report(program, program.build(folder))
         if text is not None:
             path = report_file(program.row)
@@ -87,18 +102,13 @@ def _report(program: Program, built: Path) -> str | None:
     if ran.returncode < 0:
         printed.append(f"ended by {signal.Signals(-ran.returncode).name}")
     here = og.version()
-    seen = sorted({f"{r.version} ({r.isa})" for r in load_all() if _is_wrong(r.defects, program)})
-    defect = row_of(program.row)
-    apart = (
-        "The op alone is wrong too."
-        if defect.alone
-        else "They are if each op is in a partition of its own (`partition::policy::debug`)."
-    )
+    results = list(load_all())
+    seen = sorted({f"{r.version} ({r.isa})" for r in results if _is_wrong(r, program)})
     compiler = subprocess.run([str(COMPILER), "--version"], capture_output=True, text=True)
     return f"""\
 # Summary
 
-{titles()[program.row]}
+{(titles() | memory_titles())[program.row]}
 
 # Version
 
@@ -139,8 +149,8 @@ With `ONEDNN_VERBOSE={logged}`:
 # Expected behavior
 
 All elements should be within their tolerance, which follows from data type and accumulation length.
-{apart}
-
+{_apart(program.row)}
+{_with_benchdnn(program.row, results)}
 # The program
 
 ```cpp
@@ -149,8 +159,38 @@ All elements should be within their tolerance, which follows from data type and 
 """
 
 
-def _is_wrong(defects: dict[str, list[str]], program: Program) -> bool:
-    return any(o.startswith(SHOWN) for o in defects.get(program.row, [])[:1])
+def _apart(row: str) -> str:
+    if row in memory_titles():
+        return "Nothing should be read or written beside the tensors."
+    if row_of(row).alone:
+        return "The op alone is wrong too."
+    return "They are if each op is in a partition of its own (`partition::policy::debug`)."
+
+
+def _with_benchdnn(row: str, results: list[Result]) -> str:
+    """Return a section about benchdnn; nothing if it does not show it."""
+    command = benchdnn_that_fails(row, results, "graph.json")
+    if command is None:
+        return ""
+    graph = graph_file(row).read_text(encoding="utf-8").rstrip()
+    return f"""
+# benchdnn
+
+```sh
+{command}
+```
+
+`graph.json`:
+
+```json
+{graph}
+```
+"""
+
+
+def _is_wrong(result: Result, program: Program) -> bool:
+    outcomes = [result.memory.get(program.row, ""), *result.defects.get(program.row, [])[:1]]
+    return any(o.startswith(SHOWN) for o in outcomes)
 
 
 def _cpu() -> str:
