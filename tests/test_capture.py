@@ -388,6 +388,32 @@ def test_what_can_not_be_run_is_told(words, status, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_while_the_program_is_started_ends_the_program(number, tmp_path, monkeypatch):
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *arguments, **settings):
+            super().__init__(*arguments, **settings)
+            started.append(self)
+            signal.raise_signal(number)
+
+    def end(number, frame):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.signal(number, end)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            capture(["sleep", "600"], tmp_path / "graphs")
+        assert signal.getsignal(number) is end
+    finally:
+        signal.signal(number, before)
+        for process in started:
+            process.kill()
+    assert started[0].returncode == -signal.SIGTERM
+
+
 def test_whoever_ends_the_capture_ends_the_program(tmp_path, working_directory):
     program = "import time, pathlib; pathlib.Path('up').touch(); time.sleep(60)"
     words = ["capture", "-o", str(tmp_path), "--", sys.executable, "-c", program]

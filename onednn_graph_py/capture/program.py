@@ -106,8 +106,10 @@ def capture(
     with tempfile.TemporaryDirectory(prefix="onednn-capture-") as logs:
         with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
             log = Path(logs)
-            process = subprocess.Popen(words, env=_environment(log))
+            process = None
             try:
+                with _held_back():
+                    process = subprocess.Popen(words, env=_environment(log))
                 with _passed_on(process):
                     while process.returncode is None:
                         try:
@@ -117,8 +119,9 @@ def capture(
                         except KeyboardInterrupt:
                             _interrupted(process)
             except BaseException:  # such as an interrupt before the loop
-                process.terminate()
-                process.wait()
+                if process is not None:
+                    process.terminate()
+                    process.wait()
                 raise
         libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
     unreadable = []
@@ -149,6 +152,30 @@ def _environment(log: Path) -> dict[str, str]:
     if "LD_DEBUG" not in made:
         made.update(LD_DEBUG="files", LD_DEBUG_OUTPUT=str(log / "loaded"))
     return made
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Hold signals back until a program has started and somebody knows its process.
+
+    A handler that raises an exception within `Popen` leaves a program that nobody can end.
+    """
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
+    came: list[int] = []
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, frame: came.append(number))
+    except ValueError:  # only the main thread may set handlers, and it alone runs them
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for arrived in came:
+            signal.raise_signal(arrived)
 
 
 @contextmanager
