@@ -28,6 +28,11 @@ LT_ENUMS = [
 ]
 PACKED_TYPES = ["s4", "u4"]
 
+# For tests of numbers; tests of defects say where a model runs in parts for this reason.
+may_run_masks_in_parts = pytest.mark.filterwarnings(
+    "ignore:.*with AMX reads an operand for all batches and heads:RuntimeWarning"
+)
+
 # Of a convolution with a kernel of 3x3: channels first, and as large as before.
 SAME_SIZE = {
     "strides": (1, 1),

@@ -8,9 +8,11 @@ import pytest
 from graphs import PACKED_TYPES, needs
 
 import onednn_graph_py as og
-from onednn_graph_py.machine import isa
+from onednn_graph_py.machine import current, isa
 from onednn_graph_py.reference import call_of, compare, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
+from onednn_graph_py.safety.nodes import group_of
+from onednn_graph_py.safety.wrong_results import wrong_result
 
 ENGINE = og.engine("cpu", 0)
 STREAM = og.stream(ENGINE)
@@ -76,6 +78,19 @@ def run_alone(
     return results
 
 
+def computed_wrongly(
+    kind: str,
+    arrays: Sequence[np.ndarray],
+    attrs: Mapping[str, Any],
+    outputs: Sequence[tuple[tuple[int, ...] | None, str]],
+) -> bool:
+    """Whether a row of known defects says so of the op alone; tests of these rows show it."""
+    b = og.GraphBuilder()
+    given = [b.input(a.shape, dtype_name(a.dtype)) for a in arrays]
+    b.op(kind, *given, outputs=list(outputs), **attrs)
+    return wrong_result(group_of(b.nodes), current()) is not None
+
+
 def check_agreement(
     kind: str,
     arrays: Sequence[np.ndarray],
@@ -84,9 +99,11 @@ def check_agreement(
 ) -> float | None:
     """Run an op and compare all its outputs; return the largest share of what is allowed.
 
-    None if oneDNN has no kernel for it, or does not compile it.
+    None if oneDNN has no kernel for it, does not compile it, or is known to compute it wrongly.
     """
     call = call_of(kind, arrays, attrs, outputs)
+    if computed_wrongly(kind, arrays, attrs, outputs):
+        return None
     try:
         results = run_alone(kind, arrays, attrs, [(o.shape, o.dtype) for o in call.outputs])
     except og.OneDNNError:

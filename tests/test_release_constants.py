@@ -225,7 +225,11 @@ def test_random_graphs_give_the_same_bits_afterwards(monkeypatch, nothing_is_mea
     released = 0
     for family in ("patterns", "graphs", "products", "convolutions"):
         for seed in range(8):
-            b, arrays = FAMILIES[family].draw(seed)
+            try:
+                b, arrays = FAMILIES[family].draw(seed)
+            except og.InvalidShapeError:  # what documents say and oneDNN refuses
+                assert family == "patterns"
+                continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of graphs that run in parts
                 model = b.compile(fallback="reference")

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import needs
+from graphs import may_run_masks_in_parts, needs
 
 import onednn_graph_py as og
 from onednn_graph_py.verify import compare_values, reference_values, verify
@@ -24,6 +24,7 @@ def quantized(b):
     b.output(y.relu().quantize(dtype="u8", scales=[0.03], zps=[5], qtype="per_tensor"))
 
 
+@may_run_masks_in_parts
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_a_right_model_is_found_right(dtype):
     needs(dtype)

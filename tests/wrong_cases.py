@@ -457,6 +457,12 @@ _dilated = {
     "dilations": (2, 2), "pads_begin": (2, 2), "pads_end": (2, 2),
 }  # fmt: skip
 _one_row = {"strides": (3,), "pads_begin": (2,)}
+_deep = {"strides": (1,) * 3, "dilations": (1,) * 3, "pads_begin": (1,) * 3, "pads_end": (1,) * 3}
+_half_deep = {**_deep, "pads_begin": (1, 0, 0), "pads_end": (0, 0, 0)}
+_planes = (
+    convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), **_deep),
+    convolution((1, 1, 8, 8, 1), (2, 1, 3, 1, 8), **_half_deep),
+)
 
 _empty = product_over(0)
 # Before 3.8 SoftMax has no mode.
@@ -820,6 +826,24 @@ ROWS = {
         ),
         **AMX_ALL,
         alone=(_narrow, _backward),
+    ),
+    "convolutions of one plane": Row(
+        (
+            *_planes,
+            int8_convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), dtype="u8", **_deep),
+            int8_convolution((2, 1, 4, 5, 18), (2, 1, 2, 18, 8), **_half_deep),
+        ),
+        (
+            convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), **_deep),
+            convolution((2, 2, 4, 5, 3), (3, 3, 3, 3, 17), **_deep),
+            convolution((2, 1, 4, 5, 3), (3, 3, 1, 3, 17), **{**_deep, "pads_end": (1, 1, 0)}),
+            convolution((2, 1, 4, 5, 3), (1, 3, 3, 3, 17), **_half_deep),
+            convolution((2, 1, 4, 5, 16), (3, 3, 3, 1, 16), **_deep, groups=16),
+            convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), "f32", **_deep),
+            int8_convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), dtype="u8", **_deep),
+        ),
+        **AMX_ALL,
+        alone=_planes,
     ),
     "16-bit convolutions of fewer rows": Row(
         _rows,

@@ -107,13 +107,11 @@ def runs_in_amx(group: Group, op: Op, conditions: Conditions) -> bool:
     if not conditions.amx:
         return False
     dtype = op.inputs[0].dtype
+    if dtype == "bf16" or integers_of(group, op) is not None:  # whatever they are cast to
+        return True
     if dtype == "f16" or (dtype == "f32" and group.fpmath == "f16"):
         return "amx_fp16" in conditions.isa
-    return (
-        dtype == "bf16"
-        or (dtype == "f32" and group.fpmath in ("bf16", "any"))
-        or integers_of(group, op) is not None
-    )
+    return dtype == "f32" and group.fpmath in ("bf16", "any")
 
 
 def contraction(group: Group, op: Op) -> int:

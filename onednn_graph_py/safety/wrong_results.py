@@ -438,6 +438,13 @@ DEFECTS = (
         alone=windows.convolution_to_one_column_alone,
     ),
     Defect(
+        "oneDNN with AMX computes convolutions of one plane with a deeper kernel wrongly where 4 "
+        "bytes do not divide the channels",
+        windows.convolution_of_one_plane,
+        where=_amx,
+        alone=windows.convolution_of_one_plane_alone,
+    ),
+    Defect(
         "oneDNN computes 16-bit convolutions of fewer rows than threads, with stride and padding, "
         "wrongly",
         windows.convolution_of_one_row,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..machine import Conditions
 from ..ops.lookup import with_attribute, with_trait
@@ -20,6 +20,8 @@ from .facts import (
 from .group import Group
 
 __all__ = [
+    "convolution_of_one_plane",
+    "convolution_of_one_plane_alone",
     "convolution_of_one_row",
     "convolution_to_one_column",
     "convolution_to_one_column_alone",
@@ -69,22 +71,52 @@ def _one_column(group: Group, op: Op, slide: Slide, conditions: Conditions) -> b
     )
 
 
-_TO_ONE_COLUMN = ("Convolution", "ConvTransposeBackwardData")
+def _one_plane(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
+    """Whether a source is 1 deep and its kernel deeper, and 4 bytes don't divide its channels."""
+    kernel, channels = slide.window.kernel, slide.source.channels
+    if len(kernel) != 3 or slide.source.spatial[0] != 1 or kernel[0] == 1 or kernel[-1] == 1:
+        return False
+    if slide.groups == channels == slide.result.channels:  # has a kernel of its own
+        return False
+    together = 2 if integers_of(group, op) is None else 4
+    return runs_in_amx(group, op, conditions) and channels // slide.groups % together != 0
+
+
+def _some_convolution(
+    met: Callable[[Group, Op, Slide, Conditions], bool],
+    group: Group,
+    conditions: Conditions,
+    *,
+    int8: bool = True,
+) -> bool:
+    return any(
+        met(group, op, slide, conditions)
+        for op, slide in _slides(group, "Convolution", "ConvTransposeBackwardData")
+        if int8 or integers_of(group, op) is None
+    )
 
 
 def convolution_to_one_column(group: Group, conditions: Conditions) -> bool:
     """A strided convolution whose result is 1 wide; about half of the results are wrong."""
-    return any(
-        _one_column(group, op, slide, conditions) for op, slide in _slides(group, *_TO_ONE_COLUMN)
-    )
+    return _some_convolution(_one_column, group, conditions)
 
 
 def convolution_to_one_column_alone(group: Group, conditions: Conditions) -> bool:
     """The same without int8, as oneDNN computes those ops in f32 if each runs alone."""
-    return any(
-        integers_of(group, op) is None and _one_column(group, op, slide, conditions)
-        for op, slide in _slides(group, *_TO_ONE_COLUMN)
-    )
+    return _some_convolution(_one_column, group, conditions, int8=False)
+
+
+def convolution_of_one_plane(group: Group, conditions: Conditions) -> bool:
+    """A convolution with a deeper kernel over one plane, of an odd number of channels in bf16.
+
+    With int8, of a number that 4 does not divide. Most results are wrong.
+    """
+    return _some_convolution(_one_plane, group, conditions)
+
+
+def convolution_of_one_plane_alone(group: Group, conditions: Conditions) -> bool:
+    """The same without int8, as oneDNN computes those ops in f32 if each runs alone."""
+    return _some_convolution(_one_plane, group, conditions, int8=False)
 
 
 def convolution_of_one_row(group: Group, conditions: Conditions) -> bool:
