@@ -322,7 +322,7 @@ ROWS = {
     "shared_matrix": Row(
         matmul((2, 1, 15, 17), (15, 4), (2, 1, 17, 4), transpose_a=True),
         matmul((2, 1, 17, 15), (15, 4), (2, 1, 17, 4)),
-        lambda c: before_13(c) and c.isa != "avx2",
+        lambda c: before_13(c) and (c.avx512 or c.vnni),
     ),
     "attention_select": Row(masked((1, 1, 1, 4)), masked((2, 2, 4, 4)), before_13),
     "channel_scales_after_normalization": Row(

@@ -448,6 +448,10 @@ AMX_ALL = {"where": (AMX, before(AMX)), "elsewhere": (F16, BF16, NEW, OLD)}
 F16_NEW = {"where": (F16, AMX), "elsewhere": (before(F16), BF16, VNNI, NEW)}
 
 _heads = (2, 4, 16, 32), (2, 4, 32, 16)
+_few = (
+    product((1, 1, 75, 21), (61, 75), dtype="bf16", transpose_a=True, transpose_b=True),
+    product((1, 2, 16, 16), (61, 16), dtype="bf16", transpose_a=True, transpose_b=True),
+)
 _column = (3, 9, 3, 20), (3, 2, 20, 4)
 _tall = {"strides": (1, 2), "pads_end": (2, 0)}
 _gap = {"op": "conv_transpose", "data_format": "NCX", "weights_format": "IOX", "strides": (3,)}
@@ -811,6 +815,20 @@ ROWS = {
         where=(before(AMX),),
         elsewhere=(before(BF16), OLD, NEW, F16),
         alone=(_shared, _shared_f16),
+    ),
+    "transposed products of few rows": Row(
+        _few,
+        (
+            product((1, 1, 75, 21), (75, 64), dtype="bf16", transpose_a=True),
+            product((1, 1, 75, 21), (75, 48), dtype="bf16", transpose_a=True),
+            product((1, 1, 75, 33), (75, 61), dtype="bf16", transpose_a=True),
+            product((1, 75, 21), (75, 61), dtype="bf16", transpose_a=True),
+            product((1, 1, 21, 75), (75, 61), dtype="bf16"),
+            product((1, 1, 75, 21), (75, 61), transpose_a=True),
+        ),
+        where=(before(AMX),),
+        elsewhere=(AMX, before(F16), BF16, NEW, OLD),
+        alone=_few,
     ),
     "strided convolutions to one column": Row(
         (

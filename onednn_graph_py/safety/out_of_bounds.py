@@ -768,8 +768,8 @@ def _amx(c: Conditions) -> bool:
     return c.amx
 
 
-def _avx512(c: Conditions) -> bool:
-    return c.avx512
+def _avx512_or_vnni(c: Conditions) -> bool:
+    return c.avx512 or c.vnni  # AVX2 with VNNI has kernels of int8
 
 
 def _without_avx512(c: Conditions) -> bool:
@@ -815,7 +815,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(operand_twice_behind_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(operand_twice_in_attention, _BINARY, until=_13, fused=True, beside=_SOFTMAX),
     MemoryDefect(shared_weights, _MATMUL, until=_13, rank=4),
-    MemoryDefect(shared_matrix, _MATMUL, until=_13, where=_avx512, rank=4),
+    MemoryDefect(shared_matrix, _MATMUL, until=_13, where=_avx512_or_vnni, rank=4),
     MemoryDefect(attention_select, _in("Select"), until=_13, fused=True, beside=_SOFTMAX),
     MemoryDefect(
         channel_scales_after_normalization, _in("Quantize"), until=_13, fused=True, beside=_NORMS

@@ -19,6 +19,7 @@ __all__ = [
     "attention_on_strided_inputs",
     "attention_select_of_other_rank",
     "column_operand_of_transposed_product",
+    "few_rows_transposed",
     "gaps_between_weights_of_one_row",
     "int8_attention_of_mixed_types",
     "int8_product_in_chunks",
@@ -168,6 +169,20 @@ def one_row_transposed(group: Group, conditions: Conditions) -> bool:
         and integers_of(group, product) is not None
         and contraction(group, product) % 4 != 0
         and (conditions.version >= (3, 8) or len(made) == 4)
+        for product, weights, made in _products(group)
+    )
+
+
+def few_rows_transposed(group: Group, conditions: Conditions) -> bool:
+    """At most 32 rows of one transposed batch, and an incomplete fourth tile of 16 columns."""
+    return any(
+        len(made) == 4
+        and bool(product.attr("transpose_a"))
+        and math.prod(weights[:-2]) == 1
+        and math.prod(made[:-1]) <= 32
+        and 48 < made[-1] < 64
+        and integers_of(group, product) is None
+        and runs_in_amx(group, product, conditions)
         for product, weights, made in _products(group)
     )
 
