@@ -464,8 +464,12 @@ _one_row = {"strides": (3,), "pads_begin": (2,)}
 _deep = {"strides": (1,) * 3, "dilations": (1,) * 3, "pads_begin": (1,) * 3, "pads_end": (1,) * 3}
 _half_deep = {**_deep, "pads_begin": (1, 0, 0), "pads_end": (0, 0, 0)}
 _planes = (
+    convolution((2, 1, 4, 5, 1), (3, 3, 3, 1, 17), **_deep),
+    convolution((1, 1, 8, 8, 4), (2, 1, 3, 1, 8), **_half_deep, groups=4),
+)
+_planes_in_amx = (
     convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), **_deep),
-    convolution((1, 1, 8, 8, 1), (2, 1, 3, 1, 8), **_half_deep),
+    convolution((1, 1, 8, 8, 9), (2, 1, 3, 9, 8), **_half_deep),
 )
 
 _empty = product_over(0)
@@ -845,23 +849,39 @@ ROWS = {
         **AMX_ALL,
         alone=(_narrow, _backward),
     ),
-    "convolutions of one plane": Row(
+    "one plane and one channel": Row(
         (
             *_planes,
+            int8_convolution((2, 1, 4, 5, 1), (3, 3, 3, 1, 17), dtype="u8", **_deep),
+        ),
+        (
+            convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), **_deep),
+            convolution((2, 2, 4, 5, 1), (3, 3, 3, 1, 17), **_deep),
+            convolution((2, 1, 4, 5, 1), (3, 3, 1, 1, 17), **{**_deep, "pads_end": (1, 1, 0)}),
+            convolution((2, 1, 4, 5, 1), (1, 3, 3, 1, 17), **_half_deep),
+            convolution((2, 1, 4, 5, 16), (3, 3, 3, 1, 16), **_deep, groups=16),
+            convolution((2, 1, 4, 5, 1), (3, 3, 3, 1, 17), "f32", **_deep),
+            convolution((2, 1, 4, 5, 1), (3, 3, 3, 1, 17), "f16", **_deep),
+            int8_convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), dtype="u8", **_deep),
+        ),
+        where=(VNNI, BF16, before(BF16), F16, before(F16), AMX, before(AMX)),
+        elsewhere=(NEW, OLD, AVX512),
+        alone=_planes,
+    ),
+    "4 bytes do not divide the channels": Row(
+        (
+            *_planes_in_amx,
             int8_convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), dtype="u8", **_deep),
             int8_convolution((2, 1, 4, 5, 18), (2, 1, 2, 18, 8), **_half_deep),
         ),
         (
-            convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), **_deep),
+            convolution((2, 1, 4, 5, 2), (3, 3, 3, 2, 17), **_deep),
             convolution((2, 2, 4, 5, 3), (3, 3, 3, 3, 17), **_deep),
-            convolution((2, 1, 4, 5, 3), (3, 3, 1, 3, 17), **{**_deep, "pads_end": (1, 1, 0)}),
-            convolution((2, 1, 4, 5, 3), (1, 3, 3, 3, 17), **_half_deep),
-            convolution((2, 1, 4, 5, 16), (3, 3, 3, 1, 16), **_deep, groups=16),
             convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), "f32", **_deep),
-            int8_convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), dtype="u8", **_deep),
+            int8_convolution((2, 1, 4, 5, 4), (3, 3, 3, 4, 17), **_deep),
         ),
         **AMX_ALL,
-        alone=_planes,
+        alone=_planes_in_amx,
     ),
     "16-bit convolutions of fewer rows": Row(
         _rows,

@@ -446,11 +446,17 @@ DEFECTS = (
         alone=windows.convolution_to_one_column_alone,
     ),
     Defect(
+        "oneDNN computes convolutions of one plane and one channel with a deeper kernel wrongly",
+        windows.one_channel_of_one_plane,
+        where=lambda conditions: conditions.avx512 and conditions.vnni,
+        alone=windows.one_channel_of_one_plane_alone,
+    ),
+    Defect(
         "oneDNN with AMX computes convolutions of one plane with a deeper kernel wrongly where 4 "
         "bytes do not divide the channels",
-        windows.convolution_of_one_plane,
+        windows.padded_channels_of_one_plane,
         where=_amx,
-        alone=windows.convolution_of_one_plane_alone,
+        alone=windows.padded_channels_of_one_plane_alone,
     ),
     Defect(
         "oneDNN computes 16-bit convolutions of fewer rows than threads, with stride and padding, "

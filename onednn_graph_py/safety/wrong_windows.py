@@ -20,8 +20,6 @@ from .facts import (
 from .group import Group
 
 __all__ = [
-    "convolution_of_one_plane",
-    "convolution_of_one_plane_alone",
     "convolution_of_one_row",
     "convolution_to_one_column",
     "convolution_to_one_column_alone",
@@ -30,7 +28,11 @@ __all__ = [
     "ignored_dilations",
     "int8_pool_and_operand",
     "int8_pool_and_relu",
+    "one_channel_of_one_plane",
+    "one_channel_of_one_plane_alone",
     "one_s8_channel_a_group",
+    "padded_channels_of_one_plane",
+    "padded_channels_of_one_plane_alone",
     "pool_and_whole_operand",
     "pool_of_channels_last",
     "s8_transposed_convolution",
@@ -71,15 +73,26 @@ def _one_column(group: Group, op: Op, slide: Slide, conditions: Conditions) -> b
     )
 
 
-def _one_plane(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
-    """Whether a source is 1 deep and its kernel deeper, and 4 bytes don't divide its channels."""
+def _one_plane(group: Group, op: Op, slide: Slide) -> int:
+    """Return the channels of a group, where a source is 1 deep and its kernel deeper; else 0."""
     kernel, channels = slide.window.kernel, slide.source.channels
     if len(kernel) != 3 or slide.source.spatial[0] != 1 or kernel[0] == 1 or kernel[-1] == 1:
-        return False
+        return 0
     if slide.groups == channels == slide.result.channels:  # has a kernel of its own
-        return False
-    together = 2 if integers_of(group, op) is None else 4
-    return runs_in_amx(group, op, conditions) and channels // slide.groups % together != 0
+        return 0
+    return channels // slide.groups
+
+
+def _one_channel(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
+    narrow = op.inputs[0].dtype == "bf16" or integers_of(group, op) is not None
+    return narrow and _one_plane(group, op, slide) == 1
+
+
+def _padded_channels(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
+    together = 2 if integers_of(group, op) is None else 4  # channels in 4 bytes
+    return (
+        runs_in_amx(group, op, conditions) and _one_plane(group, op, slide) % together != 0
+    )
 
 
 def _some_convolution(
@@ -106,17 +119,24 @@ def convolution_to_one_column_alone(group: Group, conditions: Conditions) -> boo
     return _some_convolution(_one_column, group, conditions, int8=False)
 
 
-def convolution_of_one_plane(group: Group, conditions: Conditions) -> bool:
-    """A convolution with a deeper kernel over one plane, of an odd number of channels in bf16.
-
-    With int8, of a number that 4 does not divide. Most results are wrong.
-    """
-    return _some_convolution(_one_plane, group, conditions)
+def one_channel_of_one_plane(group: Group, conditions: Conditions) -> bool:
+    """A convolution with a deeper kernel over one plane of one channel; most results are wrong."""
+    return _some_convolution(_one_channel, group, conditions)
 
 
-def convolution_of_one_plane_alone(group: Group, conditions: Conditions) -> bool:
+def one_channel_of_one_plane_alone(group: Group, conditions: Conditions) -> bool:
     """The same without int8, as oneDNN computes those ops in f32 if each runs alone."""
-    return _some_convolution(_one_plane, group, conditions, int8=False)
+    return _some_convolution(_one_channel, group, conditions, int8=False)
+
+
+def padded_channels_of_one_plane(group: Group, conditions: Conditions) -> bool:
+    """A convolution with a deeper kernel over one plane, of channels that fill no whole 4 bytes."""
+    return _some_convolution(_padded_channels, group, conditions)
+
+
+def padded_channels_of_one_plane_alone(group: Group, conditions: Conditions) -> bool:
+    """The same without int8, as oneDNN computes those ops in f32 if each runs alone."""
+    return _some_convolution(_padded_channels, group, conditions, int8=False)
 
 
 def convolution_of_one_row(group: Group, conditions: Conditions) -> bool:
