@@ -90,9 +90,7 @@ def _one_channel(group: Group, op: Op, slide: Slide, conditions: Conditions) -> 
 
 def _padded_channels(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
     together = 2 if integers_of(group, op) is None else 4  # channels in 4 bytes
-    return (
-        runs_in_amx(group, op, conditions) and _one_plane(group, op, slide) % together != 0
-    )
+    return runs_in_amx(group, op, conditions) and _one_plane(group, op, slide) % together != 0
 
 
 def _some_convolution(
