@@ -60,6 +60,19 @@ def attention(mask, dtype="f32", shape=(2, 4, 32, 64)):
     return build
 
 
+def attention_with_statistics(mask, shape=(2, 4, 32, 64)):
+    """As training needs it."""
+
+    def build(b):
+        q, k, v = (b.input(shape, "bf16") for _ in range(3))
+        scores = b.matmul(q, k, transpose_b=True, dtype="f32") + b.input(mask)
+        made = [(scores.shape, "bf16"), ((*scores.shape[:-1], 1), "f32")]
+        chances, statistics = b.op("SoftMax", scores, outputs=made, axis=-1)
+        b.output(chances @ v, statistics)
+
+    return build
+
+
 def attention_of_chosen(condition, other=(1,), *, first=True, shape=(2, 4, 16, 32)):
     """Scores, behind their scale, or something else."""
 
@@ -169,7 +182,7 @@ def product(source, weights, *operands, dtype="f32", transpose_a=False, transpos
     return build
 
 
-def int8_product(source, weights, *operands, limit=None, dtype="s8", **attributes):
+def int8_product(source, weights, *operands, limit=None, dtype="s8", cast="f32", **attributes):
     """Weights are an input, or constants below a limit."""
 
     def build(b):
@@ -179,9 +192,12 @@ def int8_product(source, weights, *operands, limit=None, dtype="s8", **attribute
             if limit is None
             else b.constant(integers(*weights, low=-limit, high=limit + 1))
         )
-        y = b.matmul(x.dequantize(**UNIT), w.dequantize(**UNIT), **attributes)
+        given = [v.dequantize(**UNIT) for v in (x, w)]
+        if cast != "f32":
+            given = [v.type_cast(dtype=cast) for v in given]
+        y = b.matmul(*given, **attributes)
         for shape in operands:
-            y = y + b.input(shape)
+            y = y + b.input(shape, cast)
         b.output(y)
 
     return build
@@ -766,7 +782,9 @@ ROWS = {
             product(*_heads, (1, 1, 16, 16), dtype="bf16"),
             product(*_heads, (16, 16), dtype="bf16"),
             attention((32, 32), "bf16", (2, 2, 32, 64)),
+            attention_with_statistics((1, 1, 32, 32)),
             int8_product(*_heads, (1, 1, 16, 16)),
+            int8_product(*_heads, (1, 1, 16, 16), cast="f16"),
         ),
         (
             product(*_heads, (1, 4, 16, 16), dtype="bf16"),

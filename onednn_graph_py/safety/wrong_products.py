@@ -51,9 +51,11 @@ def attention_by_heads(group: Group, conditions: Conditions) -> bool:
     """Whether attention runs in the kernel that computes one head after another.
 
     oneDNN has that kernel since 3.7, without SYCL, for more than two heads a thread, a scale of one
-    element and equal batches.
+    element and equal batches, and not for training.
     """
     if not attention(group) or conditions.runtime == "SYCL" or group.count("MatMul") != 2:
+        return False
+    if group.has("Dropout") or any(op.kind == "SoftMax" and op.outputs[1:] for op in group.ops):
         return False
     batches: set[tuple[int, ...]] = set()
     types: set[str] = set()
