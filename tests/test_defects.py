@@ -15,6 +15,7 @@ from wrong_cases import (
     attention_gradients,
     before,
     group,
+    int8_product,
     noise,
     product,
     row_of,
@@ -86,6 +87,15 @@ def test_rows_of_amx_hold_for_f32_where_the_math_mode_lets_it_run_there():
     assert wrong_result(group(build, "tf32"), AMX) is None
     for mode in ("bf16", "any"):
         assert "attention mask" in wrong_result(group(build, mode), AMX).what
+
+
+def test_rows_of_amx_hold_for_integers_whatever_they_are_cast_to():
+    """As in attention of the gallery, which oneDNN fuses as a whole."""
+    for cast in ("f32", "bf16", "f16"):
+        build = int8_product((2, 4, 16, 32), (2, 4, 32, 16), (1, 1, 16, 16), cast=cast)
+        assert "attention mask" in wrong_result(group(build), AMX).what
+    build = product((2, 4, 16, 32), (2, 4, 32, 16), (1, 1, 16, 16), dtype="f16")
+    assert wrong_result(group(build), AMX) is None
 
 
 def test_4_bit_weights_are_right_where_the_math_mode_covers_integers():

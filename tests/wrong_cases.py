@@ -784,7 +784,6 @@ ROWS = {
             attention((32, 32), "bf16", (2, 2, 32, 64)),
             attention_with_statistics((1, 1, 32, 32)),
             int8_product(*_heads, (1, 1, 16, 16)),
-            int8_product(*_heads, (1, 1, 16, 16), cast="f16"),
         ),
         (
             product(*_heads, (1, 4, 16, 16), dtype="bf16"),
