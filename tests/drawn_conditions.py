@@ -430,6 +430,29 @@ def heads_inside_rows(b: Builder) -> bool:
     return False
 
 
+def one_plane(b: Builder) -> bool:
+    """An odd number of channels, and a kernel that is deeper than the one plane of its source."""
+    return any(
+        len(w.made) == 3
+        and w.source[0] == 1 < w.kernel[0]
+        and w.kernel[-1] > 1
+        and not w.groups == w.channels == w.outer
+        and w.inner % 2
+        and is_amx_type(n, b)
+        for n, w in convolutions(b)
+    )
+
+
+def few_rows_transposed(b: Builder) -> bool:
+    """The last of four tiles of columns is not full."""
+    for n in of_kind(b, "MatMul"):
+        out = n.outputs[0].shape
+        plain = n.inputs[0].dtype == "bf16" and n.attrs.get("transpose_a") and len(out) == 4
+        if plain and 48 < out[-1] < 64 and math.prod(out[:-1]) <= 32:
+            return True
+    return False
+
+
 CONDITIONS: dict[str, tuple[str, Callable[[Builder], bool]]] = {
     "A1": ("products", a1),
     "A1 in attention": ("attention", a1_attention),
@@ -464,6 +487,8 @@ CONDITIONS: dict[str, tuple[str, Callable[[Builder], bool]]] = {
     "int8 pool and operand": ("pools", int8_pool_operand),
     "S behind dims of 1": ("pools", pool_of_one_channel),
     "quantized normalization and operand": ("chains", quantized_normalization),
+    "one plane": ("convolutions", one_plane),
+    "few rows transposed": ("products", few_rows_transposed),
     "heads inside of rows": ("attention", heads_inside_rows),
 }
 """By the defect: the family that is to draw it, and the condition."""

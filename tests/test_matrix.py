@@ -66,13 +66,11 @@ NEVER_SEEN = {
     "pooling_backward_gaps",
     "strides_before_reshape",
     "widening",
-    "window_around_the_data",
     "windows_in_padding",
     "zero_points_of_columns",
 }
-"""Rows of memory whose programs show nothing on the measured CPUs. Some need AMX or f16, some a
-strided output, which programs don't have; others read what may be read, beside memory of oneDNN's
-own."""
+"""Rows of memory whose programs show nothing on the measured CPUs. Some need a strided output,
+which programs don't have; others read what may be read, beside memory of oneDNN's own."""
 
 
 def test_each_row_of_memory_was_seen_somewhere():
