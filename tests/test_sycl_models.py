@@ -1,6 +1,7 @@
 """Models on SYCL queues: arrays where they lie, asynchronous calls, nothing read too early."""
 
 import ctypes
+import functools
 import gc
 import pickle
 import threading
@@ -29,7 +30,13 @@ W = RNG.integers(-4, 5, (64, 32)).astype(np.float32)
 EXPECTED = np.maximum(X @ W, 0)
 
 
+@functools.cache
 def queue_of(in_order: bool = False):
+    """A queue that stays for all tests.
+
+    Intel's OpenCL runtime hung once where each test had its own: one of its threads freed the list
+    of commands of a queue that had ended, and waited there for the command that it was in.
+    """
     dpctl = pytest.importorskip("dpctl")
     return dpctl.SyclQueue("cpu", **({"property": "in_order"} if in_order else {}))
 
