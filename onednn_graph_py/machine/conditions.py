@@ -47,6 +47,11 @@ class Conditions(NamedTuple):
         return _isa.has_avx512(self.isa)
 
     @property
+    def avx512_bf16(self) -> bool:
+        """Whether AVX-512 kernels may multiply in bf16 without converting to f32."""
+        return _isa.has_avx512_bf16(self.isa)
+
+    @property
     def vnni(self) -> bool:
         """Whether oneDNN adds int8 products without saturation."""
         return _isa.has_vnni(self.isa)

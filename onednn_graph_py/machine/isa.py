@@ -9,6 +9,7 @@ __all__ = [
     "has_amx",
     "has_avx2",
     "has_avx512",
+    "has_avx512_bf16",
     "has_bf16",
     "has_f8",
     "has_f16",
@@ -20,7 +21,7 @@ NAMES = tuple(name for name in cpu_isa.__members__ if name != "isa_default")
 
 # The bits of dnnl_cpu_isa_t; an instruction set has the bits of those that it contains, too.
 _AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4
-_AVX512, _VNNI_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 8, 1 << 9
+_AVX512, _VNNI_512, _BF16_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 7, 1 << 8, 1 << 9
 
 
 def _has(isa: str, bits: int) -> bool:
@@ -35,6 +36,11 @@ def has_avx2(isa: str) -> bool:
 def has_avx512(isa: str) -> bool:
     """Return whether an instruction set has AVX-512."""
     return _has(isa, _AVX512)
+
+
+def has_avx512_bf16(isa: str) -> bool:
+    """Return whether an instruction set has AVX-512 with products of bf16."""
+    return _has(isa, _BF16_512)
 
 
 def has_vnni(isa: str) -> bool:

@@ -448,7 +448,7 @@ DEFECTS = (
     Defect(
         "oneDNN computes convolutions of one plane and one channel with a deeper kernel wrongly",
         windows.one_channel_of_one_plane,
-        where=lambda conditions: conditions.avx512 and conditions.vnni,
+        where=lambda conditions: conditions.avx512,
         alone=windows.one_channel_of_one_plane_alone,
     ),
     Defect(

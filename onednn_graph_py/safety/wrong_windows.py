@@ -84,7 +84,8 @@ def _one_plane(group: Group, op: Op, slide: Slide) -> int:
 
 
 def _one_channel(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
-    narrow = op.inputs[0].dtype == "bf16" or integers_of(group, op) is not None
+    bf16 = op.inputs[0].dtype == "bf16" and conditions.avx512_bf16
+    narrow = bf16 or integers_of(group, op) is not None
     return narrow and _one_plane(group, op, slide) == 1
 
 
