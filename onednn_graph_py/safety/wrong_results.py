@@ -410,6 +410,7 @@ DEFECTS = (
         products.operand_for_all_heads,
         since=(3, 8),
         where=_amx,
+        out_of_bounds=True,
     ),
     Defect(
         "oneDNN 3.7 with AMX reads an operand for each head and row wrongly behind a product",
