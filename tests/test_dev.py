@@ -46,10 +46,18 @@ class Machine:
 
 
 def test_options_say_where_a_command_runs(dev):
-    assert dev._where(["-q", "tests"]) == ((False, None), ["-q", "tests"])
-    assert dev._where(["--isa=AVX2", "-x", "--onednn=pypi"]) == ((True, "avx2"), ["-x"])
-    with pytest.raises(dev.WrongOptionError, match="the only other oneDNN is --onednn=pypi"):
-        dev._where(["--onednn=debian"])
+    assert dev._where(["-q", "tests"]) == ((False, None, None), ["-q", "tests"])
+    assert dev._where(["--isa=AVX2", "-x", "--onednn=pypi"]) == ((True, "avx2", None), ["-x"])
+    assert dev._where(["--onednn=pypi==2025.2.0"]) == ((True, None, "2025.2.0"), [])
+    for wrong in ("--onednn=debian", "--onednn=pypi==", "--onednn=pypi==../x"):
+        with pytest.raises(dev.WrongOptionError, match="the only other oneDNN is --onednn=pypi"):
+            dev._where([wrong])
+
+
+def test_a_release_of_pypis_wheels_has_an_environment_of_its_own(dev):
+    newest = dev.pins.load().pypi["onednn"]
+    named = {release: dev.pypi_environment(release).path.name for release in (None, newest, "1.2")}
+    assert named == {None: ".venv-pypi", newest: ".venv-pypi", "1.2": ".venv-pypi-1.2"}
 
 
 def test_onednn_is_held_to_what_the_cpu_has(dev):
