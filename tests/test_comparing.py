@@ -17,7 +17,7 @@ from graphs import PACKS_WEIGHTS, RUNTIME
 
 import onednn_graph_py as og
 from onednn_graph_py import cli, serialization
-from onednn_graph_py.comparing import Comparison, Run, bootstrap, installs
+from onednn_graph_py.comparing import Comparison, Run, bootstrap, installs, worker
 from onednn_graph_py.comparing import compare as compare_function
 from onednn_graph_py.comparing.graph_files import bind_constants, constant_values, save_constants
 from onednn_graph_py.comparing.process import WorkerProcess
@@ -25,6 +25,7 @@ from onednn_graph_py.comparing.settings import settings_of
 from onednn_graph_py.comparing.timing import summed_up, time_in_batches
 from onednn_graph_py.machine.isa import has_amx
 from onednn_graph_py.replay import Verdict
+from onednn_graph_py.replay.stages import Ended
 from onednn_graph_py.running.model import Step
 
 compare_module = sys.modules[compare_function.__module__]
@@ -214,6 +215,24 @@ def test_constants_travel_in_their_own_types(tmp_path, dtype):
     (travelled,) = made.constants
     assert travelled.data.dtype == constant.data.dtype
     np.testing.assert_array_equal(travelled.data, constant.data)
+
+
+@pytest.mark.parametrize(
+    ("dims", "verdict", "reason"),
+    [
+        ((2, 3), Verdict.UNREADABLE, "constants: .*not a zip"),
+        ((1 << 40,), Verdict.TOO_LARGE, "GiB"),
+    ],
+)
+def test_constants_are_read_if_they_fit_into_memory(tmp_path, dims, verdict, reason):
+    b = og.GraphBuilder()
+    b.output(b.input(dims, name="x").relu())
+    b.save(tmp_path / "graph.json")
+    (tmp_path / "constants.npz").write_bytes(b"nothing")
+    graph, constants = str(tmp_path / "graph.json"), str(tmp_path / "constants.npz")
+    with pytest.raises(Ended, match=reason) as ended:
+        worker._builder({"graph": graph, "constants": constants, "memory_share": 1.0})
+    assert ended.value.verdict is verdict
 
 
 def test_a_rewritten_graph(graph):

@@ -13,6 +13,7 @@ import onednn_graph_py as og
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
+loading = pytest.importorskip("onednn_graph_py.onnx.loading")
 hypothesis = pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 helper = pytest.importorskip("onnx.helper")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
@@ -116,12 +117,26 @@ def tensor(dims, data=b"1234", name="w"):
     return t
 
 
-def external(location, offset=0, length=16):
+def external(location, offset=0, length=16, place="initializer"):
+    """A model that adds the data of a file: of an initializer, a node, or a function's node."""
     t = onnx.TensorProto(name="w", data_type=FLOAT, data_location=onnx.TensorProto.EXTERNAL)
     t.dims.extend([4])
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         t.external_data.add(key=key, value=str(value))
-    return made([helper.make_node("Add", ["x", "w"], ["y"])], initializers=[t])
+    add = helper.make_node("Add", ["x", "w"], ["y"])
+    if place == "initializer":
+        return made([add], initializers=[t])
+    nodes = [helper.make_node("Constant", [], ["w"], value=t), add]
+    if place == "node":
+        return made(nodes)
+    model = made([helper.make_node("f", ["x"], ["y"], domain="own")])
+    opsets = [helper.make_opsetid("", 17)]
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    model.functions.append(helper.make_function("own", "f", ["x"], ["y"], nodes, opsets))
+    return model
+
+
+PLACES = ["initializer", "node", "function"]
 
 
 RELU = helper.make_node("Relu", ["x"], ["y"], name="the_node")
@@ -191,6 +206,25 @@ def test_the_message_names_the_file(tmp_path):
         front.load(5)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "too large"])
+def test_only_files_of_a_limited_size_are_read(tmp_path, kind):
+    path = tmp_path / "m.onnx"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with open(path, "wb") as file:
+            file.truncate(loading.MOST_BYTES + 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(og.GraphFormatError, match=rf"m\.onnx: .*{kind}"):
+        front.load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("location", "offset", "length", "message"),
     [
@@ -201,22 +235,34 @@ def test_the_message_names_the_file(tmp_path):
         ("inside.bin", 8, 16, "does not fit"),
         ("inside.bin", 0, 8, "does not fit"),
         ("inside.bin", -8, 16, "does not fit|not a valid"),
+        ("pipe.bin", 0, 16, "there is no file"),
+        ("loop.bin", 0, 16, "there is no file"),
+        ("a\0.bin", 0, 16, "NUL"),
     ],
 )
-def test_external_data_stays_in_the_folder_and_fits(tmp_path, location, offset, length, message):
+def test_external_data_stays_in_the_folder_and_fits(
+    tmp_path, monkeypatch, location, offset, length, message, place
+):
+    # What is not below the model's folder may lie below that of the process.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "missing.bin").write_bytes(bytes(16))
     folder = tmp_path / "model"
     folder.mkdir()
     for path in (tmp_path / "outside.bin", folder / "inside.bin"):
         path.write_bytes(bytes(16))
     os.symlink(tmp_path / "outside.bin", folder / "link.bin")
-    (folder / "m.onnx").write_bytes(external(location, offset, length).SerializeToString())
+    os.symlink("loop.bin", folder / "loop.bin")
+    os.mkfifo(folder / "pipe.bin")
+    model = external(location, offset, length, place)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(og.GraphFormatError, match=message):
         front.load(folder / "m.onnx")
 
 
-def test_external_data_inside_the_folder_is_read(tmp_path):
+@pytest.mark.parametrize("place", PLACES)
+def test_external_data_inside_the_folder_is_read(tmp_path, place):
     np.arange(4, dtype=np.float32).tofile(tmp_path / "w.bin")
-    (tmp_path / "m.onnx").write_bytes(external("w.bin").SerializeToString())
+    (tmp_path / "m.onnx").write_bytes(external("w.bin", place=place).SerializeToString())
     made_ = front.load(tmp_path / "m.onnx")(np.zeros(4, np.float32))
     np.testing.assert_array_equal(made_, np.arange(4))
 

@@ -5,10 +5,12 @@ test_json_fuzz.py, test_json_errors.py and test_onnx_untrusted.py are about grap
 
 import ast
 import copy
+import io
 import json
 import os
 import re
 import time
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from hypothesis import strategies as st
 
 import onednn_graph_py as og
 from onednn_graph_py import cli, export, serialization
-from onednn_graph_py.comparing.graph_files import bind_constants
+from onednn_graph_py.comparing import graph_files
+from onednn_graph_py.comparing.graph_files import bind_constants, save_constants
 from onednn_graph_py.explaining import peaks
 from onednn_graph_py.machine import store
 from onednn_graph_py.probing import store as probed
@@ -73,9 +76,11 @@ def test_the_page_on_security_tells_the_limits_that_are_enforced():
     rows = [line.split("|")[3].strip() for line in page.splitlines() if line.startswith("| ")][2:]
     told = [
         f"{read.MAX_BYTES >> 20} MiB; {read.MAX_MARKS:,} quotes",
-        f"{loading_limit('MOST_NODES'):,} nodes; {loading_limit('MOST_DEPTH')} functions",
+        f"{loading_limit('MOST_BYTES') >> 30} GiB; {loading_limit('MOST_NODES'):,} nodes; "
+        f"{loading_limit('MOST_DEPTH')} functions",
         f"{cases.MAX_BYTES >> 20} MiB; {cases.MAX_FILES:,} files, {cases.MAX_DEPTH} inside each "
         f"other; {cases.MAX_CASES:,} cases; {options.MAX_REWRITINGS:,} combinations",
+        f"what the graph's inputs take, and {graph_files.BESIDE_ARRAY >> 10} KiB for each",
         f"lines of {files.LONGEST_LINE >> 20} MiB, longer ones in pieces; "
         f"{files.LARGEST_TEXT >> 30} Gi characters",
         f"{store._LARGEST >> 20} MiB; of this user or root",
@@ -88,7 +93,8 @@ def test_the_page_on_security_tells_the_limits_that_are_enforced():
 def loading_limit(name):
     """Return a limit of ONNX models, which can be read where onnx is not installed."""
     text = (Path(og.__file__).parent / "onnx" / "loading.py").read_text()
-    return int(re.search(rf"^{name} = ([\d_]+)$", text, re.MULTILINE)[1])
+    number, _, shift = re.search(rf"^{name} = (.+)$", text, re.MULTILINE)[1].partition(" << ")
+    return int(number) << int(shift or 0)
 
 
 # -- the folder of results
@@ -334,13 +340,51 @@ class Evil:
         return os.mkdir, ("unpickled",)
 
 
-def test_files_of_arrays_are_never_unpickled(tmp_path, monkeypatch):
+def doubled(file, size=8):
+    """Write a file whose array has as many bytes as is said, and declares two."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (8,)}
+    )
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("0.npy", header.getvalue() + bytes(size))
+
+
+def damaged(file):
+    """Write a file whose array is not what its checksum says."""
+    save_constants({0: np.float32([1, 2])}, file)
+    data = bytearray(file.read_bytes())
+    data[data.index(np.float32([1, 2]).tobytes())] ^= 1
+    file.write_bytes(data)
+
+
+NO_ARRAYS = {
+    "a pickle": (lambda f: np.savez(f, **{"0": np.array([Evil()], object)}), "1 of object"),
+    "another shape": (lambda f: np.savez(f, **{"0": np.zeros((2, 4), np.uint8)}), "2x4 of uint8"),
+    "too short": (lambda f: save_constants({0: np.float32([1])}, f), "got 4 of uint8"),
+    "too long": (lambda f: save_constants({0: np.float32([1, 2, 3])}, f), "got 12 of uint8"),
+    "another type": (lambda f: np.savez(f, **{"0": np.float32([1] * 8)}), "8 of float32"),
+    "less than is declared": (lambda f: doubled(f, 7), "of 8 bytes has 7"),
+    "a bomb": (lambda f: doubled(f, 1 << 20), "of 8 bytes has 9"),
+    "a bad checksum": (damaged, "Bad CRC"),
+    "no archive": (lambda f: f.write_bytes(b"nothing"), "not a zip"),
+    "empty": (lambda f: f.write_bytes(b""), "not a zip"),
+    "too large": (lambda f: (f.touch(), os.truncate(f, 1 << 40)), "too large"),
+    "a pipe": (os.mkfifo, "got a pipe"),
+    "a device": (lambda f: f.symlink_to("/dev/zero"), "got a device"),
+}
+
+
+@pytest.mark.parametrize("name", NO_ARRAYS)
+def test_files_of_arrays_are_as_large_as_the_graph_and_never_unpickled(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     b = og.GraphBuilder()
     b.output(b.input((2,), name="t0").relu())
-    np.savez(tmp_path / "a.npz", **{"0": np.array([Evil()], object)})
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    make, message = NO_ARRAYS[name]
+    make(tmp_path / "a.npz")
+    with pytest.raises(og.InvalidArgumentsError, match=rf"a\.npz: .*{message}"):
         bind_constants(b, str(tmp_path / "a.npz"))
+    assert len(b.inputs) == 1
     assert not (tmp_path / "unpickled").exists()
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..dtypes import HOST_DTYPES
+from ..dtypes import HOST_DTYPES, array_dtype
 from ..errors import InvalidIndexError, InvalidShapeError
 from ..ops.check import check
 from ..ops.lookup import row
@@ -33,6 +33,7 @@ __all__ = [
     "Value",
     "ValueLike",
     "beyond_ones",
+    "bytes_of",
     "caller",
     "is_whole",
     "new_id",
@@ -46,6 +47,7 @@ FIRST_ID = 1 << 32
 _CONSTANT = _core.logical_tensor.property_type.constant
 _VARIABLE = _core.logical_tensor.property_type.variable
 _STRIDED = _core.logical_tensor.layout_type.strided
+_PACKED = ("s4", "u4")
 
 _unique_ids = itertools.count(FIRST_ID)
 
@@ -82,6 +84,22 @@ def _cell_of(get_ipython: Any, file: str) -> str:
 def is_whole(shape: Sequence[int]) -> bool:
     """Return whether all dims are known."""
     return all(d >= 0 for d in shape)
+
+
+def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
+    """Return the bytes of a tensor's elements, packed if 4-bit; None if a dim is unknown.
+
+    Examples
+    --------
+    >>> bytes_of("f32", (2, 3)), bytes_of("s4", (3,)), bytes_of("f32", (-1, 3))
+    (24, 2, None)
+    """
+    if not is_whole(shape):
+        return None
+    count = math.prod(shape)
+    if dtype in _PACKED:
+        return (count + 1) // 2
+    return count * int(array_dtype(dtype).itemsize)
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..building.builder import GraphBuilder
 from ..building.constant_arrays import aligned_copy
+from ..building.value import bytes_of
 from ..errors import InvalidArgumentsError
 from ..ops.terms import shape_text
 from ..reference.rounding import NUMPY_DTYPES
 from ..serialization import GraphDocument, save
+from ..text.files import open_limited
 
 if TYPE_CHECKING:
     from .math_mode import MathMode
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["GraphFiles", "bind_constants", "constant_values", "save_constants"]
 
 _PACKED = ("s4", "u4")
+
+BESIDE_ARRAY = 1024
+"""Bytes of a file that an array may take beside its elements."""
 
 Array = npt.NDArray[Any]
 
@@ -77,19 +83,57 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
         A graph that `to_builder` made.
     path : str
         A file that `save_constants` wrote.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        It is no such file, or its arrays are not as large as the inputs.
+    OSError
+        It can't be opened.
     """
     contents = builder.contents
-    with np.load(path, allow_pickle=False) as file:
-        for value in builder.inputs:
-            name = value.name.removeprefix("t")
-            if name not in file:
-                continue
-            stored: Array = file[name]
-            if value.dtype not in _PACKED:
-                stored = stored.view(NUMPY_DTYPES[value.dtype]).reshape(value.shape or ())
-            value.data, value.strides = aligned_copy(stored), None
-            contents.constants.append(value)
+    values = {v.name.removeprefix("t"): v for v in builder.inputs}
+    sizes = {n: bytes_of(v.dtype, v.shape) for n, v in values.items() if v.shape is not None}
+    known = {name: size for name, size in sizes.items() if size is not None}
+    for name, array in _arrays(path, known):
+        value, stored = values[name], array
+        if value.dtype not in _PACKED:
+            stored = stored.view(NUMPY_DTYPES[value.dtype]).reshape(value.shape or ())
+        value.data, value.strides = aligned_copy(stored), None
+        contents.constants.append(value)
     contents.inputs = [v for v in contents.inputs if v.data is None]
+
+
+def _arrays(path: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, Array]]:
+    """Read the arrays that a file has of some names, each of as many bytes as is said."""
+    limit = sum(sizes.values()) + BESIDE_ARRAY * (len(sizes) + 1)
+    try:
+        with open_limited(path, limit) as file, zipfile.ZipFile(file) as archive:
+            members = set(archive.namelist())
+            for name, size in sizes.items():
+                if f"{name}.npy" in members:
+                    with archive.open(f"{name}.npy") as member:
+                        yield name, _bytes(member, name, size)
+    except (OSError, MemoryError):
+        raise
+    except Exception as e:  # zipfile and NumPy raise several
+        raise InvalidArgumentsError(f"{path}: {e}") from None
+
+
+def _bytes(member: IO[bytes], name: str, size: int) -> Array:
+    """Read an array of bytes; np.load would make one as large as the file says."""
+    version = np.lib.format.read_magic(member)
+    if version != (1, 0):
+        raise InvalidArgumentsError(f"array {name!r} is of version {version}, expected (1, 0)")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    if shape != (size,) or dtype != np.dtype(np.uint8):
+        raise InvalidArgumentsError(
+            f"array {name!r}: expected {size} of uint8, got {shape_text(shape)} of {dtype}"
+        )
+    data = member.read(size + 1)  # to the end, where the checksum is compared
+    if len(data) != size:
+        raise InvalidArgumentsError(f"array {name!r} of {size} bytes has {len(data)}, or more")
+    return np.frombuffer(data, np.uint8)
 
 
 class GraphFiles:

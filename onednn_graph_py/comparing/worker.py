@@ -18,7 +18,7 @@ from .._core import (
 )
 from ..building.builder import GraphBuilder
 from ..checking.expected import Expected, largest_difference
-from ..errors import UnimplementedError
+from ..errors import InvalidArgumentsError, UnimplementedError
 from ..kernels import job_of, kernels_of, step_keys
 from ..linked import version
 from ..processes import JSON
@@ -56,7 +56,12 @@ def hello() -> dict[str, Any]:
 def _builder(request: dict[str, Any]) -> GraphBuilder:
     builder = built(read(Case(request["graph"])))
     if request["constants"] is not None:
-        bind_constants(builder, request["constants"])
+        # Before they are read.
+        check_memory(builder, verify=False, share=request["memory_share"])
+        try:
+            bind_constants(builder, request["constants"])
+        except (InvalidArgumentsError, OSError) as e:
+            raise Ended(Verdict.UNREADABLE, f"constants: {e}") from None
     return builder
 
 

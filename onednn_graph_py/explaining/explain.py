@@ -10,7 +10,7 @@ from typing import Any
 from ..building.builder import GraphBuilder
 from ..building.foreign import ForeignNode
 from ..building.infer import infer_shapes
-from ..building.value import is_whole
+from ..building.value import bytes_of, is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..linked import version
@@ -23,7 +23,7 @@ from .elsewhere import elsewhere
 from .explanation import Explanation
 from .facts import StepFacts
 from .peaks import machine
-from .steps import PASSED, bytes_of, steps_of_builder, steps_of_plan
+from .steps import PASSED, steps_of_builder, steps_of_plan
 from .times import NO_PRIMITIVE, speed, timed
 
 __all__ = ["explain", "explain_all"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 
 from .. import _core
 from ..building.builder import GraphBuilder
 from ..building.foreign import ForeignNode
 from ..building.infer import infer_shapes
-from ..building.value import Node, Value, is_whole
-from ..dtypes import HOST_DTYPES, array_dtype
+from ..building.value import Node, Value, bytes_of, is_whole
+from ..dtypes import HOST_DTYPES
 from ..errors import OneDNNError, UnimplementedError
 from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
@@ -20,29 +19,12 @@ from ..planning import Plan, PlannedStep
 from ..running.model import CompiledGraph
 from .facts import By, OpFacts, StepFacts, TensorFacts, Work
 
-__all__ = ["PASSED", "bytes_of", "steps_of_builder", "steps_of_plan"]
+__all__ = ["PASSED", "steps_of_builder", "steps_of_plan"]
 
 Shapes = Mapping[int, tuple[int, ...]]
 
-_PACKED = ("s4", "u4")
 PASSED = with_trait("dequantizes") | with_trait("moves")
 """Ops between a tensor and a product whose kernel reads that tensor as it is."""
-
-
-def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
-    """Return the bytes of a tensor's elements, packed if 4-bit; None if a dim is unknown.
-
-    Examples
-    --------
-    >>> bytes_of("f32", (2, 3)), bytes_of("s4", (3,)), bytes_of("f32", (-1, 3))
-    (24, 2, None)
-    """
-    if not is_whole(shape):
-        return None
-    count = math.prod(shape)
-    if dtype in _PACKED:
-        return (count + 1) // 2
-    return count * int(array_dtype(dtype).itemsize)
 
 
 def _op(node: Node) -> OpFacts:

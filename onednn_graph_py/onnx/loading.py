@@ -18,8 +18,12 @@ import onnx_ir as ir
 
 from ..building.constant_arrays import aligned_copy
 from ..errors import GraphFormatError
+from ..text.files import Unreadable, read_limited
 
-__all__ = ["MOST_DEPTH", "MOST_NODES", "Source", "described", "loaded"]
+__all__ = ["MOST_BYTES", "MOST_DEPTH", "MOST_NODES", "Source", "described", "loaded"]
+
+MOST_BYTES = 1 << 31
+"""Size of a model's file; protobuf has the same limit."""
 
 MOST_NODES = 200_000
 """Nodes of a model after all functions are inlined."""
@@ -60,7 +64,7 @@ def loaded(source: Source) -> ir.Model:
             if value.type is None or value.type.dtype == ir.DataType.UNDEFINED:
                 raise GraphFormatError(f"input {value.name!r} has no type")
         for graph in (model.graph, *(f.graph for f in model.functions.values())):
-            _settle(graph)
+            _settle(graph, _folder(source))
     except GraphFormatError as e:
         raise GraphFormatError(f"{name}: {e}") from None
     except (OSError, MemoryError):
@@ -89,11 +93,11 @@ def described(source: Source) -> str:
 def _read(source: Source) -> ir.Model:
     if isinstance(source, ir.Model):
         return source.clone()
-    folder = ""
     if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        folder = str(path.absolute().parent)
-        proto = onnx.ModelProto.FromString(path.read_bytes())
+        try:
+            proto = onnx.ModelProto.FromString(read_limited(source, MOST_BYTES))
+        except Unreadable as e:
+            raise GraphFormatError(str(e)) from None
     elif isinstance(source, bytes):
         proto = onnx.ModelProto.FromString(source)
     else:
@@ -110,11 +114,14 @@ def _read(source: Source) -> ir.Model:
         model: ir.Model = ir.from_proto(proto)
     except Exception as e:  # it raises whatever it meets first
         raise GraphFormatError(f"it is not a valid model: {_innermost(e)}") from e
-    for graph in _graphs(model.graph):
-        for value in graph.initializers.values():
-            if isinstance(value.const_value, ir.ExternalTensor):
-                _place(value.const_value, folder)
     return model
+
+
+def _folder(source: Source) -> str | None:
+    """Return where a model's external data lies; None for a model that knows it itself."""
+    if isinstance(source, ir.Model):
+        return None
+    return str(Path(source).absolute().parent) if isinstance(source, (str, os.PathLike)) else ""
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -131,14 +138,6 @@ def _proto_graphs(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.GraphProt
         for attribute in node.attribute:
             for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
                 yield from _proto_graphs(inner, depth + 1)
-
-
-def _graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
-    """Return a graph and its subgraphs."""
-    yield graph
-    for node in graph:
-        for inner in subgraphs(node):
-            yield from _graphs(inner)
 
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:
@@ -160,8 +159,10 @@ def _place(tensor: ir.ExternalTensor, folder: str) -> None:
         raise GraphFormatError(
             f"tensor {tensor.name!r} is in the file {tensor.location!s}; load the model by its path"
         )
-    root = Path(folder).resolve()
-    path = root.joinpath(tensor.location).resolve()
+    if "\0" in str(tensor.location):
+        raise GraphFormatError(f"tensor {tensor.name!r}: the path {tensor.location!r} has a NUL")
+    root = Path(os.path.realpath(folder))
+    path = Path(os.path.realpath(root / tensor.location))
     if os.path.isabs(tensor.location) or not path.is_relative_to(root):
         raise GraphFormatError(
             f"tensor {tensor.name!r} is in the file {tensor.location!s}, outside of the model's "
@@ -274,7 +275,7 @@ def _check_opsets(model: ir.Model) -> None:
         )
 
 
-def _settle(graph: ir.Graph) -> None:
+def _settle(graph: ir.Graph, folder: str | None) -> None:
     """Check the weights of a graph, and put them where oneDNN can read them.
 
     Tensors that stay as the file has them would keep all of its bytes in memory.
@@ -282,19 +283,24 @@ def _settle(graph: ir.Graph) -> None:
     for value in graph.initializers.values():
         if value.const_value is None:
             raise GraphFormatError(f"tensor {value.name!r} has no data")
-        value.const_value = _settled(f"tensor {value.name!r}", value.const_value)
+        what = f"tensor {value.name!r}"
+        value.const_value = _settled(what, value.const_value, folder, mapped=True)
     for node in graph:
         for name, attribute in node.attributes.items():
             if not attribute.is_ref() and attribute.type == ir.AttributeType.TENSOR:
                 what = f"attribute {name!r} of node {node.name!r}"
-                node.attributes[name] = ir.AttrTensor(name, _settled(what, attribute.as_tensor()))
+                settled = _settled(what, attribute.as_tensor(), folder)
+                node.attributes[name] = ir.AttrTensor(name, settled)
         for inner in subgraphs(node):
-            _settle(inner)
+            _settle(inner, folder)
 
 
-def _settled(what: str, tensor: Any) -> Any:
+def _settled(what: str, tensor: Any, folder: str | None, *, mapped: bool = False) -> Any:
     if isinstance(tensor, ir.ExternalTensor):
-        return tensor
+        if folder is not None:
+            _place(tensor, folder)
+        if mapped:
+            return tensor
     _check_tensor(what, tensor)
     try:
         array = tensor.numpy()

@@ -7,11 +7,11 @@ import os
 import secrets
 import stat
 from collections.abc import Container, Iterator
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from ..errors import InvalidArgumentsError
 
-__all__ = ["Unreadable", "lines_of", "read_limited", "write_whole"]
+__all__ = ["Unreadable", "lines_of", "open_limited", "read_limited", "write_whole"]
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -31,10 +31,11 @@ class Unreadable(InvalidArgumentsError):
     """Raised for a path that is no regular file, or for one that is too large."""
 
 
-def read_limited(
+@contextlib.contextmanager
+def open_limited(
     path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
-) -> bytes:
-    """Read a regular file of at most so many bytes.
+) -> Iterator[BinaryIO]:
+    """Open a regular file of at most so many bytes.
 
     Parameters
     ----------
@@ -63,9 +64,20 @@ def read_limited(
             raise Unreadable(f"it belongs to user {status.st_uid}")
         _check_size(status.st_size, limit)
         with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(limit + 1)  # the file may have grown
+            yield file
     finally:
         os.close(descriptor)
+
+
+def read_limited(
+    path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
+) -> bytes:
+    """Read what `open_limited` opens, which takes and raises the same."""
+    with open_limited(path, limit, owners=owners) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1)
+        if len(data) > size:  # the file has grown, or is one of /proc
+            data += file.read(limit + 1 - len(data))
     _check_size(len(data), limit)
     return data
 
