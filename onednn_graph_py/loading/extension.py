@@ -9,8 +9,9 @@ bypasses a preloaded allocator.
 Where the extension's oneDNN runs on SYCL, we provide the driver through which SYCL finds the CPU
 before anybody can ask for a device.
 
-Two copies of this package, each with a oneDNN of its own, can't run in one process: the dynamic
-linker knows both libraries by one name and would give the second copy the first one's.
+One process runs one copy of this package. Both copies have one name, so what either imports while
+it runs may come from the other; and the dynamic linker knows their libraries by one name, so it
+would give the second copy the first one's. Other packages' oneDNN runs beside ours.
 """
 
 import ctypes
@@ -22,7 +23,8 @@ from pathlib import Path
 
 from .interpreter import require_gil, require_main_interpreter
 
-_LIBRARY = "libdnnl_ogp.so"
+# A copy's extension; its library may also lie elsewhere, where it is an installed one.
+_OF_A_COPY = re.compile(r" (/.*/(?:onednn_graph_py/_core\.\S*so|libdnnl_ogp\.so)\S*)")
 
 
 def _foreign_onednn_is_global() -> bool:
@@ -32,24 +34,24 @@ def _foreign_onednn_is_global() -> bool:
         return False
 
 
-def _refuse_the_library_of_another_copy() -> None:
-    own = next(Path(__file__).parent.parent.glob(f"{_LIBRARY}*"), None)
+def _refuse_another_copy() -> None:
+    own = Path(__file__).parent.parent
     try:
         maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
     except OSError:
         return
-    for path in set(re.findall(rf" (/.*/{re.escape(_LIBRARY)}\S*)", maps)):
-        if own and Path(path).parent.resolve() != own.parent.resolve():
+    for path in sorted(set(_OF_A_COPY.findall(maps))):
+        if Path(path).parent.resolve() != own.resolve():
             raise ImportError(
-                f"this process already runs the oneDNN of another copy of onednn_graph_py, {path}; "
-                f"the one of this copy is {own}. Use one copy in a process, and another process "
-                "for the other."
+                f"this process already runs another copy of onednn_graph_py, of which {path} is "
+                f"loaded; this copy is {own}. Use one copy in a process, and another process for "
+                "the other."
             )
 
 
 def _load() -> None:
     require_main_interpreter()
-    _refuse_the_library_of_another_copy()
+    _refuse_another_copy()
     flags = sys.getdlopenflags()
     deepbind = getattr(os, "RTLD_DEEPBIND", 0)
     if deepbind and _foreign_onednn_is_global():
