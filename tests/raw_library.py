@@ -36,8 +36,14 @@ def _tensor(number: int, dtype: str, shape: Sequence[int]) -> Any:
     return made
 
 
-def _set(op: ctypes.c_void_p, name: str, value: str | float | Sequence[int]) -> int:
+Value = str | float | bool | Sequence[int]
+
+
+def _set(op: ctypes.c_void_p, name: str, value: Value) -> int:
     attribute = ctypes.c_int(og.op.attr[name].value)
+    if isinstance(value, bool):
+        flag = ctypes.byref(ctypes.c_uint8(value))
+        return _call("dnnl_graph_op_set_attr_bool", op, attribute, flag, ctypes.c_size_t(1))
     if isinstance(value, str):
         text = value.encode()
         return _call("dnnl_graph_op_set_attr_str", op, attribute, text, ctypes.c_size_t(len(text)))
@@ -52,7 +58,7 @@ def accepts(
     kind: str,
     inputs: Sequence[tuple[str, Sequence[int]]],
     output: tuple[str, Sequence[int]],
-    attributes: Mapping[str, str | float | Sequence[int]],
+    attributes: Mapping[str, Value],
 ) -> bool:
     """Whether a graph of oneDNN takes an op.
 

@@ -24,25 +24,61 @@ def takes(kind, attributes, inputs=(X, W), output=Y):
     return accepts(kind, inputs, output, attributes)
 
 
-def test_the_spelling_of_auto_pad():
-    for documented, taken in {
-        "none": "None",
-        "same_upper": "SAME_UPPER",
-        "same_lower": "SAME_LOWER",
-        "valid": "VALID",
-    }.items():
-        assert not takes("Convolution", {**CONVOLUTION, "auto_pad": documented})
-        assert takes("Convolution", {**CONVOLUTION, "auto_pad": taken})
+SHAPE = {"dst_shape": [1, 4, 8, 8]}
+WEIGHTS = {"weights_shape": [4, 4, 1, 1]}
+POOL = {name: CONVOLUTION[name] for name in ("strides", "pads_begin", "pads_end", "data_format")}
+POOL |= {"kernel": [1, 1], "exclude_pad": True}
+LARGEST = {name: value for name, value in POOL.items() if name != "exclude_pad"}
+SPATIAL = {
+    "Convolution": ((X, W), Y, CONVOLUTION),
+    "ConvolutionBackwardData": ((X, W), Y, CONVOLUTION | SHAPE),
+    "ConvolutionBackwardWeights": ((X, Y), W, CONVOLUTION | WEIGHTS),
+    "ConvTranspose": ((X, W), Y, TRANSPOSED),
+    "ConvTransposeBackwardData": ((X, W), Y, TRANSPOSED),
+    "ConvTransposeBackwardWeights": ((X, Y), W, TRANSPOSED | WEIGHTS),
+    "AvgPool": ((X,), Y, POOL),
+    "AvgPoolBackward": ((X,), Y, POOL | {"src_shape": [1, 4, 8, 8]}),
+    "MaxPool": ((X,), Y, LARGEST),
+    "MaxPoolBackward": ((X, Y), Y, LARGEST),
+}
+"""Inputs, output and attributes of each op that has auto_pad."""
+
+SPELLINGS = {
+    "none": "None",
+    "same_upper": "SAME_UPPER",
+    "same_lower": "SAME_LOWER",
+    "valid": "VALID",
+}
 
 
+def ops_of(test):
+    """The ops that the page names beside a test."""
+    (row,) = (r for r in of_ops() if r.test.endswith(f"::{test}"))
+    return row.where.split(", ")
+
+
+@pytest.mark.parametrize("kind", SPATIAL)
+def test_the_spelling_of_auto_pad(kind):
+    assert sorted(SPATIAL) == sorted(ops_of("test_the_spelling_of_auto_pad"))
+    inputs, output, attributes = SPATIAL[kind]
+    for documented, taken in SPELLINGS.items():
+        for value, expected in ((documented, False), (taken, True)):
+            assert takes(kind, {**attributes, "auto_pad": value}, inputs, output) == expected
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPATIAL if kind.startswith("ConvTranspose")])
 @pytest.mark.parametrize(
     ("documented", "taken"), [("OIX", "IOX"), ("XIO", "XOI")], ids=["IOX", "XOI"]
 )
-def test_the_names_of_transposed_weights(documented, taken):
-    weights = W if taken == "IOX" else ("f32", (1, 1, 4, 4))
-    for format, expected in ((documented, False), (taken, True)):
-        attributes = {**TRANSPOSED, "weights_format": format}
-        assert takes("ConvTranspose", attributes, (X, weights)) == expected
+def test_the_names_of_transposed_weights(kind, documented, taken):
+    assert kind in ops_of("test_the_names_of_transposed_weights")
+    inputs, output, attributes = SPATIAL[kind]
+    if taken == "XOI":
+        first = ("f32", (1, 1, 4, 4))
+        inputs, output = (inputs, first) if output is W else ((inputs[0], first), output)
+        attributes = attributes | ({"weights_shape": [1, 1, 4, 4]} if output == first else {})
+    for value, expected in ((documented, False), (taken, True)):
+        assert takes(kind, {**attributes, "weights_format": value}, inputs, output) == expected
 
 
 @pytest.mark.parametrize("kind", ["ConvTransposeBackwardData", "ConvTransposeBackwardWeights"])

@@ -108,7 +108,7 @@ def test_a_message_names_op_version_and_remedy():
     assert found == (
         "op 0 (MatMul): input 0 of shape 2x1x16x4 with input 1 of shape 1x1x4x5 makes oneDNN 3.7 "
         "access memory out of bounds; leave out the dim of one element, or the ones before input "
-        "1's matrix"
+        "1's matrix [shared_weights]"
     )
 
 

@@ -521,15 +521,15 @@ _last = (160, 1, 20, 4)  # channels last, of (2, 4, 8, 5)
 _dilated_gradients = data_gradient(2), data_gradient(2, first=False)
 _one_row_apart = (product_of_strided((2, 3, 1, 8), (30, 10, 10, 1)),)
 _rows = (
-    convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
     convolution((1, 9, 4), (3, 4, 2), "bf16", **_one_row),
+    convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
 )
 
 ROWS = {
-    "SoftMax of mode inf_as_zero wrongly": Row(
+    "softmax_inf_as_zero": Row(
         _outer, _inner, **ONLY_NEW, alone=_outer, hidden="most inputs have no infinities"
     ),
-    "multiplies by a condition of another shape": Row(
+    "select_of_infinity": Row(
         _infinite,
         (
             selecting((2, 4, 8), np.zeros((2, 4, 8)), [-np.inf]),
@@ -538,7 +538,7 @@ ROWS = {
         **ONLY_OLD,
         alone=_infinite,
     ),
-    "this CPU has no VNNI": Row(
+    "int8_products_without_vnni": Row(
         (
             int8_product((8, 64), (64, 32), limit=127, dtype="u8"),
             int8_product((8, 64), (64, 32), limit=127),
@@ -555,11 +555,11 @@ ROWS = {
         where=(OLD, NEW, OPENMP, AVX512, NEW._replace(isa="sse41")),
         elsewhere=(VNNI, BF16, F16, AMX, NEW._replace(isa="avx2_vnni")),
     ),
-    "attention mask of another rank": Row(
+    "attention_mask_of_other_rank": Row(
         (attention((4, 32, 32)),), (attention((1, 4, 32, 32)),),
         where=(OLD, before(AMX), OPENMP, AMX), elsewhere=(NEW,),
     ),
-    "gradient of attention's scores": Row(
+    "gradient_of_attention_scores": Row(
         (attention_gradients("q", "k", "v", "scores"),),
         (
             attention_gradients("q", "k", "v"),
@@ -567,7 +567,7 @@ ROWS = {
         ),
         **ONLY_NEW,
     ),
-    "the masking input of attention's Select": Row(
+    "attention_select_of_other_rank": Row(
         (
             attention_of_chosen((4, 16, 16)),
             attention_of_chosen((2, 4, 16, 16), (4, 1, 1)),
@@ -584,33 +584,33 @@ ROWS = {
         where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
         elsewhere=(OLD, NEW, before(AMX)),
     ),
-    "fused 4-bit weights": Row(
+    "four_bit_weights": Row(
         (low_bit_weights("s4"),), (low_bit_weights("s8"),), **ONLY_OLD,
         hidden="oneDNN does not fuse it",
     ),
-    "attention on strided inputs": Row(
+    "attention_on_strided_inputs": Row(
         (attention_of_strided(2),),
         (attention_of_strided(3),),
         where=(before(AVX512), before(AMX)),
         elsewhere=(OLD, AVX512, AMX),
     ),
-    "attention unwritten": Row(
+    "attention_of_wider_values": Row(
         (attention_of_values(48),), (attention_of_values(32),), **ONLY_OLD
     ),
-    "attention in other integers": Row(
+    "attention_in_other_integers": Row(
         (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD
     ),
-    "adds another tensor to a layer normalization": Row(
+    "sum_behind_layer_norm": Row(
         (layer_norm_and((6, 16)), layer_norm_and((6, 16), "bf16")),
         (layer_norm_and((16,)),),
         **ONLY_OLD,
     ),
-    "fused operand of more than one wide dim": Row(
+    "wide_operand_behind_pooling": Row(
         (pool((2, 8, 8, 16), (2, 4, 4, 16)),),
         (pool((2, 8, 8, 16), (1, 1, 1, 16)),),
         hidden="the mirror refuses to compile it",
     ),
-    "pooling of channels-last": Row(
+    "channel_operand_behind_pooling": Row(
         (
             pool((2, 4, 4, 3), (3,)),
             pool((1, 7, 1), (1, 6, 1), **ROW_POOL),
@@ -623,8 +623,8 @@ ROWS = {
             pool((1, 8, 4, 1), (4, 1, 1)),
         ),
     ),
-    "rounds the result of int8 pooling": Row((int8_pool("relu"),), (int8_pool(),)),
-    "reads an operand along one dim wrongly in int8 pooling": Row(
+    "relu_behind_int8_pooling": Row((int8_pool("relu"),), (int8_pool(),)),
+    "operand_behind_int8_pooling": Row(
         (
             int8_pool_with((2, 1, 1, 1)),
             int8_pool_with((3, 1), "avg_pool"),
@@ -636,7 +636,7 @@ ROWS = {
             int8_pool_with((2, 1, 1, 1), quantized=False),
         ),
     ),
-    "between a normalization and Quantize": Row(
+    "operand_behind_quantized_norm": Row(
         (
             quantized_norm_and((1, 4, 5, 6)),
             quantized_norm_and((4, 1, 6)),
@@ -652,16 +652,16 @@ ROWS = {
         ),
         **ONLY_NEW,
     ),
-    "quantized residual wrongly": Row(
+    "residual_of_other_sign": Row(
         (residual("u8", "s8"), residual("s8", "u8")), (residual("s8", "s8"),)
     ),
-    "when it quantizes a convolution's result": Row(
+    "channel_scales_of_convolution": Row(
         (quantized_convolution,), (quantized_product("per_tensor"),), **ONLY_OLD
     ),
-    "when it quantizes a product's result": Row(
+    "channel_scales_of_product": Row(
         (quantized_product("per_channel"),), (quantized_product("per_tensor"),), **ONLY_NEW
     ),
-    "one channel a group": Row(
+    "one_s8_channel_a_group": Row(
         (int8_convolution((1, 6, 6, 4), (3, 3, 1, 128), groups=4),),
         (
             int8_convolution((1, 6, 6, 4), (3, 3, 1, 64), groups=4),
@@ -670,14 +670,14 @@ ROWS = {
         where=(AVX512, before(AVX512)),
         elsewhere=(NEW, OLD, VNNI, AMX),
     ),
-    "leaves a product over no elements unwritten": Row(
+    "product_over_nothing": Row(
         (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
         hidden="memory that nobody wrote may be 0",
     ),
-    "pads the gradients of transposed convolutions": Row(
+    "auto_pad_of_transposed_gradients": Row(
         _gradients, (weights_gradient(4), padded_data_gradient(6)), alone=_gradients
     ),
-    "transposed convolutions of s8": Row(
+    "s8_transposed_convolution": Row(
         (
             int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), op="conv_transpose"),
             int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), dtype="u8", zero=3, op="conv_transpose"),
@@ -687,17 +687,17 @@ ROWS = {
         elsewhere=(OPENMP, OLD, before(VNNI)),
         hidden="on SYCL one call of 10,000 is wrong, elsewhere most",
     ),
-    "adds a residual with a zero point": Row(
+    "shifted_residual_of_transposed_convolution": Row(
         (transposed_with_residual(7),),
         (transposed_with_residual(0),),
         where=(before(VNNI), before(BF16)),
         elsewhere=(VNNI, before(F16), before(AMX), OLD),
         hidden="only some sizes were seen to be wrong",
     ),
-    "ignores the strides of scales": Row(
+    "strided_scales_of_groups": Row(
         (_strided,), (strided_scales((4, 2, 1)),), alone=(_strided,)
     ),
-    "product with 2-D weights": Row(
+    "operand_of_shared_weights": Row(
         (
             product((4, 8, 16), (16, 12), (4, 1, 1)),
             product((4, 8, 16), (16, 12), (1, 8, 1)),
@@ -714,7 +714,7 @@ ROWS = {
             product((2, 2, 3, 4, 8), (8, 16), (1, 1, 3, 1, 16)),
         ),
     ),
-    "behind a product of one column": Row(
+    "operand_of_one_column": Row(
         (
             product((4, 16, 4), (4, 16, 1), (1, 4, 1), transpose_a=True),
             product((4, 16, 4), (16, 1), (4, 1, 1), transpose_a=True),
@@ -726,7 +726,7 @@ ROWS = {
         ),
         **FROM_AVX2,
     ),
-    "a second operand for each channel": Row(
+    "second_channel_operand": Row(
         (
             sums((5, 17, 1, 1), (5, 17, 1, 1), (1, 17, 1, 1)),
             sums((5, 17, 1), (1, 1, 1), (17, 1)),
@@ -737,7 +737,7 @@ ROWS = {
             sums((5, 17, 2, 1), (5, 17, 2, 1), (1, 17, 1, 1)),
         ),
     ),
-    "varies along the last dim alone": Row(
+    "last_dim_operand_of_strided": Row(
         (
             sums_of_strided((2, 4, 8, 5), _last, (1, 1, 1, 5)),
             sums_of_strided((2, 4, 8, 5), (160, 40, 1, 8), (5,)),
@@ -754,7 +754,7 @@ ROWS = {
         ),
         **ONLY_NEW,
     ),
-    "neither innermost nor next to the batch": Row(
+    "channel_operand_of_strided": Row(
         (
             sums_of_strided((2, 4, 8, 5), (160, 5, 20, 1), (1, 4, 1, 1)),
             sums_of_strided((2, 4, 8, 5), (1, 80, 10, 2), (1, 4, 1, 1)),
@@ -769,17 +769,17 @@ ROWS = {
             sums_of_strided((8, 5), (1, 8), (8, 1)),
         ),
     ),
-    "without its dilations": Row(
+    "dilated_transposed_gradients": Row(
         _dilated_gradients,
         (data_gradient(1), data_gradient(2, kernel=1)),
         alone=_dilated_gradients,
     ),
-    "weights of one row": Row(
+    "strided_weights_of_one_row": Row(
         _one_row_apart, (product_of_strided((2, 3, 1, 8), (24, 8, 8, 1)),), alone=_one_row_apart,
         where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
         elsewhere=(OLD, NEW, OPENMP._replace(isa="sse41")),
     ),
-    "such as an attention mask": Row(
+    "operand_for_all_heads": Row(
         (
             product(*_heads, (1, 1, 16, 16), dtype="bf16"),
             product(*_heads, (16, 16), dtype="bf16"),
@@ -797,7 +797,7 @@ ROWS = {
         ),
         **AMX_NEW,
     ),
-    "an operand for each head and row": Row(
+    "operand_for_each_row": Row(
         (
             product(*_heads, (1, 4, 16, 1), dtype="bf16"),
             int8_product((1, 2, 16, 32), (1, 2, 32, 16), (1, 2, 16, 1)),
@@ -810,7 +810,7 @@ ROWS = {
         where=(before(AMX),),
         elsewhere=(AMX, before(F16), OLD),
     ),
-    "sums int8 products over more than 64": Row(
+    "int8_product_in_chunks": Row(
         (
             int8_product((2, 2, 32, 100), (2, 2, 100, 64)),
             int8_product((32, 100), (100, 64)),
@@ -826,8 +826,8 @@ ROWS = {
         **AMX_NEW,
         hidden="about half of the calls are wrong",
     ),
-    "products of one row with transpose_a": Row(
-        (_shared, _shared_f16, int8_product((2, 2, 7, 1), (7, 5), transpose_a=True)),
+    "one_row_transposed": Row(
+        (int8_product((2, 2, 7, 1), (7, 5), transpose_a=True), _shared, _shared_f16),
         (
             product((2, 2, 7, 1), (2, 2, 7, 5), dtype="bf16", transpose_a=True),
             product((2, 2, 8, 1), (8, 5), dtype="bf16", transpose_a=True),
@@ -839,7 +839,7 @@ ROWS = {
         elsewhere=(before(BF16), OLD, NEW, F16),
         alone=(_shared, _shared_f16),
     ),
-    "transposed products of few rows": Row(
+    "few_rows_transposed": Row(
         _few,
         (
             product((1, 1, 75, 21), (75, 64), dtype="bf16", transpose_a=True),
@@ -853,7 +853,7 @@ ROWS = {
         elsewhere=(AMX, before(F16), BF16, NEW, OLD),
         alone=_few,
     ),
-    "strided convolutions to one column": Row(
+    "convolution_to_one_column": Row(
         (
             _narrow,
             _backward,
@@ -868,7 +868,7 @@ ROWS = {
         **AMX_ALL,
         alone=(_narrow, _backward),
     ),
-    "one plane and one channel": Row(
+    "one_channel_of_one_plane": Row(
         (
             *_planes,
             int8_convolution((2, 1, 4, 5, 1), (3, 3, 3, 1, 17), dtype="u8", **_deep),
@@ -888,7 +888,7 @@ ROWS = {
         elsewhere=(NEW, OLD),
         alone=_planes,
     ),
-    "4 bytes do not divide the channels": Row(
+    "padded_channels_of_one_plane": Row(
         (
             *_planes_in_amx,
             int8_convolution((2, 1, 4, 5, 3), (3, 3, 3, 3, 17), dtype="u8", **_deep),
@@ -903,7 +903,7 @@ ROWS = {
         **AMX_ALL,
         alone=_planes_in_amx,
     ),
-    "16-bit convolutions of fewer rows": Row(
+    "convolution_of_one_row": Row(
         _rows,
         (
             convolution((1, 9, 4), (3, 4, 2), "f32", **_one_row),
@@ -916,7 +916,7 @@ ROWS = {
         alone=_rows,
         hidden="what threads write last counts",
     ),
-    "dilated depthwise convolutions in f16": Row(
+    "binary_behind_dilated_depthwise": Row(
         (convolution(*_depthwise, "f16", **_dilated),),
         (
             convolution(*_depthwise, "bf16", **_dilated),
@@ -926,7 +926,7 @@ ROWS = {
         ),
         **F16_NEW,
     ),
-    "no bias and applies no fused ops": Row(
+    "stride_beyond_kernel": Row(
         (
             convolution((2, 8, 7), (8, 8, 2), operand=(1, 8, 1), **_gap),
             transposed_with_bias,
@@ -940,7 +940,7 @@ ROWS = {
         **AMX_NEW,
         alone=(transposed_with_bias,),
     ),
-    "grouped int8 convolutions with a zero point": Row(
+    "grouped_int8_with_zero_point": Row(
         (int8_convolution((1, 12, 9, 8), (3, 3, 2, 256), dtype="u8", zero=7, groups=4),),
         (
             int8_convolution((1, 12, 9, 8), (3, 3, 2, 256), dtype="u8", groups=4),
@@ -954,13 +954,14 @@ ROWS = {
         **AMX_ALL,
     ),
 }  # fmt: skip
-"""By what only that row's text has in it."""
+"""By the row's name."""
+
+_BY_NAME = {d.name: d for d in DEFECTS}
 
 
-def row_of(text: str) -> Defect:
-    """Return the row by what only its text has in it."""
-    (found,) = (d for d in DEFECTS if text in d.what)
-    return found
+def row_of(name: str) -> Defect:
+    """Return the row of a name."""
+    return _BY_NAME[name]
 
 
 def whole(b: og.GraphBuilder, **given: Any) -> Group:

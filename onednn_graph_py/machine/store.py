@@ -17,18 +17,25 @@ from ..text.files import read_limited
 
 __all__ = ["facts", "folder", "load", "place", "processor", "save"]
 
+_NUMBERS = {"family": "cpu family", "model": "model"}
+
 _LARGEST = 16 << 20  # bytes of a file of results, which have some thousands
 
 
 def processor() -> str:
-    """Return the CPU's name; the architecture if the system does not show the name."""
+    """Return the CPU's name, family and model; the architecture if the system does not show them.
+
+    A virtual machine may show one name for several models.
+    """
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        lines = []
+    shown = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    if "model name" not in shown:
+        return platform.processor() or platform.machine()
+    numbers = [f"{n} {shown[k]}" for n, k in _NUMBERS.items() if k in shown]
+    return shown["model name"] + (f" ({', '.join(numbers)})" if numbers else "")
 
 
 def facts(*about: Any) -> list[Any]:

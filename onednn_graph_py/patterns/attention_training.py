@@ -230,7 +230,9 @@ def _backward_cases(dtype: str) -> list[Case]:
     cases = []
     for name, arguments in _FORMS:
         scaled = arguments.get("scale", "Multiply") is not None
-        apart = Deviation(7 + casts, "fused only with a scale", since=(3, 12))
+        apart = Deviation(
+            7 + casts, "attention for training is fused only with a scale", since=(3, 12)
+        )
         cases.append(
             Case(
                 name,
@@ -246,7 +248,9 @@ def _backward_cases(dtype: str) -> list[Case]:
     with_mask = {"dtype": dtype, "mask": "Add", "diff_mask": True}
     cases.append(Case("gradient of the mask", dtype, with_mask, kernels=kernels, needs=(3, 12)))
     older = Deviation(
-        7 + 2 * casts, "fused only as 3.12 documents it, without SoftMaxBackward", since=(3, 12)
+        7 + 2 * casts,
+        "attention for training is fused only as 3.12 documents it, without SoftMaxBackward",
+        since=(3, 12),
     )
     cases.append(
         Case(

@@ -71,7 +71,9 @@ def _unary_cases() -> tuple[Any, ...]:
         dtypes = ("f32",) if kind == "Round" else FLOATS
         deviations: tuple[Deviation, ...] = ()
         if kind == "Pow":
-            deviations = (Deviation(None, "documented until 3.7, but no version has a kernel"),)
+            deviations = (
+                Deviation(None, "Pow is documented until 3.7, but no version has a kernel for it"),
+            )
         made += in_floats(kind, dtypes=dtypes, kind=kind, deviations=deviations)
         made += in_floats(
             f"MatMul + {kind}", dtypes=dtypes, kind=kind, behind="MatMul", deviations=deviations

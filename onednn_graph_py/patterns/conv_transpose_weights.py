@@ -169,7 +169,7 @@ PATTERNS: tuple[Pattern, ...] = (
                 "output_padding",
                 "f32",
                 {"output_padding": (0, 0)},
-                deviations=(Deviation(None, "the op has no such attribute"),),
+                deviations=(Deviation(None, "the op has no attribute output_padding"),),
             ),
         ),
     ),

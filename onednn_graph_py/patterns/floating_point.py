@@ -438,7 +438,9 @@ PATTERNS: tuple[Pattern, ...] = (
             *in_floats(
                 "auto_broadcast numpy",
                 auto_broadcast="numpy",
-                deviations=(Deviation(2, "it is fused only with auto_broadcast none"),),
+                deviations=(
+                    Deviation(2, "Reorder and Add are fused only with auto_broadcast none"),
+                ),
             ),
         ),
     ),

@@ -118,7 +118,11 @@ _EPILOGUES: tuple[tuple[str, tuple[str, ...], tuple[int, int], tuple[int, int]],
 
 def _split(op: Op, length: int, parts: tuple[int, int], *, quantized: bool) -> list[Deviation]:
     binary = "a Binary op is fused with the ops after it, not with those before it"
-    most = "it fuses 4 post-ops" if op != "GroupNorm" else "it fuses 8 post-ops"
+    most = (
+        "it fuses 8 ops behind a GroupNorm"
+        if op == "GroupNorm"
+        else "it fuses 4 ops behind a SoftMax or LayerNorm"
+    )
     why = most if op == "GroupNorm" or (length == 5 and parts[1] == 1) else binary
     made = []
     if parts[0] != 1:
@@ -146,7 +150,7 @@ def _type_cases(op: Op) -> Iterator[Case]:
                 why = f"it fuses nothing with a SoftMax in {src}"
                 deviations.append(Deviation(1 + apart, why, since=LONG_EPILOGUES))
             if casts == 2:
-                why = "it fuses one TypeCast, and there are two between bf16 and f16"
+                why = "it fuses one TypeCast behind a normalization, and from bf16 to f16 takes two"
                 deviations.append(Deviation(2, why))
             yield _case(op, "", src, dst, *deviations)
 

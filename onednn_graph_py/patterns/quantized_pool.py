@@ -118,8 +118,8 @@ _PAGE = "graph/fusion_patterns/pool_fusion_patterns"
 _TYPES = ("u8", "s8")
 _POOLS: tuple[Pool, ...] = ("AvgPool", "MaxPool")
 
-_OTHER_TYPE = Deviation(None, "it compiles neither from u8 to s8 nor from s8 to u8")
-_SPLIT = "the kernel has no such post-op"
+_OTHER_TYPE = Deviation(None, "pooling does not compile from u8 to s8, nor from s8 to u8")
+_SPLIT = "pooling in int8 takes neither Square nor two ops behind it"
 
 
 def _case(
@@ -145,7 +145,7 @@ def _pool_cases(op: Pool) -> Iterator[Case]:
             t,
             t,
             {"dst_per_channel": True},
-            Deviation(3, "scales must be per tensor"),
+            Deviation(3, "pooling in int8 takes only scales per tensor"),
         )
     yield _case(op, "no Quantize, which is not the pattern", "u8", "f32", {}, partitions=2)
     for data_format in ("NXC", "NCX"):

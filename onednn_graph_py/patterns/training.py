@@ -36,7 +36,9 @@ def conv_backward_weights_bias(
 
 
 # oneDNN has the pattern, but turns it off.
-_NO_BIAS_GRADIENT = (Deviation(None, "the pattern is off, and no kernel has BiasAddBackward"),)
+_NO_BIAS_GRADIENT = (
+    Deviation(None, "the pattern of BiasAddBackward is switched off, and no kernel has it"),
+)
 
 _CONV_BIAS = Pattern(
     "T-01",

@@ -301,7 +301,7 @@ class Planner:
 
     def _found_defect(self, nodes: Nodes) -> str | None:
         found = wrong_result(self._group(nodes), self._conditions)
-        return None if found is None else found.what
+        return None if found is None else found.message
 
     def _once(self, what: str, nodes: Nodes, ask: Callable[[], _T]) -> _T:
         """Return the answer to a question about a group, which is asked once for equal groups."""

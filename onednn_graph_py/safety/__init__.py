@@ -135,7 +135,7 @@ def check_partition(
         labels = ", ".join(op.label for op in computing)
         raise KnownDefectError(
             f"{labels}: {wrong.what}, and accesses memory out of bounds; let a model of "
-            "GraphBuilder run it, which computes it in another way"
+            f"GraphBuilder run it, which computes it in another way [{wrong.name}]"
         )
 
 

@@ -22,10 +22,17 @@ Met = Callable[[Group, Conditions], bool]
 class Finding(NamedTuple):
     """A defect that a partition meets."""
 
+    name: str
+    """The row's name, which is that of its entry in docs/onednn_defects.md."""
     what: str
     """A sentence about the wrong behaviour."""
     alone: bool
     """True if one of the ops shows the defect in a partition of its own too."""
+
+    @property
+    def message(self) -> str:
+        """The sentence with the name, for warnings and errors."""
+        return f"{self.what} [{self.name}]"
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,11 @@ class Defect:
 
     Parameters
     ----------
+    name : str
+        A name that no other row has: that of its entry in docs/onednn_defects.md, if results are
+        wrong.
     what : str
-        A sentence about the wrong behaviour, for the warning.
+        A sentence about the wrong behaviour, without versions, for the warning.
     met : callable
         Takes a partition and `Conditions`; returns whether the partition meets the defect.
     since, until : Version
@@ -51,6 +61,7 @@ class Defect:
         Whether oneDNN also reads or writes beside its buffers, so that the mirror refuses it.
     """
 
+    name: str
     what: str
     met: Met
     since: Version = (3, 7)
@@ -71,7 +82,7 @@ class Defect:
         if (len(group.ops) == 1 and self.alone is False) or not self.met(group, conditions):
             return None
         alone = self.alone if isinstance(self.alone, bool) else self.alone(group, conditions)
-        return Finding(self.what, alone) if alone or len(group.ops) > 1 else None
+        return Finding(self.name, self.what, alone) if alone or len(group.ops) > 1 else None
 
 
 def first_met(defects: Iterable[Defect], group: Group, conditions: Conditions) -> Finding | None:

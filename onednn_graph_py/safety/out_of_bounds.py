@@ -6,6 +6,7 @@ each of them until a version is known to be right.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -100,8 +101,14 @@ class MemoryDefect:
     beside: frozenset[str] = frozenset()
 
     @property
+    def what(self) -> str:
+        """What meets it, with which oneDNN leaves its buffers or crashes."""
+        summary = inspect.getdoc(self.find) or ""
+        return " ".join(summary.partition("\n\n")[0].split()).removeprefix("Find ")
+
+    @property
     def name(self) -> str:
-        """The name of the function that finds the defect."""
+        """That of the function that finds it, and of its entry in docs/onednn_defects.md."""
         return self.find.__name__
 
     def is_in(self, conditions: Conditions) -> bool:
@@ -244,7 +251,7 @@ def widening(group: Group, op: Op) -> Met | None:
 
 
 def elementwise_rank(group: Group, op: Op) -> Met | None:
-    """Find more than five dims, which the reference kernel does not handle."""
+    """Find an element-wise op on more than five dims, beyond what its reference kernel handles."""
     if not op.inputs or group.producer(op.inputs[0]):
         return None
     rank = len(group.shape(op.inputs[0]) or ())
@@ -274,7 +281,7 @@ def one_element_strides(group: Group, op: Op) -> Met | None:
 
 
 def attention_batches(group: Group, op: Op) -> Met | None:
-    """Find unequal batches; the decomposed attention kernel steps through all by the first."""
+    """Find attention with unequal batches; its decomposed kernel steps through all by the first."""
     if len(op.inputs) < 2 or group.count("MatMul") < 2:
         return None
     a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
@@ -292,7 +299,7 @@ def attention_strides(group: Group, op: Op) -> Met | None:
 
 
 def attention_strides_of_five_dims(group: Group, op: Op) -> Met | None:
-    """Find the same as `attention_strides`, with the heads in two dims."""
+    """Find attention in five dims with one head whose stride is larger than that of the batch."""
     return _unit_head(group, op, 5)
 
 
@@ -328,7 +335,7 @@ def windows_in_padding(group: Group, op: Op) -> Met | None:
 
 
 def window_behind_the_data(group: Group, op: Op) -> Met | None:
-    """Find a window of the innermost dim that begins behind the last element.
+    """Find a convolution with a window along the innermost dim that begins behind the last element.
 
     The defect was seen if one thread's share of a short row begins with that window; others
     happen to be right.
@@ -345,7 +352,7 @@ def window_behind_the_data(group: Group, op: Op) -> Met | None:
 
 
 def window_around_the_data(group: Group, op: Op) -> Met | None:
-    """Find a window over three dims that covers only padding along the outermost one."""
+    """Find a convolution over three dims with a window that sees only padding along the first."""
     if not op.inputs:
         return None
     source = group.producer(op.inputs[0])
@@ -370,7 +377,7 @@ def pooling_backward_without_shape(group: Group, op: Op) -> Met | None:
 
 
 def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
-    """Find gaps in 16 bits: oneDNN sums up in a buffer without them, at offsets with them."""
+    """Find gaps in 16-bit gradients of pooling, which oneDNN sums up in a buffer without gaps."""
     if not op.inputs or not op.outputs or op.outputs[0].dtype == "f32":
         return None
     read = [op.inputs[0]] if op.kind == "MaxPoolBackward" else []
@@ -383,7 +390,7 @@ def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
 
 
 def narrow_statistics(group: Group, op: Op) -> Met | None:
-    """Find a mean and a variance of 16 bits, for which oneDNN writes 32."""
+    """Find a normalization's mean and variance in 16 bits, for which oneDNN writes 32."""
     for tensor in op.outputs[1:]:
         if tensor.dtype != "f32":
             what = f"keeping the mean and the variance in {tensor.dtype}"
@@ -401,19 +408,19 @@ _TWICE = Met("one tensor as both inputs", _SPLIT)
 
 
 def operand_twice_behind_pooling(group: Group, op: Op) -> Met | None:
-    """Find an op with one tensor as both inputs; passes that fuse ops assume two tensors."""
+    """Find an op behind int8 pooling with one tensor as both inputs; fusion assumes two tensors."""
     behind = group.follows(op, _POOLING) and group.follows(op, {"Dequantize"})
     return _TWICE if behind and _is_twice(group, op) else None
 
 
 def operand_twice_in_attention(group: Group, op: Op) -> Met | None:
-    """Find the same as `operand_twice_behind_pooling`, in attention."""
+    """Find an op in attention with one tensor as both inputs; fusion assumes two tensors."""
     attention = group.has("SoftMax") and group.has("MatMul")
     return _TWICE if attention and _is_twice(group, op) else None
 
 
 def shared_weights(group: Group, op: Op) -> Met | None:
-    """Find one batch of weights for all batches, for which oneDNN writes rows too far apart."""
+    """Find a product of several batches with weights of one, whose rows lie too far apart."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     batch = _batch(weights)
     if not batch or set(batch) != {1}:
@@ -424,7 +431,7 @@ def shared_weights(group: Group, op: Op) -> Met | None:
 
 
 def shared_matrix(group: Group, op: Op) -> Met | None:
-    """Find the same as `shared_weights`, with 2-D weights and a transposed input 0."""
+    """Find a transposed product of several batches with 2-D weights, as in `shared_weights`."""
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     if weights is None or len(weights) != 2 or not op.attr("transpose_a"):
         return None
@@ -443,7 +450,7 @@ def _rows_too_far(group: Group, op: Op, remedy: str) -> Met | None:
 
 
 def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
-    """Find an innermost dim of one element, by whose meaningless stride the kernel steps."""
+    """Find an Interpolate of one column, by whose meaningless stride the kernel steps."""
     src = group.shape(op.inputs[0]) if op.inputs else None
     if src is None or len(src) < 3 or src[-2 if op.attr("data_format") == "NXC" else -1] != 1:
         return None
@@ -454,7 +461,7 @@ def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
 
 
 def strides_before_reshape(group: Group, op: Op) -> Met | None:
-    """Find a reshape of a strided tensor; oneDNN lets MatMul write it as if it were row-major."""
+    """Find a reshape of a strided product, which oneDNN writes as if it were row-major."""
     before = group.producer(op.inputs[0]) if op.inputs else None
     if before is None or before.kind != "MatMul" or is_row_major(op.inputs[0]):
         return None
@@ -465,7 +472,7 @@ def strides_before_reshape(group: Group, op: Op) -> Met | None:
 
 
 def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
-    """Find several scales; the kernels take only one, and access memory out of bounds for more."""
+    """Find a Quantize with several scales behind a normalization, whose kernels take only one."""
     if op.attr("qtype") != "per_channel":
         return None
     if not group.follows(op, {"GroupNorm", "LayerNorm", "SoftMax"}):
@@ -474,7 +481,7 @@ def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
 
 
 def attention_select(group: Group, op: Op) -> Met | None:
-    """Find a Select whose condition or masking input lacks the shape of the scores.
+    """Find attention with a Select whose condition or masking input lacks the shape of the scores.
 
     The kernel assumes that both have it.
     """
@@ -508,7 +515,7 @@ def _selects_scaled_scores(group: Group, op: Op) -> bool:
 
 
 def attention_condition(group: Group, op: Op) -> Met | None:
-    """Find a condition that oneDNN reads as if it had one element for each score of a head.
+    """Find attention with a condition that oneDNN reads as if it had one element for each score.
 
     oneDNN does so in the kernel that computes one head after another, which it takes for more than
     two heads a thread; the number of threads is not known here.
@@ -527,7 +534,7 @@ def attention_condition(group: Group, op: Op) -> Met | None:
 
 
 def grouped_attention_select(group: Group, op: Op) -> Met | None:
-    """Find grouped queries by reshapes in the partition: the kernel looks for ops that are gone."""
+    """Find attention of queries that a reshape groups: the kernel looks for ops that are gone."""
     scores = group.shape(op.outputs[0])
     if not _selects_scaled_scores(group, op) or not group.has("StaticReshape"):
         return None
@@ -540,7 +547,7 @@ def grouped_attention_select(group: Group, op: Op) -> Met | None:
 
 
 def attention_mask_and_select(group: Group, op: Op) -> Met | None:
-    """Find a Select behind an Add of a mask; the kernel of `attention_condition` overlooks it."""
+    """Find attention with a Select behind an Add of a mask, which a kernel overlooks."""
     makers = [group.producer(t) for t in op.inputs[1:]]
     if not _selects_scaled_scores(group, op) or not any(m and m.kind == "Add" for m in makers):
         return None
@@ -569,7 +576,7 @@ def gaps(group: Group, op: Op) -> Met | None:
 
 
 def attention_order(group: Group, op: Op) -> Met | None:
-    """Find scores as a binary op's second input; the attention kernel assumes the first."""
+    """Find attention whose scores are a binary op's second input; the kernel assumes the first."""
     if len(op.inputs) != 2 or group.producer(op.inputs[0]) or not group.has("SoftMax"):
         return None
     if not group.follows(op, {"MatMul"}):
@@ -580,7 +587,10 @@ def attention_order(group: Group, op: Op) -> Met | None:
 
 
 def binary_after_int8_deconvolution(group: Group, op: Op) -> Met | None:
-    """Find an operand that oneDNN reads beyond its end; one of one element a channel is right."""
+    """Find an operand behind an int8 ConvTranspose, which oneDNN reads beyond its end.
+
+    One of one element a channel is right.
+    """
     if not group.follows(op, {"ConvTranspose"}) or not group.follows(op, {"Dequantize"}):
         return None
     for tensor in op.inputs:
@@ -606,7 +616,7 @@ def dynamic_scale(group: Group, op: Op) -> Met | None:
 
 
 def zero_points_of_columns(group: Group, op: Op) -> Met | None:
-    """Find s32 zero points, which the AVX2 kernel of 3.13 loads with an instruction of AVX-512.
+    """Find weights with s32 zero points, which AVX2 kernels load with an instruction of AVX-512.
 
     It was seen in attention and gated MLPs. Zero points of 8 bits, zero points of groups along the
     columns, and transposed weights are right.
@@ -628,7 +638,7 @@ def zero_points_of_columns(group: Group, op: Op) -> Met | None:
 
 
 def binary_after_grouped_int8_convolution(group: Group, op: Op) -> Met | None:
-    """Find one channel a group: the kernel masks the operand by a register that it never sets."""
+    """Find an operand behind an int8 convolution of one channel a group, masked by a wrong mask."""
     if not group.follows(op, {"Convolution"}) or not group.follows(op, {"Dequantize"}):
         return None
     if not any(_has_one_channel_a_group(group, o) for o in group.ops):
@@ -882,7 +892,8 @@ def defect_of(
     Returns
     -------
     str or None
-        A message that names the op, the cause, the effect and a remedy; None if there is no defect.
+        A message that names the op, the cause, the effect, a remedy and the row; None if there is
+        no defect.
     """
     for op in group.ops:
         for defect in among:
@@ -891,6 +902,6 @@ def defect_of(
                 version = ".".join(map(str, conditions.version))
                 return (
                     f"{op.label}: {found.what} makes oneDNN {version} {found.effect}; "
-                    f"{found.remedy}"
+                    f"{found.remedy} [{defect.name}]"
                 )
     return None

@@ -150,17 +150,20 @@ def _is_long(group: Group, product: Op) -> bool:
 
 SLOW = (
     Defect(
+        "reference_kernel",
         "oneDNN runs this in its reference kernel, 5 to 5,000 times slower than separate ops, from "
         "200 elements on (AVX2, 2 cores)",
         _by_itself,
     ),
     Defect(
+        "unpacked_weights",
         "oneDNN packs the constant weights of a product that runs alone, but not of several in one"
         " partition, which is 1.2 to 2.1 times slower (AVX2, 1 and 2 cores), and 1.1 to 6 times "
         "with AVX-512 (2 cores)",
         _reads_weights_unpacked,
     ),
     Defect(
+        "function_in_product",
         "oneDNN computes this function in the product's kernel, which makes both up to 1.5 times "
         "slower than in kernels of their own (AVX2, 1 and 2 cores)",
         _computes_function_in_product,

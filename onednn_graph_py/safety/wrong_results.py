@@ -228,6 +228,7 @@ _PER_CHANNEL = "scales per channel wrongly when it quantizes a"
 
 DEFECTS = (
     Defect(
+        "int8_products_without_vnni",
         "this CPU has no VNNI, without which oneDNN's int8 products saturate at 16 bits; constant "
         f"weights from -{LARGEST_WEIGHT} to {LARGEST_WEIGHT}, or even ones for convolutions of "
         "s8, would be right in one partition, and faster",
@@ -235,11 +236,13 @@ DEFECTS = (
         where=lambda conditions: not conditions.vnni,
     ),
     Defect(
+        "attention_mask_of_other_rank",
         "oneDNN reads an attention mask of another rank wrongly",
         products.attention_mask_of_other_rank,
         where=lambda conditions: conditions.version < (3, 13) or conditions.runtime != "SYCL",
     ),
     Defect(
+        "attention_select_of_other_rank",
         "oneDNN reads the condition or the masking input of attention's Select wrongly if it has "
         "fewer dims than the scores",
         products.attention_select_of_other_rank,
@@ -247,39 +250,45 @@ DEFECTS = (
         where=lambda conditions: conditions.runtime != "SYCL",
     ),
     Defect(
+        "gradient_of_attention_scores",
         "oneDNN adds the former content of its memory to a gradient of attention's scores",
         products.attention_and_gradient_of_scores,
         since=(3, 11),
     ),
     Defect(
-        "oneDNN 3.7 computes with fused 4-bit weights wrongly unless apply_to_int is set",
+        "four_bit_weights",
+        "oneDNN computes with fused 4-bit weights wrongly unless apply_to_int is set",
         _four_bit_weights,
         until=(3, 13),
         unless_apply_to_int=True,
     ),
     Defect(
-        "oneDNN 3.7 to 3.10 computes attention on strided inputs wrongly where batch equals "
-        "sequence",
+        "attention_on_strided_inputs",
+        "oneDNN computes attention on strided inputs wrongly where batch equals sequence",
         products.attention_on_strided_inputs,
         until=(3, 13),
         where=lambda conditions: conditions.avx512,
     ),
     Defect(
-        "oneDNN 3.7 leaves elements of attention unwritten if values are wider than keys",
+        "attention_of_wider_values",
+        "oneDNN leaves elements of attention unwritten if values are wider than keys",
         products.attention_of_wider_values,
         until=(3, 10),
     ),
     Defect(
-        "oneDNN 3.7 computes attention in other integers than s8 wrongly",
+        "attention_in_other_integers",
+        "oneDNN computes attention in other integers than s8 wrongly",
         products.int8_attention_of_mixed_types,
         until=(3, 10),
     ),
     Defect(
-        "oneDNN 3.7 adds another tensor to a layer normalization wrongly",
+        "sum_behind_layer_norm",
+        "oneDNN adds another tensor to a layer normalization wrongly",
         _layer_norm_and_sum,
         until=(3, 13),
     ),
     Defect(
+        "softmax_inf_as_zero",
         "oneDNN computes SoftMax of mode inf_as_zero wrongly along an axis that is not the "
         "innermost in memory",
         _empty_rows_along_outer_axis,
@@ -287,66 +296,79 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
-        "oneDNN 3.7 multiplies by a condition of another shape than input 1 instead of selecting, "
+        "select_of_infinity",
+        "oneDNN multiplies by a condition of another shape than input 1 instead of selecting, "
         "which makes NaN of infinity",
         _infinity_beside_broadcast_condition,
         until=(3, 8),
         alone=True,
     ),
     Defect(
+        "wide_operand_behind_pooling",
         "oneDNN computes pooling with a fused operand of more than one wide dim wrongly",
         windows.pool_and_whole_operand,
     ),
     Defect(
+        "channel_operand_behind_pooling",
         "oneDNN computes pooling of channels-last tensors with an operand per channel wrongly",
         windows.pool_of_channels_last,
     ),
     Defect(
+        "relu_behind_int8_pooling",
         "oneDNN rounds the result of int8 pooling before it applies ReLU and scales",
         windows.int8_pool_and_relu,
     ),
     Defect(
+        "operand_behind_int8_pooling",
         "oneDNN reads an operand along one dim wrongly in int8 pooling, but for one per channel "
         "of channels-first tensors",
         windows.int8_pool_and_operand,
     ),
     Defect(
+        "operand_behind_quantized_norm",
         "oneDNN reads an operand that is broadcast wrongly between a normalization and Quantize",
         _quantized_norm_and_operand,
         since=(3, 8),
     ),
     Defect(
+        "residual_of_other_sign",
         "oneDNN adds a quantized residual wrongly where u8 and s8 mix",
         _residual_of_other_sign,
     ),
     Defect(
-        f"oneDNN 3.7 applies {_PER_CHANNEL} convolution's result",
+        "channel_scales_of_convolution",
+        f"oneDNN applies {_PER_CHANNEL} convolution's result",
         _quantize_per_channel("Convolution", "ConvTranspose", "MatMul"),
         until=(3, 8),
     ),
     Defect(
+        "channel_scales_of_product",
         f"oneDNN applies {_PER_CHANNEL} product's result",
         _quantize_per_channel("MatMul", "Convolution", "ConvTranspose"),
         since=(3, 8),
     ),
     Defect(
+        "one_s8_channel_a_group",
         "oneDNN computes s8 convolutions of one channel a group wrongly from the second group on",
         windows.one_s8_channel_a_group,
         where=_old_avx512,
     ),
     Defect(
-        "oneDNN 3.7 leaves a product over no elements unwritten",
+        "product_over_nothing",
+        "oneDNN leaves a product over no elements unwritten",
         products.product_over_nothing,
         until=(3, 13),
         alone=True,
     ),
     Defect(
+        "auto_pad_of_transposed_gradients",
         "oneDNN pads the gradients of transposed convolutions wrongly with auto_pad SAME_*; "
         "give pads_begin and pads_end",
         windows.transposed_gradient_with_automatic_padding,
         alone=True,
     ),
     Defect(
+        "s8_transposed_convolution",
         "oneDNN computes transposed convolutions of s8, or with a zero point, wrongly: on SYCL in "
         "a few calls, on other runtimes in most",
         windows.s8_transposed_convolution,
@@ -354,21 +376,25 @@ DEFECTS = (
         where=lambda conditions: conditions.runtime == "SYCL" or conditions.avx512,
     ),
     Defect(
-        "oneDNN 3.7 adds a residual with a zero point wrongly to int8 transposed convolutions",
+        "shifted_residual_of_transposed_convolution",
+        "oneDNN adds a residual with a zero point wrongly to int8 transposed convolutions",
         windows.transposed_convolution_and_shifted_residual,
         until=(3, 8),
         where=lambda conditions: conditions.avx512 and not conditions.f16,
     ),
     Defect(
+        "strided_scales_of_groups",
         "oneDNN ignores the strides of scales and zero points of groups; make them row-major",
         _strided_scales_of_groups,
         alone=True,
     ),
     Defect(
+        "operand_of_shared_weights",
         f"{_SHARED_WEIGHTS}product with 2-D weights",
         products.partly_broadcast_operand,
     ),
     Defect(
+        "operand_of_one_column",
         "oneDNN reads an operand that is broadcast wrongly behind a product of one column with "
         "transpose_a",
         products.column_operand_of_transposed_product,
@@ -377,26 +403,31 @@ DEFECTS = (
         out_of_bounds=True,
     ),
     Defect(
+        "second_channel_operand",
         "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
         _channels_of_a_second_operand,
     ),
     Defect(
+        "last_dim_operand_of_strided",
         "oneDNN reads an operand that varies along the last dim alone wrongly behind a binary op "
         "on tensors that are not row-major",
         _last_dim_behind_permuted,
         since=(3, 11),
     ),
     Defect(
+        "channel_operand_of_strided",
         "oneDNN reads an operand for each channel wrongly behind a binary op on tensors whose "
         "channels are neither innermost nor next to the batch",
         _channels_behind_permuted,
     ),
     Defect(
+        "dilated_transposed_gradients",
         "oneDNN computes ConvTransposeBackwardData without its dilations",
         windows.ignored_dilations,
         alone=True,
     ),
     Defect(
+        "strided_weights_of_one_row",
         "oneDNN reads strided weights of one row, of several batches, as if they were contiguous",
         products.gaps_between_weights_of_one_row,
         since=(3, 8),
@@ -405,6 +436,7 @@ DEFECTS = (
         out_of_bounds=True,
     ),
     Defect(
+        "operand_for_all_heads",
         "oneDNN with AMX reads an operand for all batches and heads, such as an attention mask, "
         "wrongly",
         products.operand_for_all_heads,
@@ -413,12 +445,14 @@ DEFECTS = (
         out_of_bounds=True,
     ),
     Defect(
-        "oneDNN 3.7 with AMX reads an operand for each head and row wrongly behind a product",
+        "operand_for_each_row",
+        "oneDNN with AMX reads an operand for each head and row wrongly behind a product",
         products.operand_for_each_row,
         until=(3, 8),
         where=_amx,
     ),
     Defect(
+        "int8_product_in_chunks",
         "oneDNN with AMX sums int8 products over more than 64 elements wrongly where 64 does not "
         "divide them",
         products.int8_product_in_chunks,
@@ -426,6 +460,7 @@ DEFECTS = (
         where=_amx,
     ),
     Defect(
+        "one_row_transposed",
         "oneDNN computes products of one row with transpose_a wrongly where the batch shares the "
         "weights",
         products.one_row_transposed,
@@ -433,26 +468,29 @@ DEFECTS = (
         alone=products.one_row_transposed_alone,
     ),
     Defect(
-        "oneDNN before 3.13 with AMX computes the last columns of transposed products of few rows "
-        "wrongly",
+        "few_rows_transposed",
+        "oneDNN with AMX computes the last columns of transposed products of few rows wrongly",
         products.few_rows_transposed,
         until=(3, 13),
         where=_amx,
         alone=True,
     ),
     Defect(
+        "convolution_to_one_column",
         "oneDNN with AMX computes strided convolutions to one column wrongly",
         windows.convolution_to_one_column,
         where=_amx,
         alone=windows.convolution_to_one_column_alone,
     ),
     Defect(
+        "one_channel_of_one_plane",
         "oneDNN computes convolutions of one plane and one channel with a deeper kernel wrongly",
         windows.one_channel_of_one_plane,
         where=lambda conditions: conditions.avx512,
         alone=windows.one_channel_of_one_plane_alone,
     ),
     Defect(
+        "padded_channels_of_one_plane",
         "oneDNN with AMX computes convolutions of one plane with a deeper kernel wrongly where 4 "
         "bytes do not divide the channels",
         windows.padded_channels_of_one_plane,
@@ -460,6 +498,7 @@ DEFECTS = (
         alone=windows.padded_channels_of_one_plane_alone,
     ),
     Defect(
+        "convolution_of_one_row",
         "oneDNN computes 16-bit convolutions of fewer rows than threads, with stride and padding, "
         "wrongly",
         windows.convolution_of_one_row,
@@ -468,12 +507,14 @@ DEFECTS = (
         out_of_bounds=True,
     ),
     Defect(
+        "binary_behind_dilated_depthwise",
         "oneDNN computes binary ops behind dilated depthwise convolutions in f16 wrongly",
         windows.dilated_depthwise_and_binary,
         since=(3, 8),
         where=lambda conditions: conditions.avx512 and conditions.f16,
     ),
     Defect(
+        "stride_beyond_kernel",
         "oneDNN with AMX adds no bias and applies no fused ops to elements that no window of a "
         "transposed convolution reaches",
         windows.stride_beyond_kernel,
@@ -482,6 +523,7 @@ DEFECTS = (
         alone=windows.stride_beyond_kernel_and_bias,
     ),
     Defect(
+        "grouped_int8_with_zero_point",
         "oneDNN with AMX computes grouped int8 convolutions with a zero point and padding wrongly",
         windows.grouped_int8_with_zero_point,
         where=_amx,

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,7 @@ from onednn_graph_py.machine import current
 from . import benchdnn, documents_page, kernels_page, page, reports
 from .measuring import SECTIONS, TIMED, How, measure
 from .programs import COMPILER, HEADERS, Program, memory_programs, programs
-from .results import load_all
+from .results import Result, load_all
 
 FOLDER = Path(__file__).parents[2] / "build" / "matrix"
 """Where programs are built, and kept for the next time."""
@@ -39,7 +40,12 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=0.75, help="for random graphs (default: %(default)s)"
     )
+    parser.add_argument(
+        "--program", metavar="NAME", help="measure nothing, print the C++ program of an entry"
+    )
     arguments = parser.parse_args()
+    if arguments.program:
+        return _print_program(arguments.program)
     if arguments.reports:
         for path in reports.write(FOLDER):
             print(f"wrote {path}")
@@ -59,6 +65,31 @@ def main() -> int:
     return 0
 
 
+def _print_program(name: str) -> int:
+    """Print the first program of a row."""
+    found = {p.row: p for p in (*memory_programs(), *programs(first_only=True))}
+    if name not in found:
+        print(
+            f"./dev matrix: this oneDNN has no program for {name!r}; it has them for: "
+            f"{', '.join(sorted(found))}",
+            file=sys.stderr,
+        )
+        return 2
+    print(found[name].source, end="")
+    return 0
+
+
+def _is_complete(result: Result, section: str, made: dict[str, list[Program]]) -> bool:
+    """Whether a section has been measured, with all rows that there are by now."""
+    kept = getattr(result, section)
+    if section == "defects":
+        rows = Counter(p.row for p in made[section])
+        return all(len(kept.get(row, ())) == number for row, number in rows.items())
+    if section == "memory":
+        return all(p.row in kept for p in made[section])
+    return bool(kept)
+
+
 def _measure(isas: list[str], sections: list[str], minutes: float, again: bool) -> None:
     """Measure what is not there yet."""
     start = time.monotonic()
@@ -67,20 +98,21 @@ def _measure(isas: list[str], sections: list[str], minutes: float, again: bool) 
     def say(what: str) -> None:
         print(f"[{time.monotonic() - start:6.0f} s] {version} {what}", flush=True)
 
+    made = {"defects": list(programs()), "memory": list(memory_programs())}
     there = {r.isa: r for r in load_all() if (r.version, r.runtime) == (version, runtime)}
-    missing = {
-        isa: [s for s in sections if again or isa not in there or not getattr(there[isa], s)]
-        for isa in isas
-    }
+
+    def is_missing(isa: str, section: str) -> bool:
+        return again or isa not in there or not _is_complete(there[isa], section, made)
+
+    missing = {isa: [s for s in sections if is_missing(isa, s)] for isa in isas}
     missing = {isa: left for isa, left in missing.items() if left}
-    built: dict[str, list[tuple[Program, Path]]] = {"defects": [], "memory": []}
-    for section, of in (("defects", programs), ("memory", memory_programs)):
+    built: dict[str, list[tuple[Program, Path]]] = {section: [] for section in made}
+    for section, of in made.items():
         if any(section in left for left in missing.values()):
             say(f"{section}: building a program for each row")
-            made = list(of())
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                paths = pool.map(lambda p: p.build(FOLDER), made)
-                built[section] = list(zip(made, paths, strict=True))
+                paths = pool.map(lambda p: p.build(FOLDER), of)
+                built[section] = list(zip(of, paths, strict=True))
     how = How(built["defects"], built["memory"], minutes)
 
     def measure_some(isa: str, chosen: Callable[[str], bool]) -> None:

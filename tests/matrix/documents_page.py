@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +24,10 @@ HEAD = """\
 Each row names a page of oneDNN's documentation and what the library does instead. This package
 follows the library; where both spellings can be told apart it takes both. It is for anyone who
 wonders why a graph that follows the documents is refused, or is not fused. `./dev test` repeats
-each row: those of ops by the named test of `tests/`, those of patterns by the
-[gallery](patterns.md), whose cases say for which versions they hold.
+each row: those of ops by the named test of `tests/`, those of patterns by
+`tests/test_patterns.py`, which runs the [gallery](patterns.md): its cases say for which versions
+they hold. oneDNN has a page for each op; where a row names several ops it gives the page of the
+first.
 
 """
 
@@ -101,23 +104,34 @@ def _sentence(why: str) -> str:
 
 def of_patterns() -> list[Row]:
     """Return the rows that the gallery's deviations tell."""
-    found: dict[tuple[str, Version, Version], list[tuple[str, str]]] = {}
+    found: dict[str, dict[tuple[Version, Version], list[tuple[str, str]]]] = {}
     for pattern in PATTERNS.values():
         for case in pattern.cases:
             for d in case.deviations:
-                key = (d.why, d.since, d.until)
-                found.setdefault(key, []).append((pattern.id, pattern.page))
-    # One statement may hold for different versions in different cases.
+                of = found.setdefault(d.why, {})
+                of.setdefault((d.since, d.until), []).append((pattern.id, pattern.page))
     return [
         Row(
             _joined([page for _, page in of]),
             _sentence(why),
             _joined([number for number, _ in of]),
-            _versions(since, until),
-            f"gallery: {len(of)} cases",
+            _versions(*versions),
+            f"{len(of)} cases of the gallery",
         )
-        for (why, since, until), of in found.items()
+        for why, by_versions in found.items()
+        for versions, of in _one_after_another(by_versions).items()
     ]
+
+
+_Cases = dict[tuple[Version, Version], list[tuple[str, str]]]
+
+
+def _one_after_another(found: _Cases) -> _Cases:
+    """Join versions that follow one another; others, which different cases have, stay apart."""
+    ranges = sorted(found)
+    if any(until != since for (_, until), (since, _) in pairwise(ranges)):
+        return found
+    return {(ranges[0][0], ranges[-1][1]): [case for r in ranges for case in found[r]]}
 
 
 def _table(rows: list[Row], of: str) -> list[str]:

@@ -23,8 +23,8 @@ hide-toc: true
 
 # Kernels and speed by version and instruction set
 
-These maps show, for each pattern that oneDNN documents, whether its kernels are generated for the
-instruction set, and what fusion gains. They are for anyone who chooses a version, or who wants to
+These maps show, for each pattern that oneDNN documents, whether it runs one of its
+reference kernels, and what fusion gains. They are for anyone who chooses a version, or who wants to
 know what a model gives up on a CPU with fewer instructions. One case of the
 [gallery](patterns.md) stands for each pattern and data type; it is small, so its kernels and times
 need not be those of large shapes. Measured with oneDNN held to one instruction set after the other
@@ -35,9 +35,9 @@ need not be those of large shapes. Measured with oneDNN held to one instruction 
 KERNELS = """\
 ## Kernels
 
-✓: all kernels of all measured data types are generated. ○ n/m: n of m data types run a reference
-kernel, which is plain C++. An empty cell: oneDNN does not run the pattern there.
-The title of a cell names the kernels.
+✓: no measured data type runs a reference kernel, which is one whose name has `ref`: plain C++ that
+is not made for speed. ○ n/m: n of m data types run one. An empty cell: oneDNN does not run the
+pattern there, or it was not measured. The title of a cell names the kernels.
 """
 
 GAINS = """\
@@ -52,15 +52,16 @@ _NOTABLE = 1.1
 
 
 def _is_reference(kernel: str) -> bool:
-    implementation = kernel.split()[-1]
-    return implementation.startswith("ref")
+    # One kernel may run another, such as conv:any+ref:any.
+    return any(name.startswith("ref") for name in kernel.split()[-1].split("+"))
 
 
 def _kernels_cell(entries: dict[str, Any]) -> Markup:
     if not entries:
         return element("td")
     slow = [t for t, e in entries.items() if any(map(_is_reference, e["kernels"]))]
-    lines = (f"{t}: {', '.join(dict.fromkeys(e['kernels']))}" for t, e in entries.items())
+    names = {t: ", ".join(dict.fromkeys(e["kernels"])) for t, e in entries.items()}
+    lines = (f"{t}: {of or 'reorders alone'}" for t, of in names.items())
     mark = f"○ {len(slow)}/{len(entries)}" if slow else "✓"
     shade = {"style": f"--share:{len(slow) / len(entries):.0%}"} if slow else {}
     name = {"class": "reference" if slow else "generated"}
@@ -105,8 +106,9 @@ def text() -> str:
     """Return the page."""
     results = [r for r in load_all() if r.kernels]
     where = dict.fromkeys(
-        f"- oneDNN {r.version} ({r.runtime}): {r.cpu}, {r.threads} threads, {r.date}"
+        f"- oneDNN {r.version} ({r.runtime}): {s.cpu}, {s.threads} threads, {s.date}"
         for r in results
+        for s in [r.sources["kernels"]]
     )
     lines = [HEAD + "\n".join(where) + "\n", KERNELS, *_map(results, _kernels_cell)]
     lines += [GAINS, *_map(results, _gains_cell)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .programs import Program
-from .results import OUTCOMES, Result, load_all
+from .results import OUTCOMES, Result, Source, load_all
 
 __all__ = ["SECTIONS", "TIMED", "How", "measure"]
 
@@ -70,8 +70,8 @@ print(json.dumps([version, here.runtime, here.isa, processor(), here.threads]))
 """
 
 
-def _empty(isa: str) -> Result:
-    """Return a result without entries, for this oneDNN held to an ISA."""
+def _empty(isa: str) -> tuple[Result, Source]:
+    """Return a result without entries, for this oneDNN held to an ISA, and its source."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _HEADER],
         capture_output=True,
@@ -82,7 +82,8 @@ def _empty(isa: str) -> Result:
     version, runtime, used, cpu, threads = json.loads(done.stdout)
     if used != isa:
         raise RuntimeError(f"oneDNN was held to {isa}, and uses {used}")
-    return Result(version, runtime, isa, cpu, datetime.date.today().isoformat(), threads)
+    today = datetime.date.today().isoformat()
+    return Result(version, runtime, isa), Source(cpu, today, threads)
 
 
 def _defects(isa: str, how: How) -> dict[str, list[str]]:
@@ -150,11 +151,10 @@ def measure(isa: str, sections: Iterable[str], how: How, say: Callable[[str], No
     say : callable
         Told what is done next.
     """
-    made = _empty(isa)
+    made, source = _empty(isa)
     kept = next((r for r in load_all() if r.path == made.path), made)
-    for name in ("cpu", "date", "threads"):
-        setattr(kept, name, getattr(made, name))
     for section in sections:
         say(section)
         setattr(kept, section, SECTIONS[section](isa, how))
+        kept.sources[section] = source
         kept.save()

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import memory_cases
-from wrong_cases import ROWS, row_of
+from wrong_cases import ROWS, group, row_of
 
 import onednn_graph_py as og
+from onednn_graph_py import serialization
+from onednn_graph_py.ops.describe import version_text
+from onednn_graph_py.ops.terms import OLDEST, Version
+from onednn_graph_py.safety.defect import NEVER
+from onednn_graph_py.safety.group import Group
+from onednn_graph_py.safety.wrong_results import DEFECTS
+from onednn_graph_py.serialization import GraphDocument
 from onednn_graph_py.text.table import markdown_table
 
 from .programs import memory_titles, titles
 from .results import OUTCOMES, Result, load_all
 
-__all__ = ["PAGE", "graph_file", "text", "write_graphs"]
+__all__ = ["PAGE", "cause", "graph_file", "is_bad", "is_kept", "text", "write_graphs"]
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "onednn_defects.md"
@@ -24,28 +35,36 @@ PAGE = DOCS / "onednn_defects.md"
 HEAD = """\
 # Where oneDNN computes wrong numbers, or crashes
 
-Each entry but those of the [last part](#out-of-bounds) is a partition that oneDNN fuses and
-computes wrong without saying so. Models avoid all of them ([how](guide_models.md));
+This page is for people who work on oneDNN or rely on it. Each entry is a graph that oneDNN takes as
+one partition, and computes wrong without saying so; the [last part](#out-of-bounds) has those with
+which it leaves its buffers or crashes. Models avoid all of them ([how](guide_models.md)), and their
+warnings and errors end with the name of an entry, such as `[wide_operand_behind_pooling]`.
 `compile(known_defects="run")` runs them all the same, but for those that also leave their buffers.
 
-The tables are measured: each graph is a C++ program that also holds the right numbers, by the
-reference in NumPy, and runs against oneDNN alone, held to one instruction set after the other.
-**wrong** means that elements were wrong, **right** that none was, **refused** that oneDNN has no
-kernel there, **crashed** and **hung** what they say. An entry with several graphs has the worst.
-Each graph is called twice, and memory that oneDNN takes is filled with other numbers before
-(`MALLOC_PERTURB_=165`), since some results depend on it. Tensors lie between pages that can't be
-read, so **crashed** may also be a read or a write beside one.
-Some entries depend on how threads share memory, and show only sometimes.
+The tables are measured: each graph is a C++ program that also holds the right numbers, computed by
+the reference in NumPy. It runs against oneDNN alone, held to one instruction set after the other
+(`ONEDNN_MAX_CPU_ISA`). A cell has the worst outcome of an entry's graphs:
 
-To see one yourself, take its file from `docs/data/defects/` of the source tree:
+- **wrong**: elements were wrong; **crashed** or **hung**: the program did;
+- **right**: no element was wrong;
+- refused: oneDNN finds no partition that it supports, or fails with an error;
+- a name in parentheses: the graph was wrong, but by the defect of that entry;
+- empty: not measured.
+
+Each graph is called twice, and memory that oneDNN takes is filled with other numbers before
+(`MALLOC_PERTURB_`), since some results depend on it. Tensors lie between pages that can't be read,
+so **crashed** may also be a read or a write beside one. Some entries depend on how threads share
+memory, and show only sometimes. In a source tree, this prints, builds and runs an entry's program:
 
 ```sh
-python -m onednn_graph_py export FILE.json --to cpp-check -o program.cpp
+./dev matrix --program wide_operand_behind_pooling > program.cpp
 c++ -std=c++17 -O2 program.cpp -o program -ldnnl
+export MALLOC_PERTURB_=165 MALLOC_MMAP_THRESHOLD_=1000000000
 ONEDNN_MAX_CPU_ISA=AVX2 ./program    # exit status 4 if a number is wrong
 ```
 
-`docs/reports/` of the source tree has some of them in the form of oneDNN's issue template.
+The graphs that the entries link are files of oneDNN's own format, without the values of constants.
+`docs/reports/` of the source tree has some entries in the form of oneDNN's issue template.
 
 """
 
@@ -53,11 +72,12 @@ MEMORY = """\
 (out-of-bounds)=
 ## Out of bounds
 
-With these partitions oneDNN reads or writes beside its buffers, or crashes. The mirror and models
-refuse them with `KnownDefectError`. The programs are like those above, so their tensors lie between
-pages that can't be read: **crashed** may be such a read. **right** means that no number was wrong
-and no such page was touched; what is read beside a tensor within a page, or beside memory of
-oneDNN's own, is not seen.
+With these partitions oneDNN reads or writes beside its buffers, or crashes. The mirror refuses them
+with `KnownDefectError`. Models run their ops apart, write them in another way, or compute them in
+NumPy. The programs are like those above, so their tensors lie between pages that can't be read:
+**crashed** may be such a read. **right** means that no number was wrong and no such page was
+touched; what is read beside a tensor within a page, or beside memory of oneDNN's own, is not seen.
+Where no cell shows a defect, the last column says how it is known.
 
 """
 
@@ -71,59 +91,149 @@ runs no such graph. **slow**: the model takes more than 1.2 times as long as its
 
 """
 
-WORST = ("crashed", "hung", "wrong", "refused", "right")
+BAD = ("crashed", "hung", "wrong")
+WORST = (*BAD, "refused", "right")
+
+SECTIONS = {
+    "defects": "wrong results",
+    "memory": "out of bounds",
+    "benchdnn": "benchdnn",
+    "patterns": "patterns",
+    "selftest": "random graphs",
+    "kernels": "kernels and speed",
+}
+"""The sections of a result as readers know them."""
 
 
 def graph_file(row: str) -> Path:
     """Return the file of a row's first graph."""
-    return DOCS / "data" / "defects" / f"{row.replace(' ', '_').replace(chr(39), '')}.json"
+    return DOCS / "data" / "defects" / f"{row}.json"
 
 
-def _word(outcomes: list[str]) -> str:
-    """Return the worst of a row's outcomes."""
+def is_bad(outcome: str) -> bool:
+    """Whether an outcome is anything but right and refused."""
+    return outcome.startswith(BAD)
+
+
+@cache
+def _groups(row: str) -> list[Group]:
+    return [group(build) for build in ROWS[row].met]
+
+
+def cause(row: str, number: int, result: Result) -> str | None:
+    """Return the name of the row by which a bad outcome of one of a row's graphs is explained.
+
+    It is the row itself wherever it holds; None if no row explains the outcome.
+    """
+    # The linked oneDNN may lack the ops of a row's last graphs.
+    if number >= len(_groups(row)):
+        return row
+    made, where = _groups(row)[number], result.conditions
+    for defect in (row_of(row), *DEFECTS):
+        if defect.find(made, where) is not None:
+            return defect.name
+    beside = (d for d in memory_cases.DEFECTS for op in made.ops if d.met(made, op, where))
+    return next((d.name for d in beside), None)
+
+
+def _own(row: str, result: Result) -> Iterator[str]:
+    """Yield a row's outcomes, without those bad ones that other rows explain."""
+    for number, outcome in enumerate(result.defects.get(row, ())):
+        if not is_bad(outcome) or cause(row, number, result) == row:
+            yield outcome
+
+
+def _word(outcomes: Iterable[str]) -> str:
+    """Return the worst of outcomes."""
     words = {o.partition(":")[0] for o in outcomes}
     return next((w for w in WORST if w in words), "")
 
 
+def _cell(row: str, result: Result | None) -> str:
+    if result is None or row not in result.defects:
+        return ""
+    word = _word(_own(row, result))
+    if word in BAD:
+        return f"**{word}**"
+    for number, outcome in enumerate(result.defects[row]):
+        other = cause(row, number, result) if is_bad(outcome) else None
+        if other is not None and other != row:
+            return f"({other})"
+    return word
+
+
 def _table(row: str, results: list[Result]) -> Iterator[str]:
     """Return the lines of a table of versions and instruction sets."""
-    columns = list(dict.fromkeys((r.version, r.runtime) for r in results))
-    isas = list(dict.fromkeys(r.isa for r in sorted(results, key=lambda r: r.rank)))
-    yield "| | " + " | ".join(f"{v} {runtime}" for v, runtime in columns) + " |"
-    yield "| --- |" + " --- |" * len(columns)
-    at = {(r.version, r.runtime, r.isa): r.defects.get(row, []) for r in results}
-    for isa in isas:
-        cells = [_word(at.get((*c, isa), [])) for c in columns]
-        yield f"| {isa} | " + " | ".join("**wrong**" if c == "wrong" else c for c in cells) + " |"
+    columns = _columns(results)
+    isas = dict.fromkeys(r.isa for r in sorted(results, key=lambda r: r.rank))
+    at = {(r.version, r.runtime, r.isa): r for r in results}
+    rows = [(isa, *(_cell(row, at.get((*c, isa))) for c in columns)) for isa in isas]
+    yield from markdown_table(("", *map(" ".join, columns)), rows)
+
+
+def _columns(results: list[Result]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((r.version, r.runtime) for r in results))
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _guarded(since: Version, until: Version | None) -> str:
+    """Return with which versions models avoid something, to continue "with"."""
+    if until is None or until == NEVER:
+        return "every version" if since <= OLDEST else f"{version_text(since)} and newer ones"
+    if since <= OLDEST:
+        return f"versions before {version_text(until)}"
+    return f"{version_text(since)} and newer ones before {version_text(until)}"
+
+
+def _seen(row: str, results: list[Result]) -> Iterator[str]:
+    """Yield sentences about the versions that showed a row, and one of the outcomes."""
+    found: dict[str, bool] = {}
+    for r in results:
+        if row in r.defects:
+            column = f"{r.version} {r.runtime}"
+            found[column] = found.get(column, False) or any(map(is_bad, _own(row, r)))
+    shown = [column for column, bad in found.items() if bad]
+    others = [column for column, bad in found.items() if not bad]
+    if not shown:
+        yield "No call of those measured showed it."
+    else:
+        beside = f"; not with {_listed(others)}" if others else ""
+        yield f"Seen with {_listed(shown)}{beside}."
+    for word in ("wrong: ", "crashed: "):
+        bad = [(r, o) for r in reversed(results) for o in _own(row, r) if o.startswith(word)]
+        if bad:
+            r, outcome = bad[0]
+            yield f"With {r.version} {r.runtime} and {r.isa}, {outcome.removeprefix('wrong: ')}."
+            return
 
 
 def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     defect = row_of(row)
+    yield f"({row})="
     yield f"## {what}\n"
     yield from _table(row, results)
-    seen = [
-        (r, outcome)
-        for shown in ("wrong: ", "crashed: ")
-        for r in reversed(results)
-        for outcome in r.defects.get(row, [])
-        if outcome.startswith(shown)
-    ]
-    if seen:
-        r, outcome = seen[0]
-        yield f"\nWith {r.version} and {r.isa}, {outcome.removeprefix('wrong: ')}."
-    else:
-        yield "\nNo call of those measured showed it."
+    yield f"\nName: `{row}`."
+    yield from _seen(row, results)
     if ROWS[row].hidden:
         yield f"It is not always seen: {ROWS[row].hidden}."
-    apart = (
-        "An op alone is wrong too, so the reference computes it."
-        if defect.alone
-        else ("Its ops alone are right, so models run them apart.")
-    )
-    yield apart
+    if defect.alone is True:
+        yield (
+            "The op alone is wrong too, so models write it in another way, or compute it in NumPy,"
+        )
+    elif defect.alone:
+        yield (
+            "Some of these ops alone are wrong too; models write those in another way, or compute "
+            "them in NumPy, and run the others apart,"
+        )
+    else:
+        yield "Its ops alone are right, so models run them apart,"
+    yield f"with {_guarded(defect.since, defect.until)}."
     if defect.out_of_bounds:
         yield "It also reads or writes beside its tensors, so the mirror refuses it."
-    yield f"Graph: `{graph_file(row).relative_to(DOCS.parent)}`."
+    yield f"[Graph](data/defects/{graph_file(row).name})."
     shown = benchdnn_that_fails(row, results)
     if shown is not None:
         yield f"benchdnn, oneDNN's test driver, shows it too:\n\n```sh\n{shown}\n```"
@@ -142,8 +252,10 @@ def benchdnn_that_fails(row: str, results: list[Result], case: str = "") -> str 
     """
     for r in reversed(results):
         said = r.benchdnn.get(row, "")
-        outcomes = [r.memory[row]] if row in r.memory else r.defects.get(row, [""])[:1]
-        if said.startswith(("FAILED", "CRASHED")) and outcomes[0].startswith(("wrong", "crashed")):
+        bad = r.memory.get(row, "")
+        if row in r.defects and cause(row, 0, r) == row:
+            bad = r.defects[row][0]
+        if said.startswith(("FAILED", "CRASHED")) and is_bad(bad):
             return (
                 f"# {r.version}: {said}\n"
                 f"ONEDNN_MAX_CPU_ISA={r.isa.upper()} benchdnn --graph --expected-n-partitions=0 "
@@ -169,21 +281,25 @@ def _memory(results: list[Result]) -> Iterator[str]:
         if r.memory:
             versions.setdefault(f"{r.version} {r.runtime}", []).append(r)
     yield MEMORY
-    rows = [
-        (f"{what} ([graph](data/defects/{name}.json))", *_cells(name, versions.values()))
-        for name, what in memory_titles().items()
-    ]
-    yield from markdown_table(("what", *versions), rows)
-    shown = [c for name in memory_titles() if (c := benchdnn_that_fails(name, results)) is not None]
-    if shown:
-        yield "\nbenchdnn, oneDNN's test driver, shows some of them too:\n\n```sh"
-        yield from shown
-        yield "```"
+    for name, what in memory_titles().items():
+        defect, known = memory_cases.BY_NAME[name], memory_cases.ROWS[name].known
+        yield f"({name})="
+        yield f"### {name}\n"
+        yield f"{what[0].upper()}{what[1:]} Models avoid it with "
+        yield f"{_guarded(defect.since, defect.until)}. [Graph](data/defects/{name}.json)."
+        if known:
+            yield f"{known}"
+        yield ""
+        cells = ((column, _by_isa(_outcomes(name, of))) for column, of in versions.items())
+        yield from markdown_table(("oneDNN", "outcome"), cells)
+        shown = benchdnn_that_fails(name, results)
+        if shown is not None:
+            yield f"\nbenchdnn shows it too:\n\n```sh\n{shown}\n```"
+        yield ""
 
 
-def _cells(name: str, versions: Iterable[list[Result]]) -> Iterator[str]:
-    for of in versions:
-        yield _by_isa({r.isa: r.memory[name] for r in of if name in r.memory})
+def _outcomes(name: str, of: list[Result]) -> dict[str, str]:
+    return {r.isa: r.memory[name] for r in of if name in r.memory}
 
 
 def _counts(entries: Iterable[dict[str, int]]) -> Counter[str]:
@@ -205,22 +321,44 @@ def _cases(results: list[Result]) -> Iterator[str]:
         yield ""
 
 
+def _measured(results: list[Result]) -> Iterator[str]:
+    """Return the part about where and when what was measured."""
+    isas: dict[tuple[str, ...], list[str]] = {}
+    for r in results:
+        sections: dict[tuple[str, str], list[str]] = {}
+        for section, name in SECTIONS.items():
+            if section in r.sources:
+                source = r.sources[section]
+                sections.setdefault((source.cpu, source.date), []).append(name)
+        for (cpu, date), names in sections.items():
+            isas.setdefault((f"{r.version} {r.runtime}", ", ".join(names), cpu, date), []).append(
+                r.isa
+            )
+    rows = [(v, what, ", ".join(of), cpu, date) for (v, what, cpu, date), of in isas.items()]
+    yield "## Measured\n"
+    yield from markdown_table(("oneDNN", "what", "instruction sets", "CPU", "date"), rows)
+    yield ""
+
+
 def text() -> str:
     """Return the page."""
     results = list(load_all())
-    lines = [HEAD, "## Measured\n"]
-    lines.append("| oneDNN | instruction sets | CPU | date |")
-    lines.append("| --- | --- | --- | --- |")
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for r in results:
-        groups.setdefault((f"{r.version} {r.runtime}", r.cpu, r.date), []).append(r.isa)
-    lines += [f"| {v} | {', '.join(isas)} | {cpu} | {d} |" for (v, cpu, d), isas in groups.items()]
-    lines.append("")
+    lines = [HEAD.rstrip(), ""]
+    lines += _measured(results)
     lines += _cases(results)
     for row, what in titles().items():
         lines += _section(row, what, results)
     lines += _memory(results)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def is_kept(row: str, document: GraphDocument) -> bool:
+    """Whether a row's file has this graph, maybe written with another version of oneDNN."""
+    path = graph_file(row)
+    if not path.exists():
+        return False
+    kept = serialization.parse(path.read_text(encoding="utf-8"))
+    return replace(kept, version=document.version) == document
 
 
 def write_graphs() -> None:
@@ -236,4 +374,8 @@ def write_graphs() -> None:
     for row, b in made.items():
         path = graph_file(row)
         path.parent.mkdir(parents=True, exist_ok=True)
-        b.to_benchdnn(path)
+        with TemporaryDirectory() as folder:
+            written = Path(folder) / "graph.json"
+            b.to_benchdnn(written)
+            if not is_kept(row, serialization.parse(written)):
+                shutil.copy(written, path)

@@ -12,8 +12,10 @@ from pathlib import Path
 from wrong_cases import row_of
 
 import onednn_graph_py as og
+from onednn_graph_py.machine.store import processor
+from onednn_recipe import pins
 
-from .page import benchdnn_that_fails, graph_file
+from .page import benchdnn_that_fails, cause, graph_file, is_bad
 from .programs import (
     COMPILER,
     DIRTY,
@@ -31,28 +33,26 @@ __all__ = ["FOLDER", "WORST", "report_file", "reported", "write"]
 FOLDER = Path(__file__).parents[2] / "docs" / "reports"
 
 WORST = (
-    "product with 2-D weights",
-    "weights of one row",
-    "neither innermost nor next to the batch",
-    "behind a product of one column",
-    "ignores the strides of scales",
-    "fused operand of more than one wide dim",
-    "pads the gradients of transposed convolutions",
-    "without its dilations",
-    "a second operand for each channel",
+    "operand_of_shared_weights",
+    "strided_weights_of_one_row",
+    "channel_operand_of_strided",
+    "operand_of_one_column",
+    "strided_scales_of_groups",
+    "wide_operand_behind_pooling",
+    "auto_pad_of_transposed_gradients",
+    "dilated_transposed_gradients",
+    "second_channel_operand",
     "narrow_statistics",
 )
-"""The rows that are reported: wrong with every instruction set that runs them, most elements, plain
-graphs."""
-
-SHOWN = ("wrong", "crashed")
+"""The rows that are reported, chosen by hand: those that the newest version shows in most elements,
+with all or almost all instruction sets, and in graphs that programs have."""
 
 LOADED = ("onednn_verbose,v1,info,oneDNN", "onednn_verbose,v1,info,cpu", "onednn_verbose,v1,graph")
 
 
 def report_file(row: str) -> Path:
     """Return the file of a row's report."""
-    return FOLDER / f"{row.replace(' ', '_').replace(chr(39), '')}.md"
+    return FOLDER / f"{row}.md"
 
 
 def reported() -> Iterator[Program]:
@@ -82,7 +82,7 @@ def write(folder: Path) -> list[Path]:
 def _report(program: Program, built: Path) -> str | None:
     """Return a report; None if the program shows nothing here."""
     found = program.outcome(built)
-    if not found.startswith(SHOWN):
+    if not is_bad(found):
         return None
     # What crashes has no line of its execution.
     logged, event = ("profile", ",create:") if "crashed" in found else ("profile_exec", ",exec,")
@@ -103,24 +103,33 @@ def _report(program: Program, built: Path) -> str | None:
         printed.append(f"ended by {signal.Signals(-ran.returncode).name}")
     here = og.version()
     results = list(load_all())
-    seen = sorted({f"{r.version} ({r.isa})" for r in results if _is_wrong(r, program)})
+    seen: dict[str, list[str]] = {}
+    for r in results:
+        if _is_wrong(r, program):
+            seen.setdefault(f"{r.version} {r.runtime}", []).append(r.isa)
+    others = "\n".join(f"- {version}: {', '.join(isas)}" for version, isas in seen.items())
+    options = " ".join(f"-D{k}={v}" for k, v in pins.load().cmake_options.items())
     compiler = subprocess.run([str(COMPILER), "--version"], capture_output=True, text=True)
     return f"""\
 # Summary
 
-{(titles() | memory_titles())[program.row]}
+{_summary(program.row)}
 
 # Version
 
 {here["major"]}.{here["minor"]}.{here["patch"]}, {here["cpu_runtime"]}, commit {here["hash"]}
 
-It was also measured to be wrong with: {", ".join(seen)}.
+The program below was measured to show it with these versions and instruction sets
+(`ONEDNN_MAX_CPU_ISA`):
+
+{others}
 
 # Environment
 
 - CPU: {_cpu()}
 - OS: {platform.system()} {platform.release().split("-")[0]}, {platform.machine()}
 - compiler: {compiler.stdout.splitlines()[0]}
+- oneDNN's CMake options: {options}
 
 # Steps to reproduce
 
@@ -159,11 +168,17 @@ All elements should be within their tolerance, which follows from data type and 
 """
 
 
+def _summary(row: str) -> str:
+    if row in titles():
+        return titles()[row]
+    return f"oneDNN reads or writes beside its buffers with {memory_titles()[row]}"
+
+
 def _apart(row: str) -> str:
     if row in memory_titles():
         return "Nothing should be read or written beside the tensors."
     if row_of(row).alone:
-        return "The op alone is wrong too."
+        return "The graph has one op."
     return "They are if each op is in a partition of its own (`partition::policy::debug`)."
 
 
@@ -189,13 +204,14 @@ def _with_benchdnn(row: str, results: list[Result]) -> str:
 
 
 def _is_wrong(result: Result, program: Program) -> bool:
-    outcomes = [result.memory.get(program.row, ""), *result.defects.get(program.row, [])[:1]]
-    return any(o.startswith(SHOWN) for o in outcomes)
+    if program.row in result.memory:
+        return is_bad(result.memory[program.row])
+    outcomes = result.defects.get(program.row, [])[:1]
+    return any(map(is_bad, outcomes)) and cause(program.row, 0, result) == program.row
 
 
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     facts = {x.partition("\t")[0]: x.partition(": ")[2] for x in lines[:30]}
     flags = [f for f in facts.get("flags", "").split() if f.startswith(("avx", "amx"))]
-    model = f"family {facts.get('cpu family')}, model {facts.get('model')}"
-    return f"{facts.get('model name')} ({model}); {' '.join(flags)}"
+    return f"{processor()}; {' '.join(flags)}"

@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["FOLDER", "Result", "load_all"]
+from onednn_graph_py.machine import Conditions
+
+__all__ = ["FOLDER", "Result", "Source", "load_all"]
 
 ISAS = (
     "sse41",
@@ -36,6 +38,20 @@ OUTCOMES = ("right", "wrong", "crashed", "refused", "avoided", "slow")
 FOLDER = Path(__file__).parents[2] / "docs" / "data" / "matrix"
 
 
+class Source(NamedTuple):
+    """Where and when a section was measured.
+
+    Parameters
+    ----------
+    cpu, date : str
+    threads : int
+    """
+
+    cpu: str
+    date: str
+    threads: int
+
+
 @dataclass
 class Result:
     """What one oneDNN does with one instruction set.
@@ -44,9 +60,8 @@ class Result:
     ----------
     version, runtime, isa : str
         Such as 3.13.1, OpenMP and avx2.
-    cpu, date : str
-        Where and when it was measured.
-    threads : int
+    sources : dict
+        The `Source` of each section that was measured.
     defects : dict
         The outcome for each graph of a row: see `programs.Program.outcome`.
     memory : dict
@@ -64,15 +79,19 @@ class Result:
     version: str
     runtime: str
     isa: str
-    cpu: str
-    date: str
-    threads: int
+    sources: dict[str, Source] = field(default_factory=dict)
     defects: dict[str, list[str]] = field(default_factory=dict)
     memory: dict[str, str] = field(default_factory=dict)
     benchdnn: dict[str, str] = field(default_factory=dict)
     patterns: dict[str, dict[str, int]] = field(default_factory=dict)
     selftest: dict[str, dict[str, int]] = field(default_factory=dict)
     kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions in which known defects were looked for."""
+        major, minor, _ = map(int, self.version.split("."))
+        return Conditions((major, minor), self.runtime, self.isa, self.sources["defects"].threads)
 
     @property
     def path(self) -> Path:
@@ -106,8 +125,13 @@ def _compact(given: dict[str, Any]) -> str:
 
 def load_all() -> Iterator[Result]:
     """Return all results, versions and instruction sets from the oldest on."""
-    found = [Result(**json.loads(p.read_text(encoding="utf-8"))) for p in FOLDER.glob("*/*.json")]
+    found = [_parsed(json.loads(p.read_text(encoding="utf-8"))) for p in FOLDER.glob("*/*.json")]
     yield from sorted(found, key=_order)
+
+
+def _parsed(given: dict[str, Any]) -> Result:
+    sources = {section: Source(*source) for section, source in given.pop("sources").items()}
+    return Result(**given, sources=sources)
 
 
 def _order(result: Result) -> tuple[Any, ...]:
