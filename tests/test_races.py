@@ -222,6 +222,23 @@ def models_are_called_bound_pickled_and_dropped():
 
 
 @race("CompiledGraph")
+def a_model_has_a_cache_of_keys_for_each_thread():
+    b = og.GraphBuilder()
+    cache = og.blocks.kv_cache(b, layers=1, batch=1, heads=2, size=4)
+    q, k, v = (b.input((1, 2, -1, 4), "f32", name=n) for n in "qkv")
+    b.output(cache.attend(q, k, v))
+    model = b.compile(slow_fusions="run")
+    memories = [cache.allocate(ROUNDS) for _ in range(THREADS)]
+
+    def work(i):
+        x = np.full((1, 2, 1, 4), 0.01 * (i + 1), np.float32)
+        made = memories[i].call(model, 1, q=x, k=x, v=x)  # an average of equal values
+        np.testing.assert_allclose(made, x, rtol=1e-5)
+
+    return work
+
+
+@race("CompiledGraph")
 def a_model_releases_its_constants():
     made = subjects.make_subject("wide", -1, 5, slow_fusions="run")
     calls.call_model(made, 0, 4)
@@ -264,6 +281,34 @@ def test_of_ops_with_one_id_a_graph_takes_one():
         assert refused.count(False) == 1
         graph.finalize()
         assert len(graph.get_ops()) == 1
+
+
+@pytest.fixture
+def threads_take_turns_often():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_a_builder_loses_no_op_of_threads_that_add_at_once(threads_take_turns_often):
+    """It promises nothing to them, as names and the order of constants vary."""
+    for _ in range(5):
+        builder, sums = og.GraphBuilder(), {}
+        x = builder.input((2, 8), name="x")
+
+        def body(i, x=x, sums=sums):
+            y = x
+            for _ in range(ROUNDS):
+                y = y + float(i)
+                assert refuses(lambda y=y: y + np.ones((3, 3), np.float32))
+            sums[f"sum{i}"] = y
+
+        in_threads(THREADS, body)
+        assert len(builder.constants) == len(builder.nodes) == THREADS * ROUNDS
+        builder.output(**dict(sorted(sums.items())))
+        results = builder.compile(slow_fusions="run")(np.zeros((2, 8), np.float32))
+        assert [set(r.flat) for r in results] == [{float(ROUNDS * i)} for i in range(THREADS)]
 
 
 def test_every_public_class_is_raced():
@@ -329,9 +374,9 @@ def test_eight_threads_get_right_results_and_nothing_grows(tmp_path, seconds):
     seen = json.loads(done.stdout)
     assert seen["calls"] > 20 * THREADS
     assert seen["compiled"] >= THREADS
-    assert max(seen["files"]) == min(seen["files"])
     assert max(seen["tasks"][10:]) <= max(seen["tasks"][:10])
     # What is in use varies; what nobody gives back stays in the least of it, too.
+    assert min(seen["files"][10:]) <= min(seen["files"][:10])
     if seconds >= 60:
         early, late = (min(seen["pages"][part]) for part in (slice(2, 10), slice(10, 20)))
         assert late - early < PAGES, seen["pages"]

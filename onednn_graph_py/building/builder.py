@@ -303,6 +303,22 @@ class GraphBuilder(BuilderMethods):
             return self.constant(np.full(() if like.shape == () else (1,), given), like.dtype)
         return self.constant(given)
 
+    @contextlib.contextmanager
+    def _operands(
+        self, given: Sequence[ValueLike], convert: Callable[[int, ValueLike], Value]
+    ) -> Iterator[tuple[Value, ...]]:
+        """Convert an op's inputs to values; take their new constants back if the block raises."""
+        made: list[Value] = []
+        try:
+            for i, operand in enumerate(given):
+                made.append(convert(i, operand))
+            yield tuple(made)
+        except Exception:
+            for value, operand in zip(made, given, strict=False):
+                if value is not operand:
+                    self.contents.constants.remove(value)
+            raise
+
     # -- ops
 
     def op(
@@ -363,9 +379,7 @@ class GraphBuilder(BuilderMethods):
         """
         like = next((i for i in inputs if isinstance(i, Value)), None)
         full = self._named(name)
-        constants = len(self.contents.constants)
-        try:
-            values = tuple(self._input(kind, full, i, v, like) for i, v in enumerate(inputs))
+        with self._operands(inputs, lambda i, v: self._input(kind, full, i, v, like)) as values:
             given = [TensorSpec(v.shape, v.dtype) for v in values]
             made = check(kind, given, attrs, outputs, name=full)
             if dtype is not None:
@@ -378,9 +392,6 @@ class GraphBuilder(BuilderMethods):
                         f"{label_of(kind, full)}: the data type of output {i} can't be inferred "
                         "from the inputs; give dtype"
                     )
-        except Exception:
-            del self.contents.constants[constants:]  # made of the op's arrays and numbers
-            raise
         call = make_call(kind, given, attrs, made, name=full)
         node = Node(new_id(), kind, full, values, (), dict(call.attrs), where or caller())
         return self._append(node, [(s.shape, s.dtype or "undef") for s in made])
@@ -438,9 +449,7 @@ class GraphBuilder(BuilderMethods):
             raise TypeError(f"call: function must be callable, got {type(function).__name__}")
         full = self._named(name)
         label = label_of("Call", full)
-        constants = len(self.contents.constants)
-        try:
-            taken = tuple(self._taken(label, i, v) for i, v in enumerate(values))
+        with self._operands(values, lambda i, v: self._taken(label, i, v)) as taken:
             declared = outputs if callable(outputs) else _declared(label, outputs)
             node = CallNode(new_id(), "Call", full, taken, (), {}, caller(), function, declared)
             made = node.infer([TensorSpec(v.shape, v.dtype) for v in taken])
@@ -449,9 +458,6 @@ class GraphBuilder(BuilderMethods):
                 raise InvalidArgumentsError(
                     f"{label}: outputs must not be empty: a step without outputs would never run"
                 )
-        except Exception:
-            del self.contents.constants[constants:]
-            raise
         return self._append(node, specs)
 
     def update(
@@ -497,13 +503,10 @@ class GraphBuilder(BuilderMethods):
                 f"{label}: target must be an input made with updated=True that no op reads, got "
                 f"{target!r}"
             )
-        constants = len(self.contents.constants)
-        try:
-            taken = tuple(self._taken(label, i, v) for i, v in enumerate(values, 1))
-        except Exception:
-            del self.contents.constants[constants:]
-            raise
-        node = UpdateNode(new_id(), "Update", full, (target, *taken), (), {}, caller(), function)
+        with self._operands(values, lambda i, v: self._taken(label, i + 1, v)) as taken:
+            node = UpdateNode(
+                new_id(), "Update", full, (target, *taken), (), {}, caller(), function
+            )
         made: Value = self._append(node, [(target.shape, target.dtype)])
         return made
 
