@@ -76,7 +76,8 @@ def _as_here(device: Device) -> Device:
         device,
         engine=False,
         reason="new processes show it and this one does not: its runtime looked for devices before "
-        f"{drivers.VARIABLE} or another of its settings had this value",
+        f"{drivers.VARIABLE} or another of its settings had this value, or another package loaded "
+        "an older TBB",
     )
 
 
@@ -109,7 +110,8 @@ def require(kind: _core.engine.kind) -> None:
     why = next((m for m in found.missing if m.what == kind.name), None)
     if why is None:
         reason = next((d.reason for d in found[kind.name] if d.reason), "oneDNN counts none")
-        why = Missing(kind.name, reason, "import onednn_graph_py before dpctl is used")
+        remedy = "import onednn_graph_py before dpctl is used, and before openvino"
+        why = Missing(kind.name, reason, remedy)
     there = "; ".join(f"{d.label}: {d.name} ({d.runtime})" for d in found if d.engine) or "none"
     raise NoDeviceError(
         f"engine kind {kind.name}: no device to compile for and run on: {why.reason.rstrip('.')}. "
