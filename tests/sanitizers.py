@@ -16,7 +16,7 @@ KNOWN = ("undefined", "address", "address,undefined", "thread")
 TESTS = (
     "allocator", "caches", "compiled_partition", "constant_memory", "engine", "execution",
     "executor", "fork", "fuzz", "graph", "host_steps", "leaks", "lifetime", "logical_tensor", "op",
-    "partition", "release_constants", "sanitizers", "stream", "tensor", "views",
+    "partition", "races", "release_constants", "sanitizers", "stream", "tensor", "views",
 )  # fmt: skip
 """The tests that run if none are named: the mirror, execution, memory, threads, lifetimes."""
 

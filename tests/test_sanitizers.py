@@ -14,11 +14,11 @@ EXTENSION = Path(og._core.__file__)
 FAULTS = {
     "asan": "libc.malloc.restype = ctypes.c_void_p\n"
     "libc.memset(ctypes.c_void_p(libc.malloc(8)), 0, 9)",
-    "tsan": "memory = bytearray(1 << 24)\n"
-    "at = ctypes.addressof(ctypes.c_char.from_buffer(memory))\n"
-    "both = [threading.Thread(target=libc.memset, args=(ctypes.c_void_p(at), i, 1 << 24))\n"
-    "        for i in range(2)]\n"
-    "[t.start() for t in both]; [t.join() for t in both]",
+    # One byte only: TSan looks at each on which two threads collide, which takes long.
+    "tsan": "at, (out, into) = ctypes.create_string_buffer(1), os.pipe()\n"
+    "both = [threading.Thread(target=libc.read, args=(out, at, 1)) for _ in range(2)]\n"
+    "[t.start() for t in both]; time.sleep(0.5)  # both wait, without the GIL\n"
+    "os.write(into, b'ab'); [t.join() for t in both]",
 }
 """What Python can do wrong without the extension, by the sanitizer that sees it."""
 
@@ -76,7 +76,7 @@ def test_a_fault_is_reported(name, tmp_path, monkeypatch):
     names = {"asan": "address", "tsan": "thread"}[name]
     for variable, value in sanitizers.environment(names, EXTENSION, tmp_path).items():
         monkeypatch.setenv(variable, value)
-    program = f"import ctypes, threading\nlibc = ctypes.CDLL(None)\n{FAULTS[name]}"
+    program = f"import ctypes, os, threading, time\nlibc = ctypes.CDLL(None)\n{FAULTS[name]}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode != 0
     (report,) = sanitizers.reports(tmp_path)
