@@ -48,7 +48,7 @@ the reference in NumPy. It runs against oneDNN alone, held to one instruction se
 - **wrong**: elements were wrong; **crashed** or **hung**: the program did;
 - **right**: no element was wrong;
 - refused: oneDNN finds no partition that it supports, or fails with an error;
-- a name in parentheses: the graph was wrong, but by the defect of that entry;
+- a name in parentheses: the outcome was bad, but by the defect of that entry;
 - empty: not measured.
 
 Each graph is called twice, and memory that oneDNN takes is filled with other numbers before
@@ -77,7 +77,7 @@ with `KnownDefectError`. Models run their ops apart, write them in another way, 
 NumPy. The programs are like those above, so their tensors lie between pages that can't be read:
 **crashed** may be such a read. **right** means that no number was wrong and no such page was
 touched; what is read beside a tensor within a page, or beside memory of oneDNN's own, is not seen.
-Where no cell shows a defect, the last column says how it is known.
+Where no outcome shows a defect, the entry says how it is known.
 
 """
 
@@ -103,6 +103,12 @@ SECTIONS = {
     "kernels": "kernels and speed",
 }
 """The sections of a result as readers know them."""
+
+
+TITLES = {
+    "int8_products_without_vnni": "oneDNN saturates int8 products at 16 bits on CPUs without VNNI"
+}
+"""Titles of rows whose text is about the user's CPU."""
 
 
 def graph_file(row: str) -> Path:
@@ -167,8 +173,13 @@ def _table(row: str, results: list[Result]) -> Iterator[str]:
     columns = _columns(results)
     isas = dict.fromkeys(r.isa for r in sorted(results, key=lambda r: r.rank))
     at = {(r.version, r.runtime, r.isa): r for r in results}
-    rows = [(isa, *(_cell(row, at.get((*c, isa))) for c in columns)) for isa in isas]
-    yield from markdown_table(("", *map(" ".join, columns)), rows)
+    # Not by `markdown_table`, which would show asterisks as such.
+    for cells in (
+        ["", *map(" ".join, columns)],
+        ["---"] * (len(columns) + 1),
+        *([isa, *(_cell(row, at.get((*c, isa))) for c in columns)] for isa in isas),
+    ):
+        yield f"| {' | '.join(cells)} |"
 
 
 def _columns(results: list[Result]) -> list[tuple[str, str]]:
@@ -182,10 +193,10 @@ def _listed(names: list[str]) -> str:
 def _guarded(since: Version, until: Version | None) -> str:
     """Return with which versions models avoid something, to continue "with"."""
     if until is None or until == NEVER:
-        return "every version" if since <= OLDEST else f"{version_text(since)} and newer ones"
+        return "every version" if since <= OLDEST else f"oneDNN {version_text(since)} and newer"
     if since <= OLDEST:
-        return f"versions before {version_text(until)}"
-    return f"{version_text(since)} and newer ones before {version_text(until)}"
+        return f"oneDNN before {version_text(until)}"
+    return f"oneDNN from {version_text(since)} on, before {version_text(until)}"
 
 
 def _seen(row: str, results: list[Result]) -> Iterator[str]:
@@ -213,24 +224,23 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
 def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     defect = row_of(row)
     yield f"({row})="
-    yield f"## {what}\n"
+    yield f"## {TITLES.get(row, what)}\n"
     yield from _table(row, results)
     yield f"\nName: `{row}`."
     yield from _seen(row, results)
     if ROWS[row].hidden:
         yield f"It is not always seen: {ROWS[row].hidden}."
+    done = "Its ops alone are right, so models run them apart"
     if defect.alone is True:
-        yield (
-            "The op alone is wrong too, so models write it in another way, or compute it in NumPy,"
+        done = (
+            "The op alone is wrong too, so models write it in another way, or compute it in NumPy"
         )
     elif defect.alone:
-        yield (
+        done = (
             "Some of these ops alone are wrong too; models write those in another way, or compute "
-            "them in NumPy, and run the others apart,"
+            "them in NumPy, and run the others apart"
         )
-    else:
-        yield "Its ops alone are right, so models run them apart,"
-    yield f"with {_guarded(defect.since, defect.until)}."
+    yield f"{done}, with {_guarded(defect.since, defect.until)}."
     if defect.out_of_bounds:
         yield "It also reads or writes beside its tensors, so the mirror refuses it."
     yield f"[Graph](data/defects/{graph_file(row).name})."
@@ -285,10 +295,11 @@ def _memory(results: list[Result]) -> Iterator[str]:
         defect, known = memory_cases.BY_NAME[name], memory_cases.ROWS[name].known
         yield f"({name})="
         yield f"### {name}\n"
-        yield f"{what[0].upper()}{what[1:]} Models avoid it with "
-        yield f"{_guarded(defect.since, defect.until)}. [Graph](data/defects/{name}.json)."
+        yield f"{what[0].upper()}{what[1:]}"
+        yield f"Models avoid it with {_guarded(defect.since, defect.until)}."
+        yield f"[Graph](data/defects/{name}.json)."
         if known:
-            yield f"{known}"
+            yield known
         yield ""
         cells = ((column, _by_isa(_outcomes(name, of))) for column, of in versions.items())
         yield from markdown_table(("oneDNN", "outcome"), cells)
