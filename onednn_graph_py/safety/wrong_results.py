@@ -377,7 +377,7 @@ DEFECTS = (
     ),
     Defect(
         "shifted_residual_of_transposed_convolution",
-        "oneDNN computes int8 transposed convolutions that add a residual with a zero point without "
+        "oneDNN computes int8 transposed convolutions with a residual with a zero point without "
         "VNNI, so that products of weights beyond 64 saturate at 16 bits",
         windows.transposed_convolution_and_shifted_residual,
         until=(3, 8),
