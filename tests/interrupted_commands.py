@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import onednn_graph_py as og
@@ -39,29 +40,79 @@ def wide_graph() -> str:
     return b.to_json()
 
 
-COMMANDS: dict[str, list[str]] = {
-    "capabilities": ["capabilities", "--refresh"],
-    "capture": ["capture", "-o", "captured", "--", "sleep", "600"],
-    "compare": ["compare", "--threads", "1,2", "--seconds", "600", "wide.json"],
-    "explain": ["explain", "--seconds", "600", "wide.json"],
-    "log": ["log", "-"],
-    "patterns": ["patterns"],
-    "replay": ["replay", "--verify", "long.json"],
-    "selftest": ["selftest", "--minutes", "10", "--json", "found.json"],
-    "shrink": ["shrink", "--while", "crash", "--timeout", "600", "-o", "small.json", "long.json"],
+def small_graph() -> str:
+    """Return a graph with which every command ends soon."""
+    b = og.GraphBuilder()
+    b.output(b.input((4, 8), "f32").relu())
+    return b.to_json()
+
+
+def onnx_model() -> bytes:
+    """Return a model that loads and runs at once."""
+    import onnx.parser
+
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    made: bytes = onnx.parser.parse_model(text).SerializeToString()
+    return made
+
+
+@dataclass(frozen=True)
+class Command:
+    """The arguments of a command that takes minutes, and of one that takes seconds.
+
+    `helped` says whether helper processes do what takes long, `imports` which module is imported
+    before that.
+    """
+
+    long: str
+    short: str
+    status: int = 0  # of the short one
+    helped: bool = False
+    imports: str = "cli"
+
+
+# `ops` and `devices` are over too soon to be interrupted on purpose.
+COMMANDS = {
+    "capabilities": Command("--refresh", ""),
+    "capture": Command("-o captured -- sleep 600", "-o captured -- true"),
+    "compare": Command(
+        "--threads 1,2 --seconds 600 wide.json", "--threads 1 --seconds 0 small.json", helped=True
+    ),
+    "explain": Command("--seconds 600 wide.json", "--seconds 0.01 small.json"),
+    "export": Command("--to cpp-check -o made.cpp long.json", "-o made.py small.json"),
+    "log": Command("-", "-"),
+    "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx.timing"),
+    "patterns": Command("", "--no-time data_type_boolean"),
+    "replay": Command("--verify long.json", "--verify small.json", helped=True),
+    "selftest": Command(
+        "--minutes 10 --json found.json", "--minutes 0.001 --only products", helped=True
+    ),
+    "shrink": Command(
+        "--while crash --timeout 600 -o shrunk.json long.json",
+        "--while crash small.json",
+        status=1,  # it does not crash
+        helped=True,
+    ),
 }
-HELPED = {"compare", "replay", "selftest", "shrink"}
+FILES: dict[str, Callable[[], bytes]] = {
+    "long.json": lambda: long_graph().encode(),
+    "wide.json": lambda: wide_graph().encode(),
+    "small.json": lambda: small_graph().encode(),
+    "relu.onnx": onnx_model,
+}
 
 
 @dataclass
 class Left:
-    """How a command ended, and what was there after it."""
+    """How a command ended, what was there after it, and how the next one ended there."""
 
     status: int
     seconds: float
     errors: str
     processes: list[str]
-    files: list[str] = field(default_factory=list)
+    files: list[str]
+    next_status: int
+    next_errors: str
 
 
 def members(session: int) -> dict[int, tuple[float, str]]:
@@ -105,9 +156,9 @@ def wait_until(condition, seconds: float) -> bool:
     return True
 
 
-def own_seconds() -> float:
-    """Return the seconds on the CPU in which a process imports this package."""
-    code = "import onednn_graph_py.cli, os; print(sum(os.times()[:2]))"
+def own_seconds(module: str = "cli") -> float:
+    """Return the seconds on the CPU in which a process imports a module of this package."""
+    code = f"import onednn_graph_py.{module}, os; print(sum(os.times()[:2]))"
     return float(subprocess.check_output([sys.executable, "-c", code]))
 
 
@@ -117,7 +168,7 @@ def at_work(name: str, process: subprocess.Popen[bytes], starting: float) -> boo
     helpers = [seconds for pid, (seconds, _) in found.items() if pid != process.pid]
     if name in ("capabilities", "capture"):
         return bool(helpers)
-    if name in HELPED:
+    if COMMANDS[name].helped:
         return max(helpers, default=0.0) > starting or len(helpers) > 1
     return process.pid in found and found[process.pid][0] > 1.2 * starting + 0.1
 
@@ -127,23 +178,12 @@ def end(name: str, number: int, *, group: bool, starting: float) -> Left:
     with tempfile.TemporaryDirectory(prefix="interrupted-") as given:
         folder = Path(given)
         (folder / "temporary").mkdir()
-        (folder / "long.json").write_text(long_graph())
-        (folder / "wide.json").write_text(wide_graph())
-        process = subprocess.Popen(
-            [sys.executable, "-m", "onednn_graph_py", *COMMANDS[name]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env={
-                **os.environ,
-                "ONEDNN_GRAPH_PY_CACHE": str(folder / "cache"),
-                "TMPDIR": str(folder / "temporary"),
-                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            },
-            start_new_session=True,
-            preexec_fn=listen_to_signals,
-        )
+        command = COMMANDS[name]
+        words = [[name, *given.split()] for given in (command.long, command.short)]
+        for file, content in FILES.items():
+            if any(file in line for line in words):
+                (folder / file).write_bytes(content())
+        process = _started(words[0], folder)
         assert process.stdin is not None
         try:
             if name == "log":  # what is more than a pipe holds is taken once the command reads
@@ -167,6 +207,67 @@ def end(name: str, number: int, *, group: bool, starting: float) -> Left:
         files = [
             str(f.relative_to(folder))
             for f in folder.rglob("*")
-            if f.is_file() and f.name not in ("long.json", "wide.json")
+            if f.is_file() and f.name not in FILES
         ]
-        return Left(process.returncode, seconds, errors.decode(), left, files)
+        following = _started(words[1], folder)
+        try:
+            _, after = following.communicate(timeout=STARTING)
+        finally:
+            following.kill()
+        return Left(
+            process.returncode,
+            seconds,
+            errors.decode(),
+            left,
+            files,
+            following.returncode,
+            after.decode(),
+        )
+
+
+def _started(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Start a command with a cache and temporary files of its own folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "onednn_graph_py", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env={
+            **os.environ,
+            "ONEDNN_GRAPH_PY_CACHE": str(folder / "cache"),
+            "TMPDIR": str(folder / "temporary"),
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        },
+        start_new_session=True,
+        preexec_fn=listen_to_signals,
+    )
+
+
+def check_left(name: str, number: int, left: Left, kept: str = "nothing") -> None:
+    """Check that a command said that it was ended, and left nothing that disturbs the next one.
+
+    `kept` is how the names of files begin that may be left.
+    """
+    assert left.status == 128 + number, left
+    assert left.seconds < BOUND, left
+    if name == "capture":  # the rest is the program's own, if it has begun
+        ends = (
+            "capture: no graphs: the program loaded no oneDNN\n",
+            f"oneDNN writes, or signal {int(number)} ended it before that\n",
+            "capture: interrupted\n",
+        )
+        assert left.errors.endswith(ends), left
+    else:
+        assert left.errors.startswith((f"{name}: interrupted", "interrupted")), left
+        assert left.errors.count("\n") == 1, left
+    assert left.processes == []
+    assert [f for f in left.files if not f.startswith(kept)] == []
+    assert not any(".partial" in f for f in left.files), left
+    check_next(name, left)
+
+
+def check_next(name: str, left: Left) -> None:
+    """Check that a command ran as always after one that was ended."""
+    assert left.next_status == COMMANDS[name].status, left
+    assert "Traceback" not in left.next_errors and "Warning" not in left.next_errors, left

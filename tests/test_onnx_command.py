@@ -1,10 +1,12 @@
 """``python -m onednn_graph_py onnx``: what it shows and writes, and what it says of wrong words."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
 from graphs import python
+from interrupted_commands import COMMANDS, check_left, end, own_seconds
 
 import onednn_graph_py as og
 from onednn_graph_py import cli
@@ -317,6 +319,12 @@ def test_the_command_says_what_is_not_installed(files):
         assert cli.main(["ops", "ReLU"]) == 0
     """)
     assert "pip install 'onednn-graph-py[onnx]'" in done.stderr
+
+
+def test_an_interrupted_command_leaves_nothing():
+    starting = own_seconds(COMMANDS["onnx"].imports)
+    left = end("onnx", signal.SIGINT, group=True, starting=starting)
+    check_left("onnx", signal.SIGINT, left, "temporary/.ses")  # importing onnxruntime writes it
 
 
 def test_importing_the_package_imports_no_onnx():
