@@ -183,6 +183,18 @@ INVALID = {
         ),
         "Tile.*bytes",
     ),
+    "a copy of two values": (
+        made([helper.make_node("Identity", ["x", "x"], ["y", "z"], name="the_node")]),
+        r"'the_node' \(Identity\) has 2 inputs; it can have 1$",
+    ),
+    "no operand": (
+        made([helper.make_node("Dropout", [], ["y"], name="the_node")]),
+        r"'the_node' \(Dropout\) has 0 inputs; it can have 1 to 3$",
+    ),
+    "two results": (
+        made([helper.make_node("Relu", ["x"], ["y", "z"], name="the_node")]),
+        r"'the_node' \(Relu\) has 2 outputs",
+    ),
     "data outside of the folder": (external("../data.bin"), "load the model by its path"),
 }  # fmt: skip
 
@@ -276,6 +288,28 @@ def test_a_result_larger_than_memory_is_refused_at_the_call():
         front.load(model)(np.ones(4, np.float32))
 
 
+@pytest.mark.parametrize("fallback", ["auto", "reference"])
+def test_more_of_the_largest_than_there_are_takes_no_memory(fallback):
+    model = model_of(
+        """g (float[N, 4] x) => (float[N, 4] y, int64[N, 4] i) <int64[1] k = {1073741824}> {
+            a = Relu(x) y, i = TopK(a, k) }"""
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(og.OneDNNError, match="TopK"):
+        front.load(model, fallback=fallback)(X)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20
+
+
+@pytest.mark.parametrize("repeats", ["1, 10000000", "300, 10000000, 2"])
+def test_many_repeats_are_refused_or_computed_in_time(repeats):
+    dims = repeats.count(",") + 1
+    model = model_of(
+        f"""g (float[N, 2] x) => (float[M, K] y) <int64[{dims}] s = {{{repeats}}}> {{
+            a = Relu(x) y = Tile(a, s) }}"""
+    )
+    call(model, np.ones((1, 2), np.float32))
+
+
 def test_deep_subgraphs_are_refused():
     with pytest.raises(og.GraphFormatError, match="nested deeper"):
         front.load(subgraphs(28, 1).SerializeToString())
@@ -291,11 +325,11 @@ def test_an_unknown_op_is_named():
         front.load(model)(np.ones(4, np.float32))
 
 
-def call(model):
+def call(model, x=X):
     """Load and call a model: it gives results, or one of the package's errors."""
     try:
         loaded = front.load(model)
-        loaded(*(np.ones_like(a) for a in [X] * len(loaded.input_names)))
+        loaded(*[x] * len(loaded.input_names))
     except (og.OneDNNError, TypeError) as e:
         assert str(e)
         if isinstance(e, TypeError):
@@ -345,11 +379,15 @@ def changed(data):
     names += [o for n in graph.node for o in n.output]
     for _ in range(data.draw(st.integers(1, 3))):
         node = data.draw(st.sampled_from(list(graph.node)))
-        what = data.draw(st.sampled_from(["read", "make", "op", "drop", "dims", "numbers", "type"]))
+        what = data.draw(
+            st.sampled_from(["read", "cut", "make", "op", "drop", "dims", "numbers", "type"])
+        )
         if what == "read" and node.input:
             node.input[data.draw(st.integers(0, len(node.input) - 1))] = data.draw(
                 st.sampled_from(names)
             )
+        elif what == "cut" and node.input:
+            node.input.pop()
         elif what == "make":
             node.output[0] = data.draw(st.sampled_from(names))
         elif what == "op":

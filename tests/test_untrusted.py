@@ -205,7 +205,7 @@ def read_batches(folder, first, second):
         (folder / name).write_bytes(text)
     try:
         found = cases.cases_of([], None, [str(folder / "a")])
-    except og.OneDNNError as e:
+    except (og.OneDNNError, FileNotFoundError) as e:  # noise may lengthen a file's name
         assert 0 < len(str(e)) < 8000
     else:
         assert len(found) <= cases.MAX_CASES

@@ -11,6 +11,8 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_hardmax import Hardmax
 from onnx.reference.ops.op_log_softmax import LogSoftmax
 from onnx.reference.ops.op_softmax import Softmax
+from onnx.reference.ops.op_tile import Tile as OnnxTile
+from onnx.reference.ops.op_topk import TopK_11
 
 from ..errors import InvalidIndexError
 
@@ -53,6 +55,33 @@ class GatherElements(OpRun):  # type: ignore[misc]
         return (elements("GatherElements", (axis or 0) % data.ndim, data, indices),)
 
 
+class Tile(OnnxTile):  # type: ignore[misc]
+    """Onnx 1.23 takes repeats of dims that are not there, whose result may take all memory."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, repeats: Array) -> tuple[Array]:
+        if repeats.shape != (x.ndim,):
+            raise InvalidIndexError(f"Tile: {repeats.size} repeats for {x.ndim} dims")
+        made: tuple[Array] = super()._run(x, repeats)
+        return made
+
+
+class TopK(TopK_11):  # type: ignore[misc]
+    """Onnx 1.23 counts to k, which may take all memory, before it finds fewer elements."""
+
+    op_domain = ""
+
+    def _run(
+        self, data: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1
+    ) -> tuple[Array, Array]:
+        there = data.shape[axis]
+        if np.max(k) > there:
+            raise InvalidIndexError(f"TopK: k is {np.max(k)}, and there are {there} elements")
+        made: tuple[Array, Array] = super()._run(data, np.atleast_1d(k), axis, largest, sorted)
+        return made
+
+
 def _flattening(kind: type[OpRun]) -> type[OpRun]:
     """Return an op's class that knows the opsets before 13.
 
@@ -75,6 +104,8 @@ def _flattening(kind: type[OpRun]) -> type[OpRun]:
 
 CORRECTED: dict[str, type[Any]] = {
     "GatherElements": GatherElements,
+    "Tile": Tile,
+    "TopK": TopK,
     **{k.__name__: _flattening(k) for k in (Softmax, LogSoftmax, Hardmax)},
 }
 """The classes of these ops."""

@@ -6,7 +6,7 @@ A model that breaks a rule raises `GraphFormatError`, which names the file and t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,6 +60,9 @@ def loaded(source: Source) -> ir.Model:
         if count > MOST_NODES:
             raise GraphFormatError(f"there are {count} nodes; there may be {MOST_NODES}")
         _check_opsets(model)
+        _check_arity(model, model.graph, model.opset_imports)
+        for function in model.functions.values():
+            _check_arity(model, function.graph, function.opset_imports)
         for value in model.graph.inputs:
             if value.type is None or value.type.dtype == ir.DataType.UNDEFINED:
                 raise GraphFormatError(f"input {value.name!r} has no type")
@@ -273,6 +276,27 @@ def _check_opsets(model: ir.Model) -> None:
         raise GraphFormatError(
             f"its opset is {version}; onnx {onnx.__version__} knows those up to {newest}"
         )
+
+
+def _check_arity(model: ir.Model, graph: ir.Graph, opsets: Mapping[str, int]) -> None:
+    """Raise if one of ONNX's own ops has more or fewer inputs or outputs than it can have."""
+    version = opsets.get("", model.opset_imports[""])
+    for node in graph.all_nodes():
+        if node.domain != "" or node.op_identifier() in model.functions:
+            continue
+        try:
+            schema = onnx.defs.get_schema(node.op_type, version, "")
+        except (onnx.defs.SchemaError, TypeError):  # it is told of where it would run
+            continue
+        for what, there, least, most in (
+            ("inputs", len(node.inputs), schema.min_input, schema.max_input),
+            ("outputs", len(node.outputs), schema.min_output, schema.max_output),
+        ):
+            if not least <= there <= most:
+                raise GraphFormatError(
+                    f"node {node.name!r} ({node.op_type}) has {there} {what}; it can have "
+                    f"{least if least == most else f'{least} to {most}'}"
+                )
 
 
 def _settle(graph: ir.Graph, folder: str | None) -> None:

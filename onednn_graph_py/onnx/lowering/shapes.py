@@ -11,6 +11,9 @@ from ...building.value import Value
 from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
 
+_MOST_PARTS = 1024
+"""Parts that a value is repeated as; more are left to what runs the other ops."""
+
 
 @lowers("Reshape")
 def _reshape(call: Call) -> Value:
@@ -130,13 +133,15 @@ def _tile(call: Call) -> Value:
     repeats = [int(n) for n in call.need(1, "repeats").reshape(-1)]
     if 0 in repeats:
         raise NotLowered("the result has no elements")
+    if len(repeats) != x.ndim:
+        raise NotLowered("there is not one repeat for each dim")
     for axis, count in enumerate(repeats):
-        if count > 1:
-            x = (
-                x.expand([count if i == axis else -1 for i in range(x.ndim)])
-                if ((x.shape or ())[axis] == 1)
-                else joined(call, [x] * count, axis)
-            )
+        if count > 1 and (x.shape or ())[axis] == 1:
+            x = x.expand([count if i == axis else -1 for i in range(x.ndim)])
+        elif count > _MOST_PARTS:
+            raise NotLowered("a part is repeated too often")
+        elif count > 1:
+            x = joined(call, [x] * count, axis)
     return x
 
 
@@ -186,6 +191,8 @@ def _split(call: Call) -> Sequence[Value]:
         count = call.attribute("num_outputs", len(call.node.outputs))
         if size == -1:
             raise NotLowered("the size of a part is unknown")
+        if count != len(call.node.outputs):
+            raise NotLowered("there is not one result for each part")
         part = -(-size // count)
         given = [min(part, max(size - part * i, 0)) for i in range(count)]
     if any(n < 1 for n in given):
