@@ -89,7 +89,10 @@ def seen(row, number, outcome):
     return not small and not ROWS[row].hidden and outcome != "refused"
 
 
-NOT_SHOWN = {("operand_of_one_column", "3.10.2"), ("strided_weights_of_one_row", "3.10.2")}
+NOT_SHOWN = {
+    *(("operand_of_one_column", version) for version in ("3.8.1", "3.9.1", "3.10.2", "3.11.4")),
+    *(("strided_weights_of_one_row", version) for version in ("3.9.1", "3.10.2")),
+}
 """Rows out of bounds that a version between two that show them does not show with each instruction
 set: what lies beside a buffer may hold the right numbers, so they stay avoided there."""
 

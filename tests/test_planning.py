@@ -187,7 +187,7 @@ def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
 
 def test_a_slow_fusion_is_used_where_its_ops_have_no_kernels(monkeypatch):
     """Reciprocal has one only together with another op."""
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: Finding("slow (injected)", False))
+    monkeypatch.setattr(planner, "slow_fusion", lambda *_: Finding("", "slow (injected)", False))
     b = og.GraphBuilder()
     b.output(b.input((2, 8)).reciprocal() * b.input((2, 8)))
     model = b.compile()
@@ -254,7 +254,8 @@ def wrong_where(monkeypatch, predicate):
     """Have the planner believe that oneDNN is wrong for groups of some ops."""
 
     def found(group, conditions):
-        return Finding("oneDNN is wrong (injected)", True) if predicate(group.ops) else None
+        found = Finding("injected", "oneDNN is wrong (injected)", True)
+        return found if predicate(group.ops) else None
 
     monkeypatch.setattr(planner, "wrong_result", found)
 

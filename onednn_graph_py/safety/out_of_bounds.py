@@ -770,8 +770,8 @@ def _beside_sycl(c: Conditions) -> bool:
     return c.runtime != "SYCL"
 
 
-def _threads_beside_sycl(c: Conditions) -> bool:
-    return c.threads > 1 and _beside_sycl(c)
+def _threads(c: Conditions) -> bool:
+    return c.threads > 1 and (_beside_sycl(c) or c.version < (3, 13))
 
 
 def _amx(c: Conditions) -> bool:
@@ -817,7 +817,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
         beside=_SOFTMAX,
     ),
     MemoryDefect(windows_in_padding, _in("Convolution"), fused=True),
-    MemoryDefect(window_behind_the_data, _CONVOLUTIONS, where=_threads_beside_sycl, narrow=True),
+    MemoryDefect(window_behind_the_data, _CONVOLUTIONS, where=_threads, narrow=True),
     MemoryDefect(window_around_the_data, _CONVOLUTIONS, where=_amx, rank=5),
     MemoryDefect(pooling_backward_without_shape, _in("AvgPoolBackward")),
     MemoryDefect(pooling_backward_gaps, _GRADIENTS, strided=True, narrow=True),

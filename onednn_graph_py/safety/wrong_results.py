@@ -239,7 +239,7 @@ DEFECTS = (
         "attention_mask_of_other_rank",
         "oneDNN reads an attention mask of another rank wrongly",
         products.attention_mask_of_other_rank,
-        where=lambda conditions: conditions.version < (3, 13) or conditions.runtime != "SYCL",
+        where=lambda conditions: conditions.version < (3, 8) or conditions.runtime != "SYCL",
     ),
     Defect(
         "attention_select_of_other_rank",
@@ -254,6 +254,7 @@ DEFECTS = (
         "oneDNN adds the former content of its memory to a gradient of attention's scores",
         products.attention_and_gradient_of_scores,
         since=(3, 11),
+        where=lambda conditions: conditions.version >= (3, 12) or conditions.runtime != "SYCL",
     ),
     Defect(
         "four_bit_weights",
@@ -267,7 +268,9 @@ DEFECTS = (
         "oneDNN computes attention on strided inputs wrongly where batch equals sequence",
         products.attention_on_strided_inputs,
         until=(3, 13),
-        where=lambda conditions: conditions.avx512,
+        where=lambda conditions: (
+            conditions.avx512 or (conditions.avx2 and conditions.version >= (3, 11))
+        ),
     ),
     Defect(
         "attention_of_wider_values",
@@ -280,6 +283,7 @@ DEFECTS = (
         "oneDNN computes attention in other integers than s8 wrongly",
         products.int8_attention_of_mixed_types,
         until=(3, 10),
+        where=lambda conditions: conditions.version < (3, 8) or conditions.runtime != "SYCL",
     ),
     Defect(
         "sum_behind_layer_norm",
@@ -329,6 +333,7 @@ DEFECTS = (
         "oneDNN reads an operand that is broadcast wrongly between a normalization and Quantize",
         _quantized_norm_and_operand,
         since=(3, 8),
+        where=lambda conditions: conditions.version >= (3, 10) or conditions.runtime != "SYCL",
     ),
     Defect(
         "residual_of_other_sign",
@@ -380,7 +385,7 @@ DEFECTS = (
         "oneDNN computes int8 transposed convolutions with a residual with a zero point without "
         "VNNI, so that products of weights beyond 64 saturate at 16 bits",
         windows.transposed_convolution_and_shifted_residual,
-        until=(3, 8),
+        until=(3, 13),
         where=lambda conditions: conditions.avx512 and not conditions.f16,
     ),
     Defect(
@@ -413,7 +418,8 @@ DEFECTS = (
         "oneDNN reads an operand that varies along the last dim alone wrongly behind a binary op "
         "on tensors that are not row-major",
         _last_dim_behind_permuted,
-        since=(3, 11),
+        since=(3, 8),
+        where=lambda conditions: conditions.version < (3, 9) or conditions.version >= (3, 11),
     ),
     Defect(
         "channel_operand_of_strided",
@@ -432,7 +438,10 @@ DEFECTS = (
         "oneDNN reads strided weights of one row, of several batches, as if they were contiguous",
         products.gaps_between_weights_of_one_row,
         since=(3, 8),
-        where=lambda conditions: conditions.avx2 and conditions.runtime != "SYCL",
+        where=lambda conditions: (
+            conditions.avx2
+            and (conditions.runtime != "SYCL" or (3, 9) <= conditions.version < (3, 13))
+        ),
         alone=True,
         out_of_bounds=True,
     ),
