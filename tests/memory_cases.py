@@ -392,7 +392,6 @@ ROWS |= {
     name: ROWS[name]._replace(known=_KNOWN.get(name, FOUND))
     for name in (
         *_KNOWN,
-        "attention_order",
         "attention_select",
         "attention_strides",
         "attention_strides_of_five_dims",
