@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from graphs import LINKED, RUNTIME
+from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
-from onednn_graph_py.safety.wrong_results import DEFECTS
+from onednn_graph_py.safety import out_of_bounds, wrong_results
 from onednn_graph_py.serialization import GraphDocument, parse
 from onednn_graph_py.serialization.options import Rewriting, parse_rewritings
 from onednn_recipe.settings import Settings
@@ -45,11 +45,12 @@ class Known:
     met: Callable[[], bool] = lambda: True
 
 
-TRANSPOSED_S8 = Known(
-    Verdict.SPLIT,
-    "computes transposed convolutions of s8, or with a zero point, wrongly",
-    lambda: LINKED >= (3, 8) and (RUNTIME == "SYCL" or current().avx512),
-)
+def _split(name: str, fused_since: tuple[int, int] = (3, 7)) -> Known:
+    """Where oneDNN has the defect of this name, and fuses the graph, models run it in parts."""
+    [row] = (r for r in (*wrong_results.DEFECTS, *out_of_bounds.DEFECTS) if r.name == name)
+    return Known(Verdict.SPLIT, f"[{name}]", lambda: fused_since <= LINKED and row.is_in(current()))
+
+
 KNOWN: dict[str, Known] = {
     "op/f32/biasadd_bwd.json": Known(Verdict.REFUSED, "no op kind 'BiasAddBackprop'"),
     "pattern/f32/avgpool_3d_chain_fusion.json": Known(
@@ -62,30 +63,18 @@ KNOWN: dict[str, Known] = {
     "op/f32/prelu_bwd_dw_5d.json": Known(
         Verdict.UNSUPPORTED, "could not create a primitive descriptor for the prelu backward"
     ),
-    "pattern/f32/maxpool_sum_relu_fusion.json": Known(
-        Verdict.SPLIT, "pooling with a fused operand of more than one wide dim"
-    ),
-    "pattern/int8/int8_maxpool_add_mul_fusion.json": Known(
-        Verdict.SPLIT, "pooling with a fused operand of more than one wide dim"
-    ),
+    "pattern/f32/maxpool_sum_relu_fusion.json": _split("wide_operand_behind_pooling"),
+    "pattern/int8/int8_maxpool_add_mul_fusion.json": _split("wide_operand_behind_pooling"),
     **{
-        f"complex_fusion/mha/MHA-distill_bert-inf-{dtype}-bs1.json": Known(
-            Verdict.SPLIT,
-            "attention that selects input 1 in place of scores",
-            lambda: LINKED < (3, 13),
-        )
+        f"complex_fusion/mha/MHA-distill_bert-inf-{dtype}-bs1.json": _split("attention_select")
         for dtype in ("fp32", "int8")
     },
-    "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": Known(
-        Verdict.SPLIT, "attention with the batches", lambda: LINKED >= (3, 13)
+    "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": _split(
+        "attention_batches", fused_since=(3, 13)
     ),
-    "complex_fusion/mha/MHA-starcoder-inf-int8-bs1.json": Known(
-        Verdict.SPLIT,
-        "with AMX sums int8 products over more than 64 elements wrongly",
-        lambda: LINKED >= (3, 8) and current().amx,
-    ),
+    "complex_fusion/mha/MHA-starcoder-inf-int8-bs1.json": _split("int8_product_in_chunks"),
     **{
-        f"pattern/int8/int8_{name}.json": TRANSPOSED_S8
+        f"pattern/int8/int8_{name}.json": _split("s8_transposed_convolution")
         for name in (
             "convtranspose_post_ops_add_fusion",
             "convtranspose_post_ops_chain_fusion",
@@ -319,8 +308,7 @@ def _small_cases(batch: str, limit: float) -> list[Case]:
 def _defects_here() -> list[str]:
     """What this oneDNN is known to compute wrongly on this CPU."""
     here = current()
-    rows = [r for r in DEFECTS if r.where is None or r.where(here)]
-    return [r.what for r in rows if r.since <= here.version < r.until]
+    return [r.what for r in wrong_results.DEFECTS if r.is_in(here)]
 
 
 def _explanation(case: Case, result: Result) -> str:

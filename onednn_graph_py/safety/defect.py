@@ -71,13 +71,15 @@ class Defect:
     unless_apply_to_int: bool = False
     out_of_bounds: bool = False
 
+    def is_in(self, conditions: Conditions) -> bool:
+        """Whether oneDNN has the defect under these conditions."""
+        if not self.since <= conditions.version < self.until:
+            return False
+        return self.where is None or self.where(conditions)
+
     def find(self, group: Group, conditions: Conditions) -> Finding | None:
         """Return the finding about a partition, or None if this defect does not affect it."""
-        if not self.since <= conditions.version < self.until:
-            return None
-        if self.unless_apply_to_int and group.apply_to_int:
-            return None
-        if self.where is not None and not self.where(conditions):
+        if not self.is_in(conditions) or (self.unless_apply_to_int and group.apply_to_int):
             return None
         if (len(group.ops) == 1 and self.alone is False) or not self.met(group, conditions):
             return None
