@@ -450,7 +450,7 @@ class Row:
     alone : tuple of callable
         Those graphs of `met` that are wrong also in a partition of each op's own.
     hidden : str
-        Why a call shows nothing: not in one partition, or by chance only.
+        A sentence that says why a call may show nothing.
     """
 
     met: tuple[Build, ...]
@@ -535,7 +535,8 @@ _rows = (
 
 ROWS = {
     "softmax_inf_as_zero": Row(
-        _outer, _inner, **ONLY_NEW, alone=_outer, hidden="most inputs have no infinities"
+        _outer, _inner, **ONLY_NEW, alone=_outer,
+        hidden="It shows only where a whole row is -inf.",
     ),
     "select_of_infinity": Row(
         _infinite,
@@ -615,7 +616,7 @@ ROWS = {
     "wide_operand_behind_pooling": Row(
         (pool((2, 8, 8, 16), (2, 4, 4, 16)),),
         (pool((2, 8, 8, 16), (1, 1, 1, 16)),),
-        hidden="the mirror refuses to compile it",
+        hidden="The mirror refuses it too, as `binary_after_pooling`.",
     ),
     "channel_operand_behind_pooling": Row(
         (
@@ -679,7 +680,7 @@ ROWS = {
     ),
     "product_over_nothing": Row(
         (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
-        hidden="memory that nobody wrote may be 0",
+        hidden="It does not show where memory that nobody wrote is 0, which is then right.",
     ),
     "auto_pad_of_transposed_gradients": Row(
         _gradients, (weights_gradient(4), padded_data_gradient(6)), alone=_gradients
@@ -695,7 +696,7 @@ ROWS = {
         (int8_convolution((1, 6, 6, 16), (3, 3, 8, 16), dtype="u8", op="conv_transpose"),),
         where=(NEW, VNNI, BF16, F16, AMX),
         elsewhere=(OPENMP, OLD, before(VNNI)),
-        hidden="over SYCL 9 of 180 calls were wrong",
+        hidden="Over SYCL 9 of 180 calls were wrong.",
     ),
     "shifted_residual_of_transposed_convolution": Row(
         (transposed_with_residual(7),),
@@ -833,7 +834,7 @@ ROWS = {
             int8_product((8, 100), (100, 64)),
         ),
         **AMX_NEW,
-        hidden="about half of the calls are wrong",
+        hidden="About half of the calls are wrong.",
     ),
     "one_row_transposed": Row(
         (int8_product((2, 2, 7, 1), (7, 5), transpose_a=True), _shared, _shared_f16),
@@ -923,7 +924,7 @@ ROWS = {
         where=(BF16, F16, AMX, before(AMX)),
         elsewhere=(NEW, OLD, F16._replace(threads=1)),
         alone=_rows,
-        hidden="what threads write last counts",
+        hidden="The result depends on which thread writes last.",
     ),
     "binary_behind_dilated_depthwise": Row(
         (convolution(*_depthwise, "f16", **_dilated),),

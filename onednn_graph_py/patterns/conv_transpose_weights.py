@@ -80,7 +80,7 @@ def _padded(attrs: Mapping[str, Any], spatial: Sequence[int]) -> list[int]:
     return made
 
 
-_PADDED_OTHERWISE = (Deviation(None, "oneDNN computes it with other padding than ConvTranspose"),)
+_PADDED_OTHERWISE = (Deviation(None, "with auto_pad oneDNN pads it otherwise than ConvTranspose"),)
 _SHAPE_AS_INPUT = (Deviation(None, "a partition with the shape as an input is not supported"),)
 
 PATTERNS: tuple[Pattern, ...] = (

@@ -119,9 +119,9 @@ _EPILOGUES: tuple[tuple[str, tuple[str, ...], tuple[int, int], tuple[int, int]],
 def _split(op: Op, length: int, parts: tuple[int, int], *, quantized: bool) -> list[Deviation]:
     binary = "a Binary op is fused with the ops after it, not with those before it"
     most = (
-        "it fuses 8 ops behind a GroupNorm"
+        "it fuses at most 8 ops behind a GroupNorm"
         if op == "GroupNorm"
-        else "it fuses 4 ops behind a SoftMax or LayerNorm"
+        else "it fuses at most 4 ops behind a SoftMax or LayerNorm"
     )
     why = most if op == "GroupNorm" or (length == 5 and parts[1] == 1) else binary
     made = []
@@ -173,7 +173,7 @@ def _form_cases(op: Op) -> Iterator[Case]:
         yield _case(op, "residual in f32", "f32", dst, *residual, epilogue=("Add:residual",))
     for dst in ("u8", "s8"):
         yield _case(op, "zero point", "f32", dst, zero_point=5)
-        why = "it is fused and writes out of bounds, so the mirror refuses it"
+        why = "with scales per channel oneDNN writes out of bounds, so the mirror refuses it"
         refused = Deviation(None, why, until=LONG_EPILOGUES)
         yield _case(op, "per channel", "f32", dst, refused, per_channel=True)
 

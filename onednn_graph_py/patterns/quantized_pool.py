@@ -158,7 +158,9 @@ def _pool_cases(op: Pool) -> Iterator[Case]:
 
 
 # oneDNN 3.7.2 and 3.13.2 fuse it; safety/out_of_bounds.py describes the defect.
-_REFUSED = Deviation(None, "it is not compiled, because oneDNN reads the operand out of bounds")
+_REFUSED = Deviation(
+    None, "the mirror refuses the op behind it, because oneDNN reads its operand out of bounds"
+)
 
 
 def _add_cases(op: Pool) -> Iterator[Case]:

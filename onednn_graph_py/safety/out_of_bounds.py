@@ -235,7 +235,7 @@ def binary_after_pooling(group: Group, op: Op) -> Met | None:
 
 
 def widening(group: Group, op: Op) -> Met | None:
-    """Find a fused op that widens the result before it, into whose memory oneDNN lets it write."""
+    """Find a fused op with a wider result than its input: oneDNN lets it write into the input."""
     if len(op.inputs) != 2 or not op.outputs:
         return None
     for fused, other in (op.inputs, op.inputs[::-1]):
@@ -281,7 +281,7 @@ def one_element_strides(group: Group, op: Op) -> Met | None:
 
 
 def attention_batches(group: Group, op: Op) -> Met | None:
-    """Find attention with unequal batches; its decomposed kernel steps through all by the first."""
+    """Find attention with unequal batches: the decomposed kernel takes the first one for all."""
     if len(op.inputs) < 2 or group.count("MatMul") < 2:
         return None
     a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
@@ -390,7 +390,7 @@ def pooling_backward_gaps(group: Group, op: Op) -> Met | None:
 
 
 def narrow_statistics(group: Group, op: Op) -> Met | None:
-    """Find a normalization's mean and variance in 16 bits, for which oneDNN writes 32."""
+    """Find a normalization with a mean and a variance of 16 bits: oneDNN writes 32 bits of each."""
     for tensor in op.outputs[1:]:
         if tensor.dtype != "f32":
             what = f"keeping the mean and the variance in {tensor.dtype}"
@@ -450,7 +450,7 @@ def _rows_too_far(group: Group, op: Op, remedy: str) -> Met | None:
 
 
 def interpolation_of_one_column(group: Group, op: Op) -> Met | None:
-    """Find an Interpolate of one column, by whose meaningless stride the kernel steps."""
+    """Find an Interpolate of one column: the kernel steps by its stride, which means nothing."""
     src = group.shape(op.inputs[0]) if op.inputs else None
     if src is None or len(src) < 3 or src[-2 if op.attr("data_format") == "NXC" else -1] != 1:
         return None

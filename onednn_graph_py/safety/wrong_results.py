@@ -354,17 +354,18 @@ DEFECTS = (
         "channel_scales_of_convolution",
         f"oneDNN applies {_PER_CHANNEL} convolution's result",
         _quantize_per_channel("Convolution", "ConvTranspose", "MatMul"),
-        until=(3, 8),
+        until=(3, 9),
     ),
     Defect(
         "channel_scales_of_product",
         f"oneDNN applies {_PER_CHANNEL} product's result",
         _quantize_per_channel("MatMul", "Convolution", "ConvTranspose"),
-        since=(3, 8),
+        since=(3, 9),
     ),
     Defect(
         "one_s8_channel_a_group",
-        "oneDNN computes s8 convolutions of one channel a group wrongly from the second group on",
+        "oneDNN with AVX-512 but without VNNI computes s8 convolutions of one channel a group "
+        "wrongly",
         windows.one_s8_channel_a_group,
         where=_old_avx512,
     ),
@@ -391,8 +392,8 @@ DEFECTS = (
     ),
     Defect(
         "shifted_residual_of_transposed_convolution",
-        "oneDNN computes int8 transposed convolutions with a residual with a zero point without "
-        "VNNI, so that products of weights beyond 64 saturate at 16 bits",
+        "oneDNN computes int8 transposed convolutions whose residual has a zero point as if the "
+        "CPU had no VNNI, so that products of weights beyond 64 saturate at 16 bits",
         windows.transposed_convolution_and_shifted_residual,
         until=(3, 13),
         where=lambda conditions: conditions.avx512 and not conditions.f16,

@@ -161,7 +161,7 @@ def dilated_depthwise_and_binary(group: Group, conditions: Conditions) -> bool:
 
 
 def one_s8_channel_a_group(group: Group, conditions: Conditions) -> bool:
-    """A convolution of 1 s8 channel to more than 16 a group, wrong from the second group on."""
+    """A convolution of 1 s8 channel to more than 16 a group."""
     for op, slide in _slides(group, "Convolution"):
         source = quantization_of(group, op.inputs[0])
         if slide.groups == 1 or source is None or source.inputs[0].dtype != "s8":

@@ -17,9 +17,10 @@ from wrong_cases import ROWS, group, row_of
 import onednn_graph_py as og
 from onednn_graph_py import serialization
 from onednn_graph_py.ops.describe import version_text
-from onednn_graph_py.ops.terms import OLDEST, Version
-from onednn_graph_py.safety.defect import NEVER
+from onednn_graph_py.ops.terms import OLDEST
+from onednn_graph_py.safety.defect import NEVER, Defect
 from onednn_graph_py.safety.group import Group
+from onednn_graph_py.safety.out_of_bounds import MemoryDefect
 from onednn_graph_py.safety.wrong_results import DEFECTS
 from onednn_graph_py.serialization import GraphDocument
 from onednn_graph_py.text.table import markdown_table
@@ -35,11 +36,13 @@ PAGE = DOCS / "onednn_defects.md"
 HEAD = """\
 # Where oneDNN computes wrong numbers, or crashes
 
-This page is for people who work on oneDNN or rely on it. Each entry is a graph that oneDNN takes as
-one partition, and computes wrong without saying so; the [last part](#out-of-bounds) has those with
-which it leaves its buffers or crashes. Models avoid all of them ([how](guide_models.md)), and their
+This page is for people who work on oneDNN or rely on it. Each entry has one to five graphs that
+oneDNN takes as one partition, and computes wrong without saying so; the [last part](#out-of-bounds)
+has those with which it reads or writes out of bounds, or crashes. Models avoid all of them
+([how](guide_models.md#compiling)), and their
 warnings and errors end with the name of an entry, such as `[wide_operand_behind_pooling]`.
-`compile(known_defects="run")` runs them all the same, but for those that also leave their buffers.
+`compile(known_defects="run")` runs them all the same, but for those that also read or write out of
+bounds.
 
 The tables are measured: each graph is a C++ program that also holds the right numbers, computed by
 the reference in NumPy. It runs against oneDNN alone, held to one instruction set after the other
@@ -54,7 +57,9 @@ the reference in NumPy. It runs against oneDNN alone, held to one instruction se
 Each graph is called twice, and memory that oneDNN takes is filled with other numbers before
 (`MALLOC_PERTURB_`), since some results depend on it. Tensors lie between pages that can't be read,
 so **crashed** may also be a read or a write beside one. Some entries depend on how threads share
-memory, and show only sometimes. In a source tree, this prints, builds and runs an entry's program:
+memory, and show only sometimes. In a source tree, this prints, builds and runs the program of an
+entry's first graph, here with a system's oneDNN (ours is `-ldnnl_ogp`, below
+`~/.cache/onednn_graph_py`):
 
 ```sh
 ./dev matrix --program wide_operand_behind_pooling > program.cpp
@@ -63,7 +68,8 @@ export MALLOC_PERTURB_=165 MALLOC_MMAP_THRESHOLD_=1000000000
 ONEDNN_MAX_CPU_ISA=AVX2 ./program    # exit status 4 if a number is wrong
 ```
 
-The graphs that the entries link are files of oneDNN's own format, without the values of constants.
+The graphs that the entries link, each entry's first, are files of oneDNN's own format, without the
+values of constants.
 `docs/reports/` of the source tree has some entries in the form of oneDNN's issue template.
 
 """
@@ -77,7 +83,8 @@ with `KnownDefectError`. Models run their ops apart, write them in another way, 
 NumPy. The programs are like those above, so their tensors lie between pages that can't be read:
 **crashed** may be such a read. **right** means that no number was wrong and no such page was
 touched; what is read beside a tensor within a page, or beside memory of oneDNN's own, is not seen.
-Where no outcome shows a defect, the entry says how it is known.
+An outcome without instruction sets is that of all that were measured with any version. Where no
+outcome shows a defect, the entry says how it is known.
 
 """
 
@@ -85,13 +92,17 @@ CASES = """\
 ## Documented patterns and random graphs
 
 The cases of all documented [patterns](patterns.md) that oneDNN makes the documented partitions of,
-and what became of random graphs of `selftest`. **right** and **wrong**: the model, by the reference
+out of those that this version and instruction set can run, and what became of random graphs of
+`selftest`. **right** and **wrong**: the model, by the reference
 in NumPy. **avoided**: oneDNN alone is wrong or crashes, and the model is not. **refused**: oneDNN
 runs no such graph. **slow**: the model takes more than 1.2 times as long as its ops apart.
 
 """
 
 BAD = ("crashed", "hung", "wrong")
+OTHERS = ("lacks hardware", "needs newer oneDNN")
+"""Verdicts of patterns that can't run here."""
+
 WORST = (*BAD, "refused", "right")
 
 SECTIONS = {
@@ -109,6 +120,8 @@ TITLES = {
     "int8_products_without_vnni": "oneDNN saturates int8 products at 16 bits on CPUs without VNNI"
 }
 """Titles of rows whose text is about the user's CPU."""
+
+SATURATION = row_of("int8_products_without_vnni")
 
 
 def graph_file(row: str) -> Path:
@@ -129,17 +142,36 @@ def _groups(row: str) -> list[Group]:
 def cause(row: str, number: int, result: Result) -> str | None:
     """Return the name of the row by which a bad outcome of one of a row's graphs is explained.
 
-    It is the row itself wherever it holds; None if no row explains the outcome.
+    It is the row itself wherever it holds, unless products saturate; None if no row explains the
+    outcome.
     """
     # The linked oneDNN may lack the ops of a row's last graphs.
     if number >= len(_groups(row)):
         return row
+    if _saturates(row, number, result):
+        return SATURATION.name
     made, where = _groups(row)[number], result.conditions
     for defect in (row_of(row), *DEFECTS):
         if defect.find(made, where) is not None:
             return defect.name
     beside = (d for d in memory_cases.DEFECTS for op in made.ops if d.met(made, op, where))
     return next((d.name for d in beside), None)
+
+
+def _saturates(row: str, number: int, result: Result) -> bool:
+    """Whether products that saturate explain an outcome: it is the same where the row ends."""
+    if SATURATION.find(_groups(row)[number], result.conditions) is None:
+        return False
+    outcome = result.defects[row][number]
+    return any(
+        outcome in other.defects.get(row, ()) and not row_of(row).is_in(other.conditions)
+        for other in _all()
+    )
+
+
+@cache
+def _all() -> tuple[Result, ...]:
+    return tuple(load_all())
 
 
 def _own(row: str, result: Result) -> Iterator[str]:
@@ -190,33 +222,51 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _guarded(since: Version, until: Version | None) -> str:
+def _guarded(defect: Defect | MemoryDefect, results: Iterable[Result]) -> str:
     """Return with which versions models avoid something, to continue "with"."""
+    since, until = defect.since, defect.until
     if until is None or until == NEVER:
-        return "every version" if since <= OLDEST else f"oneDNN {version_text(since)} and newer"
-    if since <= OLDEST:
-        return f"oneDNN before {version_text(until)}"
-    return f"oneDNN from {version_text(since)} on, before {version_text(until)}"
+        said = "every version" if since <= OLDEST else f"oneDNN {version_text(since)} and newer"
+    elif since <= OLDEST:
+        said = f"oneDNN before {version_text(until)}"
+    else:
+        said = f"oneDNN from {version_text(since)} on, before {version_text(until)}"
+    held: dict[str, list[bool]] = {}
+    for r in results:
+        if since <= r.conditions.version and (until is None or r.conditions.version < until):
+            held.setdefault(f"{r.version} {r.runtime}", []).append(defect.is_in(r.conditions))
+    never = [column for column, of in held.items() if not any(of)]
+    if never:
+        said += f", but not with {_listed(never)}"
+    if any(any(of) and not all(of) for of in held.values()):
+        said += ", on some instruction sets only"
+    return said
 
 
 def _seen(row: str, results: list[Result]) -> Iterator[str]:
     """Yield sentences about the versions that showed a row, and one of the outcomes."""
-    found: dict[str, bool] = {}
+    bad: dict[str, set[str]] = {}
+    measured: dict[str, set[str]] = {}
     for r in results:
         if row in r.defects:
             column = f"{r.version} {r.runtime}"
-            found[column] = found.get(column, False) or any(map(is_bad, _own(row, r)))
-    shown = [column for column, bad in found.items() if bad]
-    others = [column for column, bad in found.items() if not bad]
-    if not shown:
+            measured.setdefault(column, set()).add(r.isa)
+            if any(map(is_bad, _own(row, r))):
+                bad.setdefault(column, set()).add(r.isa)
+    if not bad:
         yield "No call of those measured showed it."
     else:
+        isas = set().union(*bad.values())
+        others = [c for c, of in measured.items() if c not in bad and of & isas]
+        missing = [c for c, of in measured.items() if c not in bad and not of & isas]
         beside = f"; not with {_listed(others)}" if others else ""
-        yield f"Seen with {_listed(shown)}{beside}."
+        yield f"Seen with {_listed(list(bad))}{beside}."
+        if missing:
+            yield f"{_listed(missing)} was not measured with an instruction set that shows it."
     for word in ("wrong: ", "crashed: "):
-        bad = [(r, o) for r in reversed(results) for o in _own(row, r) if o.startswith(word)]
-        if bad:
-            r, outcome = bad[0]
+        found = [(r, o) for r in reversed(results) for o in _own(row, r) if o.startswith(word)]
+        if found:
+            r, outcome = found[0]
             yield f"With {r.version} {r.runtime} and {r.isa}, {outcome.removeprefix('wrong: ')}."
             return
 
@@ -229,7 +279,7 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     yield f"\nName: `{row}`."
     yield from _seen(row, results)
     if ROWS[row].hidden:
-        yield f"It is not always seen: {ROWS[row].hidden}."
+        yield ROWS[row].hidden
     done = "Its ops alone are right, so models run them apart"
     if defect.alone is True:
         done = (
@@ -240,7 +290,7 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
             "Some of these ops alone are wrong too; models write those in another way, or compute "
             "them in NumPy, and run the others apart"
         )
-    yield f"{done}, with {_guarded(defect.since, defect.until)}."
+    yield f"{done}, with {_guarded(defect, results)}."
     if defect.out_of_bounds:
         yield "It also reads or writes beside its tensors, so the mirror refuses it."
     yield f"[Graph](data/defects/{graph_file(row).name})."
@@ -274,12 +324,12 @@ def benchdnn_that_fails(row: str, results: list[Result], case: str = "") -> str 
     return None
 
 
-def _by_isa(outcomes: dict[str, str]) -> str:
+def _by_isa(outcomes: dict[str, str], expected: set[str]) -> str:
     """Return the outcomes of a row with one version, by instruction set."""
     isas: dict[str, list[str]] = {}
     for isa, outcome in outcomes.items():
         isas.setdefault(outcome.partition(":")[0], []).append(isa)
-    if len(isas) == 1:
+    if len(isas) == 1 and expected <= set(outcomes):
         return next(iter(isas))
     return "; ".join(f"{word}: {', '.join(isas[word])}" for word in WORST if word in isas)
 
@@ -296,12 +346,15 @@ def _memory(results: list[Result]) -> Iterator[str]:
         yield f"({name})="
         yield f"### {name}\n"
         yield f"{what[0].upper()}{what[1:]}"
-        yield f"Models avoid it with {_guarded(defect.since, defect.until)}."
+        yield f"Models avoid it with {_guarded(defect, results)}."
         yield f"[Graph](data/defects/{name}.json)."
         if known:
             yield known
         yield ""
-        cells = ((column, _by_isa(_outcomes(name, of))) for column, of in versions.items())
+        expected = {r.isa for of in versions.values() for r in of}
+        cells = (
+            (column, _by_isa(_outcomes(name, of), expected)) for column, of in versions.items()
+        )
         yield from markdown_table(("oneDNN", "outcome"), cells)
         shown = benchdnn_that_fails(name, results)
         if shown is not None:
@@ -323,7 +376,8 @@ def _cases(results: list[Result]) -> Iterator[str]:
     for r in results:
         patterns, graphs = (_counts(x.values()) for x in (r.patterns, r.selftest))
         if patterns or graphs:
-            fused = f"{patterns['fused']} of {patterns.total()}" if patterns else ""
+            possible = patterns.total() - sum(patterns[verdict] for verdict in OTHERS)
+            fused = f"{patterns['fused']} of {possible}" if patterns else ""
             told = (str(graphs[o]) if graphs else "" for o in OUTCOMES)
             rows.append((f"{r.version} {r.runtime}", r.isa, fused, *told))
     if rows:

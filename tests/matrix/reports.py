@@ -9,9 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from wrong_cases import row_of
-
 import onednn_graph_py as og
+from onednn_graph_py import serialization
 from onednn_graph_py.machine.store import processor
 from onednn_recipe import pins
 
@@ -102,63 +101,89 @@ def _report(program: Program, built: Path) -> str | None:
     if ran.returncode < 0:
         printed.append(f"ended by {signal.Signals(-ran.returncode).name}")
     here = og.version()
-    results = list(load_all())
-    seen: dict[str, list[str]] = {}
-    for r in results:
-        if _is_wrong(r, program):
-            seen.setdefault(f"{r.version} {r.runtime}", []).append(r.isa)
-    others = "\n".join(f"- {version}: {', '.join(isas)}" for version, isas in seen.items())
+    version = f"{here['major']}.{here['minor']}.{here['patch']}, {here['cpu_runtime']}"
     options = " ".join(f"-D{k}={v}" for k, v in pins.load().cmake_options.items())
     compiler = subprocess.run([str(COMPILER), "--version"], capture_output=True, text=True)
+    system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    return _text(
+        program,
+        f"{version}, commit {here['hash']}",
+        [
+            f"- CPU: {_cpu()}",
+            f"- OS: {system}, {platform.system()} {platform.release().split('-')[0]}, "
+            f"{platform.machine()}",
+            f"- compiler: {compiler.stdout.splitlines()[0]}",
+            f"- oneDNN's CMake options: {options}",
+        ],
+        printed,
+        f"With `ONEDNN_VERBOSE={logged}`:",
+        said,
+    )
+
+
+def _text(
+    program: Program,
+    version: str,
+    environment: list[str],
+    printed: list[str],
+    logged: str,
+    said: list[str],
+) -> str:
+    results = list(load_all())
+    lines = "\n".join
     return f"""\
 # Summary
 
-{_summary(program.row)}
+{_summary(program)}
 
 # Version
 
-{here["major"]}.{here["minor"]}.{here["patch"]}, {here["cpu_runtime"]}, commit {here["hash"]}
+{version}
 
-The program below was measured to show it with these versions and instruction sets
-(`ONEDNN_MAX_CPU_ISA`):
+The program below was measured with these versions and instruction sets (`ONEDNN_MAX_CPU_ISA`); no
+newer commit was tried. It shows the fault with
 
-{others}
+{lines(_measured(program, results, True))}
+
+and not with
+
+{lines(_measured(program, results, False)) or "- none of those that were measured."}
 
 # Environment
 
-- CPU: {_cpu()}
-- OS: {platform.system()} {platform.release().split("-")[0]}, {platform.machine()}
-- compiler: {compiler.stdout.splitlines()[0]}
-- oneDNN's CMake options: {options}
+{lines(environment)}
 
 # Steps to reproduce
 
-Build and run the program below. It fills the inputs, runs all partitions, and compares each element
-with what it should be, which the program holds; its exit status is 4, unless it crashes. Each
-tensor ends or begins at a page that can't be read, so a read or a write beside it ends the program.
-The variables let glibc fill memory that is taken.
+Save the program below as `program.cpp`, then build and run it with the oneDNN installed in
+`$PREFIX`. (Its library has the name that is usual; the options above named ours `dnnl_ogp`.) The
+program fills the inputs, runs all partitions, and compares each element with what it should be,
+which the program holds; its exit status is 4, unless it crashes. Each tensor ends or begins at a
+page that can't be read, so a read or a write beside it ends the program. The variables let glibc
+fill memory that is taken.
 
 ```sh
-c++ -std=c++17 -O2 program.cpp -o program -ldnnl
+c++ -std=c++17 -O2 program.cpp -o program -I$PREFIX/include -L$PREFIX/lib \\
+    -Wl,-rpath,$PREFIX/lib -ldnnl
 {" ".join(f"{k}={v}" for k, v in DIRTY.items())} ./program
 ```
 
 # Observed behavior
 
 ```text
-{chr(10).join(printed)}
+{lines(printed)}
 ```
 
-With `ONEDNN_VERBOSE={logged}`:
+{logged}
 
 ```text
-{chr(10).join(said)}
+{lines(said)}
 ```
 
 # Expected behavior
 
 All elements should be within their tolerance, which follows from data type and accumulation length.
-{_apart(program.row)}
+{_apart(program)}
 {_with_benchdnn(program.row, results)}
 # The program
 
@@ -168,17 +193,29 @@ All elements should be within their tolerance, which follows from data type and 
 """
 
 
-def _summary(row: str) -> str:
-    if row in titles():
-        return titles()[row]
-    return f"oneDNN reads or writes beside its buffers with {memory_titles()[row]}"
+def _measured(program: Program, results: list[Result], shown: bool) -> list[str]:
+    """Return the versions and instruction sets that show a program's fault, or do not."""
+    isas: dict[str, list[str]] = {}
+    for r in results:
+        measured = program.row in r.memory or program.row in r.defects
+        if measured and _is_wrong(r, program) == shown:
+            isas.setdefault(f"{r.version} {r.runtime}", []).append(r.isa)
+    return [f"- {version}: {', '.join(of)}" for version, of in isas.items()]
 
 
-def _apart(row: str) -> str:
-    if row in memory_titles():
-        return "Nothing should be read or written beside the tensors."
-    if row_of(row).alone:
-        return "The graph has one op."
+def _summary(program: Program) -> str:
+    if program.row in titles():
+        # What follows a semicolon is advice for users.
+        return f"{titles()[program.row].partition(';')[0]}."
+    return f"oneDNN reads or writes out of bounds with {memory_titles()[program.row]}"
+
+
+def _apart(program: Program) -> str:
+    if program.row in memory_titles():
+        return "oneDNN should stay within the tensors, or refuse the graph."
+    ops = serialization.parse(graph_file(program.row)).graph
+    if len(ops) == 1:
+        return f"The graph has one op, {ops[0].kind}, so no fusion is involved."
     return "They are if each op is in a partition of its own (`partition::policy::debug`)."
 
 
