@@ -68,11 +68,12 @@ def allocated() -> int:
     return int(now.uordblks + now.hblkhd)
 
 
-def others() -> dict[str, int]:
+def others() -> dict[str, int | frozenset[str]]:
     """Count what else a process can leave behind.
 
-    Who made a segment of shared memory is not told, so those of other processes of this user count,
-    too. `growth` asks for more of them in every batch, which is no coincidence.
+    Who made a segment of shared memory is not told, so those of other processes of this user are
+    among them, too: they are given by name, and what such a process removes hides nothing. `growth`
+    asks for new ones in every batch, which is no coincidence.
     """
     tasks = list(Path("/proc/self/task").iterdir())
     children = [c for task in tasks for c in _read(task / "children").split()]
@@ -85,13 +86,22 @@ def others() -> dict[str, int]:
     }
 
 
-def _own_files(folder: str) -> int:
-    count = 0
+def _own_files(folder: str) -> frozenset[str]:
+    names = set()
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):  # it is gone meanwhile
-                count += entry.stat(follow_symlinks=False).st_uid == os.getuid()
-    return count
+                if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                    names.add(entry.name)
+    return frozenset(names)
+
+
+def _more(after: int | frozenset[str], before: int | frozenset[str]) -> int:
+    if isinstance(after, frozenset):
+        assert isinstance(before, frozenset)
+        return len(after - before)
+    assert isinstance(before, int)
+    return after - before
 
 
 def _read(path: Path) -> str:
@@ -127,7 +137,7 @@ def growth(
         for _ in range(rounds):
             call()
         after = {"bytes": _kept(), **others()}
-        grown = {name: after[name] - before[name] for name in after}
+        grown = {name: _more(after[name], before[name]) for name in after}
         least = {name: min(n, least.get(name, n)) for name, n in grown.items()}
         too_many = {name: n for name, n in least.items() if n > allowed.get(name, 0)}
         if not too_many:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 
 import numpy as np
 import pytest
+from peaks import peak_within
 
 import onednn_graph_py as og
 
@@ -28,12 +28,11 @@ SECONDS, BYTES = 20, 3 << 30
 
 @pytest.fixture(autouse=True)
 def bounds(request):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
-    yield
+    with peak_within(BYTES):
+        yield
     if request.node.get_closest_marker("slow") is None:  # those load thousands of files
         assert time.process_time() - start < SECONDS
-    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < BYTES
 
 
 def model_of(text, opsets='"": 17'):
@@ -117,10 +116,10 @@ def tensor(dims, data=b"1234", name="w"):
     return t
 
 
-def external(location, offset=0, length=16, place="initializer"):
-    """A model that adds the data of a file: of an initializer, a node, or a function's node."""
-    t = onnx.TensorProto(name="w", data_type=FLOAT, data_location=onnx.TensorProto.EXTERNAL)
-    t.dims.extend([4])
+def external(location, offset=0, length=16, place="initializer", dims=(4,), dtype=FLOAT):
+    """A model that adds the data of a file, which one of `PLACES` has."""
+    t = onnx.TensorProto(name="w", data_type=dtype, data_location=onnx.TensorProto.EXTERNAL)
+    t.dims.extend(dims)
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         t.external_data.add(key=key, value=str(value))
     add = helper.make_node("Add", ["x", "w"], ["y"])
@@ -129,14 +128,29 @@ def external(location, offset=0, length=16, place="initializer"):
     nodes = [helper.make_node("Constant", [], ["w"], value=t), add]
     if place == "node":
         return made(nodes)
+    if place == "function":
+        return calling(nodes)
+    nodes[0].attribute[0].CopyFrom(reference("value", onnx.AttributeProto.TENSOR))
+    return calling(nodes, [helper.make_attribute("given", t)])
+
+
+PLACES = ["initializer", "node", "function", "default"]
+"""Where a tensor may be: the last is the default of a function's attribute."""
+
+
+def reference(name, kind):
+    return onnx.AttributeProto(name=name, type=kind, ref_attr_name="given")
+
+
+def calling(nodes, defaults=()):
+    """A model that calls a function of these nodes."""
     model = made([helper.make_node("f", ["x"], ["y"], domain="own")])
     opsets = [helper.make_opsetid("", 17)]
     model.opset_import.append(helper.make_opsetid("own", 1))
-    model.functions.append(helper.make_function("own", "f", ["x"], ["y"], nodes, opsets))
+    function = helper.make_function("own", "f", ["x"], ["y"], nodes, opsets)
+    function.attribute_proto.extend(defaults)
+    model.functions.append(function)
     return model
-
-
-PLACES = ["initializer", "node", "function"]
 
 
 RELU = helper.make_node("Relu", ["x"], ["y"], name="the_node")
@@ -230,10 +244,9 @@ def test_only_files_of_a_limited_size_are_read(tmp_path, kind):
     else:
         with open(path, "wb") as file:
             file.truncate(loading.MOST_BYTES + 1)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(og.GraphFormatError, match=rf"m\.onnx: .*{kind}"):
+    refused = pytest.raises(og.GraphFormatError, match=rf"m\.onnx: .*{kind}")
+    with peak_within(100 << 20), refused:
         front.load(path)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -279,6 +292,59 @@ def test_external_data_inside_the_folder_is_read(tmp_path, place):
     np.testing.assert_array_equal(made_, np.arange(4))
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dims": [-1, -1]}, r"shape \[-1, -1\]"),
+        ({"dims": [-4]}, r"shape \[-4\]"),
+        ({"dtype": onnx.TensorProto.STRING}, "data type STRING"),
+        ({"dtype": onnx.TensorProto.UNDEFINED}, "data type UNDEFINED|not a valid"),
+    ],
+    ids=str,
+)
+def test_external_data_has_a_shape_and_a_type(tmp_path, place, change, message):
+    (tmp_path / "w.bin").write_bytes(bytes(16))
+    model = external("w.bin", place=place, **change)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(og.GraphFormatError, match=message):
+        front.load(tmp_path / "m.onnx")
+
+
+def test_nodes_that_name_the_same_data_take_limited_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "MOST_BYTES", 1 << 20)
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(1 << 18)
+    model = external("w.bin", 0, 1 << 18, "node", dims=[1 << 16])
+    constant = model.graph.node[0]
+    for i in range(4):
+        another = model.graph.node.add()
+        another.CopyFrom(constant)
+        another.output[0] = f"w{i}"
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(og.GraphFormatError, match="more than 1,048,576 bytes of files"):
+        front.load(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_graphs_that_are_attributes_of_functions_are_refused(called):
+    node = helper.make_node("If", ["x"], ["y"], name="the_node")
+    node.attribute.append(reference("then_branch", onnx.AttributeProto.GRAPH))
+    model = calling([node])
+    if not called:
+        del model.graph.node[:]
+        model.graph.node.append(RELU)
+    with pytest.raises(og.GraphFormatError, match="'then_branch' of node 'the_node' refers to a"):
+        front.load(model.SerializeToString())
+
+
+def test_defaults_that_are_graphs_are_refused():
+    inner = helper.make_graph([], "inner", [], [])
+    model = calling([RELU], [helper.make_attribute("given", inner)])
+    with pytest.raises(og.GraphFormatError, match="'given' of function 'f' has a default of type"):
+        front.load(model.SerializeToString())
+
+
 def test_a_result_larger_than_memory_is_refused_at_the_call():
     model = model_of(
         """g (float[N] x) => (float[M, N] y) <int64[2] s = {281474976710656, 1}> {
@@ -294,10 +360,8 @@ def test_more_of_the_largest_than_there_are_takes_no_memory(fallback):
         """g (float[N, 4] x) => (float[N, 4] y, int64[N, 4] i) <int64[1] k = {1073741824}> {
             a = Relu(x) y, i = TopK(a, k) }"""
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(og.OneDNNError, match="TopK"):
+    with peak_within(1 << 30), pytest.raises(og.OneDNNError, match="TopK"):
         front.load(model, fallback=fallback)(X)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20
 
 
 @pytest.mark.parametrize("repeats", ["1, 10000000", "300, 10000000, 2"])

@@ -104,6 +104,10 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
     contents.inputs = [v for v in contents.inputs if v.data is None]
 
 
+_BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What Python decompresses no more of than it is asked for."""
+
+
 def _arrays(path: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, Array]]:
     """Read the arrays that a file has of some names, each of as many bytes as is said."""
     limit = sum(sizes.values()) + BESIDE_ARRAY * (len(sizes) + 1)
@@ -111,9 +115,16 @@ def _arrays(path: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, Array]]:
         with open_limited(path, limit) as file, zipfile.ZipFile(file) as archive:
             members = set(archive.namelist())
             for name, size in sizes.items():
-                if f"{name}.npy" in members:
-                    with archive.open(f"{name}.npy") as member:
-                        yield name, _bytes(member, name, size)
+                if f"{name}.npy" not in members:
+                    continue
+                method = archive.getinfo(f"{name}.npy").compress_type
+                if method not in _BOUNDED:
+                    raise InvalidArgumentsError(
+                        f"array {name!r} is compressed with method {method}; expected none, or "
+                        f"{zipfile.ZIP_DEFLATED}"
+                    )
+                with archive.open(f"{name}.npy") as member:
+                    yield name, _bytes(member, name, size)
     except (OSError, MemoryError):
         raise
     except Exception as e:  # zipfile and NumPy raise several

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,6 +32,8 @@ MOST_NODES = 200_000
 MOST_DEPTH = 24
 """How deep functions and subgraphs may be nested."""
 
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
 LARGE = 4096
 """Bytes from which on a weight gets memory of its own, where oneDNN can read it."""
 
@@ -54,6 +57,7 @@ def loaded(source: Source) -> ir.Model:
     name = described(source)
     try:
         model = _read(source)
+        _check_references(model)
         _sort(model)
         _check_functions(model)
         count = _check_graph(model.graph, frozenset(), 0)
@@ -66,8 +70,7 @@ def loaded(source: Source) -> ir.Model:
         for value in model.graph.inputs:
             if value.type is None or value.type.dtype == ir.DataType.UNDEFINED:
                 raise GraphFormatError(f"input {value.name!r} has no type")
-        for graph in (model.graph, *(f.graph for f in model.functions.values())):
-            _settle(graph, _folder(source))
+        _settle_all(model, _folder(source))
     except GraphFormatError as e:
         raise GraphFormatError(f"{name}: {e}") from None
     except (OSError, MemoryError):
@@ -154,6 +157,29 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
         elif attribute.type == ir.AttributeType.GRAPHS:
             made.extend(attribute.as_graphs())
     return made
+
+
+def _check_references(model: ir.Model) -> None:
+    """Raise if a node of a function takes a graph from the function's attributes.
+
+    No op of ONNX's own needs it, and onnx_ir's walks over nodes fail where they meet it.
+    """
+    for graph in (model.graph, *(f.graph for f in model.functions.values())):
+        _check_references_of(graph, 0)
+
+
+def _check_references_of(graph: ir.Graph, depth: int) -> None:
+    if depth > MOST_DEPTH:
+        raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
+    for node in graph:
+        for attribute in node.attributes.values():
+            if attribute.is_ref() and attribute.type in _GRAPHS:
+                raise GraphFormatError(
+                    f"attribute {attribute.name!r} of node {node.name!r} refers to a graph, which "
+                    "is not supported"
+                )
+        for inner in subgraphs(node):
+            _check_references_of(inner, depth + 1)
 
 
 def _place(tensor: ir.ExternalTensor, folder: str) -> None:
@@ -299,33 +325,73 @@ def _check_arity(model: ir.Model, graph: ir.Graph, opsets: Mapping[str, int]) ->
                 )
 
 
-def _settle(graph: ir.Graph, folder: str | None) -> None:
-    """Check the weights of a graph, and put them where oneDNN can read them.
+@dataclass
+class _Room:
+    """How many bytes of external data attributes may still take; they are copied, not mapped."""
+
+    left: int
+
+
+def _settle_all(model: ir.Model, folder: str | None) -> None:
+    """Check all tensors of a model, and put them where oneDNN can read them.
 
     Tensors that stay as the file has them would keep all of its bytes in memory.
     """
+    room = _Room(MOST_BYTES)
+    for function in model.functions.values():
+        for name, default in function.attributes.items():
+            if default.type in (*_GRAPHS, ir.AttributeType.TENSORS):
+                raise GraphFormatError(
+                    f"attribute {name!r} of function {function.name!r} has a default of type "
+                    f"{default.type.name}, which is not supported"
+                )
+            if default.type == ir.AttributeType.TENSOR and default.value is not None:
+                what = f"attribute {name!r} of function {function.name!r}"
+                settled = _settled(what, default.as_tensor(), folder, room)
+                function.attributes[name] = ir.AttrTensor(name, settled)
+    for graph in (model.graph, *(f.graph for f in model.functions.values())):
+        _settle(graph, folder, room)
+
+
+def _settle(graph: ir.Graph, folder: str | None, room: _Room) -> None:
     for value in graph.initializers.values():
         if value.const_value is None:
             raise GraphFormatError(f"tensor {value.name!r} has no data")
         what = f"tensor {value.name!r}"
-        value.const_value = _settled(what, value.const_value, folder, mapped=True)
+        value.const_value = _settled(what, value.const_value, folder)
     for node in graph:
         for name, attribute in node.attributes.items():
-            if not attribute.is_ref() and attribute.type == ir.AttributeType.TENSOR:
-                what = f"attribute {name!r} of node {node.name!r}"
-                settled = _settled(what, attribute.as_tensor(), folder)
+            if attribute.is_ref():
+                continue
+            what = f"attribute {name!r} of node {node.name!r}"
+            if attribute.type == ir.AttributeType.TENSORS:
+                raise GraphFormatError(f"{what} is a list of tensors, which is not supported")
+            if attribute.type == ir.AttributeType.TENSOR:
+                settled = _settled(what, attribute.as_tensor(), folder, room)
                 node.attributes[name] = ir.AttrTensor(name, settled)
         for inner in subgraphs(node):
-            _settle(inner, folder)
+            _settle(inner, folder, room)
 
 
-def _settled(what: str, tensor: Any, folder: str | None, *, mapped: bool = False) -> Any:
+def _settled(what: str, tensor: Any, folder: str | None, room: _Room | None = None) -> Any:
+    """Return a tensor that was checked; one of a file is mapped, or read if there is `room`."""
+    dims = list(tensor.shape.numpy())
+    if min(dims, default=0) < 0:
+        raise GraphFormatError(f"{what} has the shape {dims}")
     if isinstance(tensor, ir.ExternalTensor):
+        if tensor.dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
+            raise GraphFormatError(f"{what} in a file has the data type {tensor.dtype.name}")
         if folder is not None:
             _place(tensor, folder)
-        if mapped:
+        if room is None:
             return tensor
-    _check_tensor(what, tensor)
+        room.left -= tensor.nbytes
+        if room.left < 0:
+            raise GraphFormatError(
+                f"{what}: tensors of attributes take more than {MOST_BYTES:,} bytes of files"
+            )
+    else:
+        _check_size(what, tensor)
     try:
         array = tensor.numpy()
         if tensor.dtype == ir.DataType.STRING:
@@ -336,11 +402,10 @@ def _settled(what: str, tensor: Any, folder: str | None, *, mapped: bool = False
         raise GraphFormatError(f"{what}: {_innermost(e)}") from None
 
 
-def _check_tensor(name: str, tensor: Any) -> None:
+def _check_size(what: str, tensor: Any) -> None:
     """Raise if a tensor's dims are absurd; the least that a number can take is 2 bits."""
-    dims = list(tensor.shape.numpy())
-    if min(dims, default=0) < 0:
-        raise GraphFormatError(f"{name} has the shape {dims}")
     stored = getattr(tensor, "raw", None)
     if isinstance(stored, onnx.TensorProto) and tensor.size > 4 * stored.ByteSize():
-        raise GraphFormatError(f"{name} of shape {dims} has only {stored.ByteSize():,} bytes")
+        raise GraphFormatError(
+            f"{what} of shape {list(tensor.shape.numpy())} has only {stored.ByteSize():,} bytes"
+        )

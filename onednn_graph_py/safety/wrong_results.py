@@ -221,7 +221,11 @@ def _amx(conditions: Conditions) -> bool:
 
 def _not_measured(conditions: Conditions) -> bool:
     """Whether the wheels of 3.8 to 3.11 were not measured so: their CPU had neither f16 nor AMX."""
-    return conditions.runtime != "SYCL" or conditions.isa not in _MEASURED
+    return (
+        conditions.runtime != "SYCL"
+        or conditions.version not in ((3, 8), (3, 9), (3, 11))
+        or conditions.isa not in _MEASURED
+    )
 
 
 def _old_avx512(conditions: Conditions) -> bool:
