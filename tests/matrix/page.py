@@ -231,14 +231,15 @@ def _guarded(defect: Defect | MemoryDefect, results: Iterable[Result]) -> str:
         said = f"oneDNN before {version_text(until)}"
     else:
         said = f"oneDNN from {version_text(since)} on, before {version_text(until)}"
-    held: dict[str, list[bool]] = {}
+    held: dict[str, dict[str, bool]] = {}
     for r in results:
         if since <= r.conditions.version and (until is None or r.conditions.version < until):
-            held.setdefault(f"{r.version} {r.runtime}", []).append(defect.is_in(r.conditions))
-    never = [column for column, of in held.items() if not any(of)]
+            held.setdefault(f"{r.version} {r.runtime}", {})[r.isa] = defect.is_in(r.conditions)
+    isas = {isa for of in held.values() for isa, holds in of.items() if holds}
+    never = [c for c, of in held.items() if isas & set(of) and not any(of.values())]
     if never:
         said += f", but not with {_listed(never)}"
-    if any(any(of) and not all(of) for of in held.values()):
+    if any(any(of.values()) and not all(of.values()) for of in held.values()):
         said += ", on some instruction sets only"
     return said
 
@@ -262,7 +263,8 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
         beside = f"; not with {_listed(others)}" if others else ""
         yield f"Seen with {_listed(list(bad))}{beside}."
         if missing:
-            yield f"{_listed(missing)} was not measured with an instruction set that shows it."
+            were = "was" if len(missing) == 1 else "were"
+            yield f"{_listed(missing)} {were} not measured with an instruction set that shows it."
     for word in ("wrong: ", "crashed: "):
         found = [(r, o) for r in reversed(results) for o in _own(row, r) if o.startswith(word)]
         if found:
