@@ -367,14 +367,14 @@ NO_ARRAYS = {
     "too long": (lambda f: save_constants({0: np.float32([1, 2, 3])}, f), "got 12 of uint8"),
     "another type": (lambda f: np.savez(f, **{"0": np.float32([1] * 8)}), "8 of float32"),
     "less than is declared": (lambda f: doubled(f, 7), "of 8 bytes has 7"),
-    "a bomb": (lambda f: doubled(f, 1 << 28), "of 8 bytes has 9"),
+    "a bomb": (lambda f: doubled(f, 1 << 20), "of 8 bytes has 9"),
     # Python decompresses at once what these hold, however little of it is asked for.
     "a bomb of bzip2": (
         lambda f: doubled(f, 1 << 28, zipfile.ZIP_BZIP2),
         "'0' is compressed with method 12",
     ),
     "a bomb of LZMA": (
-        lambda f: doubled(f, 1 << 28, zipfile.ZIP_LZMA),
+        lambda f: doubled(f, 1 << 20, zipfile.ZIP_LZMA),
         "'0' is compressed with method 14",
     ),
     "a bad checksum": (damaged, "Bad CRC"),
