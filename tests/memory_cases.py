@@ -27,6 +27,8 @@ class Row(NamedTuple):
     where: Callable[[Conditions], bool] = lambda c: True
     known: str = ""
     """How the defect is known if no program of the matrix shows it."""
+    apply_to_int: bool = False
+    """Whether `wrong` needs that the graph's math mode covers integers."""
 
 
 # -- partitions
@@ -370,6 +372,7 @@ ROWS = {
         compressed_keys("s32"),
         attention(*HEADS),
         lambda c: since_8(c) and c.isa == "avx2",
+        apply_to_int=True,
     ),
     "binary_after_grouped_int8_convolution": Row(
         int8_conv("Convolution", (1, 16, 1, 1), 8), int8_conv("Convolution", (1,), 8), since_8
@@ -380,10 +383,6 @@ _KNOWN = {
     "attention_select": (
         "Its own program does not show it. With 3.7.2 two graphs of "
         "[attention_select_of_other_rank](#attention_select_of_other_rank) crash by it."
-    ),
-    "zero_points_of_columns": (
-        "Its instruction of AVX-512 ends programs only on CPUs without AVX-512; all measured CPUs "
-        "have it, whatever oneDNN is held to."
     ),
     "gaps": "It needs a result of layout `any`, which programs don't have.",
     "strides_before_reshape": f"{NEEDS_STRIDES}.",
@@ -437,9 +436,10 @@ def group_of(given: Case, version=(3, 13), fpmath="strict") -> Group:
     return Group(ops, {x.id: x.dims for x in given.tensors()}, {}, fpmath)
 
 
-def builder_of(given: Case) -> og.GraphBuilder:
-    """Build a case's graph anew, with inputs of the same layouts."""
-    b = og.GraphBuilder(fpmath_mode=given.fpmath)
+def builder_of(row: Row) -> og.GraphBuilder:
+    """Build the graph of a row anew, with inputs of the same layouts."""
+    given = row.wrong
+    b = og.GraphBuilder(fpmath_mode=given.fpmath, apply_to_int=row.apply_to_int)
     values: dict[int, og.Value] = {}
     for op in given.ops:
         for x in op.inputs:
