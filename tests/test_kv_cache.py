@@ -5,6 +5,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
+from graphs import needs
 
 import onednn_graph_py as og
 from onednn_graph_py import blocks
@@ -113,6 +114,7 @@ DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 @pytest.mark.parametrize(("heads", "query_heads"), [(2, 2), (2, 6), (1, 4)])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_attention_over_the_cache(dtype, heads, query_heads, batch):
+    needs(dtype)
     of = DTYPES[dtype]
     b = og.GraphBuilder()
     cache = blocks.kv_cache(b, layers=2, batch=batch, heads=heads, size=16, dtype=dtype)
@@ -233,6 +235,7 @@ def test_wrong_arguments():
 def test_a_decoder_generates_what_it_computes_anew(dtype):
     from onednn_graph_py.examples._llama import Decoder, Sizes, continued, recomputed
 
+    needs(dtype)
     sizes = Sizes(layers=2, width=64, heads=4, key_heads=2, hidden=96, words=200)
     graph, cache = Decoder(sizes, dtype).graph()
     model = graph.compile(max_shapes=100)
