@@ -78,6 +78,7 @@ class Case:
     any_outputs: bool = False
     policy: str = "fusion"
     fpmath: str = "strict"
+    apply_to_int: bool = False
     alone: bool = False  # partition(op) instead of a graph
     mutations: list[str] = field(default_factory=list)
 
@@ -1030,6 +1031,7 @@ def make_case(seed: int, kinds: tuple[str, ...] = KINDS) -> Case:
     case.policy = "debug" if rng.random() < 0.1 else "fusion"
     case.alone = len(ops) == 1 and rng.random() < 0.15
     case.fpmath = rng.choice(("strict",) * 6 + ("bf16", "any"))
+    case.apply_to_int = rng.random() < 0.3
     return case
 
 
@@ -1089,7 +1091,8 @@ def run_case(case: Case) -> str:
     told: dict[int, Tensor] = dict(case.told)
     stage = "build"
     try:
-        g = og.graph("cpu", case.fpmath)
+        g = og.graph("cpu")
+        g.set_fpmath_mode(case.fpmath, case.apply_to_int)
         for i, o in enumerate(case.ops):
             made = og.op(i, o.kind, f"{o.kind.lower()}{i}")
             made.add_inputs([t.logical() for t in o.inputs])
@@ -1188,7 +1191,7 @@ def describe(case: Case) -> str:
     """The case in words, to reproduce it by hand."""
     lines = [
         f"seed {case.seed}, policy {case.policy}, fpmath {case.fpmath}, "
-        f"any outputs {case.any_outputs}, alone {case.alone}"
+        f"apply_to_int {case.apply_to_int}, any outputs {case.any_outputs}, alone {case.alone}"
     ]
     for i, o in enumerate(case.ops):
         lines.append(f"op {i} {o.kind} {o.attrs}")

@@ -27,8 +27,6 @@ class Row(NamedTuple):
     where: Callable[[Conditions], bool] = lambda c: True
     known: str = ""
     """How the defect is known if no program of the matrix shows it."""
-    apply_to_int: bool = False
-    """Whether `wrong` needs that the graph's math mode covers integers."""
 
 
 # -- partitions
@@ -38,8 +36,8 @@ def t(number, dims, dtype="f32", strides=None, layout="strided"):
     return Tensor(number, dtype, dims, strides, layout)
 
 
-def case(*ops: Op, alone: bool = False) -> Case:
-    return Case(0, list(ops), alone=alone)
+def case(*ops: Op, alone: bool = False, apply_to_int: bool = False) -> Case:
+    return Case(0, list(ops), alone=alone, apply_to_int=apply_to_int)
 
 
 def conv(kind, x, w, y, ndims=2, **attrs):
@@ -270,7 +268,7 @@ def compressed_keys(zero_points, axis=2):
     attrs = {"qtype": "per_group", "axis": axis, "group_shape": group}
     dequantize = Op("DynamicDequantize", list(compressed), [key], attrs)
     given = attention(t(0, (2, 2, 4, 8)), key, t(2, (2, 2, 4, 8)), keys_transposed=False)
-    return case(dequantize, *given.ops)
+    return case(dequantize, *given.ops, apply_to_int=True)
 
 
 def before_13(c: Conditions) -> bool:
@@ -372,7 +370,6 @@ ROWS = {
         compressed_keys("s32"),
         attention(*HEADS),
         lambda c: since_8(c) and c.isa == "avx2",
-        apply_to_int=True,
     ),
     "binary_after_grouped_int8_convolution": Row(
         int8_conv("Convolution", (1, 16, 1, 1), 8), int8_conv("Convolution", (1,), 8), since_8
@@ -436,10 +433,9 @@ def group_of(given: Case, version=(3, 13), fpmath="strict") -> Group:
     return Group(ops, {x.id: x.dims for x in given.tensors()}, {}, fpmath)
 
 
-def builder_of(row: Row) -> og.GraphBuilder:
-    """Build the graph of a row anew, with inputs of the same layouts."""
-    given = row.wrong
-    b = og.GraphBuilder(fpmath_mode=given.fpmath, apply_to_int=row.apply_to_int)
+def builder_of(given: Case) -> og.GraphBuilder:
+    """Build a case's graph anew, with inputs of the same layouts."""
+    b = og.GraphBuilder(fpmath_mode=given.fpmath, apply_to_int=given.apply_to_int)
     values: dict[int, og.Value] = {}
     for op in given.ops:
         for x in op.inputs:
