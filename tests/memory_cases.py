@@ -379,7 +379,7 @@ ROWS = {
 _KNOWN = {
     "attention_select": (
         "Its own program does not show it. With 3.7.2 two graphs of "
-        "[attention_select_of_other_rank](#attention_select_of_other_rank) crash by it."
+        "`attention_select_of_other_rank` crash by it."
     ),
     "gaps": "It needs a result of layout `any`, which programs don't have.",
     "strides_before_reshape": f"{NEEDS_STRIDES}.",

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from graphs import needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onednn_graph_py as og
 from onednn_graph_py.linked import linked_version
+from onednn_graph_py.machine.cpu import lacks
 
 rng = np.random.default_rng(0)
 
@@ -26,6 +28,8 @@ INDICES = [
     (slice(5, 100),),
     (slice(-2, None), slice(-3, -1)),
     (slice(3, 1),),
+    (slice(None, None, 2**63),),
+    (slice(4, None, 2**63),),
     (slice(None, None, 3), slice(None, None, 5)),
     (2, 3),
     Ellipsis,
@@ -105,8 +109,8 @@ def test_a_view_with_gaps_is_copied_once_for_ops_that_are_slow_with_them(dtype):
         b.output(b.call(np.copy, half, outputs=[((4, 32), dtype)]))
     try:
         model = b.compile()
-    except og.UnimplementedError as e:  # no f16 here
-        assert dtype == "f16", e
+    except og.UnimplementedError as e:
+        assert lacks(dtype), e
         return
     steps = [s for s in model.steps() if s.ops == ("Slice",)]
     copied = dtype in ("f32", "bf16", "f16")
@@ -295,6 +299,8 @@ def test_inputs_with_gaps(kind, strides):
         "StaticReshape": {"shape": (32, 4), "special_zero": False},
         "StaticTranspose": {"order": (1, 0)},
     }.get(kind, {})
+    if kind == "TypeCast":
+        needs("bf16")
     b = og.GraphBuilder()
     value = b.input((4, 32), "f32", strides=strides, name="x")
     made = b.add_op(kind, [value], attrs, dtype="bf16" if kind == "TypeCast" else None)

@@ -106,5 +106,6 @@ def view_of(
 def _strided(
     id: int, source: _core.logical_tensor, dims: Sequence[int], strides: Sequence[int]
 ) -> _core.logical_tensor:
-    made = beyond_ones(dims, strides)
+    # No element is at any stride if there are none, and a slice may have stepped by any number.
+    made = None if 0 in dims else beyond_ones(dims, strides)
     return _core.logical_tensor(id, source.get_data_type(), dims, made or "strided")
