@@ -347,7 +347,7 @@ def _settle_all(model: ir.Model, folder: str | None) -> None:
                 )
             if default.type == ir.AttributeType.TENSOR and default.value is not None:
                 what = f"attribute {name!r} of function {function.name!r}"
-                settled = _settled(what, default.as_tensor(), folder, room)
+                settled = _settled(what, default.value, folder, room)
                 function.attributes[name] = ir.AttrTensor(name, settled)
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
         _settle(graph, folder, room)
@@ -367,7 +367,8 @@ def _settle(graph: ir.Graph, folder: str | None, room: _Room) -> None:
             if attribute.type == ir.AttributeType.TENSORS:
                 raise GraphFormatError(f"{what} is a list of tensors, which is not supported")
             if attribute.type == ir.AttributeType.TENSOR:
-                settled = _settled(what, attribute.as_tensor(), folder, room)
+                # Not `as_tensor`, which asks for the size of what is not checked yet.
+                settled = _settled(what, attribute.value, folder, room)
                 node.attributes[name] = ir.AttrTensor(name, settled)
         for inner in subgraphs(node):
             _settle(inner, folder, room)
