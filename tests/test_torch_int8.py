@@ -6,6 +6,8 @@ import gc
 
 import pytest
 
+from onednn_graph_py.machine import current
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e", reason="no torchao")
 quantizer = pytest.importorskip(
@@ -98,4 +100,6 @@ def test_products_and_convolutions_run_in_int8(name):
     assert float((got - exact).abs().max()) < 2 * float((wanted - exact).abs().max()) + 0.01 * scale
     (graph,) = front.report(run).graphs
     assert not graph.left
-    assert sum(r.int8_partitions for r in graph.regions) == products
+    ran = sum(r.int8_partitions for r in graph.regions)
+    # Without VNNI products would saturate, so models run most of them in parts.
+    assert ran == products if current().vnni else ran < products

@@ -397,7 +397,13 @@ def test_overloads(name):
         same(ALONE[name], [numbers(2, 24, dtype=dtype)], outcome, names(name))
     if names(name).isdisjoint(outcome.seen):
         pytest.skip(f"torch {torch.__version__} leaves {name} out of its graphs")
-    assert names(name) <= outcome.ran, outcome.left
+    hardware = {
+        op
+        for op in names(name)
+        for why in map(lacks, ("bf16", "f16"))
+        if f"{op}: {why}" in outcome.left
+    }
+    assert names(name) <= outcome.ran | hardware, outcome.left
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
