@@ -326,7 +326,7 @@ def test_a_log_without_a_line_break_takes_bounded_memory(tmp_path):
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from peaks import peak_within
         from onednn_graph_py.cli import main
-        with peak_within(100 << 20):
+        with peak_within(100_000 << 10):
             assert main(["log", {str(tmp_path / "run.log")!r}]) == 0
         """
     )

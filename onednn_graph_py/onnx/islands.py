@@ -14,14 +14,20 @@ from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
 from ..errors import ExecutionError, UnimplementedError
+from ..machine.cpu import largest_int8_weight
 from ..processes.forked import renew_in_forks
 from .corrections import CORRECTED
+from .loading import proto_graphs
 from .options import Options
 
 __all__ = ["Island", "has_onnxruntime"]
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
+
+
+INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
+"""Ops whose sums of products onnxruntime keeps in 16 bits on CPUs without VNNI."""
 
 
 def has_onnxruntime() -> bool:
@@ -93,11 +99,19 @@ class Island:
     def _evaluator(self) -> Any:
         return ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
 
+    def _saturation(self) -> str:
+        """Say why onnxruntime would compute the island wrongly here; "" if it would not."""
+        if largest_int8_weight() == 127:
+            return ""
+        kinds = {n.op_type for g in proto_graphs(self.model.graph) for n in g.node}
+        found = ", ".join(sorted(kinds & INTEGER_PRODUCTS))
+        return found and f"without VNNI onnxruntime's sums saturate in {found}"
+
     def _start(self) -> None:
         if self._run is not None:
             return
-        why = ""
-        if self.options.fallback != "reference":
+        why = self._saturation() if self.options.fallback == "auto" else ""
+        if self.options.fallback != "reference" and not why:
             try:
                 self._run, self.runs_in = self._session(), "onnxruntime"
                 return

@@ -21,7 +21,15 @@ from ..building.constant_arrays import aligned_copy
 from ..errors import GraphFormatError
 from ..text.files import Unreadable, read_limited
 
-__all__ = ["MOST_BYTES", "MOST_DEPTH", "MOST_NODES", "Source", "described", "loaded"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_DEPTH",
+    "MOST_NODES",
+    "Source",
+    "described",
+    "loaded",
+    "proto_graphs",
+]
 
 MOST_BYTES = 1 << 31
 """Size of a model's file; protobuf has the same limit."""
@@ -110,7 +118,7 @@ def _read(source: Source) -> ir.Model:
         proto = source
     if not proto.HasField("graph"):
         raise GraphFormatError("it has no graph; is it an ONNX model?")
-    for graph in _proto_graphs(proto.graph, 0):
+    for graph in proto_graphs(proto.graph):
         if graph.sparse_initializer:
             raise GraphFormatError(
                 f"tensor {graph.sparse_initializer[0].values.name!r} is sparse; such weights are "
@@ -136,14 +144,15 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _proto_graphs(graph: onnx.GraphProto, depth: int) -> Iterator[onnx.GraphProto]:
+def proto_graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[onnx.GraphProto]:
+    """Yield a graph, and those that its nodes have as attributes, at any depth."""
     if depth > MOST_DEPTH:
         raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
             for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield from _proto_graphs(inner, depth + 1)
+                yield from proto_graphs(inner, depth + 1)
 
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:

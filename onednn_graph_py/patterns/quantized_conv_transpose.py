@@ -63,7 +63,7 @@ def _deviations(arguments: Mapping[str, Any]) -> tuple[Deviation, ...]:
         return (Deviation(None, "weights with a zero point do not compile"),)
     refused = Deviation(
         None,
-        "the mirror refuses the op behind it, because oneDNN reads its operand out of bounds",
+        "the mirror refuses a binary op behind it, because oneDNN reads its operand out of bounds",
         since=LONG_EPILOGUES,
     )
     if residual is not None and not quantized:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +26,9 @@ follows the library; where both spellings can be told apart it takes both. It is
 wonders why a graph that follows the documents is refused, or is not fused. `./dev test` repeats
 each row: those of ops by the named test of `tests/`, those of patterns by
 `tests/test_patterns.py`, which runs the [gallery](patterns.md): its cases say for which versions
-they hold. Patterns were measured with 3.7.2, 3.13.1 and 3.13.2: where a row begins or ends at 3.13,
-the versions between may do like either. oneDNN has a page for each op; where a row names several
-ops it gives the page of the first.
+they hold. Patterns were measured with 3.7.2 and 3.13.2: where a row begins or ends at 3.13, the
+versions between may do like either. oneDNN has a page for each op; where a row names several ops it
+gives the page of the first.
 
 """
 
@@ -127,16 +128,11 @@ _Cases = dict[tuple[Version, Version], list[tuple[str, str]]]
 
 
 def _one_after_another(found: _Cases) -> _Cases:
-    """Join versions that follow one another or overlap."""
-    joined: _Cases = {}
-    for since, until in sorted(found):
-        first, last = next(reversed(joined), (since, since))
-        before = joined.pop((first, last), [])
-        if last < since:
-            joined[first, last] = before
-            first, before = since, []
-        joined[first, max(last, until)] = [*before, *found[since, until]]
-    return joined
+    """Join versions that follow one another; others, which different cases have, stay apart."""
+    ranges = sorted(found)
+    if any(until != since for (_, until), (since, _) in pairwise(ranges)):
+        return found
+    return {(ranges[0][0], ranges[-1][1]): [case for r in ranges for case in found[r]]}
 
 
 def _table(rows: list[Row], of: str) -> list[str]:

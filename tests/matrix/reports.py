@@ -156,11 +156,11 @@ and not with
 # Steps to reproduce
 
 Save the program below as `program.cpp`, then build and run it with the oneDNN installed in
-`$PREFIX`. (Its library has the name that is usual; the options above named ours `dnnl_ogp`.) The
-program fills the inputs, runs all partitions, and compares each element with what it should be,
-which the program holds; its exit status is 4, unless it crashes. Each tensor ends or begins at a
-page that can't be read, so a read or a write beside it ends the program. The variables let glibc
-fill memory that is taken.
+`$PREFIX`. The command has the usual name of oneDNN's library; with the options above the name is
+`dnnl_ogp`. The program fills the inputs, runs all partitions, and compares each element with what
+it should be, which the program holds; its exit status is 4, unless it crashes. Each tensor ends or
+begins at a page that can't be read, so a read or a write beside it ends the program. The variables
+let glibc fill memory that is taken.
 
 ```sh
 c++ -std=c++17 -O2 program.cpp -o program -I$PREFIX/include -L$PREFIX/lib \\
