@@ -434,10 +434,11 @@ def steps_of_another_thread(calls):
 
     other = threading.Thread(target=tick)
     interval = sys.getswitchinterval()
+    # Before the other thread starts: one that waits already keeps to the interval it began with.
+    sys.setswitchinterval(100)
     other.start()
     try:
         time.sleep(0.01)
-        sys.setswitchinterval(100)
         before = count[0]
         for call in calls:
             call()
