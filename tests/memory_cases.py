@@ -254,6 +254,16 @@ def int8_conv(kind, operand, groups=1):
     )
 
 
+def pointwise(size, channels):
+    """An int8 convolution that reads every second one of some pixels."""
+    x, w, y = t(2, (1, size, channels)), t(3, (1, channels, 1)), t(4, (1, -(-size // 2), 1))
+    return case(
+        quantization("Dequantize", t(0, x.dims, "s8"), x),
+        quantization("Dequantize", t(1, w.dims, "s8"), w),
+        conv("Convolution", x, w, y, ndims=1, data_format="NXC", strides=[2]),
+    )
+
+
 def dynamic(dtype):
     operands = [t(0, (4, 8), "s8"), t(1, (1,), dtype)]
     return case(Op("DynamicDequantize", operands, [t(2, (4, 8), dtype)]))
@@ -370,6 +380,11 @@ ROWS = {
         compressed_keys("s32"),
         attention(*HEADS),
         lambda c: since_8(c) and c.isa == "avx2",
+    ),
+    "strided_int8_pointwise_convolution": Row(
+        pointwise(8, 1),
+        pointwise(7, 1),
+        lambda c: not c.avx512,
     ),
     "binary_after_grouped_int8_convolution": Row(
         int8_conv("Convolution", (1, 16, 1, 1), 8), int8_conv("Convolution", (1,), 8), since_8

@@ -18,7 +18,7 @@ from ..ops.lookup import with_attribute, with_trait
 from ..ops.shapes.windows import Window, window_of
 from ..ops.terms import OLDEST, Shape, Version, shape_text
 from .calls import Op, Tensor
-from .facts import is_row_major
+from .facts import integers_of, is_row_major, slide_of
 from .group import Group
 from .post_ops import ELEMENTWISE
 
@@ -664,6 +664,39 @@ def _has_one_channel_a_group(group: Group, op: Op) -> bool:
     return bool(into == 1 and out != groups)
 
 
+def strided_int8_pointwise_convolution(group: Group, op: Op) -> Met | None:
+    """Find an int8 convolution with a kernel of 1 and strides, which copies too much of a pixel.
+
+    oneDNN copies if the strides divide the data: whole vectors of channels, to a part of its
+    scratchpad that has room for one image, with the channels rounded up to half a vector. The last
+    vector may be read from behind the data, and written into the next thread's part.
+    """
+    slide = slide_of(group, op) if integers_of(group, op) else None
+    if slide is None or slide.groups != 1 or set(slide.window.kernel) != {1}:
+        return None
+    strides, spatial, channels = slide.window.strides, slide.source.spatial, slide.source.channels
+    if len(strides) > 2 or set(strides) == {1} or 0 in slide.result.spatial:
+        return None
+    if slide.window.auto_pad == "None" and any(slide.window.pads_begin):
+        return None
+    if any(w * s != d for w, s, d in zip(slide.result.spatial, strides, spatial, strict=True)):
+        return None
+    rows = (strides[0] - 1) * spatial[1] if len(spatial) == 2 else 0
+    behind = (rows + strides[-1] - 1) * channels
+    for vector in (8, 16):  # with SSE4.1, and with AVX2
+        last = channels % vector
+        room = (vector // 2 - last) * math.prod(slide.result.spatial)
+        if 0 < last <= vector // 2 and vector - last > min(behind, room):
+            break
+    else:
+        return None
+    return Met(
+        f"an int8 convolution of {channels} channels with a kernel of 1 and strides that divide "
+        "the data",
+        f"give it a multiple of 16 channels, leave out the last row and column, or {_SPLIT}",
+    )
+
+
 def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
     """Find an op fused behind a binary op that reads operands in two layouts, one channels-last.
 
@@ -782,6 +815,10 @@ def _avx512_or_vnni(c: Conditions) -> bool:
     return c.avx512 or c.vnni  # AVX2 with VNNI has kernels of int8
 
 
+def _with_avx2_alone(c: Conditions) -> bool:
+    return c.avx2 and not c.avx512
+
+
 def _without_avx512(c: Conditions) -> bool:
     return not c.avx512
 
@@ -794,6 +831,7 @@ _CONVOLUTIONS = _in("Convolution", "ConvTransposeBackwardData")
 """ConvTransposeBackwardData is a convolution of the gradient."""
 
 _13: Version = (3, 13)
+_DEQUANTIZES = with_trait("dequantizes")
 _MATMUL, _SOFTMAX, _DEQUANTIZE = _in("MatMul"), _in("SoftMax"), _in("Dequantize")
 _NORMS = _in("GroupNorm", "LayerNorm", "SoftMax")
 _COPIES = _in("StaticReshape", "StaticTranspose", "MaxPoolBackward")
@@ -869,9 +907,16 @@ DEFECTS: tuple[MemoryDefect, ...] = (
         zero_points_of_columns,
         _MATMUL,
         since=(3, 8),
-        where=_without_avx512,
+        where=_with_avx2_alone,
         fused=True,
         beside=_in("DynamicDequantize"),
+    ),
+    MemoryDefect(
+        strided_int8_pointwise_convolution,
+        _in("Convolution"),
+        where=_without_avx512,
+        fused=True,
+        beside=_DEQUANTIZES,
     ),
     MemoryDefect(
         binary_after_grouped_int8_convolution,

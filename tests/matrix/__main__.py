@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument(
         "--program", metavar="NAME", help="measure nothing, print the C++ program of an entry"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.program:
         return _print_program(arguments.program)
     if arguments.reports:
