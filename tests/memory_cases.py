@@ -254,6 +254,16 @@ def int8_conv(kind, operand, groups=1):
     )
 
 
+def upsampled(stride):
+    """A ConvTranspose with a kernel of 1, and an operand behind it."""
+    shape = (1, 6 * stride + 1, 8)
+    x, w, y, z = t(0, (1, 7, 16)), t(1, (16, 8, 1)), t(2, shape), t(4, shape)
+    return case(
+        conv("ConvTranspose", x, w, y, ndims=1, data_format="NXC", strides=[stride]),
+        Op("Subtract", [y, t(3, shape)], [z]),
+    )
+
+
 def pointwise(size, channels):
     """An int8 convolution that reads every second one of some pixels."""
     x, w, y = t(2, (1, size, channels)), t(3, (1, channels, 1)), t(4, (1, -(-size // 2), 1))
@@ -380,6 +390,9 @@ ROWS = {
         compressed_keys("s32"),
         attention(*HEADS),
         lambda c: since_8(c) and c.isa == "avx2",
+    ),
+    "operand_behind_gapped_deconvolution": Row(
+        upsampled(2), upsampled(1), lambda c: not before_13(c) and c.avx2
     ),
     "strided_int8_pointwise_convolution": Row(
         pointwise(8, 1),

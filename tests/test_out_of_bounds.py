@@ -207,6 +207,31 @@ def test_strided_int8_convolutions_of_pixels(source, stride, met):
     assert is_met(defect, group, Conditions((3, 7), "OpenMP", "avx2", 2)) == met
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "dilation", "operand", "met"),
+    [
+        (7, 1, 2, 1, None, True),
+        (7, 2, 3, 1, None, True),
+        (7, 2, 4, 2, None, True),  # taps reach every second element
+        (7, 2, 2, 1, None, False),
+        (7, 3, 2, 1, None, False),
+        (7, 1, 2, 1, (1,), False),
+        (7, 1, 2, 1, (8,), False),
+        (1, 1, 1, 1, None, False),
+    ],
+)
+def test_operands_behind_deconvolutions(size, kernel, stride, dilation, operand, met):
+    """As seen with 3.13.2 on AVX2, with guarded pages; other dilations are taken to be alike."""
+    shape = (1, (size - 1) * stride + (kernel - 1) * dilation + 1, 8)
+    x, w, y = t(0, (1, size, 16)), t(1, (16, 8, kernel)), t(2, shape)
+    attrs = {"strides": [stride], "dilations": [dilation], "data_format": "NXC"}
+    ops = (
+        conv("ConvTranspose", x, w, y, 1, **attrs),
+        Op("Subtract", [y, t(3, operand or shape)], [t(4, shape)]),
+    )
+    assert is_met(BY_NAME["operand_behind_gapped_deconvolution"], group_of(case(*ops)), AMX) == met
+
+
 def chain(*operands, data_format="NCX"):
     """A convolution and Binary ops behind it."""
     made = t(2, (2, 4, 8, 5))

@@ -697,6 +697,34 @@ def strided_int8_pointwise_convolution(group: Group, op: Op) -> Met | None:
     )
 
 
+def operand_behind_gapped_deconvolution(group: Group, op: Op) -> Met | None:
+    """Find an operand behind a ConvTranspose with gaps, which oneDNN reads beyond its end.
+
+    Where the strides are larger than the kernel, no tap reaches some elements of the result. oneDNN
+    computes the innermost dim in blocks, and reads a whole one for a last one that the stride does
+    not divide.
+    """
+    if not group.follows(op, {"ConvTranspose"}):
+        return None
+    for maker in group.ops:
+        slide = slide_of(group, maker) if maker.kind == "ConvTranspose" else None
+        if slide is None:
+            continue
+        window, stride = slide.window, slide.window.strides[-1]
+        reached = {k * window.dilations[-1] % stride for k in range(window.kernel[-1])}
+        if len(reached) == stride or slide.result.spatial[-1] % stride == 0:
+            continue
+        for tensor in op.inputs:
+            shape = group.shape(tensor)
+            if not group.producer(tensor) and _wide(shape):
+                return Met(
+                    f"an operand of shape {shape_text(shape)} fused behind a ConvTranspose with "
+                    f"strides of {stride} and a kernel of {window.kernel[-1]}",
+                    _APART,
+                )
+    return None
+
+
 def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
     """Find an op fused behind a binary op that reads operands in two layouts, one channels-last.
 
@@ -815,6 +843,10 @@ def _avx512_or_vnni(c: Conditions) -> bool:
     return c.avx512 or c.vnni  # AVX2 with VNNI has kernels of int8
 
 
+def _with_avx2(c: Conditions) -> bool:
+    return c.avx2
+
+
 def _with_avx2_alone(c: Conditions) -> bool:
     return c.avx2 and not c.avx512
 
@@ -910,6 +942,14 @@ DEFECTS: tuple[MemoryDefect, ...] = (
         where=_with_avx2_alone,
         fused=True,
         beside=_in("DynamicDequantize"),
+    ),
+    MemoryDefect(
+        operand_behind_gapped_deconvolution,
+        _BINARY,
+        since=_13,
+        where=_with_avx2,
+        fused=True,
+        beside=_in("ConvTranspose"),
     ),
     MemoryDefect(
         strided_int8_pointwise_convolution,
