@@ -68,7 +68,7 @@ def loaded(source: Source) -> ir.Model:
         _check_references(model)
         _sort(model)
         _check_functions(model)
-        count = _check_graph(model.graph, frozenset(), 0)
+        count = _check_graph(model.graph, frozenset())
         if count > MOST_NODES:
             raise GraphFormatError(f"there are {count} nodes; there may be {MOST_NODES}")
         _check_opsets(model)
@@ -169,7 +169,7 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
 
 
 def _check_references(model: ir.Model) -> None:
-    """Raise if a node of a function takes a graph from the function's attributes.
+    """Raise if a graph is nested too deep, or a function's node takes one from its attributes.
 
     No op of ONNX's own needs it, and onnx_ir's walks over nodes fail where they meet it.
     """
@@ -265,7 +265,7 @@ def _check_functions(model: ir.Model) -> None:
                     f"{MOST_NODES} nodes"
                 )
     for function in model.functions.values():
-        _check_graph(function.graph, frozenset(), 0)
+        _check_graph(function.graph, frozenset())
 
 
 def _require_text(*names: Any) -> None:
@@ -274,10 +274,8 @@ def _require_text(*names: Any) -> None:
             raise GraphFormatError(f"the name {name!r} is not text")
 
 
-def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> int:
+def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value]) -> int:
     """Check that all that sorted nodes read is there, and return how many nodes there are."""
-    if depth > MOST_DEPTH:
-        raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
     _require_text(graph.name, *(v.name for v in (*graph.inputs, *graph.initializers.values())))
     known = {*outside, *graph.inputs, *graph.initializers.values()}
     count = 0
@@ -294,7 +292,7 @@ def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value], depth: int) -> i
                     f"node {node.name!r} ({node.op_type}) reads {value.name!r}, which nothing makes"
                 )
         for inner in subgraphs(node):
-            count += _check_graph(inner, frozenset(known), depth + 1)
+            count += _check_graph(inner, frozenset(known))
         known.update(node.outputs)
     for value in graph.outputs:
         if value not in known:
