@@ -1,5 +1,6 @@
 """What all tests share: a count of what was skipped, by reason, and fixtures."""
 
+import gc
 from collections import Counter
 
 import pytest
@@ -12,6 +13,12 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     from onednn_graph_py.planning import pace
 
     monkeypatch.setattr(pace, "known", lambda *_: Pace(1e-4, 1e-4))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what pytest collected out of Python's garbage collections, which take a second with it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
