@@ -16,7 +16,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what pytest collected out of Python's garbage collections, which take a second with it."""
+    """Keep collected tests out of garbage collections, which take a second each with them."""
     gc.collect()
     gc.freeze()
 
