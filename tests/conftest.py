@@ -21,6 +21,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let plugins, of which Hypothesis' looks who refers to what, see all objects again."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Count skipped tests apart from those that passed or failed."""
     skipped = terminalreporter.stats.get("skipped", [])
