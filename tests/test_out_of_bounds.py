@@ -192,7 +192,7 @@ def test_windows_around_the_data(size, kernel, dilation, begin, auto_pad, met):
     ],
 )
 def test_strided_int8_convolutions_of_pixels(source, stride, met):
-    """As seen with 3.7.2 and 3.13.2: guarded pages, and results of two threads."""
+    """As seen with 3.7.2: over guarded pages, and in results of two threads."""
     rank, channels = len(stride), source[-1]
     spatial = [-(-d // s) for d, s in zip(source[1:-1], stride, strict=True)]
     x, w = t(2, source), t(3, (64, channels, *[1] * rank))

@@ -665,11 +665,12 @@ def _has_one_channel_a_group(group: Group, op: Op) -> bool:
 
 
 def strided_int8_pointwise_convolution(group: Group, op: Op) -> Met | None:
-    """Find an int8 convolution with a kernel of 1 and strides, which copies too much of a pixel.
+    """Find a strided int8 convolution with a kernel of 1: threads overwrite each other's pixels.
 
-    oneDNN copies if the strides divide the data: whole vectors of channels, to a part of its
-    scratchpad that has room for one image, with the channels rounded up to half a vector. The last
-    vector may be read from behind the data, and written into the next thread's part.
+    If the strides divide the data, oneDNN copies what the kernel reads: whole vectors of channels,
+    to a part of its scratchpad that has room for one image, with the channels rounded up to half a
+    vector. The last vector may be read from behind the data, and written into the next thread's
+    part, whose results are then wrong. That was seen with OpenMP, and not with SYCL.
     """
     slide = slide_of(group, op) if integers_of(group, op) else None
     if slide is None or slide.groups != 1 or set(slide.window.kernel) != {1}:
