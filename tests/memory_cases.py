@@ -389,7 +389,7 @@ ROWS = {
     "zero_points_of_columns": Row(
         compressed_keys("s32"),
         attention(*HEADS),
-        lambda c: since_8(c) and c.isa == "avx2",
+        lambda c: since_8(c) and not c.avx512,
     ),
     "operand_behind_gapped_deconvolution": Row(
         upsampled(2), upsampled(1), lambda c: not before_13(c) and c.avx2

@@ -848,10 +848,6 @@ def _with_avx2(c: Conditions) -> bool:
     return c.avx2
 
 
-def _with_avx2_alone(c: Conditions) -> bool:
-    return c.avx2 and not c.avx512
-
-
 def _without_avx512(c: Conditions) -> bool:
     return not c.avx512
 
@@ -940,7 +936,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
         zero_points_of_columns,
         _MATMUL,
         since=(3, 8),
-        where=_with_avx2_alone,
+        where=_without_avx512,
         fused=True,
         beside=_in("DynamicDequantize"),
     ),
