@@ -388,30 +388,66 @@ def test_what_can_not_be_run_is_told(words, status, said, capsys):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_signal_while_the_program_is_started_ends_the_program(number, tmp_path, monkeypatch):
-    started = []
+class RaisingLock:
+    """The lock of a `subprocess.Popen`, with a signal as soon as it is taken."""
 
-    class Interrupted(subprocess.Popen):
+    def __init__(self, number):
+        self._lock, self._number = threading.Lock(), number
+
+    def acquire(self, blocking):
+        taken = self._lock.acquire(blocking)
+        if taken and self._number:
+            number, self._number = self._number, None
+            signal.raise_signal(number)
+        return taken
+
+    def release(self):
+        self._lock.release()
+
+
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_a_signal_within_popen_ends_the_program(number, started, tmp_path, monkeypatch):
+    made = []
+
+    class Signalled(subprocess.Popen):
         def __init__(self, *arguments, **settings):
             super().__init__(*arguments, **settings)
-            started.append(self)
-            signal.raise_signal(number)
+            made.append(self)
+            if started:
+                self._waitpid_lock = RaisingLock(number)
+            else:
+                signal.raise_signal(number)
 
     def end(number, frame):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(subprocess, "Popen", Signalled)
     before = signal.signal(number, end)
     try:
-        with pytest.raises(KeyboardInterrupt):
-            capture(["sleep", "600"], tmp_path / "graphs")
+        found = capture(["sleep", "600"], tmp_path / "graphs")
         assert signal.getsignal(number) is end
     finally:
         signal.signal(number, before)
-        for process in started:
+        for process in made:
             process.kill()
-    assert started[0].returncode == -signal.SIGTERM
+    assert found.status == -number
+
+
+def test_what_another_handler_raises_ends_the_program(tmp_path, monkeypatch):
+    def fail(number, frame):
+        raise RuntimeError("no interrupt")
+
+    before = signal.signal(signal.SIGINT, fail)
+    began = time.monotonic()
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(RuntimeError, match="no interrupt"):
+            capture(["sleep", "600"], tmp_path / "graphs")
+        assert signal.getsignal(signal.SIGINT) is fail
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - began < 60
 
 
 def test_whoever_ends_the_capture_ends_the_program(tmp_path, working_directory):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from ..errors import GraphFormatError
 from ..serialization.parse import parse
@@ -21,6 +23,8 @@ __all__ = ["Captured", "capture"]
 
 # Seconds between two searches for files, which a graph of another process could overwrite.
 _INTERVAL = 0.05
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 @dataclass(frozen=True)
@@ -108,17 +112,15 @@ def capture(
             log = Path(logs)
             process = None
             try:
-                with _held_back():
+                with _held_back() as came:
                     process = subprocess.Popen(words, env=_environment(log))
-                with _passed_on(process):
                     while process.returncode is None:
-                        try:
+                        with contextlib.suppress(subprocess.TimeoutExpired):
                             process.wait(_INTERVAL)
-                        except subprocess.TimeoutExpired:
-                            watched.take()
-                        except KeyboardInterrupt:
-                            _interrupted(process)
-            except BaseException:  # such as an interrupt before the loop
+                        watched.take()
+                        while came:
+                            _pass_on(*came.pop(0), process)
+            except BaseException:  # such as what a handler of the caller raised
                 if process is not None:
                     process.terminate()
                     process.wait()
@@ -154,43 +156,39 @@ def _environment(log: Path) -> dict[str, str]:
     return made
 
 
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Hold signals back until a program has started and somebody knows its process.
+@contextlib.contextmanager
+def _held_back() -> Iterator[list[tuple[int, _Handler]]]:
+    """Hold signals back, and yield the list of those that came, with their handlers.
 
-    A handler that raises an exception within `Popen` leaves a program that nobody can end.
+    A handler that raises an exception within `Popen` leaves a program that nobody can end, or a
+    lock that nobody releases.
     """
+    came: list[tuple[int, _Handler]] = []
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    handlers = {number: handler for number, handler in before.items() if callable(handler)}
-    came: list[int] = []
+    # Python runs handlers in the main thread only, and only there they may be set.
+    if threading.current_thread() is not threading.main_thread():
+        before.clear()
+    # Whoever ends this process means the program, even if nobody handles that here.
+    held: dict[int, _Handler] = {
+        n: h for n, h in before.items() if callable(h) or n == signal.SIGTERM
+    }
     try:
-        for number in handlers:
-            signal.signal(number, lambda number, frame: came.append(number))
-    except ValueError:  # only the main thread may set handlers, and it alone runs them
-        yield
-        return
-    try:
-        yield
+        for number in held:
+            signal.signal(number, lambda number, frame: came.append((number, held[number])))
+        yield came
     finally:
-        for number, handler in handlers.items():
+        for number, handler in held.items():
             signal.signal(number, handler)
-        for arrived in came:
-            signal.raise_signal(arrived)
+        for number, _ in came:
+            signal.raise_signal(number)
 
 
-@contextmanager
-def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Pass SIGTERM on to the program, as whoever ends this process means the program."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
+def _pass_on(number: int, handler: _Handler, process: subprocess.Popen[bytes]) -> None:
+    """Pass a signal on to the program, an interrupt only where the caller's handler raises it."""
+    if number == signal.SIGTERM:
         process.send_signal(number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, handler)
-    except ValueError:  # only the main thread may set handlers
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    elif callable(handler):
+        try:
+            handler(number, None)
+        except KeyboardInterrupt:
+            _interrupted(process)
