@@ -33,6 +33,9 @@ called_from_lib:libdnnl
 # When a thread ends, the C library frees its thread-local variables, which the thread wrote; a new
 # thread may get them before. What orders this is in the dynamic loader, which isn't instrumented.
 race:_dl_deallocate_tls
+
+# Graphviz's `dot`, a program that draws models, loads fonts in a thread of a library of its own.
+race:libfontconfig.so
 """
 """TSan's suppressions, by library; none may ever name the extension. ASan and UBSan have none."""
 
