@@ -129,7 +129,8 @@ def growth(
     """
     for _ in range(rounds if warm is None else warm):
         call()
-    # No allocation is smaller than 16 bytes, so one that each round leaves behind is too many.
+    # No allocation is smaller than 16 bytes, so one that each round leaves behind is too many; only
+    # TSan counts the bytes that were asked for.
     allowed = {"bytes": NOISE + rounds * (15 + kernels * KERNEL)}
     least: dict[str, int] = {}
     for _ in range(BATCHES):

@@ -76,7 +76,7 @@ class Leaky:
 
     def __call__(self) -> None:
         if self.what == "bytes":
-            self.kept.append(ctypes.CDLL(None).malloc(8))
+            self.kept.append(ctypes.CDLL(None).malloc(32))
         elif self.what == "file descriptors":
             self.kept.append(os.fdopen(os.open(os.devnull, os.O_RDONLY)))
         elif self.what == "threads":
