@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-from functools import cache
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
@@ -34,15 +33,15 @@ def worked(scale: int, *names: str) -> dict[str, dict]:
     return {told["case"]: told for told in map(json.loads, lines)}
 
 
-@cache
+@pytest.fixture(scope="module")
 def short() -> dict[str, dict]:
     """The outcomes of all cases, with as few rounds as show a leak."""
     return worked(1)
 
 
 @pytest.mark.parametrize("name", leak_cases.CASES)
-def test_nothing_is_left_behind(name):
-    assert short()[name]["grown"] == []
+def test_nothing_is_left_behind(short, name):
+    assert short[name]["grown"] == []
 
 
 @pytest.mark.slow
@@ -51,8 +50,8 @@ def test_nothing_is_left_behind_by_many_rounds(name):
     assert worked(20, name)[name]["grown"] == []
 
 
-def test_every_public_operation_is_in_a_case():
-    called = {name for told in short().values() for name in told["calls"]}
+def test_every_public_operation_is_in_a_case(short):
+    called = {name for told in short.values() for name in told["calls"]}
     assert set(leak_cases.operations()) - called == set()
 
 
