@@ -50,6 +50,11 @@ class _MallInfo(ctypes.Structure):
 _LIBC = ctypes.CDLL(None)
 
 
+def smallest() -> int:
+    """Return what an allocation counts at least; sanitizers count the bytes that are asked for."""
+    return 8 if hasattr(_LIBC, "__sanitizer_get_current_allocated_bytes") else 16
+
+
 def missing() -> str | None:
     """Say why memory can't be counted here; None if it can."""
     if hasattr(_LIBC, "__sanitizer_get_current_allocated_bytes") or hasattr(_LIBC, "mallinfo2"):
@@ -129,9 +134,8 @@ def growth(
     """
     for _ in range(rounds if warm is None else warm):
         call()
-    # No allocation is smaller than 16 bytes, so one that each round leaves behind is too many; only
-    # TSan counts the bytes that were asked for.
-    allowed = {"bytes": NOISE + rounds * (15 + kernels * KERNEL)}
+    # One allocation that each round leaves behind is too many.
+    allowed = {"bytes": NOISE + rounds * (smallest() - 1 + kernels * KERNEL)}
     least: dict[str, int] = {}
     for _ in range(BATCHES):
         before = {"bytes": _kept(), **others()}

@@ -75,7 +75,7 @@ class Leaky:
 
     def __call__(self) -> None:
         if self.what == "bytes":
-            self.kept.append(ctypes.CDLL(None).malloc(32))
+            self.kept.append(ctypes.CDLL(None).malloc(8))
         elif self.what == "file descriptors":
             self.kept.append(os.fdopen(os.open(os.devnull, os.O_RDONLY)))
         elif self.what == "threads":
@@ -118,11 +118,11 @@ class Leaky:
 def test_a_leak_is_seen(what):
     leaky = Leaky(what)
     try:
-        grown = leaks.growth(leaky, 200 if what == "bytes" else 2, warm=0)
+        grown = leaks.growth(leaky, 300 if what == "bytes" else 2, warm=0)
     finally:
         leaky.clean()
     assert any(
-        line.endswith(f" {what} in {200 if what == 'bytes' else 2} rounds") for line in grown
+        line.endswith(f" {what} in {300 if what == 'bytes' else 2} rounds") for line in grown
     )
 
 

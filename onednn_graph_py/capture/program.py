@@ -168,9 +168,10 @@ def _held_back() -> Iterator[list[tuple[int, _Handler]]]:
     # Python runs handlers in the main thread only, and only there they may be set.
     if threading.current_thread() is not threading.main_thread():
         before.clear()
-    # Whoever ends this process means the program, even if nobody handles that here.
+    # Whoever ends this process means the program, even if nobody handles that here. (None is a
+    # handler of C, which Python could not set again.)
     held: dict[int, _Handler] = {
-        n: h for n, h in before.items() if callable(h) or n == signal.SIGTERM
+        n: h for n, h in before.items() if callable(h) or (n == signal.SIGTERM and h is not None)
     }
     try:
         for number in held:

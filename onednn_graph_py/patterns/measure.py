@@ -32,7 +32,7 @@ __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]
 
 VERDICTS = {
     "fused": "oneDNN makes the documented number of partitions",
-    "runs in parts": "oneDNN fuses it and is wrong or leaves buffers, so models run it in parts",
+    "runs in parts": "oneDNN's fusion is wrong or out of bounds, so models run it in parts",
     "refused": "oneDNN refuses the graph, as the documents say",
     "deviates": "oneDNN deviates from the documents in a known way, which the row names",
     "lacks hardware": "this CPU has no instructions for a data type",
