@@ -118,11 +118,11 @@ class Leaky:
 def test_a_leak_is_seen(what):
     leaky = Leaky(what)
     try:
-        grown = leaks.growth(leaky, 300 if what == "bytes" else 2, warm=0)
+        grown = leaks.growth(leaky, 1000 if what == "bytes" else 2, warm=0)
     finally:
         leaky.clean()
     assert any(
-        line.endswith(f" {what} in {300 if what == 'bytes' else 2} rounds") for line in grown
+        line.endswith(f" {what} in {1000 if what == 'bytes' else 2} rounds") for line in grown
     )
 
 
