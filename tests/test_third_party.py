@@ -697,12 +697,16 @@ def make_tree_with_cpu_targets(path: Path) -> Path:
     return tree
 
 
-def compile_commands() -> dict[str, str]:
-    """The compiler's call for each file of the build that the cache keeps."""
+def compile_commands() -> dict[str, tuple[Path, str]]:
+    """For each source of the build that the cache keeps: the file that it is compiled in, how."""
     recipe = Recipe()
     build = recipe.cache.build(recipe.key(recipe.preferred))
-    listed = json.loads((build / "compile_commands.json").read_text())
-    return {Path(entry["file"]).name: entry["command"] for entry in listed}
+    found = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = Path(entry["file"])
+        united = re.findall(r'^#include ".*/(\w+\.cpp)"$', file.read_text(), re.MULTILINE)
+        found.update({name: (file, entry["command"]) for name in united or [file.name]})
+    return found
 
 
 needs_gcc = pytest.mark.skipif(
@@ -719,13 +723,82 @@ def test_kernels_keep_their_optimisation_and_generators_of_code_are_compiled_in_
     Recipe().ensure()
     commands = compile_commands()
     # The last one on a command line counts.
-    last = {name: re.findall(r" (-O\w)", command)[-1] for name, command in commands.items()}
-    assert last["ref_relu.cpp"] == last["cpu_relu_list.cpp"] == last["jit_relu.cpp"] == "-O3"
-    assert last["jit_relu_kernel.cpp"] == "-O2"
+    last = {name: re.findall(r" (-O\w)", command)[-1] for name, (_, command) in commands.items()}
+    assert last["ref_relu.cpp"] == "-O3"
+    assert last["cpu_relu_list.cpp"] == "-O2"
+    assert last["jit_relu.cpp"] == last["jit_relu_kernel.cpp"] == "-O2"
     # The sources above include nothing: without precompiled headers they would not compile.
-    assert "cmake_pch.hxx" in commands["ref_relu.cpp"]
+    assert "cmake_pch.hxx" in commands["ref_relu.cpp"][1]
     # A compiler says so where it can't use what is precompiled.
     assert "invalid-pch" not in Recipe().cache.log(key()).read_text().replace("-Winvalid-pch", "")
+
+
+@needs_gcc
+def test_sources_that_cannot_be_compiled_together_are_found_and_compiled_alone(
+    monkeypatch, tmp_path, capfd
+):
+    tree = make_tree_with_cpu_targets(tmp_path / "mine")
+    kernels = tree / "src/cpu/x64"
+    # More than there are united files. The last but one names what the first does, in a header of
+    # its own, and another's macro does not reach it.
+    for number in range(40):
+        (kernels / f"jit_{number:02}.cpp").write_text(
+            f"#define SIZE {number}\nstatic int own_{number}() {{ return SIZE; }}\n"
+            f"int made_{number}() {{ return own_{number}(); }}\n"
+        )
+    (kernels / "named.hpp").write_text("static int own_0() { return 7; }\n")
+    (kernels / "jit_36.cpp").write_text(
+        '#include "cpu/x64/named.hpp"\nint made_36() { return own_0(); }\n'
+    )
+    monkeypatch.setenv("CXX", "g++")
+    monkeypatch.setenv("ONEDNN_SOURCE_DIR", str(tree))
+    Recipe().ensure()
+    said = "some sources can't be compiled together"
+    assert capfd.readouterr().err.count(said) == 1
+    commands = compile_commands()
+    assert commands["jit_36.cpp"][0] == kernels / "jit_36.cpp"
+    united = [f for name, (f, _) in commands.items() if name.startswith("jit_") and "36" not in name]
+    assert all(file.parent.name == "united" for file in united)
+    assert len(set(united)) < len(united)
+    # An edit later does not try again what is known.
+    (kernels / "jit_07.cpp").write_text("int made_7() { return 8; }")
+    Recipe().ensure()
+    assert said not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("cc1plus: error: error writing to x.s: No space left on device", "the disk is full"),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "want of memory"),
+        ("cc1plus: out of memory allocating 65536 bytes", "too little memory"),
+    ],
+)
+def test_a_machine_that_has_too_little_is_told_so_in_one_line(
+    monkeypatch, tmp_path, message, told
+):
+    compiler = script(
+        tmp_path / "bin/compiler",
+        f'case "$*" in *other.cpp*) echo "{message}" >&2; exit 1 ;; esac\nexec c++ "$@"',
+    )
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("ONEDNN_SOURCE_DIR", str(make_tree(tmp_path / "mine")))
+    with pytest.raises(RecipeError) as caught:
+        Recipe().ensure()
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_jobs_are_as_many_as_memory_allows(monkeypatch):
+    monkeypatch.delenv("CMAKE_BUILD_PARALLEL_LEVEL")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": (8 << 30) // 4096}
+    monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
+    assert 2 <= Settings.from_env().jobs <= 6
+    sizes["SC_PHYS_PAGES"] = 1
+    assert Settings.from_env().jobs == 1
+    sizes["SC_PHYS_PAGES"] = 1 << 40
+    assert Settings.from_env().jobs == 64
 
 
 @pytest.mark.parametrize("chosen", [True, False])

@@ -10,37 +10,145 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL "Release"
     return()
 endif()
 
-# -- what is optimised how far -------------------------------------------------------------------
+# -- what no op of a graph is made of ------------------------------------------------------------
 
-# Sets an optimisation level for those of a target's sources whose path below src/ matches.
-function(ogp_optimize target level pattern)
+# RNN and LRN. oneDNN has an option for this, which it refuses together with its graphs; what that
+# option would have written into the configuration is written here.
+function(ogp_leave_out)
+    if(NOT DNNL_ENABLE_PRIMITIVE STREQUAL "ALL" OR DNNL_BUILD_TESTS)
+        return()
+    endif()
+    set(template "${PROJECT_SOURCE_DIR}/include/oneapi/dnnl/dnnl_config.h.in")
+    set(BUILD_PRIMITIVE_ALL FALSE)
+    file(STRINGS "${template}" lines REGEX "^#cmakedefine01 BUILD_[A-Z_]+$")
+    foreach(line ${lines})
+        string(REGEX REPLACE "^#cmakedefine01 " "" name "${line}")
+        # After each option's "ALL" come its values.
+        if(name MATCHES "_ALL$")
+            set(option "${name}")
+        elseif("${option}" STREQUAL "BUILD_PRIMITIVE_ALL")
+            set(${name} TRUE)
+        endif()
+    endforeach()
+    set(BUILD_RNN FALSE)
+    set(BUILD_LRN FALSE)
+    configure_file("${template}" "${PROJECT_BINARY_DIR}/include/oneapi/dnnl/dnnl_config.h")
+    ogp_remove(dnnl_cpu "/rnn/|/ref_lrn")
+    ogp_remove(dnnl_cpu_x64 "/rnn/|/lrn/")
+endfunction()
+
+# Leaves those of a target's sources whose path below src/ matches out of it.
+function(ogp_remove target pattern)
     if(NOT TARGET ${target})
         return()
     endif()
     get_target_property(sources ${target} SOURCES)
     get_target_property(directory ${target} SOURCE_DIR)
     foreach(source ${sources})
-        file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/src" "${source}")
-        if(name MATCHES "${pattern}")
-            set_property(SOURCE "${source}" DIRECTORY "${directory}"
-                APPEND PROPERTY COMPILE_OPTIONS ${level})
+        file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}/src" "${source}")
+        if(path MATCHES "${pattern}" AND path MATCHES "\\.cpp$")
+            set_source_files_properties("${source}" DIRECTORY "${directory}"
+                PROPERTIES HEADER_FILE_ONLY ON OGP_TAKEN ON)
         endif()
     endforeach()
 endfunction()
 
-function(ogp_optimization_levels)
-    # What calls get to run keeps its -O3, and so does what is defined in headers beside it: the
-    # linker takes the first copy of an inline function. Of RNN and LRN no op of a graph is made.
-    ogp_optimize(dnnl_cpu -O1 "/rnn/|/ref_lrn")
+# -- what is compiled together, and optimised how far ---------------------------------------------
+
+# Each file of a target generates the code of the same inline functions anew (1.5 s for each that
+# generates machine code), so files are compiled several at a time.
+#
+# A row: target, number of united files (0: each alone), optimisation level, which sources (by their
+# path below src/; the first row that matches a source takes it).
+function(ogp_unite_sources)
+    ogp_unite(dnnl_common 3 -O2 "^common/")
+    ogp_unite(dnnl_graph_interface 1 -O2 "^graph/interface/")
     # Made once a process.
-    ogp_optimize(dnnl_graph_backend_dnnl -O1 "/patterns/")
+    ogp_unite(dnnl_graph_backend_dnnl 2 -O1 "/patterns/")
+    ogp_unite(dnnl_graph_backend_dnnl 6 -O2 "^graph/")
+    # Each names its list as the others do.
+    ogp_unite(dnnl_cpu 0 -O2 "^cpu/([a-z]+/)?cpu_[a-z_]+_list")
+    # What calls get to run keeps its -O3, and so does what is defined in headers beside it: the
+    # linker takes the first copy of an inline function.
+    ogp_unite(dnnl_cpu 4 -O3 "^cpu/reorder/")
+    ogp_unite(dnnl_cpu 10 -O3 "^cpu/")
     # What generates machine code, which is the same however this is compiled. With -O1 compiling a
     # graph takes 22 % longer; the kernels of gemm are generated once a process.
-    ogp_optimize(dnnl_cpu_x64 -O2
-        "kern(el)?[_a-z0-9]*\\.cpp$|/injectors/|/brgemm/jit_|fp8cvt|(transpose|copy)_utils")
-    ogp_optimize(dnnl_cpu_x64 -O2 "post_ops|convert_xf16")
-    ogp_optimize(dnnl_cpu_x64 -O1 "autogen|/rnn/|/lrn/")
+    ogp_unite(dnnl_cpu_x64 6 -O1 "autogen")
+    ogp_unite(dnnl_cpu_x64 0 -O2 "^cpu/x64/gemm/[^/]+/.*_kern\\.cpp")
+    ogp_unite(dnnl_cpu_x64 2 -O3 "^cpu/x64/gemm/")
+    ogp_unite(dnnl_cpu_x64 18 -O2 "^cpu/x64/")
 endfunction()
+
+# Compiles those of a target's sources that match, and that no earlier row took, as `parts` files.
+# Macros that a source defines end with it.
+function(ogp_unite target parts level pattern)
+    if(NOT TARGET ${target})
+        return()
+    endif()
+    get_target_property(sources ${target} SOURCES)
+    get_target_property(directory ${target} SOURCE_DIR)
+    set(part 0)
+    foreach(source ${sources})
+        file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}/src" "${source}")
+        get_source_file_property(taken "${source}" DIRECTORY "${directory}" OGP_TAKEN)
+        if(taken OR NOT path MATCHES "${pattern}" OR NOT path MATCHES "\\.cpp$")
+            continue()
+        endif()
+        set_source_files_properties("${source}" DIRECTORY "${directory}" PROPERTIES OGP_TAKEN ON)
+        if(parts)
+            # Also for a file that is compiled alone, so that the others stay where they are.
+            math(EXPR part "(${part} + 1) % ${parts}")
+        endif()
+        if(NOT parts OR path IN_LIST OGP_ALONE)
+            set_property(SOURCE "${source}" DIRECTORY "${directory}"
+                APPEND PROPERTY COMPILE_OPTIONS ${level})
+            continue()
+        endif()
+        string(APPEND text_${part} "#include \"${source}\"\n")
+        file(STRINGS "${source}" defined REGEX "^#define ")
+        foreach(line ${defined})
+            if(line MATCHES "^#define ([A-Za-z_0-9]+)")
+                string(APPEND text_${part} "#undef ${CMAKE_MATCH_1}\n")
+            endif()
+        endforeach()
+        set_property(SOURCE "${source}" DIRECTORY "${directory}" PROPERTY HEADER_FILE_ONLY ON)
+    endforeach()
+    if(NOT parts)
+        return()
+    endif()
+    string(MD5 name "${pattern}")
+    string(SUBSTRING "${name}" 0 6 name)
+    math(EXPR last "${parts} - 1")
+    foreach(part RANGE ${last})
+        if(NOT DEFINED text_${part})
+            continue()
+        endif()
+        set(united "${PROJECT_BINARY_DIR}/united/${target}_${name}_${part}.cpp")
+        file(CONFIGURE OUTPUT "${united}" CONTENT "${text_${part}}" @ONLY)
+        # GCC inlines less in large files, and these are large only because they are several.
+        set_property(SOURCE "${united}" DIRECTORY "${directory}"
+            PROPERTY COMPILE_OPTIONS ${level} --param=large-unit-insns=200000)
+        target_sources(${target} PRIVATE "${united}")
+    endforeach()
+endfunction()
+
+# These define what others of their row define too, or include what can't follow the others. The
+# recipe finds them by trying: it adds those in which the compiler reports an error.
+set(OGP_ALONE graph/backend/dnnl/platform.cpp graph/backend/dnnl/patterns/reduction_fusion.cpp
+    common/gemm.cpp common/verbose.cpp cpu/simple_sum.cpp cpu/matmul/gemm_bf16_matmul.cpp
+    cpu/matmul/gemm_f32_matmul.cpp cpu/matmul/gemm_x8s8s32x_matmul.cpp
+    cpu/x64/jit_avx512_core_f16_dw_conv_kernel.cpp
+    cpu/x64/jit_avx512_core_x8s8s32x_1x1_conv_kernel.cpp
+    cpu/x64/jit_avx512_core_x8s8s32x_conv_kernel.cpp cpu/x64/jit_uni_reorder_utils.cpp
+    cpu/x64/jit_uni_resampling.cpp cpu/x64/jit_uni_xf16_sum.cpp
+    cpu/x64/matmul/brgemm_matmul.cpp cpu/x64/matmul/brgemm_matmul_reorders.cpp
+    cpu/x64/prelu/jit_prelu_reduction_kernel.cpp)
+set(OGP_FOUND_ALONE "${CMAKE_BINARY_DIR}/alone.txt")
+if(EXISTS "${OGP_FOUND_ALONE}")
+    file(STRINGS "${OGP_FOUND_ALONE}" alone)
+    list(APPEND OGP_ALONE ${alone})
+endif()
 
 # -- headers that most files of a target include, compiled once ----------------------------------
 
@@ -89,80 +197,6 @@ function(ogp_precompile_headers)
     endforeach()
 endfunction()
 
-# -- files compiled together ---------------------------------------------------------------------
-
-# Each file of a target generates the code of the same inline functions anew (1.5 s for each that
-# generates machine code). Only of these versions it is known that their files can be one.
-set(OGP_UNITED_VERSIONS 3.7)
-
-# Compiles those of a target's sources whose path below src/ matches as `parts` files. Macros that a
-# source defines end with it.
-function(ogp_unite target name parts pattern)
-    if(NOT TARGET ${target})
-        return()
-    endif()
-    get_target_property(sources ${target} SOURCES)
-    get_target_property(directory ${target} SOURCE_DIR)
-    set(matching)
-    foreach(source ${sources})
-        file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}/src" "${source}")
-        if(path MATCHES "${pattern}" AND path MATCHES "\\.cpp$" AND NOT path IN_LIST OGP_ALONE)
-            list(APPEND matching "${source}")
-        endif()
-    endforeach()
-    set(part 0)
-    foreach(source ${matching})
-        set(text "#include \"${source}\"\n")
-        file(STRINGS "${source}" defined REGEX "^#define ")
-        foreach(line ${defined})
-            if(line MATCHES "^#define ([A-Za-z_0-9]+)")
-                string(APPEND text "#undef ${CMAKE_MATCH_1}\n")
-            endif()
-        endforeach()
-        string(APPEND text_${part} "${text}")
-        set_property(SOURCE "${source}" DIRECTORY "${directory}" PROPERTY HEADER_FILE_ONLY ON)
-        math(EXPR part "(${part} + 1) % ${parts}")
-    endforeach()
-    if(NOT matching)
-        return()
-    endif()
-    math(EXPR last "${parts} - 1")
-    foreach(part RANGE ${last})
-        set(united "${PROJECT_BINARY_DIR}/united/${target}_${name}_${part}.cpp")
-        file(CONFIGURE OUTPUT "${united}" CONTENT "${text_${part}}" @ONLY)
-        # GCC inlines less in large files, and these are large only because they are several.
-        set_property(SOURCE "${united}" DIRECTORY "${directory}"
-            PROPERTY COMPILE_OPTIONS ${ARGN} --param=large-unit-insns=200000)
-        target_sources(${target} PRIVATE "${united}")
-    endforeach()
-endfunction()
-
-# These define what others of their target define too, or include what can't follow the others.
-set(OGP_ALONE graph/backend/dnnl/platform.cpp graph/backend/dnnl/patterns/reduction_fusion.cpp
-    common/gemm.cpp common/verbose.cpp cpu/x64/lrn/jit_avx512_common_lrn_fwd_base.cpp
-    cpu/x64/prelu/jit_prelu_reduction_kernel.cpp)
-
-function(ogp_unite_sources)
-    set(version "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
-    if(NOT version IN_LIST OGP_UNITED_VERSIONS)
-        return()
-    endif()
-    ogp_unite(dnnl_common all 2 "^common/")
-    ogp_unite(dnnl_graph_interface all 1 "^graph/interface/")
-    ogp_unite(dnnl_graph_backend_dnnl top 1 "^graph/backend/dnnl/[a-z_]+\\.cpp")
-    ogp_unite(dnnl_graph_backend_dnnl kernels 2 "^graph/backend/dnnl/kernels/")
-    ogp_unite(dnnl_graph_backend_dnnl passes 1 "^graph/backend/dnnl/passes/")
-    ogp_unite(dnnl_graph_backend_dnnl patterns 1 "^graph/backend/dnnl/patterns/" -O1)
-    ogp_unite(dnnl_cpu reorder 3 "^cpu/reorder/")
-    ogp_unite(dnnl_cpu matmul 1 "^cpu/matmul/")
-    ogp_unite(dnnl_cpu_x64 gemm_f32 2 "^cpu/x64/gemm/f32/.*autogen" -O1)
-    ogp_unite(dnnl_cpu_x64 gemm_bf16 1 "^cpu/x64/gemm/bf16/.*autogen" -O1)
-    ogp_unite(dnnl_cpu_x64 gemm_s8 2 "^cpu/x64/gemm/s8x8s32/.*autogen" -O1)
-    ogp_unite(dnnl_cpu_x64 prelu 1 "^cpu/x64/(prelu|shuffle)/")
-    ogp_unite(dnnl_cpu_x64 lrn 1 "^cpu/x64/lrn/" -O1)
-    ogp_unite(dnnl_cpu_x64 rnn 1 "^cpu/x64/rnn/" -O1)
-endfunction()
-
 # -- GCC's memory --------------------------------------------------------------------------------
 
 function(ogp_compile_without_collecting targets)
@@ -198,7 +232,7 @@ function(ogp_build_faster)
             list(APPEND targets ${target})
         endif()
     endforeach()
-    ogp_optimization_levels()
+    ogp_leave_out()
     ogp_unite_sources()
     ogp_precompile_headers()
     ogp_compile_without_collecting("${targets}")

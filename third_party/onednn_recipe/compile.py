@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -13,8 +13,19 @@ from . import ccache, prefix, process
 from .cache import Cache, write_record
 from .progress import Progress
 from .report import RecipeError, say
+from .united import Misfits
 
 LOG_LINES_SHOWN = 30
+# Ninja goes on to find more sources that can't be compiled together, but not without end.
+_FAILURES = 12
+# What compilers and the linker say of a machine that has too little, and what we say.
+_LACKING = {
+    "No space left on device": "the disk is full. Free some space; the same command resumes it.",
+    "Killed signal terminated program": "a compiler was ended, most likely for want of memory. "
+    "CMAKE_BUILD_PARALLEL_LEVEL=1 has one work at a time; the same command resumes it.",
+    "out of memory allocating": "there is too little memory. CMAKE_BUILD_PARALLEL_LEVEL=1 has one compiler "
+    "work at a time; the same command resumes it.",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,15 @@ def run(job: Job, cache: Cache, lock: int) -> None:
         elif not (build_dir / "build.ninja").is_file():
             steps.fail("configuring")
         _check_runtime(job, build_dir)
-        steps.check("compiling", [job.ninja, "-C", str(build_dir), "-j", str(job.jobs)])
+        misfits = Misfits(job.tree, build_dir)
+        compiling = [
+            job.ninja, "-C", str(build_dir), "-j", str(job.jobs), "-k", str(_FAILURES),
+        ]  # fmt: skip
+        while steps.status(compiling, misfits.feed):
+            if not misfits.settle():
+                steps.fail("compiling")
+            say("some sources can't be compiled together; compiling those alone")
+            steps.check("configuring", configure)
         steps.check("installing", [job.cmake, "--install", str(build_dir)])
     found = prefix.inspect(target, job.minimum_version, f"See {log_path}.")
     seconds = round(time.monotonic() - start)
@@ -90,15 +109,22 @@ class _Steps:
             "GIT_CEILING_DIRECTORIES": str(job.tree.parent),
         }
 
-    def status(self, command: Sequence[str]) -> int:
+    def status(
+        self, command: Sequence[str], listen: Callable[[str], None] = lambda line: None
+    ) -> int:
         progress = Progress(f"oneDNN {self._job.version}", sys.stderr)
+
+        def feed(line: str) -> None:
+            progress.feed(line)
+            listen(line)
+
         try:
             return process.run_logged(
                 command,
                 log=self._log,
                 env=self._env,
                 keep_open=self._lock,
-                on_line=progress.feed,
+                on_line=feed,
                 on_tick=progress.tick,
             )
         finally:
@@ -109,6 +135,10 @@ class _Steps:
             self.fail(what)
 
     def fail(self, what: str) -> None:
+        end = process.tail(self._log_path, 1000)
+        for sign, sentence in _LACKING.items():
+            if sign in end:
+                raise RecipeError(f"{what} oneDNN {self._job.version} failed: {sentence}")
         raise RecipeError(
             f"{what} oneDNN {self._job.version} failed. The last {LOG_LINES_SHOWN} lines of "
             f"{self._log_path}:\n{process.tail(self._log_path, LOG_LINES_SHOWN)}\n"

@@ -11,6 +11,9 @@ from .report import RecipeError
 # Variables that change what the compiler makes: part of the cache key.
 FLAG_VARIABLES = ("CC", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")
 
+# What one compile job of oneDNN takes at most.
+_JOB_BYTES = 1500 << 20
+
 HELP = """\
 ONEDNN_ROOT              use this installed oneDNN, build nothing
 ONEDNN_SOURCE_DIR        build this oneDNN source tree
@@ -19,7 +22,8 @@ ONEDNN_GIT_URL           fetch the pinned commit from this git repository instea
 ONEDNN_DEBIAN_MIRROR     fetch Debian's source package from this mirror (default: apt's own)
 ONEDNN_CMAKE_ARGS        further CMake arguments, quoted as for a shell
 ONEDNN_GRAPH_PY_CACHE    where sources and builds are kept
-CMAKE_BUILD_PARALLEL_LEVEL   number of compile jobs (default: the CPUs this process may use)
+CMAKE_BUILD_PARALLEL_LEVEL   number of compile jobs (default: the CPUs this process may use, and
+                         fewer where memory is short)
 CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS   as always in CMake"""
 
 
@@ -72,8 +76,9 @@ class Settings:
 
 def _jobs(value: str | None) -> int:
     if not value:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         # Unlike os.cpu_count(), this respects taskset and container CPU sets.
-        return len(os.sched_getaffinity(0))
+        return max(1, min(len(os.sched_getaffinity(0)), memory // _JOB_BYTES))
     if not value.isdecimal() or int(value) < 1:
         raise RecipeError(
             f"CMAKE_BUILD_PARALLEL_LEVEL should be a whole number of jobs, 1 or more; "
