@@ -14,6 +14,8 @@ from ..building.value import bytes_of, is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from ..linked import version
+from ..loading.openmp_waiting import loaded_before
+from ..machine.cpu_runtime import threads_can_be_set
 from ..ops.lookup import row, with_trait
 from ..ops.terms import shape_text
 from ..planning import Plan, SlowFusions
@@ -234,6 +236,12 @@ def _finish(
     if model is not None and model.options["policy"] == "debug":
         subject.notes.append("policy='debug' runs each op in a partition of its own")
         what_if = False
+    if threads_can_be_set() and (library := loaded_before()):
+        subject.notes.append(
+            f"OpenMP's threads wait as another library has them wait, which has loaded {library} "
+            "before: beside busy processes calls can take many times as long. Import "
+            "onednn_graph_py first, or set GOMP_SPINCOUNT=1000"
+        )
     return Explanation(
         model.name if model is not None and subject.runs else "graph",
         builder.engine_kind.name,

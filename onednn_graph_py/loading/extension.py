@@ -6,8 +6,9 @@ first in the search all the same, so where there is one we load ours with RTLD_D
 dependencies then come before the global ones. We do so only then, because deep binding also
 bypasses a preloaded allocator.
 
-Where the extension's oneDNN runs on SYCL, we provide the driver through which SYCL finds the CPU
-before anybody can ask for a device.
+Where the extension's oneDNN runs on OpenMP, its threads wait briefly (``openmp_waiting``). Where it
+runs on SYCL, we provide the driver through which SYCL finds the CPU before anybody can ask for a
+device.
 
 One process runs one copy of this package. Both copies have one name, so what either imports while
 it runs may come from the other; and the dynamic linker knows their libraries by one name, so it
@@ -22,6 +23,7 @@ import sys
 from pathlib import Path
 
 from .interpreter import require_gil, require_main_interpreter
+from .openmp_waiting import brief
 
 # A copy's extension; its library may also lie elsewhere, where it is an installed one.
 _OF_A_COPY = re.compile(r" (/.*/(?:onednn_graph_py/_core\.\S*so|libdnnl_ogp\.so)\S*)")
@@ -57,7 +59,8 @@ def _load() -> None:
     if deepbind and _foreign_onednn_is_global():
         sys.setdlopenflags(os.RTLD_NOW | os.RTLD_LOCAL | deepbind)
     try:
-        core = importlib.import_module("onednn_graph_py._core")
+        with brief():
+            core = importlib.import_module("onednn_graph_py._core")
     finally:
         sys.setdlopenflags(flags)
     require_gil()

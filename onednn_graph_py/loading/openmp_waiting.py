@@ -1,0 +1,62 @@
+"""How OpenMP's threads wait for each other: briefly, unless the user has said otherwise.
+
+GCC's libgomp has its threads spin for milliseconds before they sleep. Beside a busy process a thread
+then spins while the one that it waits for has no CPU, and a call takes ten times as long now and
+then. A short spin costs nothing on an idle machine (``docs/guide_parallel.md`` has figures).
+
+libgomp reads its variables once, when it is loaded, so ours is set while the extension is loaded
+and removed again: neither Python's ``os.environ`` nor a process that is started later has it. A
+libgomp that another library has loaded before is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["SPIN_COUNT", "VARIABLES", "brief", "loaded_before"]
+
+VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+"""What a user says how threads wait with; whoever sets one has chosen."""
+
+SPIN_COUNT = 1000
+"""How often a thread looks whether it may go on before it sleeps, some microseconds in all."""
+
+# Also a wheel's own copy, whose name has a hash in it.
+_LIBGOMP = re.compile(r" (/\S*/libgomp[-.]\S*)$", re.MULTILINE)
+
+_before: frozenset[str] = frozenset()
+_after: frozenset[str] = frozenset()
+
+
+def _loaded() -> frozenset[str]:
+    try:
+        maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
+    except OSError:
+        return frozenset()
+    return frozenset(_LIBGOMP.findall(maps))
+
+
+@contextmanager
+def brief() -> Iterator[None]:
+    """Have the OpenMP that is loaded meanwhile let its threads wait briefly."""
+    global _before, _after
+    if any(name in os.environ for name in VARIABLES):
+        yield
+        return
+    _before = _loaded()
+    # Past os.environ, which other threads may be reading, and which others copy for their children.
+    os.putenv(VARIABLES[0], str(SPIN_COUNT))
+    try:
+        yield
+    finally:
+        os.unsetenv(VARIABLES[0])
+        _after = _loaded()
+
+
+def loaded_before() -> str | None:
+    """Return the libgomp that another library had loaded, if ours waits as that one does."""
+    return None if _after - _before else next(iter(sorted(_before)), None)
