@@ -167,13 +167,16 @@ def test_a_wheel_of_the_sdist_works_in_a_clean_environment(sdist, tmp_path, pyth
         assert f"onednn_graph_py/onednn_licenses/{name}" in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"onednn_graph_py"}
 
-    subprocess.check_call([*pip, "install", str(wheel)])
+    # Where there is no compiler, nor any other program.
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    subprocess.check_call([*pip, "install", str(wheel)], env={**os.environ, "PATH": str(empty)})
     code = (
         "import onednn_graph_py, re; print(onednn_graph_py.__version__)\n"
         "print(*set(re.findall(r' (/.*)', open('/proc/self/maps').read())), sep='\\n')"
     )
     # Neither the sources nor the cache is gone, but nothing of either is looked for or mapped.
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    env = {"PATH": str(empty), "HOME": str(tmp_path)}
     output = subprocess.check_output([clean, "-c", code], cwd="/", env=env, text=True)
     version, *mapped = output.splitlines()
     assert version == DISTRIBUTION.version
@@ -182,3 +185,10 @@ def test_a_wheel_of_the_sdist_works_in_a_clean_environment(sdist, tmp_path, pyth
     assert all(Path(path).is_relative_to(clean.parents[1]) for path in ours), ours
     selftest = ["-m", "onednn_graph_py", "selftest", "--minutes", "0.2"]
     subprocess.check_call([clean, *selftest], cwd="/", env=env)
+
+    tag = re.search(r"-(cp3\d+)-", wheel.name)
+    assert tag is not None
+    other = shutil.copy(wheel, tmp_path / wheel.name.replace(tag[1], "cp39"))
+    refused = subprocess.run([*pip, "install", other], capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "is not a supported wheel on this platform" in refused.stderr
