@@ -1,8 +1,8 @@
 """How OpenMP's threads wait for each other: briefly, unless the user has said otherwise.
 
-GCC's libgomp has its threads spin for milliseconds before they sleep. Beside a busy process a thread
-then spins while the one that it waits for has no CPU, and a call takes ten times as long now and
-then. A short spin costs nothing on an idle machine (``docs/guide_parallel.md`` has figures).
+GCC's libgomp has its threads spin for milliseconds before they sleep. Beside a busy process a
+thread then spins while the one that it waits for has no CPU, and a call takes ten times as long now
+and then. A short spin costs nothing on an idle machine (``docs/guide_parallel.md`` has figures).
 
 libgomp reads its variables once, when it is loaded, so ours is set while the extension is loaded
 and removed again: neither Python's ``os.environ`` nor a process that is started later has it. A

@@ -21,10 +21,11 @@ _FAILURES = 12
 # What compilers and the linker say of a machine that has too little, and what we say.
 _LACKING = {
     "No space left on device": "the disk is full. Free some space; the same command resumes it.",
-    "Killed signal terminated program": "a compiler was ended, most likely for want of memory. "
-    "CMAKE_BUILD_PARALLEL_LEVEL=1 has one work at a time; the same command resumes it.",
-    "out of memory allocating": "there is too little memory. CMAKE_BUILD_PARALLEL_LEVEL=1 has one compiler "
-    "work at a time; the same command resumes it.",
+    **dict.fromkeys(
+        ("Killed signal terminated program", "out of memory allocating"),
+        "a compiler ended for want of memory. CMAKE_BUILD_PARALLEL_LEVEL=1 has one work at a "
+        "time; the same command resumes it.",
+    ),
 }
 
 
