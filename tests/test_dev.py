@@ -1,4 +1,4 @@
-"""./dev: which oneDNN a command runs with, and the instruction set that it is held to."""
+"""./dev: which oneDNN a command runs with, packages kept for all clones, and sets of stages."""
 
 import importlib.util
 import os
@@ -152,6 +152,211 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path, command, number):
     assert wait_until(lambda: not alive(pid), 10)
     if command == "build":  # otherwise the child says that it was interrupted
         assert "Traceback" not in said
+
+
+@pytest.fixture
+def kept(dev, tmp_path):
+    """Packages that are kept in a cache of the test's own, and the commands that made them."""
+    commands = []
+
+    def run(line, command):
+        commands.append(command[1:3])
+        if "venv" in command:
+            command = [*command, "--without-pip"]
+            subprocess.run(command, check=True)
+        else:
+            site = Path(command[0]).parents[1] / "lib" / "site"
+            for name in command[command.index("install") + 1 :]:
+                (site / name).mkdir(parents=True, exist_ok=True)
+                (site / name / "module.py").write_text(name)
+                script = Path(command[0]).with_name(name)
+                script.write_text(f"#!{command[0]}\nimport sys; print(sys.prefix)\n")
+                script.chmod(0o755)
+                if name == "broken":
+                    raise dev.DevError(name)
+
+    made = dev.Packages(tmp_path / "cache", run)
+    made.commands = commands
+    return made
+
+
+def packages_of(environment):
+    return sorted(path.name for path in (environment / "lib" / "site").iterdir())
+
+
+def test_packages_are_installed_once_for_all_clones(kept, tmp_path):
+    first, second = tmp_path / "a clone" / ".venv", tmp_path / "another" / ".venv"
+    kept.provide(first, [["numpy"], ["torch"]])
+    assert len(kept.commands) == 3  # venv, and pip twice
+    kept.provide(second, [["numpy"]])
+    kept.provide(second, [["numpy"], ["torch"]])
+    assert len(kept.commands) == 3
+    assert packages_of(first) == packages_of(second) == ["numpy", "torch"]
+    file = "lib/site/torch/module.py"
+    assert (first / file).samefile(second / file)
+    # Scripts run in the environment that they are in, whatever its path.
+    for environment in (first, second):
+        told = subprocess.check_output([environment / "bin" / "torch"], text=True)
+        assert Path(told.strip()) == environment
+
+
+def test_other_requirements_leave_nothing_of_earlier_ones_and_what_is_the_clones_own(
+    kept, tmp_path
+):
+    environment = tmp_path / ".venv"
+    kept.provide(environment, [["numpy", "old"]])
+    (environment / "lib/site/old/__pycache__").mkdir()
+    (environment / "lib/site/old/__pycache__/module.pyc").touch()
+    (environment / "lib/site/onednn_graph_py").mkdir()
+    (environment / "lib/site/numpy/ours.py").touch()
+    kept.provide(environment, [["numpy", "new"]])
+    assert packages_of(environment) == ["new", "numpy", "onednn_graph_py"]
+    assert (environment / "lib/site/numpy/ours.py").exists()
+    assert not (environment / "bin/old").exists()
+
+
+def test_an_interrupted_installation_is_not_used(dev, kept, tmp_path):
+    for _ in range(2):
+        with pytest.raises(dev.DevError):
+            kept.provide(tmp_path / ".venv", [["numpy"], ["broken", "late"]])
+    assert not (tmp_path / ".venv").exists()
+    kept.provide(tmp_path / ".venv", [["numpy"]])
+    assert packages_of(tmp_path / ".venv") == ["numpy"]
+    assert len(list((tmp_path / "cache/python").glob("*.json"))) == 2  # Python alone, numpy
+
+
+def test_packages_are_installed_anew_after_a_month(kept, tmp_path):
+    kept.provide(tmp_path / ".venv", [["numpy"]])
+    for stamp in (tmp_path / "cache/python").glob("*.json"):
+        os.utime(stamp, (0, 0))
+    kept.provide(tmp_path / ".venv", [["numpy"]])
+    assert len(kept.commands) == 4
+    assert packages_of(tmp_path / ".venv") == ["numpy"]
+
+
+def test_a_cache_that_others_can_write_to_is_refused(dev, kept, tmp_path):
+    (tmp_path / "cache" / "python").mkdir(parents=True)
+    (tmp_path / "cache" / "python").chmod(0o777)
+    with pytest.raises(dev.RecipeError, match="all users may write to it"):
+        kept.provide(tmp_path / ".venv", [["numpy"]])
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "seen"),
+    [
+        ("test", {}, "1000"),
+        ("landing", {}, "1000"),
+        ("bench", {}, None),
+        ("test", {"OMP_WAIT_POLICY": "ACTIVE"}, None),
+        ("test", {"GOMP_SPINCOUNT": "7"}, "7"),
+    ],
+)
+def test_openmps_threads_wait_briefly_in_tests(dev, monkeypatch, name, variables, seen):
+    for variable in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    told = []
+    monkeypatch.setitem(dev.COMMANDS, name, lambda rest: told.append(dict(os.environ)) or 0)
+    assert dev.main([name]) == 0
+    assert told[0].get("GOMP_SPINCOUNT") == seen
+
+
+def test_stages_are_commands_and_name_tests_that_exist(dev):
+    for stage in dev.stages.STAGES:
+        name, *rest = stage.command.split()
+        assert name in dev.COMMANDS
+        assert stage.sets in ("landing", "nightly", "landing nightly")
+        assert stage.lane in (dev.stages.OURS, dev.stages.PYPI, dev.stages.ALONE)
+        _, rest = dev._where(rest)
+        for path in (word for word in rest if word.startswith("tests/")):
+            assert (dev.ROOT / path).is_file(), stage
+    commands = [stage.command for stage in dev.stages.STAGES if "nightly" in stage.sets]
+    assert len(set(commands)) == len(commands)
+
+
+def test_ci_runs_the_landing_set():
+    lines = (DEV.parent / ".ci" / "run").read_text().splitlines()
+    assert lines[-1] == "exec ./dev landing"
+    assert os.access(DEV.parent / ".ci" / "run", os.X_OK)
+
+
+STAND_IN = """
+import os, signal, sys, time
+from pathlib import Path
+print("this is", *sys.argv[1:])
+if sys.argv[1] == "isa":
+    print("sse41 avx2")
+if sys.argv[1] == "hang":
+    print("hangs", flush=True)
+    Path(__file__).with_name("partial").write_text(str(os.getpid()))
+    Path(__file__).with_name("partial").rename(Path(__file__).with_name("pid"))
+    time.sleep(600)
+if sys.argv[1] == "examples":
+    sys.exit(3)
+if sys.argv[1] == "test":
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    print("=== 2 failed, 30 passed, 4 skipped, 1 error in 1.23s ===")
+"""
+
+
+@pytest.fixture
+def stages(dev, tmp_path, monkeypatch):
+    """Stages that run a stand-in for ./dev."""
+    (tmp_path / "dev").write_text(STAND_IN)
+    monkeypatch.setattr(dev.stages, "DEV", tmp_path / "dev")
+
+    def listed(*rows):
+        monkeypatch.setattr(dev.stages, "STAGES", [dev.stages.Stage(*row) for row in rows])
+        return dev.stages
+
+    before = signal.getsignal(signal.SIGINT)
+    yield listed
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_set_goes_on_after_a_failure_and_ends_with_a_table(stages, capsys):
+    set_ = stages(
+        ("landing", "a", "never"),
+        ("nightly", "with our oneDNN", "examples"),
+        ("landing nightly", "with our oneDNN", "test"),
+        ("nightly", "with PyPI's", "test --isa=avx2"),
+        ("nightly", "with PyPI's", "test --isa=avx512_core"),
+        ("nightly", "alone", "lint"),
+    )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
+    assert set_.run("nightly") == 1
+    told = capsys.readouterr().out
+    assert "never" not in told
+    assert "\n-- ./dev examples\nthis is examples\n" in told
+    assert "\n=== 2 failed, 30 passed, 4 skipped, 1 error in 1.23s ===\n" in told
+    table = told[told.rindex("./dev ") :].splitlines()
+    rows = {line.split("  ")[0]: line.split()[1:] for line in table}
+    assert rows["examples"][0] == "FAILED"
+    assert rows["test"][:4] == ["passed", "30", "3", "4"]
+    assert "all tests use it" in " ".join(rows["test --isa=avx2"])
+    assert "this CPU lacks it" in " ".join(rows["test --isa=avx512_core"])
+    assert list(rows)[-1] == "lint"
+    assert stages(("nightly", "alone", "lint")).run("nightly") == 0
+
+
+def test_a_set_that_is_interrupted_ends_its_stages_and_shows_what_they_said(
+    stages, capsys, tmp_path, monkeypatch
+):
+    set_ = stages(("nightly", "with our oneDNN", "hang"), ("nightly", "alone", "lint"))
+
+    def interrupted(stage):
+        if (tmp_path / "pid").exists():
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(set_._Running, "over", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        set_.run("nightly")
+    told = capsys.readouterr().out
+    assert "\n-- ./dev hang\nthis is hang\nhangs\n" in told
+    assert "lint" not in told
+    pid = int((tmp_path / "pid").read_text())
+    assert wait_until(lambda: not alive(pid), 10)
 
 
 PACKAGE = Path(og.__file__).parent
