@@ -1,5 +1,6 @@
 """./dev: which oneDNN a command runs with, packages kept for all clones, and sets of stages."""
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -239,6 +240,29 @@ def test_a_cache_that_others_can_write_to_is_refused(dev, kept, tmp_path):
     (tmp_path / "cache" / "python").chmod(0o777)
     with pytest.raises(dev.RecipeError, match="all users may write to it"):
         kept.provide(tmp_path / ".venv", [["numpy"]])
+
+
+def test_a_command_that_changes_an_environment_keeps_others_from_it(dev, tmp_path, monkeypatch):
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+
+    def free():
+        with (tmp_path / "build/locks/.venv/lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    @dev._alone
+    def inner(environment):
+        return free()
+
+    @dev._alone
+    def outer(environment):
+        return inner(environment), free()
+
+    assert outer(dev.Environment(".venv", [])) == (False, False)
+    assert free()
 
 
 @pytest.mark.parametrize(
