@@ -1,22 +1,44 @@
 """What all tests share: a count of what was skipped, by reason, and fixtures."""
 
 import gc
+import signal
 from collections import Counter
 
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every fusion for as fast as its separate ops: on a busy machine times vary."""
     from onednn_graph_py.machine.pace import Pace
     from onednn_graph_py.planning import pace
 
-    monkeypatch.setattr(pace, "known", lambda *_: Pace(1e-4, 1e-4))
+    class Equal(dict):  # type: ignore[type-arg]
+        def get(self, key: object, default: object = None) -> object:
+            return self.setdefault(key, Pace(1e-4, 1e-4))  # kept, as helper processes are told
+
+    monkeypatch.setattr(pace, "_measured", Equal())
 
 
-def pytest_collection_finish() -> None:
-    """Keep collected tests out of garbage collections, which take a second each with them."""
+def pytest_configure() -> None:
+    """Hear the signals that a shell's background job and nohup ignore, as processes inherit that.
+
+    A handler, not the default: processes that a test starts have the default then, and the tests
+    themselves go on after a hangup if they were to.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def older_objects_are_not_collected_again() -> None:
+    """Keep collected tests, and what earlier files left, out of garbage collections.
+
+    With 10,000 tests' objects each takes up to a second, and a test may collect 30 times.
+    """
     gc.collect()
     gc.freeze()
 

@@ -52,9 +52,6 @@ def prepared(model, requantize="merge", dynamic="f32"):
     return Counter(n.op_type for n in made.graph)
 
 
-# On a busy machine a fusion may be measured to be slow, and models run it in parts.
-pytestmark = pytest.mark.usefixtures("nothing_is_measured")
-
 SATURATES = not current().vnni
 """Whether onnxruntime, with which tests compare, sums products of large weights wrongly."""
 

@@ -27,10 +27,7 @@ loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
 prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
 
 # What torch and onnxruntime warn of is theirs.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning"),
-    pytest.mark.usefixtures("nothing_is_measured"),  # a busy machine may find a fusion slow
-]
+pytestmark = pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning")
 
 SMALL = {
     "hidden_size": 64,

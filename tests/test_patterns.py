@@ -131,7 +131,7 @@ def test_what_a_model_runs_in_parts_is_told():
         PATTERNS["FP-12"].graph(case).compile()
 
 
-def test_wrong_numbers_fail(monkeypatch, nothing_is_measured):
+def test_wrong_numbers_fail(monkeypatch):
     """A defect of oneDNN that is taken for unknown."""
     monkeypatch.setattr(wrong_results, "DEFECTS", ())
     result = measured("FP-12", case_of("FP-12", "AvgPool + Add, NXC"))

@@ -479,7 +479,7 @@ def test_what_is_verified_in_part_is_said(judge):
     assert [s.verified for s in b.compile().steps()] == [""]
 
 
-def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path, nothing_is_measured):
+def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
     monkeypatch.setattr(planner, "wrong_result", lambda *_: None)
     b = og.GraphBuilder()

@@ -27,8 +27,6 @@ UNIT = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations"
 POOL = {"strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0), "kernel": (2, 2)}
 ONE = {"qtype": "per_tensor", "zps": [0]}
 
-pytestmark = pytest.mark.usefixtures("nothing_is_measured")
-
 
 def noise(*shape, scale=0.3):
     return (scale * np.random.default_rng(0).standard_normal(shape)).astype(np.float32)

@@ -219,7 +219,7 @@ def test_what_folding_made_and_what_it_was_made_of_are_released():
     np.testing.assert_array_equal(model(X), before)
 
 
-def test_random_graphs_give_the_same_bits_afterwards(monkeypatch, nothing_is_measured):
+def test_random_graphs_give_the_same_bits_afterwards(monkeypatch):
     """On other inputs than those on which the steps ran to find out what they read."""
     monkeypatch.setattr(releasing, "_SMALLEST", 1)
     released = 0

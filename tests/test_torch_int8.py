@@ -16,10 +16,7 @@ quantizer = pytest.importorskip(
 front = pytest.importorskip("onednn_graph_py.torch")
 
 # What torch and torchao warn of is theirs.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning"),
-    pytest.mark.usefixtures("nothing_is_measured"),  # a busy machine may find a fusion slow
-]
+pytestmark = pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning")
 
 
 class ResidualBlock(torch.nn.Module):
