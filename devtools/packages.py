@@ -50,9 +50,8 @@ class Packages:
         facts = json.dumps([sys.version, sys.base_prefix, sysconfig.get_platform(), layers])
         place = self._cache.root / hashlib.sha256(facts.encode()).hexdigest()[:16]
         stamp = _stamp(place)
-        if read_record(stamp):
+        if stamp.exists():
             return place
-        shutil.rmtree(place, ignore_errors=True)  # of an interrupted command
         if layers:
             _link(self._kept(layers[:-1]), place)
             pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]

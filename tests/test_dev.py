@@ -199,6 +199,10 @@ def test_packages_are_installed_once_for_all_clones(kept, tmp_path):
     for environment in (first, second):
         told = subprocess.check_output([environment / "bin" / "torch"], text=True)
         assert Path(told.strip()) == environment
+        told = subprocess.check_output(
+            ["bash", "-c", '. "$0/bin/activate"; echo $VIRTUAL_ENV', environment], text=True
+        )
+        assert Path(told.strip()) == environment
 
 
 def test_other_requirements_leave_nothing_of_earlier_ones_and_what_is_the_clones_own(
