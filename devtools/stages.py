@@ -60,7 +60,7 @@ STAGES = (
     Stage("nightly", OURS, "test -m slow"),
     Stage("landing nightly", PYPI, "lint"),
     Stage("landing nightly", PYPI, "docs"),
-    Stage("landing", PYPI, "test --onednn=pypi"),
+    Stage("landing", PYPI, 'test --onednn=pypi -m "not slow and not project"'),
     Stage("nightly", PYPI, "test --onednn=pypi"),
     Stage("landing nightly", PYPI, "examples --onednn=pypi"),
     Stage("landing", PYPI, f"test --onednn=pypi --isa=avx2 {HELD_SHORT}"),

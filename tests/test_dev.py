@@ -4,6 +4,7 @@ import fcntl
 import importlib.util
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -292,7 +293,7 @@ def test_openmps_threads_wait_briefly_in_tests(dev, monkeypatch, name, variables
 
 def test_stages_are_commands_and_name_tests_that_exist(dev):
     for stage in dev.stages.STAGES:
-        name, *rest = stage.command.split()
+        name, *rest = shlex.split(stage.command)
         assert name in dev.COMMANDS
         assert stage.sets in ("landing", "nightly", "landing nightly")
         assert stage.lane in (dev.stages.OURS, dev.stages.PYPI, dev.stages.ALONE)
