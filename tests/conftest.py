@@ -20,12 +20,28 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_measured", Equal())
 
 
-def pytest_configure() -> None:
+# Files about the project or about what knows nothing of oneDNN: one build of it is enough for them.
+PROJECT = {
+    "test_dev.py", "test_docstring_parameters.py", "test_house.py", "test_regions.py",
+    "test_third_party.py",
+}  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest asks for marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is left out with -m "not slow and not project"."""
+    for item in items:
+        if item.path.name in PROJECT:
+            item.add_marker("project")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Hear the signals that a shell's background job and nohup ignore, as processes inherit that.
 
     A handler, not the default: processes that a test starts have the default then, and the tests
     themselves go on after a hangup if they were to.
     """
+    config.addinivalue_line("markers", "project: does not depend on oneDNN")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

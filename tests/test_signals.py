@@ -98,7 +98,7 @@ def test_what_ignores_a_hangup_goes_on_ignoring_it():
 # -- calls
 
 CALLS = """
-import signal, sys, time
+import signal
 import numpy as np
 import onednn_graph_py as og
 
@@ -109,7 +109,7 @@ def long_model(**options):
     b = og.GraphBuilder()
     x = b.input((1024, 1024), "f32", name="x")
     y = x
-    for _ in range(40):
+    for _ in range(20):
         y = (y @ x).softmax(axis=1)
     b.output(y)
     return b.compile(threads=1, **options)
@@ -132,15 +132,13 @@ def test_a_long_call_ends_after_the_partition_that_runs():
         CALLS
         + """
 model = long_model()
-assert len(model.steps()) >= 40
+assert len(model.steps()) >= 20
 out = np.empty_like(X)
 bound = model.bind([X], out=out)
-began = time.monotonic()
 expected = model(X)
-seconds = (time.monotonic() - began) / 8
 for call in (lambda: model(X, out=out), bound):
     out[...] = np.nan
-    assert interrupted(call, seconds)
+    assert interrupted(call, 0.02)  # 20 products of 2 GFLOP take far longer
     print(np.isnan(out).all())
     call()
     assert (out == expected).all()
@@ -202,15 +200,12 @@ for i in range(12):
     y = (y @ w).softmax(axis=1) + float(i)
 b.output(y)
 Z = np.ones((8, 256), np.float32)
-expected = b.compile()(Z)  # the first of all takes longer
-began = time.monotonic()
-b.compile()(np.ones((4, 256), np.float32))
-seconds = time.monotonic() - began
+expected = b.compile()(Z)
 model, times = b.compile(), 0
 for i in range(1, 11):
     rows = 8 * i
     W = np.ones((rows, 256), np.float32)
-    times += interrupted(lambda: model(W), seconds * i / 200)
+    times += interrupted(lambda: model(W), i / 5000)  # 12 partitions take milliseconds
     np.testing.assert_allclose(model(W)[:8], expected, rtol=1e-5)
 assert times > 0
 """
@@ -255,10 +250,7 @@ stream = sycl_interop.make_stream(sycl_interop.make_engine(queue), queue)
 source, target = (MemoryUSMShared(1 << 27, queue=queue) for _ in range(2))
 def copy():
     return queue.memcpy_async(target, source, 1 << 27)
-copy().wait()
-start = time.perf_counter()
-copy().wait()
-copies = [copy() for _ in range(int(1 / (time.perf_counter() - start)) + 1)]
+copies = [copy() for _ in range(50)]  # of 128 MB each: no machine copies them in 0.05 s
 def done():
     return [c.execution_status == dpctl.event_status_type.complete for c in copies]
 assert not all(done())
