@@ -74,10 +74,10 @@ def compiler(*words: object) -> subprocess.CompletedProcess[str]:
 
 def test_all_of_the_cpp_compiles_but_what_is_made_wrong(source, tmp_path):
     wrong = tmp_path / "wrong.cpp"
-    wrong.write_text(source.read_text().replace("matmul.add_output(", "matmul.add_outputs(", 1))
+    wrong.write_text(source.read_text().replace("matmul.add_output(", "matmul.add_no_output(", 1))
     done = compiler("-fsyntax-only", wrong)
     (error,) = [line for line in done.stderr.splitlines() if " error: " in line]
-    assert "add_outputs" in error
+    assert "add_no_output" in error
 
 
 @pytest.mark.slow
