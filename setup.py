@@ -7,6 +7,7 @@ pip hides a build's output unless it is called with -v. As building oneDNN takes
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,22 +24,59 @@ from onednn_recipe.recipe import OneDNN, Recipe  # noqa: E402
 from onednn_recipe.report import RecipeError  # noqa: E402
 
 PACKAGE = "onednn_graph_py"
+SOURCES = sorted(ROOT.glob("bindings/*.cpp"))
 HEADERS = sorted(ROOT.glob("bindings/*.hpp"))
+# pybind11's headers cost the compiler more than most of our files do, so several are compiled as
+# one. After an edit one of these is compiled again: more of them make that faster, and all slower.
+UNITS = 8
+LACKS = {
+    "No space left on device": "the disk is full; free some space",
+    "Disk quota exceeded": "the disk quota is used up; free some space",
+    "Killed signal": "the compiler was killed, as a system does that is out of memory; close other "
+    "programs, or set CMAKE_BUILD_PARALLEL_LEVEL=1",
+    "out of memory": "there is not enough memory; close other programs, or set "
+    "CMAKE_BUILD_PARALLEL_LEVEL=1",
+    "annot allocate memory": "there is not enough memory; close other programs, or set "
+    "CMAKE_BUILD_PARALLEL_LEVEL=1",
+}
 
 
-def needs_recompile(obj: str, source: str) -> bool:
-    """Whether an object file was made from other contents than its source and headers have now."""
+def unite(directory: Path) -> list[str]:
+    """Write the sources that are compiled: each includes several of ours."""
+    units = [directory / f"unit{n}.cpp" for n in range(UNITS)]
+    for n, unit in enumerate(units):
+        unit.write_text("".join(f'#include "{path}"\n' for path in SOURCES[n::UNITS]))
+    return [str(unit) for unit in units]
+
+
+def needs_recompile(obj: str, unit: str) -> bool:
+    """Whether an object file was made from other contents than its sources and headers have now."""
     # By content: modification times go back when files are restored or copied with their times.
-    digest = hashlib.sha256()
-    for path in (ROOT / source, *HEADERS):
+    included = Path(unit).read_text().split('"')[1::2]
+    digest = hashlib.sha256(repr(included).encode())
+    for path in (*map(Path, included), *HEADERS):
         digest.update(path.read_bytes())
-    made_from = Path(f"{obj}.inputs")
-    if Path(obj).exists() and made_from.exists() and made_from.read_text() == digest.hexdigest():
+    made_from, now = Path(f"{obj}.inputs"), digest.hexdigest()
+    if Path(obj).exists() and made_from.exists() and made_from.read_text() == now:
         return False
-    # If the compiler fails now, no object is left that could be taken for a fresh one.
-    Path(obj).unlink(missing_ok=True)
-    made_from.write_text(digest.hexdigest())
+    made_from.unlink(missing_ok=True)
+    Path(f"{obj}.begun").write_text(now)
     return True
+
+
+def compile_or_link(command: list[str], **_: object) -> None:
+    """Run one command of the build; an object counts as made when its compiler has succeeded."""
+    print(shlex.join(command), flush=True)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    print(done.stderr, end="", file=sys.stderr, flush=True)
+    for sign, lack in LACKS.items():
+        if done.returncode and sign in done.stderr:
+            raise RecipeError(f"{lack}, and start the build again: it goes on where it ended")
+    if done.returncode:
+        raise RecipeError(f"the command ended with status {done.returncode}: {command[0]}")
+    made = command[command.index("-o") + 1]
+    if (begun := Path(f"{made}.begun")).exists():
+        begun.rename(f"{made}.inputs")
 
 
 class BuildExtension(build_ext):
@@ -61,13 +99,23 @@ class BuildExtension(build_ext):
         self.force = True
         jobs = self._recipe.settings.jobs
         ParallelCompile(needs_recompile=needs_recompile, default=jobs).install()
-        super().run()
+        for extension in self.extensions:
+            extension.sources = unite(Path(self.build_temp))
+        try:
+            super().run()
+        except RecipeError as error:
+            raise SystemExit(f"{PACKAGE}._core: error: {error}") from None
         in_wheel = Path(self.build_lib) / PACKAGE
         beside = {in_wheel, *([ROOT / PACKAGE] if self.inplace else [])}
         for directory in beside:
             _lay_library(onednn, directory)
         if onednn.built:
             _lay_licenses(onednn, in_wheel / "onednn_licenses")
+
+    def build_extensions(self) -> None:
+        """Compile and link."""
+        self.compiler.spawn = compile_or_link
+        super().build_extensions()
 
     def _configure(self, extension: Pybind11Extension, onednn: OneDNN) -> None:
         version = self.distribution.get_version()
@@ -142,7 +190,7 @@ setup(
     ext_modules=[
         Pybind11Extension(
             f"{PACKAGE}._core",
-            sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*.cpp")),
+            [str(path.relative_to(ROOT)) for path in SOURCES],
             cxx_std=17,
         )
     ],
