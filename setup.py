@@ -49,23 +49,27 @@ def unite(directory: Path) -> list[str]:
     return [str(unit) for unit in units]
 
 
-def needs_recompile(obj: str, unit: str) -> bool:
-    """Whether an object file was made from other contents than its sources and headers have now."""
-    # By content: modification times go back when files are restored or copied with their times.
+def inputs_of(unit: str) -> str:
+    """What a unit is made of, by content: times go back when files are restored or copied."""
     included = Path(unit).read_text().split('"')[1::2]
     digest = hashlib.sha256(repr(included).encode())
     for path in (*map(Path, included), *HEADERS):
         digest.update(path.read_bytes())
-    made_from, now = Path(f"{obj}.inputs"), digest.hexdigest()
-    if Path(obj).exists() and made_from.exists() and made_from.read_text() == now:
-        return False
-    made_from.unlink(missing_ok=True)
-    Path(f"{obj}.begun").write_text(now)
-    return True
+    return digest.hexdigest()
+
+
+def needs_recompile(obj: str, unit: str) -> bool:
+    """Whether an object file was made from other contents than its sources and headers have now."""
+    made_from = Path(f"{obj}.inputs")
+    return not made_from.exists() or made_from.read_text() != inputs_of(unit)
 
 
 def compile_or_link(command: list[str], **_: object) -> None:
     """Run one command of the build; an object counts as made when its compiler has succeeded."""
+    made = command[command.index("-o") + 1]
+    made_from = Path(f"{made}.inputs")
+    made_from.unlink(missing_ok=True)
+    inputs = inputs_of(command[command.index("-c") + 1]) if "-c" in command else None
     print(shlex.join(command), flush=True)
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     print(done.stderr, end="", file=sys.stderr, flush=True)
@@ -74,9 +78,8 @@ def compile_or_link(command: list[str], **_: object) -> None:
             raise RecipeError(f"{lack}, and start the build again: it goes on where it ended")
     if done.returncode:
         raise RecipeError(f"the command ended with status {done.returncode}: {command[0]}")
-    made = command[command.index("-o") + 1]
-    if (begun := Path(f"{made}.begun")).exists():
-        begun.rename(f"{made}.inputs")
+    if inputs:
+        made_from.write_text(inputs)
 
 
 class BuildExtension(build_ext):
