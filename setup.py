@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "third_party"))
 
 from onednn_recipe import pins, toolchain  # noqa: E402
+from onednn_recipe.lacking import lacked_by, lacking  # noqa: E402
 from onednn_recipe.recipe import OneDNN, Recipe  # noqa: E402
 from onednn_recipe.report import RecipeError  # noqa: E402
 
@@ -29,16 +30,6 @@ HEADERS = sorted(ROOT.glob("bindings/*.hpp"))
 # pybind11's headers cost the compiler more than most of our files do, so several are compiled as
 # one. After an edit one of these is compiled again: more of them make that faster, and all slower.
 UNITS = 8
-LACKS = {
-    "No space left on device": "the disk is full; free some space",
-    "Disk quota exceeded": "the disk quota is used up; free some space",
-    "Killed signal": "the compiler was killed, as a system does that is out of memory; close other "
-    "programs, or set CMAKE_BUILD_PARALLEL_LEVEL=1",
-    "out of memory": "there is not enough memory; close other programs, or set "
-    "CMAKE_BUILD_PARALLEL_LEVEL=1",
-    "annot allocate memory": "there is not enough memory; close other programs, or set "
-    "CMAKE_BUILD_PARALLEL_LEVEL=1",
-}
 
 
 def unite(directory: Path) -> list[str]:
@@ -64,8 +55,8 @@ def needs_recompile(obj: str, unit: str) -> bool:
     return not made_from.exists() or made_from.read_text() != inputs_of(unit)
 
 
-def compile_or_link(command: list[str], **_: object) -> None:
-    """Run one command of the build; an object counts as made when its compiler has succeeded."""
+def run_tool(command: list[str], **_: object) -> None:
+    """Run one tool of the build; an object counts as made when its compiler has succeeded."""
     made = command[command.index("-o") + 1]
     made_from = Path(f"{made}.inputs")
     made_from.unlink(missing_ok=True)
@@ -73,11 +64,9 @@ def compile_or_link(command: list[str], **_: object) -> None:
     print(shlex.join(command), flush=True)
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
     print(done.stderr, end="", file=sys.stderr, flush=True)
-    for sign, lack in LACKS.items():
-        if done.returncode and sign in done.stderr:
-            raise RecipeError(f"{lack}, and start the build again: it goes on where it ended")
     if done.returncode:
-        raise RecipeError(f"the command ended with status {done.returncode}: {command[0]}")
+        ended = f"{command[0]} ended with status {done.returncode}"
+        raise RecipeError(lacking(done.stderr) or ended)
     if inputs:
         made_from.write_text(inputs)
 
@@ -88,10 +77,17 @@ class BuildExtension(build_ext):
     def run(self) -> None:
         """Build everything."""
         try:
-            self._recipe = Recipe()
-            onednn = self._recipe.ensure()
+            self._run()
         except RecipeError as error:
-            raise SystemExit(f"oneDNN: error: {error}") from None
+            raise SystemExit(f"error: {error}") from None
+        except OSError as error:
+            if lack := lacked_by(error):
+                raise SystemExit(f"error: {lack}") from None
+            raise
+
+    def _run(self) -> None:
+        self._recipe = Recipe()
+        onednn = self._recipe.ensure()
         if self.editable_mode:  # set by setuptools for `pip install -e`
             # setuptools would compile everything anew in a temporary directory each time.
             self.build_temp = str(ROOT / "build" / "temp-editable")
@@ -104,10 +100,7 @@ class BuildExtension(build_ext):
         ParallelCompile(needs_recompile=needs_recompile, default=jobs).install()
         for extension in self.extensions:
             extension.sources = unite(Path(self.build_temp))
-        try:
-            super().run()
-        except RecipeError as error:
-            raise SystemExit(f"{PACKAGE}._core: error: {error}") from None
+        super().run()
         in_wheel = Path(self.build_lib) / PACKAGE
         beside = {in_wheel, *([ROOT / PACKAGE] if self.inplace else [])}
         for directory in beside:
@@ -117,7 +110,8 @@ class BuildExtension(build_ext):
 
     def build_extensions(self) -> None:
         """Compile and link."""
-        self.compiler.spawn = compile_or_link
+        # Newer setuptools call tools by the one, older ones by the other.
+        self.compiler.call = self.compiler.spawn = run_tool
         super().build_extensions()
 
     def _configure(self, extension: Pybind11Extension, onednn: OneDNN) -> None:
@@ -170,7 +164,7 @@ def _lay_library(onednn: OneDNN, directory: Path) -> None:
     assert match, f"{onednn.library} should have a SONAME, as every shared library of oneDNN has"
     # A new file each time: a process that runs the old one keeps it.
     target = directory / match.group(1)
-    subprocess.check_call(["strip", "--strip-unneeded", "-o", str(target), str(onednn.library)])
+    run_tool(["strip", "--strip-unneeded", "-o", str(target), str(onednn.library)])
 
 
 def _lay_licenses(onednn: OneDNN, directory: Path) -> None:
