@@ -7,6 +7,7 @@ pip hides a build's output unless it is called with -v. As building oneDNN takes
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,26 +20,55 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "third_party"))
 
 from onednn_recipe import pins, toolchain  # noqa: E402
+from onednn_recipe.lacking import lacked_by, lacking  # noqa: E402
 from onednn_recipe.recipe import OneDNN, Recipe  # noqa: E402
 from onednn_recipe.report import RecipeError  # noqa: E402
 
 PACKAGE = "onednn_graph_py"
+SOURCES = sorted(ROOT.glob("bindings/*.cpp"))
 HEADERS = sorted(ROOT.glob("bindings/*.hpp"))
+# pybind11's headers cost the compiler more than most of our files do, so several are compiled as
+# one. After an edit one of these is compiled again: more of them make that faster, and all slower.
+UNITS = 8
 
 
-def needs_recompile(obj: str, source: str) -> bool:
-    """Whether an object file was made from other contents than its source and headers have now."""
-    # By content: modification times go back when files are restored or copied with their times.
-    digest = hashlib.sha256()
-    for path in (ROOT / source, *HEADERS):
+def unite(directory: Path) -> list[str]:
+    """Write the sources that are compiled: each includes several of ours."""
+    units = [directory / f"unit{n}.cpp" for n in range(UNITS)]
+    for n, unit in enumerate(units):
+        unit.write_text("".join(f'#include "{path}"\n' for path in SOURCES[n::UNITS]))
+    return [str(unit) for unit in units]
+
+
+def inputs_of(unit: str) -> str:
+    """What a unit is made of, by content: times go back when files are restored or copied."""
+    included = Path(unit).read_text().split('"')[1::2]
+    digest = hashlib.sha256(repr(included).encode())
+    for path in (*map(Path, included), *HEADERS):
         digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def needs_recompile(obj: str, unit: str) -> bool:
+    """Whether an object file was made from other contents than its sources and headers have now."""
     made_from = Path(f"{obj}.inputs")
-    if Path(obj).exists() and made_from.exists() and made_from.read_text() == digest.hexdigest():
-        return False
-    # If the compiler fails now, no object is left that could be taken for a fresh one.
-    Path(obj).unlink(missing_ok=True)
-    made_from.write_text(digest.hexdigest())
-    return True
+    return not made_from.exists() or made_from.read_text() != inputs_of(unit)
+
+
+def run_tool(command: list[str], **_: object) -> None:
+    """Run one tool of the build; an object counts as made when its compiler has succeeded."""
+    made = command[command.index("-o") + 1]
+    made_from = Path(f"{made}.inputs")
+    made_from.unlink(missing_ok=True)
+    inputs = inputs_of(command[command.index("-c") + 1]) if "-c" in command else None
+    print(shlex.join(command), flush=True)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    print(done.stderr, end="", file=sys.stderr, flush=True)
+    if done.returncode:
+        ended = f"{command[0]} ended with status {done.returncode}"
+        raise RecipeError(lacking(done.stderr) or ended)
+    if inputs:
+        made_from.write_text(inputs)
 
 
 class BuildExtension(build_ext):
@@ -47,10 +77,17 @@ class BuildExtension(build_ext):
     def run(self) -> None:
         """Build everything."""
         try:
-            self._recipe = Recipe()
-            onednn = self._recipe.ensure()
+            self._run()
         except RecipeError as error:
-            raise SystemExit(f"oneDNN: error: {error}") from None
+            raise SystemExit(f"error: {error}") from None
+        except OSError as error:
+            if lack := lacked_by(error):
+                raise SystemExit(f"error: {lack}") from None
+            raise
+
+    def _run(self) -> None:
+        self._recipe = Recipe()
+        onednn = self._recipe.ensure()
         if self.editable_mode:  # set by setuptools for `pip install -e`
             # setuptools would compile everything anew in a temporary directory each time.
             self.build_temp = str(ROOT / "build" / "temp-editable")
@@ -61,6 +98,8 @@ class BuildExtension(build_ext):
         self.force = True
         jobs = self._recipe.settings.jobs
         ParallelCompile(needs_recompile=needs_recompile, default=jobs).install()
+        for extension in self.extensions:
+            extension.sources = unite(Path(self.build_temp))
         super().run()
         in_wheel = Path(self.build_lib) / PACKAGE
         beside = {in_wheel, *([ROOT / PACKAGE] if self.inplace else [])}
@@ -68,6 +107,12 @@ class BuildExtension(build_ext):
             _lay_library(onednn, directory)
         if onednn.built:
             _lay_licenses(onednn, in_wheel / "onednn_licenses")
+
+    def build_extensions(self) -> None:
+        """Compile and link."""
+        # Newer setuptools call tools by the one, older ones by the other.
+        self.compiler.call = self.compiler.spawn = run_tool
+        super().build_extensions()
 
     def _configure(self, extension: Pybind11Extension, onednn: OneDNN) -> None:
         version = self.distribution.get_version()
@@ -119,7 +164,7 @@ def _lay_library(onednn: OneDNN, directory: Path) -> None:
     assert match, f"{onednn.library} should have a SONAME, as every shared library of oneDNN has"
     # A new file each time: a process that runs the old one keeps it.
     target = directory / match.group(1)
-    subprocess.check_call(["strip", "--strip-unneeded", "-o", str(target), str(onednn.library)])
+    run_tool(["strip", "--strip-unneeded", "-o", str(target), str(onednn.library)])
 
 
 def _lay_licenses(onednn: OneDNN, directory: Path) -> None:
@@ -142,7 +187,7 @@ setup(
     ext_modules=[
         Pybind11Extension(
             f"{PACKAGE}._core",
-            sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("bindings/*.cpp")),
+            [str(path.relative_to(ROOT)) for path in SOURCES],
             cxx_std=17,
         )
     ],

@@ -32,7 +32,7 @@ std::array<account, 2> accounts;
 thread_local bool is_emptying = false;
 
 // A capacity that is read and set again must not replace one that another thread sets in between.
-std::mutex capacity_mutex;
+std::mutex constants_capacity_mutex;
 
 }  // namespace
 
@@ -105,7 +105,7 @@ void cached_constants::empty_unless_held(dnnl::engine::kind kind) noexcept {
 dnnl_status_t cached_constants::empty(dnnl::engine::kind kind, const size_t *capacity) noexcept {
     const auto c_kind = static_cast<dnnl_engine_kind_t>(kind);
     const auto emptying = constant_writing::emptying();
-    const std::lock_guard<std::mutex> capacity_lock(capacity_mutex);
+    const std::lock_guard<std::mutex> capacity_lock(constants_capacity_mutex);
     size_t value = 0;
     if (capacity)
         value = *capacity;

@@ -32,11 +32,11 @@ struct device_slot {
 
 namespace {
 
-constexpr size_t slot_count = 64;
+constexpr size_t device_slot_count = 64;
 
-std::array<device_slot, slot_count> &slots() {
+std::array<device_slot, device_slot_count> &device_slots() {
     // Never destroyed: oneDNN's caches may outlive every static of ours.
-    static auto *all = new std::array<device_slot, slot_count>;
+    static auto *all = new std::array<device_slot, device_slot_count>;
     return *all;
 }
 
@@ -102,22 +102,23 @@ void slot_free(
 
 template <size_t Index>
 void *malloc_of_slot(size_t size, size_t alignment, const void *device, const void *context) {
-    return slot_malloc(slots()[Index], size, alignment, device, context);
+    return slot_malloc(device_slots()[Index], size, alignment, device, context);
 }
 
 template <size_t Index>
 void free_of_slot(void *block, const void *device, const void *context, void *event) {
-    slot_free(slots()[Index], block, device, context, event);
+    slot_free(device_slots()[Index], block, device, context, event);
 }
 
 template <size_t... Index>
-void fill_functions(std::index_sequence<Index...>) {
-    ((slots()[Index].c_malloc = malloc_of_slot<Index>, slots()[Index].c_free = free_of_slot<Index>),
+void fill_device_functions(std::index_sequence<Index...>) {
+    ((device_slots()[Index].c_malloc = malloc_of_slot<Index>,
+             device_slots()[Index].c_free = free_of_slot<Index>),
             ...);
 }
 
-device_slot *take_slot() {
-    for (auto &slot : slots()) {
+device_slot *take_device_slot() {
+    for (auto &slot : device_slots()) {
         // oneDNN's caches may give memory back long after the Python object died.
         if (slot.taken || !slot.blocks.empty()) continue;
         slot.taken = true;
@@ -127,7 +128,7 @@ device_slot *take_slot() {
         return &slot;
     }
     raise_status(dnnl_out_of_memory,
-            "make_allocator: " + std::to_string(slot_count)
+            "make_allocator: " + std::to_string(device_slot_count)
                     + " allocators are alive or still have memory in use; reuse one of them");
 }
 
@@ -141,7 +142,7 @@ device_allocator::device_allocator(create_function create, const py::object &mal
         throw py::type_error("make_allocator: malloc and free must be callables");
     if (!malloc.is_none()) {
         const auto owned = [](py::object callable) { return callable.release().ptr(); };
-        slot = take_slot();
+        slot = take_device_slot();
         slot->malloc = owned(malloc);
         slot->free = owned(free);
         slot->spare_malloc = owned(spare.first);
@@ -180,7 +181,7 @@ engine_ptr engine_that_keeps(device_allocator_ptr allocator) {
 }
 
 void init_device_allocator(py::module_ &m) {
-    fill_functions(std::make_index_sequence<slot_count>{});
+    fill_device_functions(std::make_index_sequence<device_slot_count>{});
 
     py::class_<device_allocator, device_allocator_ptr>(m, "_device_allocator",
             "Where an engine takes device memory from; made by `sycl_interop.make_allocator` and\n"

@@ -21,6 +21,9 @@ struct dtype_info {
 // Raises for undef.
 const dtype_info &info_of(data_type type);
 
+// Whether several elements share a byte.
+inline bool is_packed(const logical_tensor &lt) { return info_of(lt.dtype()).bits < 8; }
+
 // The NumPy dtype of one stored element. s4 and u4 are stored two to a byte: uint8.
 py::dtype numpy_dtype(data_type type);
 

@@ -24,7 +24,7 @@ struct aligned_free {
 // Shared with the views of it that Python steps get.
 using aligned_memory = std::shared_ptr<char>;
 
-aligned_memory allocate(size_t bytes) {
+aligned_memory allocate_aligned(size_t bytes) {
     if (!bytes) return nullptr;
     const size_t rounded = (bytes + cache_line - 1) / cache_line * cache_line;
     auto *p = static_cast<char *>(std::aligned_alloc(cache_line, rounded));
@@ -40,11 +40,6 @@ py::object owner_of(const aligned_memory &memory) {
     return std::move(made);
 }
 
-struct tensor_destroyer {
-    void operator()(dnnl_graph_tensor_t t) const { dnnl_graph_tensor_destroy(t); }
-};
-using tensor_handle = std::unique_ptr<dnnl_graph_tensor, tensor_destroyer>;
-
 void check(dnnl_status_t status, const std::string &what) {
     if (status != dnnl_success) raise_failure(status, what);
 }
@@ -56,8 +51,6 @@ place place_of(const std::string &text) {
     if (text == "arena") return place::arena;
     raise_invalid_arguments("executor: a tensor is no '" + text + "'");
 }
-
-bool is_packed(const logical_tensor &lt) { return info_of(lt.dtype()).bits < 8; }
 
 edge make_edge(
         const logical_tensor &lt, std::string name, const std::optional<py::dtype> &dtype = {}) {
@@ -105,10 +98,15 @@ constexpr uint64_t signals_after = uint64_t(1) << 27;
 
 }  // namespace
 
+struct tensor_destroyer {
+    void operator()(dnnl_graph_tensor_t t) const { dnnl_graph_tensor_destroy(t); }
+};
+using tensor_handle = std::unique_ptr<dnnl_graph_tensor, tensor_destroyer>;
+
 class run_context {
 public:
     explicit run_context(const executor &x)
-        : arena_(allocate(x.arena_bytes)), engine_(x.engine_), stream_(stream_of(x)) {
+        : arena_(allocate_aligned(x.arena_bytes)), engine_(x.engine_), stream_(stream_of(x)) {
         for (const step &s : x.steps) {
             calls_.emplace_back();
             call &c = calls_.back();
@@ -749,7 +747,7 @@ PyObject *call_bound_model(PyObject *self, PyObject *args, PyObject *kwargs) {
     });
 }
 
-std::unique_ptr<bound_model> bind(
+std::unique_ptr<bound_model> bind_executor(
         const executor_ptr &x, const py::sequence &inputs, const py::object &out) {
     auto b = std::make_unique<bound_model>();
     b->x = x;
@@ -793,7 +791,7 @@ void init_executor(py::module_ &m) {
                py::arg("name"), py::arg("engine"), py::arg("inputs"), py::arg("outputs"),
                py::arg("constants"), py::arg("steps"), py::arg("arena_bytes"), py::arg("threads"),
                py::arg("convert_input"), py::arg("check_output"))
-            .def("bind", &bind, py::arg("inputs"), py::arg("out") = py::none(),
+            .def("bind", &bind_executor, py::arg("inputs"), py::arg("out") = py::none(),
                     "Fixes the arrays; see `CompiledGraph.bind`.")
             .def("hold_constant", &executor::hold_constant, py::arg("index"), py::arg("owner"),
                     "Holds a constant by another object: its `_constant_place`, or an array there.")

@@ -24,7 +24,7 @@ using forks::inside;
 // How long a fork waits for calls, and a call for forks. A lock of somebody else's may be between
 // them; what went wrong then is that the child can't use oneDNN, and not that both wait for ever.
 constexpr std::chrono::seconds patience{10};
-constexpr std::chrono::microseconds pause{50};
+constexpr std::chrono::microseconds fork_pause{50};
 
 // What a process can do with oneDNN, each less than the one before.
 enum class ability { everything, one_thread, no_runtime, nothing };
@@ -76,7 +76,7 @@ void wait_while(Condition &&condition, std::chrono::seconds longest = patience) 
     const auto end = std::chrono::steady_clock::now() + longest;
     while (condition() && std::chrono::steady_clock::now() < end) {
         PyThreadState *thread = PyEval_SaveThread();
-        std::this_thread::sleep_for(pause);
+        std::this_thread::sleep_for(fork_pause);
         take_gil_again(thread);
     }
 }

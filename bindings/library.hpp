@@ -8,6 +8,11 @@ namespace ogp {
 // The address of one of the linked oneDNN's functions, or null.
 void *library_function(const char *name);
 
+template <typename Function>
+void find(Function &function, const char *name) {
+    function = reinterpret_cast<Function>(library_function(name));
+}
+
 // The file of the SYCL runtime that a loaded library uses; empty where it uses none. Objects of one
 // runtime mean nothing to another.
 std::string sycl_runtime_of(const std::string &library_file);

@@ -34,8 +34,6 @@ bool row_major(const dims &shape, const dims &strides) {
     return true;
 }
 
-bool is_packed(const logical_tensor &lt) { return info_of(lt.dtype()).bits < 8; }
-
 bool is_opaque(const logical_tensor &lt) { return lt.layout() == layout_type::opaque; }
 
 size_t item_bytes(const logical_tensor &lt) {

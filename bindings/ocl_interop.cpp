@@ -34,11 +34,6 @@ struct ocl_functions {
             const_dnnl_graph_tensor_t, const cl_handle *, int, cl_handle *);  // from 3.13 on
 };
 
-template <typename Function>
-void find(Function &function, const char *name) {
-    function = reinterpret_cast<Function>(library_function(name));
-}
-
 bool has_ocl() { return dnnl_version()->gpu_runtime == DNNL_RUNTIME_OCL; }
 
 // The functions, or an error where the linked oneDNN's GPU runtime is not OpenCL. Some of them may
@@ -84,7 +79,8 @@ cl_handle handle_at(index_arg address, const char *what, const char *type) {
     return reinterpret_cast<cl_handle>(address.value);
 }
 
-engine_ptr make_engine(index_arg device, index_arg context, const device_allocator_ptr &allocator) {
+engine_ptr make_ocl_engine(
+        index_arg device, index_arg context, const device_allocator_ptr &allocator) {
     const char *what = allocator ? "make_engine_with_allocator" : "make_engine";
     const ocl_functions &f = ocl(what);
     const cl_handle d = handle_at(device, what, "cl_device_id");
@@ -103,7 +99,7 @@ engine_ptr make_engine(index_arg device, index_arg context, const device_allocat
     return made;
 }
 
-stream_ptr make_stream(engine_ptr e, index_arg queue) {
+stream_ptr make_ocl_stream(engine_ptr e, index_arg queue) {
     e->get();
     require_ocl_engine(*e, "make_stream");
     const cl_handle q = handle_at(queue, "make_stream", "cl_command_queue");
@@ -122,7 +118,7 @@ stream_ptr make_stream(engine_ptr e, index_arg queue) {
 }
 
 template <typename Get, typename Handle>
-uintptr_t address_of(Get get, Handle handle, const char *what) {
+uintptr_t ocl_address_of(Get get, Handle handle, const char *what) {
     cl_handle address = nullptr;
     const dnnl_status_t status = get(handle, &address);
     if (status != dnnl_success) raise_failure(status, std::string(what));
@@ -130,7 +126,7 @@ uintptr_t address_of(Get get, Handle handle, const char *what) {
 }
 
 // Over unified shared memory, of which the host may know nothing.
-std::shared_ptr<tensor> make_tensor(
+std::shared_ptr<tensor> make_ocl_tensor(
         const logical_tensor &lt, engine_ptr e, index_arg address, const py::object &owner) {
     e->get();
     require_ocl_engine(*e, "make_tensor");
@@ -149,7 +145,7 @@ std::shared_ptr<tensor> make_tensor(
 }
 
 // The cl_event of the execution, which the caller has to release; 0 where oneDNN gives none.
-uintptr_t execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs,
+uintptr_t ocl_execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs,
         py::handle outputs, py::handle scratchpad, const std::vector<index_arg> &dependencies,
         const py::object &is_complete) {
     const ocl_functions &f = ocl("execute");
@@ -198,18 +194,18 @@ void init_ocl_interop(py::module_ &m) {
                     "make_engine",
                     [](index_arg device, index_arg context,
                             const std::optional<device_allocator_ptr> &alloc) {
-                        return make_engine(device, context, alloc.value_or(nullptr));
+                        return make_ocl_engine(device, context, alloc.value_or(nullptr));
                     },
                     py::arg("device"), py::arg("context"), py::arg("alloc"),
                     "An engine of a device and a context, with an allocator or None.")
-            .def_static("make_stream", &make_stream, py::arg("engine").none(false),
+            .def_static("make_stream", &make_ocl_stream, py::arg("engine").none(false),
                     py::arg("queue"), "A stream over a queue.")
             .def_static(
                     "get_device",
                     [](const engine &e) {
                         e.get();
                         require_ocl_engine(e, "get_device");
-                        return address_of(
+                        return ocl_address_of(
                                 ocl("get_device").get_device, e.value.get(), "get_device");
                     },
                     py::arg("engine"), "Address of the engine's device.")
@@ -218,7 +214,7 @@ void init_ocl_interop(py::module_ &m) {
                     [](const engine &e) {
                         e.get();
                         require_ocl_engine(e, "get_context");
-                        return address_of(
+                        return ocl_address_of(
                                 ocl("get_context").get_context, e.value.get(), "get_context");
                     },
                     py::arg("engine"), "Address of the engine's context.")
@@ -227,14 +223,14 @@ void init_ocl_interop(py::module_ &m) {
                     [](stream &s) {
                         s.get();
                         require_ocl_engine(*s.engine_, "get_command_queue");
-                        return address_of(ocl("get_command_queue").get_command_queue, s.value.get(),
-                                "get_command_queue");
+                        return ocl_address_of(ocl("get_command_queue").get_command_queue,
+                                s.value.get(), "get_command_queue");
                     },
                     py::arg("stream"), "Handle of the stream's queue.")
-            .def_static("make_tensor", &make_tensor, py::arg("lt"), py::arg("engine").none(false),
-                    py::arg("address"), py::arg("owner"),
+            .def_static("make_tensor", &make_ocl_tensor, py::arg("lt"),
+                    py::arg("engine").none(false), py::arg("address"), py::arg("owner"),
                     "A tensor over USM memory at an address, which `owner` keeps alive.")
-            .def_static("execute", &execute, py::arg("compiled_partition").none(false),
+            .def_static("execute", &ocl_execute, py::arg("compiled_partition").none(false),
                     py::arg("stream").none(false), py::arg("inputs"), py::arg("outputs"),
                     py::arg("scratchpad"), py::arg("deps"), py::arg("is_complete"),
                     "Executes behind the events `deps`; returns the handle of its event, which the\n"

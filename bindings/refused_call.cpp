@@ -7,7 +7,7 @@
 namespace ogp {
 namespace {
 
-py::tuple values_of(const op &o) {
+py::tuple plain_values_of(const op &o) {
     py::dict attrs;
     for (const auto &[name, value] : o.attrs)
         attrs[py::str(enum_name(name))] = attribute_to_python(value);
@@ -20,7 +20,7 @@ py::tuple values_of(const op &o) {
 py::dict refused_call(
         const std::string &call, const graph_record &record, dnnl::engine::kind kind) {
     py::list ops;
-    for (const auto &[id, o] : record.ops) ops.append(values_of(o));
+    for (const auto &[id, o] : record.ops) ops.append(plain_values_of(o));
     py::dict made;
     made["call"] = call;
     made["engine_kind"] = enum_name(kind);

@@ -33,11 +33,6 @@ struct sycl_functions {
             const_dnnl_graph_tensor_t, const void *, void *);  // from 3.13 on
 };
 
-template <typename Function>
-void find(Function &function, const char *name) {
-    function = reinterpret_cast<Function>(library_function(name));
-}
-
 // The functions, or an error where the linked oneDNN was built without SYCL. Some of them are there
 // even then, and answer "unimplemented".
 const sycl_functions &sycl(const char *what) {
@@ -116,7 +111,8 @@ const void *device_at(index_arg address, const char *what) {
     return device;
 }
 
-engine_ptr make_engine(index_arg device, index_arg context, const device_allocator_ptr &allocator) {
+engine_ptr make_sycl_engine(
+        index_arg device, index_arg context, const device_allocator_ptr &allocator) {
     const char *what = allocator ? "make_engine_with_allocator" : "make_engine";
     const sycl_functions &f = sycl(what);
     const void *d = device_at(device, what);
@@ -135,7 +131,7 @@ engine_ptr make_engine(index_arg device, index_arg context, const device_allocat
     return made;
 }
 
-stream_ptr make_stream(engine_ptr e, index_arg queue) {
+stream_ptr make_sycl_stream(engine_ptr e, index_arg queue) {
     e->get();
     require_sycl_engine(*e, "make_stream");
     void *q = shared_object_at(queue, "make_stream", "queue");
@@ -157,7 +153,7 @@ stream_ptr make_stream(engine_ptr e, index_arg queue) {
 }
 
 template <typename Get, typename Handle>
-uintptr_t address_of(Get get, Handle handle, const char *what) {
+uintptr_t sycl_address_of(Get get, Handle handle, const char *what) {
     void *address = nullptr;
     const dnnl_status_t status = get(handle, &address);
     if (status != dnnl_success) raise_failure(status, std::string(what));
@@ -165,7 +161,7 @@ uintptr_t address_of(Get get, Handle handle, const char *what) {
 }
 
 // `describe(address)` returns usm_facts, or raises where the engine can't reach the memory.
-std::shared_ptr<tensor> make_tensor(
+std::shared_ptr<tensor> make_sycl_tensor(
         const logical_tensor &lt, engine_ptr e, py::handle source, const py::function &describe) {
     e->get();
     require_sycl_engine(*e, "make_tensor");
@@ -200,9 +196,9 @@ std::shared_ptr<tensor> tensor_as(const tensor &t, const logical_tensor &lt, eng
 }
 
 // `dependencies` and `event` are addresses of sycl::event; `event` is written.
-void execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs, py::handle outputs,
-        py::handle scratchpad, const std::vector<index_arg> &dependencies, index_arg event,
-        const py::object &is_complete, bool wait) {
+void sycl_execute(const compiled_partition_ptr &cp, stream &s, py::handle inputs,
+        py::handle outputs, py::handle scratchpad, const std::vector<index_arg> &dependencies,
+        index_arg event, const py::object &is_complete, bool wait) {
     const sycl_functions &f = sycl("execute");
     if (!cp) throw py::type_error("execute: compiled_partition must not be None");
     s.get();
@@ -254,18 +250,18 @@ void init_sycl_interop(py::module_ &m) {
                     "make_engine",
                     [](index_arg device, index_arg context,
                             const std::optional<device_allocator_ptr> &alloc) {
-                        return make_engine(device, context, alloc.value_or(nullptr));
+                        return make_sycl_engine(device, context, alloc.value_or(nullptr));
                     },
                     py::arg("device"), py::arg("context"), py::arg("alloc"),
                     "An engine of a device and a context, with an allocator or None.")
-            .def_static("make_stream", &make_stream, py::arg("engine").none(false),
+            .def_static("make_stream", &make_sycl_stream, py::arg("engine").none(false),
                     py::arg("queue"), "A stream over a queue.")
             .def_static(
                     "get_device",
                     [](const engine &e) {
                         e.get();
                         require_sycl_engine(e, "get_device");
-                        return address_of(
+                        return sycl_address_of(
                                 sycl("get_device").get_device, e.value.get(), "get_device");
                     },
                     py::arg("engine"), "Address of the engine's device.")
@@ -274,7 +270,7 @@ void init_sycl_interop(py::module_ &m) {
                     [](const engine &e) {
                         e.get();
                         require_sycl_engine(e, "get_context");
-                        return address_of(
+                        return sycl_address_of(
                                 sycl("get_context").get_context, e.value.get(), "get_context");
                     },
                     py::arg("engine"), "Address of the engine's context.")
@@ -283,11 +279,12 @@ void init_sycl_interop(py::module_ &m) {
                     [](stream &s) {
                         s.get();
                         require_sycl_engine(*s.engine_, "get_queue");
-                        return address_of(sycl("get_queue").get_queue, s.value.get(), "get_queue");
+                        return sycl_address_of(
+                                sycl("get_queue").get_queue, s.value.get(), "get_queue");
                     },
                     py::arg("stream"), "Address of the stream's queue.")
-            .def_static("make_tensor", &make_tensor, py::arg("lt"), py::arg("engine").none(false),
-                    py::arg("source"), py::arg("describe"),
+            .def_static("make_tensor", &make_sycl_tensor, py::arg("lt"),
+                    py::arg("engine").none(false), py::arg("source"), py::arg("describe"),
                     "A tensor over an array of USM memory. `describe(address)` returns its kind,\n"
                     "the SYCL object that allocated it, and DLPack's number of the device or -1.")
             .def_static("tensor_as", &tensor_as, py::arg("tensor").none(false), py::arg("lt"),
@@ -317,7 +314,7 @@ void init_sycl_interop(py::module_ &m) {
                     },
                     py::arg("tensor").none(false),
                     "Whether somebody can read its memory without asking the tensor.")
-            .def_static("execute", &execute, py::arg("compiled_partition").none(false),
+            .def_static("execute", &sycl_execute, py::arg("compiled_partition").none(false),
                     py::arg("stream").none(false), py::arg("inputs"), py::arg("outputs"),
                     py::arg("scratchpad"), py::arg("deps"), py::arg("event"),
                     py::arg("is_complete"), py::arg("wait"),

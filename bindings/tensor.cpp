@@ -46,7 +46,7 @@ std::shared_ptr<tensor> wrap(const logical_tensor &lt, engine_ptr e, py::handle 
     return made;
 }
 
-std::shared_ptr<tensor> allocate(const logical_tensor &lt, engine_ptr e) {
+std::shared_ptr<tensor> allocate_tensor(const logical_tensor &lt, engine_ptr e) {
     check_engine(*e, lt);
     auto made = std::make_shared<tensor>();
     made->lt = lt;
@@ -148,7 +148,7 @@ void init_tensor(py::module_ &m) {
             .def(py::init<>(), "An empty tensor; using it raises `InvalidArgumentsError`.")
             .def(py::init(&wrap), py::arg("lt"), py::arg("engine").none(false),
                     py::arg("data").none(false), "Over memory that exists.")
-            .def(py::init(&allocate), py::arg("lt"), py::arg("engine").none(false),
+            .def(py::init(&allocate_tensor), py::arg("lt"), py::arg("engine").none(false),
                     "Over memory that oneDNN allocates; it is not initialised.")
             .def_static("make_scalar_tensor", &make_scalar, py::arg("lt"), py::arg("scalar"),
                     "A scalar on the host, of property ``host_scalar`` (oneDNN 3.9).\n\n"

@@ -13,6 +13,7 @@ import argparse
 import sys
 
 from onednn_recipe import process, settings, toolchain
+from onednn_recipe.lacking import lacked_by
 from onednn_recipe.recipe import OneDNN, Recipe
 from onednn_recipe.report import RecipeError
 
@@ -36,6 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
                 print(line)
     except RecipeError as error:
         print(f"oneDNN: error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if (lack := lacked_by(error)) is None:
+            raise
+        print(f"oneDNN: error: {lack}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("oneDNN: interrupted; the same command resumes it", file=sys.stderr)

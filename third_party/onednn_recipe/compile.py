@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from . import ccache, prefix, process
 from .cache import Cache, write_record
+from .lacking import lacking
 from .progress import Progress
 from .report import RecipeError, say
 from .united import Misfits
@@ -18,15 +19,6 @@ from .united import Misfits
 LOG_LINES_SHOWN = 30
 # Ninja goes on to find more sources that can't be compiled together, but not without end.
 _FAILURES = 12
-# What compilers and the linker say of a machine that has too little, and what we say.
-_LACKING = {
-    "No space left on device": "the disk is full. Free some space; the same command resumes it.",
-    **dict.fromkeys(
-        ("Killed signal terminated program", "out of memory allocating"),
-        "a compiler ended for want of memory. CMAKE_BUILD_PARALLEL_LEVEL=1 has one work at a "
-        "time; the same command resumes it.",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -136,10 +128,8 @@ class _Steps:
             self.fail(what)
 
     def fail(self, what: str) -> None:
-        end = process.tail(self._log_path, 1000)
-        for sign, sentence in _LACKING.items():
-            if sign in end:
-                raise RecipeError(f"{what} oneDNN {self._job.version} failed: {sentence}")
+        if lack := lacking(process.tail(self._log_path, 1000)):
+            raise RecipeError(f"{what} oneDNN {self._job.version} failed: {lack}")
         raise RecipeError(
             f"{what} oneDNN {self._job.version} failed. The last {LOG_LINES_SHOWN} lines of "
             f"{self._log_path}:\n{process.tail(self._log_path, LOG_LINES_SHOWN)}\n"
