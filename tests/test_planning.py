@@ -240,6 +240,26 @@ def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
     assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
 
 
+def timed_by(monkeypatch, fused, apart):
+    """The pace of calls that take these seconds in turn, none of which looks disturbed."""
+    lasting = {"fused": iter(fused), "apart": iter(apart)}
+    monkeypatch.setattr(
+        "onednn_graph_py.machine.pace._timed", lambda which: (next(lasting[which]), False)
+    )
+    return Pace.measured("fused", "apart")
+
+
+def test_a_brief_call_that_three_runs_find_slow_is_slow_only_if_ten_do(monkeypatch):
+    # The first run of each side only sets it up.
+    slow, fast = [2e-3], [1e-3]
+    by_chance = timed_by(monkeypatch, slow * 5 + fast * 100, fast * 100)
+    assert by_chance.slow is None
+    assert timed_by(monkeypatch, slow * 100, fast * 100).slow is not None
+    # Four times as slow is no chance, and neither is a call that lasts.
+    assert timed_by(monkeypatch, [6e-3] * 6, fast * 6).slow is not None
+    assert timed_by(monkeypatch, [4e-2] * 6, [2e-2] * 6).slow is not None
+
+
 def test_large_products_are_not_measured(monkeypatch):
     monkeypatch.setattr(pace, "measured", lambda *_: pytest.fail("measured"))
     b = og.GraphBuilder()

@@ -20,10 +20,11 @@ Two measurements of one partition differ by about as much; no partition may be 1
 
 # A measurement ends by the seconds that both sides took: _SHORT if fused is not slow, the given
 # ones if it is, and a fifth of them if it is _CLEARLY times as slow as apart. Each side runs _FEW
-# times undisturbed at least, and _RUNS times at most.
+# times undisturbed at least, and _RUNS times at most. A fused call below _BRIEF seconds that is
+# a little slow is slow after _SURE such runs only: what disturbs it does not always show.
 _SHORT, _CLEARLY = 1e-3, 4
-_FEW, _RUNS = 3, 60
-_LONG = 0.05  # seconds of a call that disturbances hardly prolong
+_FEW, _SURE, _RUNS = 3, 10, 60
+_LONG, _BRIEF = 0.05, 0.01  # seconds of a call that disturbances hardly prolong, and may by much
 # Seconds that a clock, a call and other processes may add to either side.
 _NOISE = 4e-6
 
@@ -63,6 +64,10 @@ class Pace:
             return None
         return f"fused, it takes {self.ratio:.3g} times as long as its separate ops"
 
+    @property
+    def _is_in_doubt(self) -> bool:
+        return self.slow is not None and self.ratio <= _CLEARLY and self.fused < _BRIEF
+
     @classmethod
     def measured(
         cls, fused: Callable[[], None], apart: Callable[[], None], seconds: float = 0.1
@@ -83,15 +88,15 @@ class Pace:
                 if not disturbed:
                     counted.append(took)
             few = min(map(len, runs))
-            if few < _FEW:
+            pace = cls(*map(min, runs)) if few >= _FEW else None
+            if pace is None or (few < _SURE and pace._is_in_doubt):
                 if spent > (5 if few else 1) * seconds:
                     return None
                 continue
-            pace = cls(*map(min, runs))
             if pace.slow is None:
                 limit = _SHORT
             else:
                 limit = seconds / 5 if pace.ratio > _CLEARLY else seconds
             if spent > limit:
                 break
-        return pace
+        return None if few < _SURE and pace is not None and pace._is_in_doubt else pace
