@@ -23,7 +23,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 # Files about the project or about what knows nothing of oneDNN: one build of it is enough for them.
 PROJECT = {
     "test_dev.py", "test_docstring_parameters.py", "test_house.py", "test_regions.py",
-    "test_third_party.py",
+    "test_setup.py", "test_third_party.py",
 }  # fmt: skip
 
 
@@ -35,13 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("project")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Hear the signals that a shell's background job and nohup ignore, as processes inherit that.
 
     A handler, not the default: processes that a test starts have the default then, and the tests
     themselves go on after a hangup if they were to.
     """
-    config.addinivalue_line("markers", "project: does not depend on oneDNN")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -142,12 +142,6 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-def listen_to_signals() -> None:
-    """Undo what a test run under nohup, or in the background of a script, has ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def wait_until(condition, seconds: float) -> bool:
     end = time.monotonic() + seconds
     while not condition():
@@ -243,7 +237,6 @@ def _started(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         },
         start_new_session=True,
-        preexec_fn=listen_to_signals,
     )
 
 

@@ -19,10 +19,11 @@ from onednn_graph_py.capture import capture, libraries
 from onednn_graph_py.capture.folder import DumpFolder
 from onednn_graph_py.capture.program import Captured
 from onednn_graph_py.cli import main
+from onednn_graph_py.loading.loaded import loaded_here
 from onednn_graph_py.ops import OPS
 
 needs_dump = pytest.mark.skipif(
-    not any(library.dumps for library in libraries.libraries_of(libraries.loaded_here())),
+    not any(library.dumps for library in libraries.libraries_of(loaded_here())),
     reason="the linked oneDNN was built without ONEDNN_ENABLE_GRAPH_DUMP",
 )
 pytestmark = needs_dump

@@ -13,7 +13,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
-from interrupted_commands import alive, listen_to_signals, wait_until
+from interrupted_commands import alive, wait_until
 
 import onednn_graph_py as og
 
@@ -141,7 +141,6 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path, command, number):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=listen_to_signals,
     )
     try:
         assert wait_until((tmp_path / "pid").exists, 60)

@@ -11,7 +11,6 @@ import setuptools
 from onednn_recipe.report import RecipeError
 
 ROOT = Path(__file__).resolve().parent.parent
-pytest.importorskip("pybind11.setup_helpers", reason="what builds the extension is not installed")
 
 
 @pytest.fixture

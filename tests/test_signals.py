@@ -250,7 +250,7 @@ stream = sycl_interop.make_stream(sycl_interop.make_engine(queue), queue)
 source, target = (MemoryUSMShared(1 << 27, queue=queue) for _ in range(2))
 def copy():
     return queue.memcpy_async(target, source, 1 << 27)
-copies = [copy() for _ in range(50)]  # of 128 MB each: no machine copies them in 0.05 s
+copies = [copy() for _ in range(50)]  # 128 MB each: a second's work, or less on a faster machine
 def done():
     return [c.execution_status == dpctl.event_status_type.complete for c in copies]
 assert not all(done())
@@ -302,7 +302,6 @@ def test_helpers_end_with_a_caller_that_does_not_care_for_them(number):
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         start_new_session=True,
-        preexec_fn=interrupted_commands.listen_to_signals,
     )
     try:
         assert len(caller.stdout.readline().split()) == 2

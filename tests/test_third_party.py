@@ -16,7 +16,7 @@ from pathlib import Path
 
 import interrupted_commands
 import pytest
-from interrupted_commands import alive, listen_to_signals
+from interrupted_commands import alive
 
 import onednn_graph_py as og
 from onednn_recipe import pins as pins_module
@@ -915,7 +915,6 @@ def hanging_build(monkeypatch, tmp_path):
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=listen_to_signals,
     )
     try:
         wait_until((tmp_path / "pid").exists)
@@ -961,7 +960,6 @@ def test_an_interrupted_fetch_leaves_neither_a_process_nor_half_a_tree(
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "ONEDNN_VERSION": DEBIAN},
-        preexec_fn=listen_to_signals,
     )
     try:
         wait_until((tmp_path / "pid").exists)
@@ -1002,7 +1000,6 @@ def test_a_command_that_is_attended_to_ends_before_us(number, group):
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=listen_to_signals,
     )
     try:
         child = int(process.stdout.readline())

@@ -11,8 +11,9 @@ from pathlib import Path
 from .. import _core
 from ..errors import InvalidArgumentsError, OneDNNError, UnimplementedError
 from ..linked import linked_version
+from ..loading.loaded import loaded_here
 from .folder import DumpFolder
-from .libraries import libraries_of, loaded_here
+from .libraries import libraries_of
 
 __all__ = ["dump"]
 

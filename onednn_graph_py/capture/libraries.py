@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Library", "libraries_of", "loaded_here", "loaded_in"]
+__all__ = ["Library", "libraries_of", "loaded_in"]
 
 # A text that every oneDNN contains (for ONEDNN_VERBOSE), and a file name that only those contain
 # that can write graphs.
@@ -70,10 +70,3 @@ def loaded_in(folder: Path) -> list[str]:
     for log in sorted(folder.iterdir()):
         found += _INITIALIZED.findall(log.read_text(encoding="utf-8", errors="surrogateescape"))
     return list(dict.fromkeys(found))
-
-
-def loaded_here() -> list[str]:
-    """Return the files of all libraries that this process has loaded."""
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        fields = (line.rstrip("\n").split(maxsplit=5) for line in maps)
-        return list(dict.fromkeys(f[5] for f in fields if len(f) == 6 and f[5].startswith("/")))

@@ -23,10 +23,11 @@ import sys
 from pathlib import Path
 
 from .interpreter import require_gil, require_main_interpreter
+from .loaded import loaded_here
 from .openmp_waiting import brief
 
 # A copy's extension; its library may also lie elsewhere, where it is an installed one.
-_OF_A_COPY = re.compile(r" (/.*/(?:onednn_graph_py/_core\.\S*so|libdnnl_ogp\.so)\S*)")
+_OF_A_COPY = re.compile(r".*/(?:onednn_graph_py/_core\..*so|libdnnl_ogp\.so)")
 
 
 def _foreign_onednn_is_global() -> bool:
@@ -38,11 +39,7 @@ def _foreign_onednn_is_global() -> bool:
 
 def _refuse_another_copy() -> None:
     own = Path(__file__).parent.parent
-    try:
-        maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
-    except OSError:
-        return
-    for path in sorted(set(_OF_A_COPY.findall(maps))):
+    for path in sorted(filter(_OF_A_COPY.match, loaded_here())):
         if Path(path).parent.resolve() != own.resolve():
             raise ImportError(
                 f"this process already runs another copy of onednn_graph_py, of which {path} is "

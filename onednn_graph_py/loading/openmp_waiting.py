@@ -6,16 +6,18 @@ and then. A short spin costs nothing on an idle machine (``docs/guide_parallel.m
 
 libgomp reads its variables once, when it is loaded, so ours is set while the extension is loaded
 and removed again: neither Python's ``os.environ`` nor a process that is started later has it. A
-libgomp that another library has loaded before is left alone.
+libgomp that another library has loaded before is left alone: PyTorch's, which the dynamic linker
+takes for the system's.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from .loaded import loaded_here
 
 __all__ = ["SPIN_COUNT", "VARIABLES", "brief", "loaded_before"]
 
@@ -25,19 +27,13 @@ VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 SPIN_COUNT = 1000
 """How often a thread looks whether it may go on before it sleeps, some microseconds in all."""
 
-# Also a wheel's own copy, whose name has a hash in it.
-_LIBGOMP = re.compile(r" (/\S*/libgomp[-.]\S*)$", re.MULTILINE)
-
 _before: frozenset[str] = frozenset()
 _after: frozenset[str] = frozenset()
 
 
 def _loaded() -> frozenset[str]:
-    try:
-        maps = Path("/proc/self/maps").read_text(errors="surrogateescape")
-    except OSError:
-        return frozenset()
-    return frozenset(_LIBGOMP.findall(maps))
+    # Also a wheel's own copy, whose name has a hash in it.
+    return frozenset(p for p in loaded_here() if Path(p).name.startswith(("libgomp.", "libgomp-")))
 
 
 @contextmanager

@@ -16,9 +16,9 @@ class Misfits:
 
     def __init__(self, tree: Path, build_dir: Path) -> None:
         self._sources = tree / "src"
-        self._united = build_dir / "united"
         self._file = build_dir / "alone.txt"
         self._found: set[str] = set()
+        self._failed_alone = False
         self._is_united = False
         self._at: str | None = None
 
@@ -26,6 +26,7 @@ class Misfits:
         """Take one line of the build's output."""
         if line.startswith("FAILED: "):
             self._is_united = "/united/" in line
+            self._failed_alone |= not self._is_united
             self._at = None
             return
         if not self._is_united or line.startswith("["):
@@ -40,7 +41,9 @@ class Misfits:
             self._found.add(self._at)
 
     def settle(self) -> bool:
-        """Have CMake take what was found since the last call; return whether there was anything."""
+        """Have CMake take what was found since the last call; return whether to go on with that."""
+        if self._failed_alone:  # then it is no matter of what is compiled together
+            return False
         known = set(self._file.read_text().split()) if self._file.exists() else set()
         new, self._found = self._found - known, set()
         if new:
