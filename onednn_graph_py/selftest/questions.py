@@ -182,7 +182,7 @@ def _ratio(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            apart = builder.compile(policy="debug", threads=threads)
+            apart = builder.compile(policy="debug", fallback="error", threads=threads)
         pace = Pace.measured(call, apart.bind(list(inputs)))
     except OneDNNError:  # an op does not run alone
         return None
