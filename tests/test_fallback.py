@@ -24,7 +24,7 @@ def without(monkeypatch):
             ]
 
         monkeypatch.setattr(planner.Planner, "groups", fewer)
-        return {"policy": "debug", "fallback": "reference"}
+        return {"policy": "debug", "warn": False}
 
     return lack
 

@@ -25,7 +25,12 @@ _REDUCTIONS = with_trait("reduces")
 _OVER_LAST = ("LayerNorm", "LayerNormBackward", "RMSNorm")
 _ALONG_AXIS = ("SoftMax", "SoftMaxBackward", "LogSoftmax", "LogSoftmaxBackward")
 _PADDED = ("AvgPool", "MaxPool", "ConvTranspose", "ConvTransposeBackwardWeights")
-_BATCH_NORMS = ("BatchNormInference", "BatchNormForwardTraining", "BatchNormTrainingBackward")
+_OVER_IMAGES = (
+    "BatchNormInference",
+    "BatchNormForwardTraining",
+    "BatchNormTrainingBackward",
+    "GroupNorm",
+)
 
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
@@ -281,13 +286,12 @@ def _reshaped(ops: _Ops, node: Node, as_: Callable[[Dims], Dims], **attrs: Any) 
 
 
 def _as_matrix(ops: _Ops, node: Node) -> bool:
-    """Join the dims over which no normalization goes."""
+    """Join the dims over which a normalization goes, and those before."""
     shape = ops.shapes[node.inputs[0].id]
-    if len(shape) < 3 or node.attr("begin_norm_axis") not in (-1, len(shape) - 1):
-        return False
-    rows = math.prod(shape[:-1])
-    joined = {len(shape): (rows, shape[-1]), len(shape) - 1: (rows,), 1: shape[-1:]}
-    return _reshaped(ops, node, lambda dims: joined[len(dims)], begin_norm_axis=-1)
+    axis = int(node.attr("begin_norm_axis")) % max(len(shape), 1)
+    rows, columns = math.prod(shape[:axis]), math.prod(shape[axis:])
+    joined = {shape[axis:]: (columns,), shape[:axis]: (rows,), shape: (rows, columns)}
+    return _reshaped(ops, node, lambda dims: joined[dims], begin_norm_axis=-1)
 
 
 def _as_three_dims(ops: _Ops, node: Node) -> bool:
@@ -299,12 +303,13 @@ def _as_three_dims(ops: _Ops, node: Node) -> bool:
 
 
 def _as_image(ops: _Ops, node: Node) -> bool:
-    """Give a batch normalization two spatial dims."""
+    """Give a normalization over channels or their groups two spatial dims."""
     shape = ops.shapes[node.inputs[0].id]
     last = node.attr("data_format") == "NXC"
     spatial = (math.prod(shape[1:-1] if last else shape[2:]), 1)
     image = (shape[0], *spatial, shape[-1]) if last else (*shape[:2], *spatial)
-    return len(shape) >= 2 and _reshaped(ops, node, lambda d: image if len(d) > 1 else d)
+    rank = len(shape)
+    return rank >= 2 and _reshaped(ops, node, lambda dims: image if len(dims) == rank else dims)
 
 
 def _with_joined_dims(ops: _Ops, node: Node) -> bool:
@@ -339,7 +344,7 @@ _WAYS: tuple[tuple[str, tuple[str, ...], Callable[[_Ops, Node], bool]], ...] = (
     ("as selections", ("PReLUBackward",), _as_selections),
     ("with two dims", _OVER_LAST, _as_matrix),
     ("with three dims", _ALONG_AXIS, _as_three_dims),
-    ("with four dims", _BATCH_NORMS, _as_image),
+    ("with four dims", _OVER_IMAGES, _as_image),
     ("with fewer dims", ("Select",), _with_joined_dims),
 )
 """The ways to write ops: their name in messages, the ops, and the function that writes them."""
