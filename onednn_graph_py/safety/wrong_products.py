@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from .calls import Op
 from .facts import BINARY, attention, contraction, integers_of, is_row_major, runs_in_amx
 from .group import Group
@@ -29,7 +32,13 @@ __all__ = [
     "operand_for_each_row",
     "partly_broadcast_operand",
     "product_over_nothing",
+    "scales_of_channels_of_residual",
+    "zero_points_of_channels",
 ]
+
+_PRODUCTS = with_trait("product") - with_trait("gradient")
+_DEQUANTIZES = with_trait("dequantizes")
+_QUANTIZATION = with_trait("quantizes") | _DEQUANTIZES
 
 
 def _products(group: Group) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
@@ -225,6 +234,40 @@ def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> boo
             rows, columns = columns, rows
         if rows == 1 < columns:
             return True
+    return False
+
+
+# -- quantization of channels
+
+
+def _differ(op: Op, name: str, port: int) -> bool:
+    """Whether an op's scales or zero points are not known to be equal."""
+    if op.attr("qtype") != "per_channel":
+        return False
+    if len(op.inputs) == 1:
+        return len(set(op.attr(name) or ())) > 1
+    if len(op.inputs) <= port or op.inputs[port].shape == (1,):
+        return False
+    data = op.inputs[port].data
+    return data is None or len(np.unique(data)) > 1
+
+
+def zero_points_of_channels(group: Group, conditions: Conditions) -> bool:
+    """Zero points of channels that differ, of any operand or result of a product."""
+    return group.has(*_PRODUCTS) and any(
+        op.kind in _QUANTIZATION and _differ(op, "zps", 2) for op in group.ops
+    )
+
+
+def scales_of_channels_of_residual(group: Group, conditions: Conditions) -> bool:
+    """Scales of channels that differ, of a residual behind a product."""
+    if not group.has(*_PRODUCTS):
+        return False
+    for op in group.ops:
+        makers = [group.producer(t) for t in op.inputs] if op.kind == "Add" else []
+        for maker in makers:
+            if maker and maker.kind in _DEQUANTIZES and _differ(maker, "scales", 1):
+                return True
     return False
 
 

@@ -403,6 +403,16 @@ DEFECTS = (
         where=lambda conditions: conditions.avx512 and not conditions.f16,
     ),
     Defect(
+        "zero_points_of_channels",
+        "oneDNN uses the first zero point for all channels",
+        products.zero_points_of_channels,
+    ),
+    Defect(
+        "scales_of_channels_of_residual",
+        "oneDNN uses the first scale for all channels of a residual",
+        products.scales_of_channels_of_residual,
+    ),
+    Defect(
         "strided_scales_of_groups",
         "oneDNN ignores the strides of scales and zero points of groups; make them row-major",
         _strided_scales_of_groups,
