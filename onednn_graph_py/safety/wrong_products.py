@@ -10,7 +10,15 @@ import numpy as np
 from ..machine import Conditions
 from ..ops.lookup import with_trait
 from .calls import Op
-from .facts import BINARY, attention, contraction, integers_of, is_row_major, runs_in_amx
+from .facts import (
+    BINARY,
+    attention,
+    contraction,
+    integers_of,
+    is_row_major,
+    quantization_of,
+    runs_in_amx,
+)
 from .group import Group
 from .post_ops import primitives
 
@@ -33,6 +41,8 @@ __all__ = [
     "partly_broadcast_operand",
     "product_over_nothing",
     "scales_of_channels_of_residual",
+    "scales_of_flattened_source",
+    "scales_of_one_channel",
     "zero_points_of_channels",
 ]
 
@@ -250,6 +260,34 @@ def _differ(op: Op, name: str, port: int) -> bool:
         return False
     data = op.inputs[port].data
     return data is None or len(np.unique(data)) > 1
+
+
+def scales_of_one_channel(group: Group, conditions: Conditions) -> bool:
+    """Scales of the groups of a depthwise ConvTranspose, without that ConvTranspose."""
+    if group.has("ConvTranspose"):
+        return False
+    for op in group.ops:
+        shape = group.shape(op.inputs[0]) if op.kind in _QUANTIZATION else None
+        if shape and _differ(op, "scales", 1) and shape[op.attr("axis")] == 1:
+            return True
+    return False
+
+
+def scales_of_flattened_source(group: Group, conditions: Conditions) -> bool:
+    """Scales along the first dim of a product's first operand, if that is not its rows.
+
+    Without a batch oneDNN adds a dim in front; a batch that shares the weights becomes rows.
+    """
+    for product, weights, _ in _products(group):
+        source = quantization_of(group, product.inputs[0])
+        rank = len(group.shape(product.inputs[0]) or ())
+        if not rank or source is None or not _differ(source, "scales", 1):
+            continue
+        if source.attr("axis") % rank:
+            continue
+        if rank == 1 or (rank > 2 and len(weights) < 3):
+            return True
+    return False
 
 
 def zero_points_of_channels(group: Group, conditions: Conditions) -> bool:
