@@ -19,6 +19,7 @@ from onednn_graph_py.safety.wrong_results import DEFECTS
 
 PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 UNIT = {"scales": [1.0], **PER_TENSOR}
+ROW_CONVOLUTION = {"strides": (1,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,)}
 HALF = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
 PLAIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
 
@@ -234,6 +235,56 @@ def quantized_convolution(b):
     y = y.convolution(w, data_format="NCX", **PLAIN)
     scales = [2.0 ** (i % 4) for i in range(8)]
     b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 8, qtype="per_channel", axis=1))
+
+
+def by_channel(*zps, scale=2.0**-4, axis=1):
+    """As many channels as zero points, each with its own scale."""
+    scales = [scale * (1 + i) for i in range(len(zps))]
+    return {"scales": scales, "zps": zps, "qtype": "per_channel", "axis": axis}
+
+
+def _residual(*zps, axis=1):
+    return {**by_channel(*zps, axis=axis), "scales": [16.0] * len(zps)}
+
+
+def int8_sum(w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=False):
+    """A product or convolution, with a residual and a quantized result; each quantized so."""
+
+    def build(b):
+        x = b.input((1, *shape) if convolution else shape, "u8").dequantize(**source)
+        if convolution:
+            made = x.convolution(b.constant(integers(1, 3, 3)).dequantize(**w), **ROW_CONVOLUTION)
+        else:
+            made = x @ b.constant(integers(shape[-1], 3)).dequantize(**w)
+        if r is not None:
+            made = made + b.input(made.shape, "s8").dequantize(**r)
+        b.output(made if y is None else made.quantize(dtype="u8", **y))
+
+    return build
+
+
+def depthwise_scales(axis, *, fused=False):
+    def build(b):
+        w = b.input((4, 1, 2, 3), "s8")
+        w = w.dequantize(scales=[0.5, 1.0, 0.25, 2.0], qtype="per_channel", axis=axis)
+        if fused:
+            x = b.input((1, 5, 6, 4), "u8").dequantize(**UNIT)
+            window = {**PLAIN, "weights_format": "IOX", "groups": 4}
+            w = x.conv_transpose(w, **window)
+        b.output(w)
+
+    return build
+
+
+def int8_average(zero, pad, *, exclude_pad=False):
+    def build(b):
+        parameters = {"scales": [1.0], "zps": [zero], "qtype": "per_tensor"}
+        window = {"kernel": (2,), "strides": (1,), "pads_begin": (pad,), "pads_end": (0,)}
+        y = b.input((1, 5, 3), "u8").dequantize(**parameters)
+        y = y.avg_pool(exclude_pad=exclude_pad, **window)
+        b.output(y.quantize(dtype="u8", **parameters))
+
+    return build
 
 
 def gated_mlp(dtype):
@@ -496,6 +547,11 @@ _planes_in_amx = (
     convolution((1, 1, 8, 8, 9), (2, 1, 3, 9, 8), **_half_deep),
 )
 
+_middle = {"scales": [4.0], "zps": [128], "qtype": "per_tensor"}
+_steps = {**_middle, "scales": [32.0]}
+_one_channel = depthwise_scales(1)
+_unreached = {"dtype": "u8", "op": "conv_transpose", "pads_begin": (0, 0), "pads_end": (0, 0)}
+_beyond = {**_unreached, "output_padding": (1, 0)}
 _empty = product_over(0)
 # Before 3.9 SoftMax has no statistics.
 _trained = (attention_with_statistics((1, 1, 32, 32)),)[: 1 * (LINKED >= (3, 9))]
@@ -704,6 +760,63 @@ ROWS = {
         where=(before(VNNI), before(BF16)),
         elsewhere=(VNNI, before(F16), before(AMX), OLD),
         hidden="By oneDNN's sources it does not show on a CPU with AVX-VNNI, such as Zen 5.",
+    ),
+    "zero_points_of_channels": Row(
+        (
+            int8_sum(by_channel(1, 2, 3)),
+            int8_sum(by_channel(1, 2, 3), y=_middle),
+            int8_sum(r=_residual(3, 60, 90), y=_steps),
+            int8_sum(r=_residual(3, 60, 90, axis=2), y=_steps, convolution=True),
+        ),
+        (
+            int8_sum(by_channel(2, 2, 2)),
+            int8_sum(by_channel(0, 0, 0), y=_middle),
+            int8_sum(r=_residual(60, 60, 60), y=_steps),
+            int8_sum(r=_residual(60, 60, 60, axis=2), y=_steps, convolution=True),
+        ),
+    ),
+    "scales_of_channels_of_residual": Row(
+        (
+            int8_sum(r=by_channel(0, 0, 0, scale=16.0), y=_steps),
+            int8_sum(r=by_channel(0, 0, 0, scale=16.0, axis=2), y=_steps, convolution=True),
+        ),
+        (int8_sum(r=_steps, y=_steps), int8_sum(r=_steps, y=_steps, convolution=True)),
+    ),
+    "scales_of_one_channel": Row(
+        (_one_channel,),
+        (depthwise_scales(0), depthwise_scales(1, fused=True)),
+        alone=(_one_channel,),
+    ),
+    "scales_of_flattened_source": Row(
+        (
+            int8_sum(source=by_channel(0, 0, axis=0), shape=(2, 5, 4)),
+            int8_sum(source=by_channel(0, 0, 0, 0, axis=0), shape=(4,)),
+        ),
+        (
+            int8_sum(source=by_channel(*[0] * 5), shape=(2, 5, 4)),
+            int8_sum(source=by_channel(0, 0, axis=0), shape=(2, 4)),
+            int8_sum(shape=(2, 5, 4)),
+        ),
+        **ONLY_NEW,
+    ),
+    "unreached_elements_of_transposed_convolution": Row(
+        (
+            int8_convolution((1, 3, 3, 4), (1, 1, 1, 4), zero=128, strides=(3, 1), **_unreached),
+            int8_convolution((1, 3, 3, 4), (3, 3, 1, 4), strides=(2, 1), **_beyond),
+        ),
+        (
+            int8_convolution((1, 3, 3, 4), (3, 1, 1, 4), zero=128, strides=(3, 1), **_unreached),
+            int8_convolution(
+                (1, 3, 3, 4), (3, 3, 1, 4), strides=(2, 1), **{**_beyond, "pads_end": (1, 0)}
+            ),
+        ),
+        where=(OLD, OPENMP, before(AVX512)),
+        elsewhere=(AVX512, VNNI),
+        hidden="What was in the memory before may be 0.",
+    ),
+    "int8_average_over_padding": Row(
+        (int8_average(100, 1),),
+        (int8_average(100, 0), int8_average(0, 1), int8_average(100, 1, exclude_pad=True)),
     ),
     "strided_scales_of_groups": Row(
         (_strided,), (strided_scales((4, 2, 1)),), alone=(_strided,)

@@ -12,6 +12,7 @@ from .terms import MAX_NDIMS, UNKNOWN, shape_text
 __all__ = [
     "axes_once",
     "batch_norm_types",
+    "channel_axis",
     "dynamic_quantization",
     "matmul_types",
     "norm_gradients",
@@ -147,6 +148,20 @@ def norm_gradients(call: Call) -> None:
 # -- quantization
 
 
+def channel_axis(shape: tuple[int, ...], axis: int, count: int) -> int | None:
+    """Return the axis along which scales of channels go; None if they fit none, or two.
+
+    Weights of a depthwise ConvTranspose have one channel a group along `axis`. oneDNN's own graphs
+    give a scale for each group; groups are along the axis of the input's channels, beside `axis`.
+    """
+    if shape[axis] == count:
+        return axis
+    last = len(shape) - 1
+    beside = [i for at, i in ((1, 0), (last - 1, last)) if at == axis]
+    fitting = [i for i in beside if shape[axis] == 1 and shape[i] and shape[i] % count == 0]
+    return fitting[0] if len(fitting) == 1 else None
+
+
 def static_quantization(call: Call) -> None:
     """There must be one scale for the tensor or each channel, as many zero points, none for f8."""
     scales, zps = call.attr("scales") or (), call.attr("zps")
@@ -154,13 +169,11 @@ def static_quantization(call: Call) -> None:
         call.refuse(f"attribute scales must have 1 entry for per_tensor, got {len(scales)}")
     if call.attr("qtype") == "per_channel" and (rank := call.input(0).rank) is not None:
         axis = call.axis("axis", rank)
-        channels = call.input(0).dim(axis)
-        # Depthwise weights have one channel a group along this axis; oneDNN's own graphs give a
-        # scale for each group.
-        if channels not in (UNKNOWN, 1, len(scales)):
+        shape = call.input(0).shape or ()
+        if min(shape) >= 0 and channel_axis(shape, axis, len(scales)) is None:
             call.refuse(
-                f"attribute scales must have one entry for each of the {channels} channels (axis "
-                f"{axis} of {shape_text(call.input(0).shape)}), got {len(scales)}"
+                f"attribute scales must have one entry for each of the {shape[axis]} channels "
+                f"(axis {axis} of {shape_text(shape)}), got {len(scales)}"
             )
     if zps is None:
         return

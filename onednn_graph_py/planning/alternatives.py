@@ -12,6 +12,7 @@ from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value, new_id, row_major
+from .quantization import with_a_scale_for_each_input_channel, with_separate_arithmetic
 
 __all__ = ["ALTERNATIVES", "Shapes", "complete"]
 
@@ -117,6 +118,8 @@ ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
     ("with row-major inputs", with_row_major_inputs),
     ("with its first operand transposed by a separate op", without_transpose_a),
     ("with its axis transposed by separate ops", with_axis_last),
+    ("with a scale for each input channel", with_a_scale_for_each_input_channel),
+    ("with separate ops that scale and shift", with_separate_arithmetic),
     ("in f32", in_f32),
 )
 """The ways to write an op, each with its name in messages; the cheap ones come first."""

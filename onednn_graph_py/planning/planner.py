@@ -519,7 +519,7 @@ class Planner:
         has_kernels = all(partition is not None for _, partition in apart)
         for slow in (False,) if has_kernels else (False, True):
             for parts in self._ways_to_split(nodes):
-                if self._add_all(parts, why, slow=slow):
+                if self._add_all(parts, why, slow=slow, depth=2 if warn else 0):
                     return
         for part, partition in apart:
             self.add(part, partition, why)

@@ -8,27 +8,28 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops.call import Call
+from ..ops.rules import channel_axis
 from ..ops.terms import shape_text
 from .registry import Array, reference
 
 
 def _spread(call: Call, values: Array, x: Array) -> Array:
     """Return scales or zero points in a shape that broadcasts to the data's."""
-    qtype = call.attr("qtype")
-    if qtype == "per_group":
+    if values.size == 1:  # one zero point may serve all channels or groups
+        return values.reshape(())
+    if call.attr("qtype") == "per_group":
         for axis, (size, groups) in enumerate(zip(x.shape, values.shape, strict=True)):
             values = values.repeat(size // groups, axis)
         return values
-    if qtype == "per_channel" and values.size > 1:
-        along, axis = [1] * x.ndim, call.axis("axis", x.ndim)
-        if x.shape[axis] != values.size:
-            call.refuse(
-                f"{values.size} scales or zero points for {x.shape[axis]} channels (axis {axis} of "
-                f"{shape_text(x.shape)}) don't fit"
-            )
-        along[axis] = values.size
-        return values.reshape(along)
-    return values.reshape(())
+    axis = call.axis("axis", x.ndim)
+    along = channel_axis(x.shape, axis, values.size)
+    if along is None:
+        call.refuse(
+            f"{values.size} scales or zero points for {x.shape[axis]} channels (axis {axis} of "
+            f"{shape_text(x.shape)}) don't fit"
+        )
+    spread = values.repeat(x.shape[along] // values.size)
+    return spread.reshape([-1 if i == along else 1 for i in range(x.ndim)])
 
 
 def _quantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Array:

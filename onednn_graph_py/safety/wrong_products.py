@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from .calls import Op
-from .facts import BINARY, attention, contraction, integers_of, is_row_major, runs_in_amx
+from .facts import (
+    BINARY,
+    attention,
+    contraction,
+    integers_of,
+    is_row_major,
+    quantization_of,
+    runs_in_amx,
+)
 from .group import Group
 from .post_ops import primitives
 
@@ -29,7 +40,15 @@ __all__ = [
     "operand_for_each_row",
     "partly_broadcast_operand",
     "product_over_nothing",
+    "scales_of_channels_of_residual",
+    "scales_of_flattened_source",
+    "scales_of_one_channel",
+    "zero_points_of_channels",
 ]
+
+_PRODUCTS = with_trait("product") - with_trait("gradient")
+_DEQUANTIZES = with_trait("dequantizes")
+_QUANTIZATION = with_trait("quantizes") | _DEQUANTIZES
 
 
 def _products(group: Group) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
@@ -225,6 +244,68 @@ def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> boo
             rows, columns = columns, rows
         if rows == 1 < columns:
             return True
+    return False
+
+
+# -- quantization of channels
+
+
+def _differ(op: Op, name: str, port: int) -> bool:
+    """Whether an op's scales or zero points are not known to be equal."""
+    if op.attr("qtype") != "per_channel":
+        return False
+    if len(op.inputs) == 1:
+        return len(set(op.attr(name) or ())) > 1
+    if len(op.inputs) <= port or op.inputs[port].shape == (1,):
+        return False
+    data = op.inputs[port].data
+    return data is None or len(np.unique(data)) > 1
+
+
+def scales_of_one_channel(group: Group, conditions: Conditions) -> bool:
+    """Scales of the groups of a depthwise ConvTranspose, without that ConvTranspose."""
+    if group.has("ConvTranspose"):
+        return False
+    for op in group.ops:
+        shape = group.shape(op.inputs[0]) if op.kind in _QUANTIZATION else None
+        if shape and _differ(op, "scales", 1) and shape[op.attr("axis")] == 1:
+            return True
+    return False
+
+
+def scales_of_flattened_source(group: Group, conditions: Conditions) -> bool:
+    """Scales along the first dim of a product's first operand, if that is not its rows.
+
+    Without a batch oneDNN adds a dim in front; a batch that shares the weights becomes rows.
+    """
+    for product, weights, _ in _products(group):
+        source = quantization_of(group, product.inputs[0])
+        rank = len(group.shape(product.inputs[0]) or ())
+        if not rank or source is None or not _differ(source, "scales", 1):
+            continue
+        if source.attr("axis") % rank:
+            continue
+        if rank == 1 or (rank > 2 and len(weights) < 3):
+            return True
+    return False
+
+
+def zero_points_of_channels(group: Group, conditions: Conditions) -> bool:
+    """Zero points of channels that differ, of any operand or result of a product."""
+    return group.has(*_PRODUCTS) and any(
+        op.kind in _QUANTIZATION and _differ(op, "zps", 2) for op in group.ops
+    )
+
+
+def scales_of_channels_of_residual(group: Group, conditions: Conditions) -> bool:
+    """Scales of channels that differ, of a residual behind a product."""
+    if not group.has(*_PRODUCTS):
+        return False
+    for op in group.ops:
+        makers = [group.producer(t) for t in op.inputs] if op.kind == "Add" else []
+        for maker in makers:
+            if maker and maker.kind in _DEQUANTIZES and _differ(maker, "scales", 1):
+                return True
     return False
 
 

@@ -403,6 +403,40 @@ DEFECTS = (
         where=lambda conditions: conditions.avx512 and not conditions.f16,
     ),
     Defect(
+        "zero_points_of_channels",
+        "oneDNN uses the first zero point for all channels",
+        products.zero_points_of_channels,
+    ),
+    Defect(
+        "scales_of_channels_of_residual",
+        "oneDNN uses the first scale for all channels of a residual",
+        products.scales_of_channels_of_residual,
+    ),
+    Defect(
+        "scales_of_one_channel",
+        "oneDNN scales all elements by the first scale of a depthwise ConvTranspose's groups",
+        products.scales_of_one_channel,
+        alone=True,
+    ),
+    Defect(
+        "scales_of_flattened_source",
+        "oneDNN reads scales along the first dim of a product's first operand as those of its rows",
+        products.scales_of_flattened_source,
+        since=(3, 8),
+        out_of_bounds=True,
+    ),
+    Defect(
+        "unreached_elements_of_transposed_convolution",
+        "oneDNN leaves elements of int8 transposed convolutions that no window reaches undefined",
+        windows.unreached_elements,
+        where=lambda conditions: conditions.version < (3, 8) or not conditions.avx512,
+    ),
+    Defect(
+        "int8_average_over_padding",
+        "oneDNN averages padding as the integer 0 instead of the zero point",
+        windows.int8_average_over_padding,
+    ),
+    Defect(
         "strided_scales_of_groups",
         "oneDNN ignores the strides of scales and zero points of groups; make them row-major",
         _strided_scales_of_groups,

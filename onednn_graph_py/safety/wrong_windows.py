@@ -26,6 +26,7 @@ __all__ = [
     "dilated_depthwise_and_binary",
     "grouped_int8_with_zero_point",
     "ignored_dilations",
+    "int8_average_over_padding",
     "int8_pool_and_operand",
     "int8_pool_and_relu",
     "one_channel_of_one_plane",
@@ -40,6 +41,7 @@ __all__ = [
     "stride_beyond_kernel_and_bias",
     "transposed_convolution_and_shifted_residual",
     "transposed_gradient_with_automatic_padding",
+    "unreached_elements",
 ]
 
 _POOLS = with_attribute("kernel") - with_trait("gradient")
@@ -208,6 +210,21 @@ def stride_beyond_kernel_and_bias(group: Group, conditions: Conditions) -> bool:
     return any(len(op.inputs) > 2 for op in _gaps(group, conditions))
 
 
+def unreached_elements(group: Group, conditions: Conditions) -> bool:
+    """Elements of an int8 transposed convolution that no window reaches."""
+    for op, slide in _slides(group, "ConvTranspose"):
+        if integers_of(group, op) is None:
+            continue
+        window = slide.window
+        begins = window.pads_begin if window.auto_pad == "None" else (0,) * len(window.kernel)
+        for i, (stride, begin) in enumerate(zip(window.strides, begins, strict=True)):
+            source, result, extent = slide.source.spatial[i], slide.result.spatial[i], window.extent(i)
+            last = (source - 1) * stride + extent - begin
+            if (stride > extent and source > 1) or (result > last and not window.same):
+                return True
+    return False
+
+
 def s8_transposed_convolution(group: Group, conditions: Conditions) -> bool:
     """A transposed convolution of an s8 source, or of a source with a zero point.
 
@@ -309,6 +326,20 @@ def int8_pool_and_operand(group: Group, conditions: Conditions) -> bool:
             wide = [i for i, d in enumerate(operand) if d != 1]
             if len(wide) == 1 and not (first and wide == [1]):
                 return True
+    return False
+
+
+def int8_average_over_padding(group: Group, conditions: Conditions) -> bool:
+    """An average that counts padding, of integers whose zero point is not 0."""
+    for pool in _pools(group):
+        if pool.kind != "AvgPool" or pool.attr("exclude_pad"):
+            continue
+        source = quantization_of(group, pool.inputs[0])
+        padded = str(pool.attr("auto_pad")).startswith("SAME") or any(
+            (*pool.attr("pads_begin"), *pool.attr("pads_end"))
+        )
+        if padded and source is not None and _zero_points(source):
+            return True
     return False
 
 
