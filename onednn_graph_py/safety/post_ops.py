@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..machine import Conditions
 from ..ops import shapes
 from ..ops.lookup import with_trait
 from ..ops.table import elementwise
-from .calls import Op
+from .calls import Op, Tensor
 from .facts import BINARY, aligned
 from .group import Group
 
-__all__ = ["ELEMENTWISE", "Primitive", "Wide", "primitives"]
+__all__ = ["ELEMENTWISE", "Operand", "Primitive", "Wide", "primitives"]
 
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 """The kinds of ops that compute each element from one element of one tensor."""
@@ -27,6 +28,16 @@ _OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
 
 Wide = tuple[bool, ...]
 """One bool for each dim: whether an operand varies along it."""
+
+
+class Operand(NamedTuple):
+    """What a binary op that is fused reads besides the result of the op before it."""
+
+    tensor: Tensor
+    shape: tuple[int, ...]
+    """Its shape, with as many dims as the result."""
+    wide: Wide
+    """The dims along which it varies: all, if it has the result's shape."""
 
 
 @dataclass
@@ -38,32 +49,30 @@ class Primitive:
     base : Op
     shape : tuple of int
         The shape of the op's result.
-    operands : list of (tuple of int, tuple of bool)
-        The operands of binary post-ops: each one's shape, with as many dims as the result, and the
-        dims along which it varies; an operand of the result's shape counts as varying along all.
+    operands : list of Operand
+        The operands of binary post-ops.
     unary : bool
         Whether element-wise ops are fused too.
     """
 
     base: Op
     shape: tuple[int, ...]
-    operands: list[tuple[tuple[int, ...], Wide]] = field(default_factory=list)
+    operands: list[Operand] = field(default_factory=list)
     unary: bool = False
 
 
-def _operand(
-    group: Group, op: Op, result: int, made: tuple[int, ...]
-) -> tuple[tuple[int, ...], Wide] | None:
-    """Return the shape of a binary op's other operand and the dims along which it varies."""
+def _operand(group: Group, op: Op, result: int, made: tuple[int, ...]) -> Operand | None:
+    """Return a binary op's other operand; None if it is not fused."""
     others = [t for t in op.inputs if t.id != result]
     if group.shape(op.outputs[0]) != made or len(op.inputs) != 2 or len(others) > 1:
         return None
     if not others:
-        return made, (True,) * len(made)
+        return Operand(op.inputs[0], made, (True,) * len(made))
     shape = aligned(group.shape(others[0]), len(made))
     if shape is None or len(shape) != len(made):
         return None
-    return shape, ((True,) * len(made) if shape == made else tuple(d != 1 for d in shape))
+    wide = (True,) * len(made) if shape == made else tuple(d != 1 for d in shape)
+    return Operand(others[0], shape, wide)
 
 
 def _takes_post_ops(group: Group, primitive: Primitive, conditions: Conditions) -> bool:
@@ -111,7 +120,7 @@ def primitives(group: Group, conditions: Conditions) -> list[Primitive]:
                 result = op.outputs[0].id  # Sigmoid and Multiply are one element-wise op, Swish
                 continue
             operand = _operand(group, op, result, last.shape) if op.kind in BINARY else None
-            if operand is not None and _is_fused(last.base, op, result, operand[1], conditions):
+            if operand is not None and _is_fused(last.base, op, result, operand.wide, conditions):
                 last.operands.append(operand)
                 result = op.outputs[0].id
                 continue

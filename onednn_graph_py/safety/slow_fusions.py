@@ -62,7 +62,7 @@ def _in_reference_kernel(group: Group, conditions: Conditions) -> bool:
         if math.prod(primitive.shape) <= _FEW:
             continue
         base = primitive.base
-        if any(not _takes(base, wide, conditions) for _, wide in primitive.operands):
+        if any(not _takes(base, o.wide, conditions) for o in primitive.operands):
             return True
         if base.kind == "GroupNorm" and base.attr("data_format") == "NCX" and primitive.unary:
             return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..machine import Conditions
 from ..ops.lookup import with_trait
-from .calls import Op
+from .calls import Op, Tensor
 from .facts import (
     BINARY,
     attention,
@@ -26,6 +26,8 @@ __all__ = [
     "attention_and_gradient_of_scores",
     "attention_by_heads",
     "attention_mask_of_other_rank",
+    "attention_of_narrower_values",
+    "attention_of_several_key_heads",
     "attention_of_wider_values",
     "attention_on_strided_inputs",
     "attention_select_of_other_rank",
@@ -43,6 +45,7 @@ __all__ = [
     "scales_of_channels_of_residual",
     "scales_of_flattened_source",
     "scales_of_one_channel",
+    "strided_operand",
     "zero_points_of_channels",
 ]
 
@@ -72,24 +75,44 @@ def attention_by_heads(group: Group, conditions: Conditions) -> bool:
     oneDNN has that kernel since 3.7, without SYCL, for more than two heads a thread, a scale of one
     element and equal batches, and not for training.
     """
-    if not attention(group) or conditions.runtime == "SYCL" or group.count("MatMul") != 2:
+    given = _query_key_value(group)
+    if given is None or conditions.runtime == "SYCL":
         return False
     if group.has("Dropout") or any(op.kind == "SoftMax" and op.outputs[1:] for op in group.ops):
         return False
-    batches: set[tuple[int, ...]] = set()
-    types: set[str] = set()
     for op in group.ops:
-        if op.kind == "MatMul":
-            shapes = [group.shape(t) for t in op.inputs[:2]]
-            if any(s is None or len(s) != 4 for s in shapes):
-                return False
-            batches.update(s[:2] for s in shapes if s is not None)
-            types.add(op.inputs[1].dtype)
         if op.kind in ("Multiply", "Divide"):
             sizes = [math.prod(s) for t in op.inputs if (s := group.shape(t)) is not None]
             if 1 not in sizes:
                 return False
-    return len(batches) == len(types) == 1 and math.prod(*batches) > 2 * conditions.threads
+    query, key, value = given
+    ranks = (4, 5) if conditions.version >= (3, 9) else (4,)
+    return (
+        {len(s) for s in given} <= set(ranks)
+        and query[0] == key[0] == value[0]
+        and (key[1] == value[1] or conditions.version < (3, 9))
+        and math.prod(query[:-2]) > 2 * conditions.threads
+    )
+
+
+def _query_key_value(group: Group) -> tuple[tuple[int, ...], ...] | None:
+    """Return the shapes of what attention reads, before it is reshaped; None if unknown."""
+    products = [op for op in group.ops if op.kind == "MatMul"]
+    if not attention(group) or len(products) != 2:
+        return None
+    scores, result = sorted(products, key=lambda op: group.follows(op, ("SoftMax",)))
+    if scores.inputs[1].dtype != result.inputs[1].dtype:
+        return None
+    read = (*scores.inputs[:2], result.inputs[1])
+    shapes = tuple(s for t in read if (s := group.shape(_source(group, t))) is not None)
+    return shapes if len(shapes) == 3 and min(map(len, shapes)) > 3 else None
+
+
+def _source(group: Group, tensor: Tensor) -> Tensor:
+    """Return the tensor outside of the partition that one is made from, by first inputs."""
+    while (maker := group.producer(tensor)) is not None:
+        tensor = maker.inputs[0]
+    return tensor
 
 
 def _operands(
@@ -100,8 +123,8 @@ def _operands(
         base = primitive.base
         if base.kind != "MatMul" or (amx and not runs_in_amx(group, base, conditions)):
             continue
-        for shape, _ in primitive.operands:
-            yield base, primitive.shape, shape
+        for operand in primitive.operands:
+            yield base, primitive.shape, operand.shape
 
 
 def operand_for_all_heads(group: Group, conditions: Conditions) -> bool:
@@ -133,6 +156,35 @@ def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
         if 0 < varies < len(wide) and not product.attr("transpose_a"):
             return True
     return False
+
+
+def strided_operand(group: Group, conditions: Conditions) -> bool:
+    """An operand of four dims, broadcast along some, that is not row-major.
+
+    oneDNN reads it as if it were. Since 3.13 gaps alone are right, and other orders of dims with
+    gaps. The kernel that computes one head after another gives the operand of a head only.
+    """
+    for primitive in primitives(group, conditions):
+        made = primitive.shape
+        if primitive.base.kind != "MatMul" or len(made) != 4:
+            continue
+        for operand in primitive.operands:
+            if all(operand.wide) or sum(operand.wide) < 2:
+                continue
+            strides = group.tensor(operand.tensor).strides
+            if strides is not None and _is_misread(
+                operand.shape[-len(strides) :], strides, conditions
+            ):
+                return not attention_by_heads(group, conditions)
+    return False
+
+
+def _is_misread(shape: tuple[int, ...], strides: tuple[int, ...], conditions: Conditions) -> bool:
+    wide = [(s, d) for s, d in zip(strides, shape, strict=True) if d > 1]
+    dense = [math.prod(d for s, d in wide if s < stride) for stride, _ in wide]
+    has_gaps = [s for s, _ in wide] != dense
+    permuted = wide != sorted(wide, reverse=True)
+    return permuted and not has_gaps if conditions.version >= (3, 13) else permuted or has_gaps
 
 
 def column_operand_of_transposed_product(group: Group, conditions: Conditions) -> bool:
@@ -313,7 +365,11 @@ def scales_of_channels_of_residual(group: Group, conditions: Conditions) -> bool
 
 
 def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
-    """A 3-D operand for scores of four dims, or a 2-D one that is reshaped for scores of five."""
+    """A 3-D operand for scores of four dims, or a 2-D one that is reshaped for scores of five.
+
+    The kernel that computes one head after another takes the first two dims of a mask of four for
+    batch and head, also where the scores have five, and all heads have the first part of others.
+    """
     if not attention(group):
         return False
     for op in group.ops:
@@ -325,9 +381,26 @@ def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
             if source is not None and source.kind == "StaticReshape":
                 if len(group.shape(source.inputs[0]) or ()) == 2 and scores == 5:
                     return True
-            elif source is None and len(group.shape(tensor) or ()) == 3 and scores == 4:
+                continue
+            mask = group.shape(tensor) or ()
+            if source is None and len(mask) == 3 and scores == 4:
+                return True
+            fewer = source is None and len(mask) < scores == 5 and math.prod(mask[:-2]) > 1
+            if fewer and attention_by_heads(group, conditions):
                 return True
     return False
+
+
+def attention_of_several_key_heads(group: Group, conditions: Conditions) -> bool:
+    """Attention by heads in five dims, unless all queries of a group share one key head.
+
+    oneDNN knows the second dim of keys and values only.
+    """
+    given = _query_key_value(group)
+    if given is None or max(map(len, given)) < 5 or not attention_by_heads(group, conditions):
+        return False
+    query, key, value = given
+    return query[1] != key[1] or (key[2], value[2]) != (1, 1)
 
 
 def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool:
@@ -385,13 +458,22 @@ def attention_on_strided_inputs(group: Group, conditions: Conditions) -> bool:
 
 def attention_of_wider_values(group: Group, conditions: Conditions) -> bool:
     """Attention by heads whose values have more elements for a key than the keys have."""
-    sizes = {
-        group.follows(op, ("SoftMax",)): shape[-1]
-        for op in group.ops
-        if op.kind == "MatMul"
-        and (shape := group.shape(op.inputs[1 if group.follows(op, ("SoftMax",)) else 0]))
-    }
-    return len(sizes) == 2 and sizes[True] > sizes[False] and attention_by_heads(group, conditions)
+    given = _query_key_value(group)
+    return (
+        given is not None and given[2][-1] > given[0][-1] and attention_by_heads(group, conditions)
+    )
+
+
+def attention_of_narrower_values(group: Group, conditions: Conditions) -> bool:
+    """Attention by heads whose values have fewer elements for a key than the keys have.
+
+    oneDNN takes the keys' number for both. It finds strides that don't fit that, unless there is
+    one query and one key, and leaves OpenMP with one thread then.
+    """
+    given = _query_key_value(group)
+    return (
+        given is not None and given[2][-1] < given[0][-1] and attention_by_heads(group, conditions)
+    )
 
 
 def int8_attention_of_mixed_types(group: Group, conditions: Conditions) -> bool:

@@ -104,7 +104,7 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
             continue
         if min(made[:2]) < 2 or set(made[2:]) != {1}:
             continue
-        read = [operand for operand, _ in primitive.operands]
+        read = [operand.shape for operand in primitive.operands]
         if (1, *made[1:]) in read and (made[0], *(1,) * (len(made) - 1)) not in read:
             return True
     return False
@@ -138,8 +138,8 @@ def _behind_permuted(
             reach = 1 + sum((d - 1) * s for d, s in zip(made, strides, strict=True))
             if reach != math.prod(made):
                 continue
-            for operand, _ in primitive.operands:
-                yield operand, made, strides
+            for operand in primitive.operands:
+                yield operand.shape, made, strides
 
 
 def _last_dim_behind_permuted(group: Group, conditions: Conditions) -> bool:
@@ -195,18 +195,29 @@ def _empty_rows_along_outer_axis(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _may_be_infinite(group: Group, tensor: Tensor) -> bool:
+    """Whether a tensor may have infinities: masks have them, products and normalizations don't."""
+    data, maker = group.tensor(tensor).data, group.producer(tensor)
+    if data is not None:
+        return not np.isfinite(data.astype(np.float64)).all()
+    if tensor.dtype == "boolean":
+        return False
+    if maker is None or maker.kind in ("Exp", "Log", "Pow", "Reciprocal"):
+        return True
+    return maker.kind not in _FINITE and any(_may_be_infinite(group, t) for t in maker.inputs)
+
+
 def _infinity_beside_broadcast_condition(group: Group, conditions: Conditions) -> bool:
-    """A Select of a constant that is not finite, with a condition unlike input 1 in shape.
+    """A Select of what may not be finite, with a condition unlike input 1 in shape.
 
     oneDNN multiplies by the condition then, which makes NaN of infinity.
     """
-    for op in group.ops:
-        if op.kind != "Select" or group.shape(op.inputs[0]) == group.shape(op.inputs[1]):
-            continue
-        known = [group.tensor(t).data for t in op.inputs[1:]]
-        if any(a is not None and not np.isfinite(a.astype(np.float64)).all() for a in known):
-            return True
-    return False
+    return any(
+        op.kind == "Select"
+        and group.shape(op.inputs[0]) != group.shape(op.inputs[1])
+        and any(_may_be_infinite(group, t) for t in op.inputs[1:])
+        for op in group.ops
+    )
 
 
 def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
@@ -232,6 +243,7 @@ def _old_avx512(conditions: Conditions) -> bool:
     return conditions.avx512 and not conditions.vnni
 
 
+_FINITE = {"MatMul", "Convolution", "ConvTranspose", "SoftMax", "LayerNorm", "GroupNorm", "Sigmoid"}
 _MEASURED = ("sse41", "avx", "avx2", "avx512_core", "avx512_core_vnni", "avx512_core_bf16")
 _SHARED_WEIGHTS = "oneDNN reads an operand that varies over a part of the batch wrongly behind a "
 _PER_CHANNEL = "scales per channel wrongly when it quantizes a"
@@ -291,6 +303,20 @@ DEFECTS = (
         "oneDNN leaves elements of attention unwritten if values are wider than keys",
         products.attention_of_wider_values,
         until=(3, 10),
+    ),
+    Defect(
+        "attention_of_narrower_values",
+        "oneDNN computes attention as if values were as wide as keys",
+        products.attention_of_narrower_values,
+        until=(3, 8),
+        out_of_bounds=True,
+    ),
+    Defect(
+        "attention_of_several_key_heads",
+        "oneDNN computes attention in five dims as if all queries of a group shared a key head",
+        products.attention_of_several_key_heads,
+        since=(3, 9),
+        out_of_bounds=True,
     ),
     Defect(
         "attention_in_other_integers",
@@ -446,6 +472,12 @@ DEFECTS = (
         "operand_of_shared_weights",
         f"{_SHARED_WEIGHTS}product with 2-D weights",
         products.partly_broadcast_operand,
+    ),
+    Defect(
+        "strided_operand_of_product",
+        "oneDNN reads an operand that is broadcast, of another layout than row-major, wrongly "
+        "behind a product in four dims",
+        products.strided_operand,
     ),
     Defect(
         "operand_of_one_column",
