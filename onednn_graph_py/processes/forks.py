@@ -48,7 +48,7 @@ class Isolated:
         KeyboardInterrupt
             Another thread has called `interrupt`.
         """
-        module = getattr(function, "__module__", None) or ""
+        module = getattr(function, "__module__", None) or __package__
         if module == "__main__":
             raise InvalidArgumentsError(
                 f"{function.__name__} is of __main__, which another process can't import; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 
 __all__ = ["import_path"]
 
@@ -34,7 +35,15 @@ def _is_folder(entry: str, folder: os.stat_result) -> bool:
 
 
 def _homes(name: str) -> list[str]:
-    """Return the folder that a loaded module's topmost package was found in."""
-    found = sys.modules.get(name.partition(".")[0])
-    places = [*getattr(found, "__path__", ())] or [getattr(found, "__file__", None)]
-    return [os.path.dirname(os.path.abspath(place)) for place in places[:1] if place]
+    """Return the folder that a module's topmost package is found in."""
+    top = name.partition(".")[0]
+    found = sys.modules.get(top)
+    if found is not None:
+        file = getattr(found, "__file__", None)
+    else:
+        spec = find_spec(top)  # which runs nothing
+        file = spec.origin if spec is not None and spec.has_location else None
+    if file is None:
+        return []
+    home, leaf = os.path.split(os.path.abspath(file))
+    return [os.path.dirname(home) if leaf.startswith("__init__.") else home]
