@@ -18,7 +18,7 @@ from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
 from .tensors import Shape, Tensor
 
-__all__ = ["Assembly", "Weights"]
+__all__ = ["Assembly", "IslandShapes", "Weights"]
 
 
 class Weights:
@@ -203,6 +203,7 @@ class Assembly:
         for index in range(len(tensors[0].shapes)):
             shapes.enter(self.survey, index, inputs, outputs)
         self.island_shapes.append((shapes, tuple(inputs), tuple(outputs)))
+        island.promised = shapes
         made = self.b.call(
             island,
             *(self.value(v) for v in inputs),

@@ -16,7 +16,7 @@ from ..building.constant_arrays import unpacked
 from ..building.infer import infer_shapes
 from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
-from .assembly import Assembly, Weights
+from .assembly import Assembly, IslandShapes, Weights
 from .chains import chains, without
 from .division import Division, divided
 from .island_model import model_of
@@ -75,7 +75,9 @@ def island_of(
             model.graph.node.insert(at[node.input[0]] + 1, node)
     names = list(dict.fromkeys(n.op_type for n in nodes))
     label = f"island of {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-    return Island(model, label, options), list(inputs), outputs
+    made = Island(model, label, options)
+    made.nodes = tuple(nodes)
+    return made, list(inputs), outputs
 
 
 class Program:
@@ -197,6 +199,8 @@ class Program:
                 self.options,
             )
             self.islands = [island]
+            tensors = [self.found.tensors[v] for v in outputs]
+            island.promised = self._promise = IslandShapes([(t.dims, t.dtype) for t in tensors])
             self._direct = inputs, outputs
 
     # -- for a set of dims
@@ -288,6 +292,7 @@ class Program:
                     raise NotGeneral(str(e)) from e
         elif self.islands:
             reads, made = self._direct
+            self._promise.enter(found, index, reads, made)
             places = {v: i for i, v in enumerate(made)}
             names = tuple(str(i) for i in range(len(made)))
             runner = self.islands[0]

@@ -40,6 +40,8 @@ class Section:
         The data types of the inputs.
     opsets : mapping of str to int
     ir_version : int
+    misinferred : set of onnx_ir.Node
+        Nodes whose islands made other dims than onnx infers.
     """
 
     nodes: Sequence[ir.Node]
@@ -50,6 +52,7 @@ class Section:
     opsets: Mapping[str, int]
     ir_version: int
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
+    misinferred: set[ir.Node] = field(default_factory=set)
 
     def fact(self, node: ir.Node) -> NodeFacts:
         """Return what ONNX knows of a node."""
@@ -197,6 +200,8 @@ def _results(
     section: Section, node: ir.Node, operands: Sequence[Tensor | None], made: Survey, sets: int
 ) -> list[Tensor] | None:
     """Return the types and dims of a node's results; None if they do not follow from dims."""
+    if node in section.misinferred:
+        return None
     fact = section.fact(node)
     captured = {v.name or "": made.tensors[v] for v in read_by(node) if v not in node.inputs}
     columns = []
