@@ -112,9 +112,12 @@ def _read(source: Source) -> ir.Model:
         return source.clone()
     if isinstance(source, (str, os.PathLike)):
         try:
-            proto = onnx.ModelProto.FromString(read_limited(source, MOST_BYTES))
+            content = read_limited(source, MOST_BYTES)
         except Unreadable as e:
             raise GraphFormatError(str(e)) from None
+        if content.startswith(b"version https://git-lfs"):
+            raise GraphFormatError("it is a pointer of Git LFS; `git lfs pull` fetches the model")
+        proto = onnx.ModelProto.FromString(content)
     elif isinstance(source, bytes):
         proto = onnx.ModelProto.FromString(source)
     else:

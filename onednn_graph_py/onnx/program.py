@@ -23,7 +23,7 @@ from .island_model import model_of
 from .islands import Island
 from .lowering.table import NotLowered
 from .options import Options
-from .survey import NotGeneral, Section, Survey, read_by
+from .survey import NotGeneral, Section, Survey, read_by, why_unknown
 from .tensors import same
 
 __all__ = ["Program", "Run", "island_of"]
@@ -127,7 +127,8 @@ class Program:
         self.division: Division = divided(self._assembly(), found)
         reasons = self.division.reasons
         if options.fallback == "error" and (reasons or found.rest):
-            raise UnimplementedError(_listed(name, reasons, found.rest))
+            left = {n: why_unknown(section, found, n) for n in found.rest}
+            raise UnimplementedError(_listed(name, {**reasons, **left}))
         self.islands: list[Island] = []
         self.failure: str | None = None
         self.assembly: Assembly | None = None
@@ -348,7 +349,6 @@ def _array(found: Survey, value: ir.Value, index: int) -> Array:
     return arrays[index]
 
 
-def _listed(name: str, reasons: Mapping[ir.Node, str], rest: Sequence[ir.Node]) -> str:
+def _listed(name: str, reasons: Mapping[ir.Node, str]) -> str:
     lines = [f"  {n.op_type} {n.name!r}: {why}" for n, why in reasons.items()]
-    lines += [f"  {n.op_type} {n.name!r}: its dims depend on numbers" for n in rest]
     return f"{name}: oneDNN does not take these nodes:\n" + "\n".join(lines)
