@@ -146,6 +146,10 @@ int dlpack_device_type(py::handle source) {
     return py::int_(device[0]).cast<int>();
 }
 
+void check_not_null(const void *data, const logical_tensor &lt) {
+    if (!data) raise_invalid_arguments(context(lt) + "its memory must not be the null address");
+}
+
 memory_ptr from_dlpack(py::handle source, const logical_tensor &lt, bool of_sycl) {
     const int device_type = dlpack_device_type(source);
     if (device_type != dlpack::device_cpu && !(of_sycl && device_type == dlpack::device_sycl))
@@ -193,6 +197,9 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt, bool of_sycl
         raise_invalid_data_type(context(lt) + "expected elements of type " + enum_name(info.type)
                 + ", got DLPack type code " + std::to_string(t->dtype.code) + " with "
                 + std::to_string(t->dtype.bits) + " bits");
+    if (t->ndim < 0 || (t->ndim > 0 && !t->shape))
+        raise_invalid_shape(context(lt) + "DLPack's tensor has " + std::to_string(t->ndim)
+                + " dims, and no shape");
     const dims shape(t->shape, t->shape + t->ndim);
     dims strides(shape.size(), 1);
     if (t->strides) {
@@ -206,7 +213,10 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt, bool of_sycl
     check_elements(lt, shape, strides);
     memory->data = static_cast<char *>(t->data) + t->byte_offset;
     memory->bytes = required_bytes(lt);
-    if (memory->bytes) check_alignment(memory->data, lt);
+    if (memory->bytes) {
+        check_not_null(t->data, lt);
+        check_alignment(memory->data, lt);
+    }
     return memory;
 }
 
@@ -224,8 +234,7 @@ memory_ptr from_address(py::handle source, const logical_tensor &lt) {
     memory->data = reinterpret_cast<void *>(address);
     memory->bytes = required_bytes(lt);
     if (memory->bytes == 0) return memory;
-    if (!memory->data)
-        raise_invalid_arguments(context(lt) + "its memory must not be the null address");
+    check_not_null(memory->data, lt);
     const address_range range = address_range_of(memory->data, memory->bytes);
     if (!range.readable)
         raise_invalid_arguments(context(lt) + "the " + std::to_string(memory->bytes)

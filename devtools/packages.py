@@ -54,12 +54,12 @@ class Packages:
             return place
         if layers:
             _link(self._kept(layers[:-1]), place)
-            pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+            pip = [str(place / "bin" / "python"), "-I", "-m", "pip", "--disable-pip-version-check"]
             line = f"installing {len(layers[-1])} Python packages and what they need, from PyPI"
             self._run(line, [*pip, "install", *layers[-1]])
         else:
             line = f"Python packages are kept for all clones in {self._cache.root}"
-            self._run(line, [sys.executable, "-m", "venv", str(place)])
+            self._run(line, [sys.executable, "-I", "-m", "venv", str(place)])
         write_record(stamp, {"python": sys.version, "requirements": layers})
         return place
 

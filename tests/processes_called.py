@@ -42,3 +42,7 @@ def large():
 
 def unpicklable():
     return lambda: None
+
+
+def flags():
+    return sys.flags.optimize, sys.flags.no_user_site

@@ -3,6 +3,7 @@
 import html
 import re
 import sys
+import time
 import types
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +25,7 @@ from onednn_graph_py.inspect.labels import (
     title_lines,
     visible,
 )
+from onednn_graph_py.inspect.mermaid import to_mermaid
 from onednn_graph_py.planning import planner
 from onednn_graph_py.text.numbers import bytes_text
 
@@ -755,3 +757,19 @@ def test_the_order_of_sets_does_not_show():
     """
     first, second = (python(program, env={"PYTHONHASHSEED": s}).stdout for s in "12")
     assert first and first == second
+
+
+def test_long_chains_take_time_by_their_length():
+    def seconds(count):
+        ops = [DrawnOp("ReLU", f"r{i}", [i], [i + 1]) for i in range(count)]
+        tensors = {i: Tensor("f32", (4,)) for i in range(count + 1)}
+        groups = [("oneDNN", [i]) for i in range(count)]
+        drawing = assemble(Graph("graph", ops, groups, {0: "x"}, [("y", count)], {}, tensors))
+        began = time.process_time()
+        assert len(folding.readable(drawing, 60).nodes) <= 60
+        assert to_mermaid(drawing).count("subgraph ") == count
+        assert graphviz_text.to_dot(drawing).count("subgraph ") == count
+        return time.process_time() - began
+
+    seconds(100)
+    assert seconds(16_000) < 16 * max(seconds(2_000), 0.2)  # 64 times where it is quadratic

@@ -1,8 +1,11 @@
 """Other processes: how they are found, asked, given up, and how they end, in words."""
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
+import textwrap
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +13,17 @@ from pathlib import Path
 import processes_called
 import pytest
 
-from onednn_graph_py.processes import Isolated, NoAnswer, Process, calling, ending, quiet, run
+import onednn_graph_py as og
+from onednn_graph_py.processes import (
+    Isolated,
+    NoAnswer,
+    Process,
+    calling,
+    ending,
+    import_path,
+    quiet,
+    run,
+)
 
 
 @contextmanager
@@ -29,7 +42,7 @@ def test_it_answers_and_finds_what_this_process_finds(monkeypatch):
     before = dict(os.environ)
     with process() as p:
         assert p.ask({"any": (1, 2)}) == {"any": (1, 2)}
-        assert p.ask("path") == sys.path
+        assert p.ask("path") == import_path("processes_called")
         assert p.ask("environment").items() >= before.items()
     assert dict(os.environ) == before
 
@@ -152,3 +165,74 @@ def test_no_process_to_fork_from_is_told(monkeypatch):
         how, why = forks.call(processes_called.large, timeout=60)
     assert how == "raised"
     assert why.startswith("no process could be started: ")
+
+
+# -- the current folder
+
+WAYS = {
+    "-c": ["-c", "exec(open('helper_kinds.py').read())"],
+    "-m": ["-m", "helper_kinds"],
+    "-I": ["-I", "helper_kinds.py"],
+    "script": ["helper_kinds.py"],
+    "interactive": ["-i"],
+    "frozen": ["helper_kinds.py"],
+}
+
+
+@pytest.mark.parametrize(
+    "way", [w if w in ("-c", "-I") else pytest.param(w, marks=pytest.mark.slow) for w in WAYS]
+)
+def test_helper_processes_import_nothing_from_the_current_folder(tmp_path, way):
+    shutil.copy(Path(__file__).with_name("helper_kinds.py"), tmp_path)
+    done = subprocess.run(
+        [sys.executable, *WAYS[way]],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PACKAGE_IN": str(Path(og.__file__).parents[1]),
+            "ONEDNN_GRAPH_PY_CACHE": str(tmp_path / "cache"),
+        }
+        | ({"FROZEN": "1"} if way == "frozen" else {}),
+        input="import runpy; runpy.run_path('helper_kinds.py')\n",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "all have run" in done.stdout, done.stdout + done.stderr
+    assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+
+
+def test_the_current_folder_comes_last_where_what_is_called_lies_there(monkeypatch):
+    here = str(Path(processes_called.__file__).parent)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sys, "path", ["", here, *sys.path])
+    assert "" not in import_path()
+    assert here not in import_path()
+    assert import_path("processes_called")[-1] == here
+    with process() as p:
+        assert p.ask("path")[-1] == here
+    monkeypatch.setattr(sys, "path", [Path("/x"), b"/x", "/a\nb", *sys.path])
+    with process() as p:  # only what Python minds, and as it is
+        assert p.ask("path")[0] == "/a\nb"
+
+
+def test_variables_for_python_go_on_as_the_caller_takes_them(tmp_path):
+    program = f"""
+        import sys
+        sys.path.append({str(Path(og.__file__).parents[1])!r})
+        from onednn_graph_py.processes import Isolated
+        import processes_called
+        with Isolated() as forks:
+            print(forks.call(processes_called.flags, timeout=120)[1])
+        """
+    said = {
+        flag: subprocess.run(
+            [sys.executable, *flag, "-c", textwrap.dedent(program)],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTHONOPTIMIZE": "1"},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        ).stdout
+        for flag in ((), ("-s",))
+    }
+    assert list(said.values()) == ["(1, 0)\n", "(1, 1)\n"]

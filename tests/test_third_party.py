@@ -526,6 +526,53 @@ def test_a_cache_of_another_user_is_refused(monkeypatch, tmp_path, debian_only):
         recipe.ensure()
 
 
+@pytest.mark.parametrize("where", [".", "prefix", "prefix/KEY", "prefix/KEY/lib", "src/onednn-1"])
+@pytest.mark.parametrize("how", ["is", "leads to", "lies in a folder that is"])
+def test_nothing_that_others_may_write_to_is_used_as_a_cache(monkeypatch, tmp_path, where, how):
+    root = tmp_path / "above/cache"
+    for made in ("prefix/KEY/lib", "src/onednn-1"):
+        (root / made).mkdir(parents=True)
+    recipe = Recipe()
+    recipe.cache.root = root
+    recipe.cache.check_owner()
+    place = root / where
+    if how == "leads to":
+        others = tmp_path / "others"
+        others.mkdir()
+        moved = others / "moved"
+        place.rename(moved)
+        place.symlink_to(moved)
+        recipe.cache.check_owner()  # links of ours to what is ours
+        others.chmod(0o777)
+    else:
+        (place if how == "is" else place.parent).chmod(0o777)
+    with pytest.raises(RecipeError, match="not used as a cache: all users may write"):
+        recipe.cache.check_owner()
+
+
+def test_a_cache_may_lie_in_a_sticky_folder_but_not_be_one(monkeypatch, tmp_path):
+    root = tmp_path / "above/cache"
+    root.mkdir(parents=True)
+    recipe = Recipe()
+    recipe.cache.root = root
+    root.parent.chmod(0o1777)
+    recipe.cache.check_owner()
+    root.chmod(0o1777)
+    with pytest.raises(RecipeError, match="not used as a cache: all users may write"):
+        recipe.cache.check_owner()
+
+
+def test_a_record_is_written_to_no_link(tmp_path):
+    from onednn_recipe import cache
+
+    (tmp_path / "mine").write_text("kept")
+    (tmp_path / "record.json").symlink_to("mine")
+    cache.write_record(tmp_path / "record.json", {"a": 1})
+    assert (tmp_path / "mine").read_text() == "kept"
+    assert cache.read_record(tmp_path / "record.json") == {"a": 1}
+    assert {p.name for p in tmp_path.iterdir()} == {"mine", "record.json"}
+
+
 def test_a_record_that_is_no_json_is_as_if_missing(tmp_path):
     from onednn_recipe.cache import read_record
 

@@ -5,6 +5,7 @@ test_json_fuzz.py, test_json_errors.py and test_onnx_untrusted.py are about grap
 
 import ast
 import copy
+import ctypes
 import io
 import json
 import os
@@ -174,6 +175,58 @@ def test_results_of_another_user_are_nothing(folder, monkeypatch):
         assert store.load(file) == [1]
         os.chown(file, 12345, -1)
     assert store.load(file) is None
+
+
+@pytest.mark.parametrize("how", ["is", "leads to", "lies in a folder that is"])
+def test_results_that_others_could_have_put_there_are_nothing(tmp_path, how):
+    place = tmp_path / "above/cache/speeds"
+    place.mkdir(parents=True)
+    store.save(place / "a.json", [1])
+    assert store.load(place / "a.json") == [1]
+    if how == "leads to":
+        place.rename(tmp_path / "moved")
+        place.symlink_to(tmp_path / "moved")
+        assert store.load(place / "a.json") == [1]
+        (tmp_path / "moved").chmod(0o777)
+    else:
+        (place if how == "is" else place.parent).chmod(0o777)
+    assert store.load(place / "a.json") is None
+
+
+def test_results_are_written_to_no_link(tmp_path):
+    (tmp_path / "mine").write_text("kept")
+    (tmp_path / "a.json").symlink_to("mine")
+    store.save(tmp_path / "a.json", [1])
+    assert (tmp_path / "mine").read_text() == "kept"
+    assert store.load(tmp_path / "a.json") == [1]
+    assert {p.name for p in tmp_path.iterdir()} == {"mine", "a.json"}
+
+
+def _sparse(file):
+    file.touch(0o600)
+    os.truncate(file, 1 << 40)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f: os.mkfifo(f, 0o600),
+        lambda f: f.symlink_to("/dev/zero"),
+        _sparse,
+        lambda f: f.touch(0o600),
+        lambda f: f.write_bytes(bytes(32)),
+    ],
+    ids=["pipe", "device", "sparse", "empty", "for all to read"],
+)
+def test_a_secret_of_any_kind_is_replaced(tmp_path, monkeypatch, make):
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
+    (tmp_path / "verdicts").mkdir()
+    make(tmp_path / "verdicts/secret")
+    with peak_within(32 << 20):
+        assert Kept(2).find("a partition") is None
+        Kept(2).keep("a partition", Verdict(Outcome.RIGHT))
+    assert Kept(2).find("a partition")
+    assert (tmp_path / "verdicts/secret").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_verdict_that_is_too_large_is_told(tmp_path, monkeypatch):
@@ -398,6 +451,68 @@ def test_files_of_arrays_are_as_large_as_the_graph_and_never_unpickled(tmp_path,
         bind_constants(b, str(tmp_path / "a.npz"))
     assert len(b.inputs) == 1
     assert not (tmp_path / "unpickled").exists()
+
+
+# -- memory that others describe
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code_bits_lanes", ctypes.c_uint8 * 4),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
+
+
+class Described:
+    """A producer of one-dimensional f32 memory, as it is told."""
+
+    def __init__(self, data, count, *, ndim=1, shape=True, byte_offset=0):
+        self._shape = (ctypes.c_int64 * 1)(count)
+        address = ctypes.addressof(self._shape) if shape else None
+        f32 = (ctypes.c_uint8 * 4)(2, 32, 1, 0)
+        cpu = (ctypes.c_int32 * 2)(1, 0)
+        self._made = _DLTensor(data, cpu, ndim, f32, address, None, byte_offset, None, None)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = (
+            ctypes.py_object,
+            (ctypes.c_void_p, ctypes.c_char_p) * 1 + (ctypes.c_void_p,),
+        )
+        return make(ctypes.addressof(self._made), b"dltensor", None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"data": None}, "must not be the null address"),
+        ({"data": None, "byte_offset": 4096}, "must not be the null address"),
+        ({"shape": False}, "DLPack's tensor has 1 dims, and no shape"),
+        ({"ndim": -1}, "DLPack's tensor has -1 dims, and no shape"),
+    ],
+)
+def test_dlpack_of_no_memory_is_refused(wrong, message):
+    held = np.arange(16, dtype=np.float32)
+    lt = og.logical_tensor(0, "f32", (16,), "strided")
+    engine = og.engine("cpu", 0)
+    assert og.tensor(lt, engine, Described(held.ctypes.data, 16)).to_numpy().tolist() == [*held]
+    with pytest.raises(og.OneDNNError, match=message):
+        og.tensor(lt, engine, Described(**{"data": held.ctypes.data, "count": 16, **wrong}))
+
+
+def test_dlpack_without_elements_needs_no_memory():
+    lt = og.logical_tensor(0, "f32", (0,), "strided")
+    assert og.tensor(lt, og.engine("cpu", 0), Described(None, 0)).to_numpy().size == 0
 
 
 # -- what a graph's names do to what is written of it

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentsError
 from ..loading.opencl_drivers import VARIABLE, provided
-from ..processes import quiet
+from ..processes import import_path, quiet
 from ..replay.stages import Ended
 from . import bootstrap
 from .process import WorkerProcess
@@ -63,7 +63,7 @@ class Install:
         """
         environment = quiet()
         if self.where == HERE:  # the worker must import the same modules as the caller
-            environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(p) for p in sys.path)
+            environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, import_path()))
         else:
             for name in ("PYTHONPATH", "PYTHONHOME"):  # of the caller's Python
                 environment.pop(name, None)

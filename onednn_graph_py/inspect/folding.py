@@ -68,12 +68,12 @@ def _joined(drawing: Drawing, parts: Sequence[Sequence[OpNode]]) -> Drawing:
 
 def _sorted(drawing: Drawing) -> Drawing:
     """Sort nodes by group; nodes without a group keep their place among the ops."""
-    order = {
-        i: min((n.members[0] for n in drawing.nodes if n.group == i), default=0)
-        for i in range(len(drawing.groups))
-    }
+    order: dict[int, int] = {}
+    for node in drawing.nodes:
+        if node.group is not None:
+            order[node.group] = min(node.members[0], order.get(node.group, node.members[0]))
     latest = -1
-    for i in order:  # groups run in this order, not in that of their ops
+    for i in sorted(order):  # groups run in this order, not in that of their ops
         latest = order[i] = max(order[i], latest)
 
     def key(node: OpNode) -> tuple[int, int, int]:

@@ -77,18 +77,16 @@ def to_mermaid(drawing: Drawing) -> str:
     for terminal in drawing.terminals:
         # Not a stadium shape: Mermaid 11 fails on labels like ours if an arrow misses its outline.
         lines.append(f"    {terminal.key}({_label(terminal_lines(terminal))})")
-    used = {node.group for node in drawing.nodes}
-    for i, group in enumerate(drawing.groups):
-        if i not in used:
-            continue
-        lines.append(f"    subgraph g{i}[{_label([group.title])}]")
-        for node in drawing.nodes:
-            if node.group == i:
-                lines.append(f"        {node.key}[{_label(node_lines(drawing, node))}]")
-        lines.append("    end")
+    used: dict[int | None, list[str]] = {}
     for node in drawing.nodes:
-        if node.group is None:
-            lines.append(f"    {node.key}[{_label(node_lines(drawing, node))}]")
+        box = f"    {node.key}[{_label(node_lines(drawing, node))}]"
+        used.setdefault(node.group, []).append(box)
+    for i, group in enumerate(drawing.groups):
+        if i in used:
+            lines.append(f"    subgraph g{i}[{_label([group.title])}]")
+            lines += [f"    {box}" for box in used[i]]
+            lines.append("    end")
+    lines += used.get(None, [])
     for edge in drawing.edges:
         arrow = "-.->" if edge.back else "-->"
         lines.append(f"    {edge.source} {arrow}|{_label(edge_lines(edge))}| {edge.target}")
@@ -97,8 +95,11 @@ def to_mermaid(drawing: Drawing) -> str:
         f"    classDef other fill:{NODE_FILL},stroke:{TEXT},color:{TEXT},stroke-dasharray:4 3",
         f"    classDef terminal fill:{TERMINAL_FILL},stroke:{EDGE},color:{TEXT}",
     ]
-    plain = [n.key for n in drawing.nodes if drawing.status_of(n) in (None, "oneDNN")]
-    other = [n.key for n in drawing.nodes if n.key not in set(plain)]
+    usual = [drawing.status_of(n) in (None, "oneDNN") for n in drawing.nodes]
+    plain, other = (
+        [n.key for n, is_usual in zip(drawing.nodes, usual, strict=True) if is_usual is wanted]
+        for wanted in (True, False)
+    )
     terminals = [t.key for t in drawing.terminals]
     for name, keys in (("op", plain), ("other", other), ("terminal", terminals)):
         if keys:

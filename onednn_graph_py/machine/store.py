@@ -7,13 +7,14 @@ import hashlib
 import json
 import os
 import platform
-import threading
+import secrets
 from pathlib import Path
 from typing import Any
 
 from .. import _core
 from ..linked import version
 from ..text.files import read_limited
+from ..text.owners import changed_by_others
 
 __all__ = ["facts", "folder", "load", "place", "processor", "save"]
 
@@ -78,6 +79,8 @@ def load(file: Path) -> Any:
     Not only what can't be parsed: a cache folder can be one that other users write to.
     """
     try:
+        if changed_by_others(file):
+            return None
         return json.loads(read_limited(file, _LARGEST, owners=(os.geteuid(), 0)))
     except (OSError, ValueError, RecursionError):
         return None
@@ -85,10 +88,11 @@ def load(file: Path) -> Any:
 
 def save(file: Path, found: Any) -> None:
     """Write results as JSON, so that a reader sees all or nothing; ignore a read-only cache."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.partial")
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(found))
+        with open(partial, "x", encoding="utf-8") as opened:  # a new file, never through a link
+            json.dump(found, opened)
         partial.replace(file)
     except BaseException as e:
         with contextlib.suppress(OSError):

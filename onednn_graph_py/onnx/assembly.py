@@ -18,7 +18,7 @@ from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
 from .tensors import Shape, Tensor
 
-__all__ = ["Assembly", "Weights"]
+__all__ = ["Assembly", "IslandShapes", "Weights"]
 
 
 class Weights:
@@ -113,9 +113,16 @@ class Assembly:
                 raise NotLowered(f"oneDNN refuses it: {e}") from e
             # Files are not trusted: attributes may be missing or have any type.
             raise NotLowered(f"its lowering fails: {type(e).__name__}: {e}") from e
+        self._place(node, before[2])
         for output, value in zip(node.outputs, made, strict=False):
             if value is not None:
                 self.values[output] = value
+
+    def _place(self, node: ir.Node, since: int) -> None:
+        """Let messages about the builder's new ops name the node."""
+        place = f"{node.op_type} {node.name or node.outputs[0].name!r}"
+        for made in self.b.contents.nodes[since:]:
+            object.__setattr__(made, "where", place)
 
     def _lowered(self, node: ir.Node) -> Sequence[Value | None]:
         function = LOWERINGS.get((node.domain, node.op_type))
@@ -203,12 +210,15 @@ class Assembly:
         for index in range(len(tensors[0].shapes)):
             shapes.enter(self.survey, index, inputs, outputs)
         self.island_shapes.append((shapes, tuple(inputs), tuple(outputs)))
+        island.promised = shapes
+        before = len(self.b.contents.nodes)
         made = self.b.call(
             island,
             *(self.value(v) for v in inputs),
             outputs=shapes,
             name=island.label,
         )
+        self._place(island.nodes[0], before)
         made = made if isinstance(made, tuple) else (made,)
         self.values.update(zip(outputs, made, strict=True))
 

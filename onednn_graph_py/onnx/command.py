@@ -67,11 +67,11 @@ def _onnx(arguments: argparse.Namespace) -> int:
     name = os.path.basename(arguments.file)
     found: OnnxVerification | None = None
     times: Times | None = None
+    inputs = model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
+    inputs |= _given(arguments.value, shapes, inputs)
     if arguments.verify:
-        allowed = {"rtol": arguments.rtol, "atol": arguments.atol}
-        found = model.verify(shapes=shapes, seed=arguments.seed, **allowed)
+        found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)
     if arguments.time:
-        inputs = model.random_inputs(shapes, arguments.seed)
         times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
     made = overview_of(name, entry, told, guessed, times.steps if times else None)
     if arguments.json:
@@ -85,6 +85,29 @@ def _onnx(arguments: argparse.Namespace) -> int:
     if arguments.to is not None:
         _write(model, shapes, arguments.to)
     return 1 if found is not None and not found.ok else 0
+
+
+def _given(
+    words: list[str], shapes: Mapping[str, Shape], random: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the inputs that ``--value`` gives: a number for all elements, or a file of NumPy's."""
+    import numpy as np
+
+    made: dict[str, Any] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name not in shapes or not text:
+            raise InvalidArgumentsError(
+                f"--value {word}: expected NAME=NUMBER or NAME=FILE.npy; the inputs are "
+                f"{', '.join(shapes)}"
+            )
+        try:
+            value = np.load(text, allow_pickle=False) if text.endswith(".npy") else float(text)
+        except ValueError as e:
+            raise InvalidArgumentsError(f"--value {word}: {e}") from None
+        if name in random:
+            made[name] = np.broadcast_to(value, shapes[name]).astype(random[name].dtype)
+    return made
 
 
 def _details(found: OnnxVerification | None, times: Times | None) -> dict[str, Any]:
@@ -144,6 +167,14 @@ def add_onnx(commands: Any) -> None:
         metavar="NAME=SIZE",
         help="sizes of open dims, such as batch=1,sequence=128, or of a dim without a name, such "
         "as x[2]=64; or the shape of an input, such as image=1x3x224x224",
+    )
+    parser.add_argument(
+        "--value",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="numbers of an input for --verify and --time, in place of random ones: a number for "
+        "all elements, or a file of NumPy's, such as sr=16000 or image=cat.npy",
     )
     parser.add_argument(
         "--verify",

@@ -26,6 +26,9 @@ MOST_READ = 1024
 
 _TYPES = {name: dtype for dtype, name in NAMES.items()}
 
+_POOLING = frozenset({"AveragePool", "LpPool", "MaxPool"})
+"""Ops in whose older opsets onnx counts a last window that begins behind the elements."""
+
 Inferred = tuple[str, "Shape | None"]
 """The data type of a result, and its dims if they follow from those of the inputs."""
 
@@ -49,10 +52,13 @@ class NodeFacts:
         except Exception as e:  # onnx_ir raises what it meets
             raise GraphFormatError(f"node {node.name!r} ({node.op_type}) is not valid: {e}") from e
         self._names = list(self._proto.input)
-        self._bytes = self._proto.SerializeToString()
+        self._bytes = _as_computed(self._proto).SerializeToString()
         self._operation: Any = None
+        version = self.version
+        if node.domain == "" and node.op_type in _POOLING:
+            version = max(version, min(22, onnx.defs.onnx_opset_version()))
         try:
-            self._schema = onnx.defs.get_schema(node.op_type, self.version, node.domain)
+            self._schema = onnx.defs.get_schema(node.op_type, version, node.domain)
         except onnx.defs.SchemaError:
             self._schema = None
 
@@ -101,7 +107,29 @@ class NodeFacts:
             ("", ()) if not name else _read(made[name]) if name in made else None
             for name in self._proto.output
         ]
+        if self.node.op_type in ("Resize", "Upsample") and found[0] is not None:
+            found[0] = self._resized(found[0], operands, index)
         return None if None in found else found  # type: ignore[return-value]
+
+    def _resized(
+        self, made: Inferred, operands: Sequence[Tensor | None], index: int
+    ) -> Inferred:
+        """Return dims as all runtimes compute them of factors: in f32, where onnx takes f64."""
+        dtype, shape = made
+        given = {a.name: a for a in self._proto.attribute}
+        old = self.version < 10 or self.node.op_type == "Upsample"
+        place = 1 if old or self.version < 11 else 2
+        factors: Any = given["scales"].floats if "scales" in given else None
+        tensor = operands[place] if place < len(operands) else None
+        if tensor is not None and tensor.arrays is not None:
+            factors = tensor.arrays[index].reshape(-1)
+        if shape is None or operands[0] is None or factors is None or not len(factors):
+            return made
+        sizes, dims = operands[0].shapes[index], list(shape)
+        axes = given["axes"].ints if "axes" in given else range(len(dims))
+        for axis, factor in zip(axes, factors, strict=True):
+            dims[axis] = int(np.float32(sizes[axis]) * np.float32(factor))
+        return dtype, tuple(dims)
 
     def evaluate(self, arrays: Sequence[npt.NDArray[Any] | None]) -> list[npt.NDArray[Any]] | None:
         """Compute the results of known numbers; None if ONNX has no reference for the op."""
@@ -133,6 +161,19 @@ class NodeFacts:
         if any(not isinstance(r, (np.ndarray, np.generic)) for r in results):
             return None
         return [np.asarray(r) for r in results]
+
+
+def _as_computed(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a node as inference has to see it: padding that runtimes choose is all there is."""
+    chosen = next((a.s for a in proto.attribute if a.name == "auto_pad"), b"NOTSET")
+    if chosen == b"NOTSET":
+        return proto
+    unread = {"pads"} if chosen == b"VALID" else {"pads", "output_padding"}
+    made = onnx.NodeProto()
+    made.CopyFrom(proto)
+    del made.attribute[:]
+    made.attribute.extend(a for a in proto.attribute if a.name not in unread)
+    return made
 
 
 def _tensor(array: npt.NDArray[Any], elem: int) -> onnx.TensorProto:

@@ -140,6 +140,8 @@ class Inputs:
     ) -> tuple[tuple[str, ...], list[Any]]:
         """Return the names of what is given, in the model's order, and what is given for them."""
         names = self.required
+        if len(given) == 1 and isinstance(given[0], Mapping):
+            given, named = (), {**given[0], **named}
         if not named and len(given) == len(names):
             return names, list(given)
         if len(given) > len(names):
@@ -161,6 +163,16 @@ class Inputs:
             raise InvalidArgumentsError(f"{self.model}: missing inputs: {', '.join(missing)}")
         order = tuple(n for n in self.checks if n in at)
         return order, [at[n] for n in order]
+
+    def disagreement(self, names: Sequence[str], arrays: Sequence[Any]) -> str:
+        """Say which dim of one name has two sizes; "" if none has."""
+        seen: dict[str, tuple[int, str]] = {}
+        for name, array in zip(names, arrays, strict=True):
+            for dim, size in zip(self.checks[name].dims or (), np.shape(array), strict=False):
+                first, where = seen.setdefault(dim, (size, name)) if dim else (size, "")
+                if first != size:
+                    return f"{dim} is {first} in {where}, {size} in {name}"
+        return ""
 
     def shapes_for(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
         """Return the shapes for sizes of named dims."""

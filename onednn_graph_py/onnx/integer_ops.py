@@ -74,8 +74,20 @@ def _conv(edits: Edits, node: ir.Node) -> ir.Value | None:
     bias = _bias(edits, node, 8, 1, 4)
     if x is None or weight is None or bias is None:
         return None
+    last = node.attributes.get("channels_last")
+    order: list[int] = []
+    if last is not None and last.as_int():  # the weights have them first all the same
+        kernel = edits.weight(edits.of(node, 3))
+        if kernel is None:
+            return None
+        order = [0, kernel.ndim - 1, *range(1, kernel.ndim - 1)]
+        x = edits.before(node, "Transpose", [x], {"perm": order})
     inputs: Inputs = [x, weight] + ([bias] if bias else [])
-    return _quantized(edits, node, edits.before(node, "Conv", inputs, _attributes(node)), (6, 7))
+    made = edits.before(node, "Conv", inputs, _attributes(node, "channels_last"))
+    if order:
+        back = [0, *range(2, len(order)), 1]
+        made = edits.before(node, "Transpose", [made], {"perm": back})
+    return _quantized(edits, node, made, (6, 7))
 
 
 def _matmul(edits: Edits, node: ir.Node) -> ir.Value | None:

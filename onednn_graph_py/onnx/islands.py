@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,14 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
-from ..errors import ExecutionError, UnimplementedError
+from ..errors import ExecutionError, InvalidShapeError, UnimplementedError
 from ..machine.cpu import largest_int8_weight
 from ..processes.forked import renew_in_forks
 from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options
 
-__all__ = ["Island", "has_onnxruntime"]
+__all__ = ["Island", "Misinferred", "has_onnxruntime"]
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
@@ -33,6 +34,14 @@ INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QL
 def has_onnxruntime() -> bool:
     """Return whether onnxruntime is installed."""
     return importlib.util.find_spec("onnxruntime") is not None
+
+
+class Misinferred(InvalidShapeError):
+    """An island makes other dims than onnx infers; the island is right."""
+
+    def __init__(self, island: Island, wanted: Any, given: Any) -> None:
+        super().__init__(f"{island.label}: onnx infers {wanted}, {island.runs_in} makes {given}")
+        self.nodes = island.nodes
 
 
 class Island:
@@ -52,6 +61,8 @@ class Island:
         self.label = label
         self.options = options
         self.names = [i.name for i in model.graph.input]
+        self.nodes: tuple[Any, ...] = ()
+        self.promised: Callable[..., list[tuple[Any, str]]] | None = None
         self.runs_in = ""
         self._run: Any = None
         self._worked = False
@@ -59,8 +70,10 @@ class Island:
         renew_in_forks(self)
 
     def _after_fork(self) -> None:
-        # A session's threads do not survive a fork, and its end would wait for them.
-        self._run_of_parent, self._run = self._run, None
+        # A session's threads do not survive a fork, and its end, which would wait for them, must
+        # not come, even when Python ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._run))
+        self._run = None
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -69,6 +82,14 @@ class Island:
     def __call__(self, *arrays: npt.NDArray[Any]) -> Any:
         """Run it: arrays in the order of its inputs; one array, or a tuple."""
         made = self.named(dict(zip(self.names, arrays, strict=True)))
+        if self.promised is not None:
+            wanted = [shape for shape, _ in self.promised(*(np.shape(a) for a in arrays))]
+            given = [np.shape(m) for m in made]
+            if any(
+                len(w) != len(g) or any(a not in (-1, b) for a, b in zip(w, g, strict=True))
+                for w, g in zip(wanted, given, strict=True)
+            ):
+                raise Misinferred(self, wanted, given)
         return made[0] if len(made) == 1 else tuple(made)
 
     def named(self, arrays: Mapping[str, Any]) -> list[Any]:
@@ -132,6 +153,11 @@ class Island:
         options.log_severity_level = 4  # what it says is raised
         options.intra_op_num_threads = self.options.threads or num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if any(n.op_type == "QuantizeLinear" for g in proto_graphs(self.model.graph) for n in g.node):
+            # It takes out a Clip and a Relu before one, which changes numbers if its scale is
+            # negative, and makes products whose sums saturate.
+            level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.graph_optimization_level = level
         session = onnxruntime.InferenceSession(
             self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )

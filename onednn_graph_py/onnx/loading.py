@@ -78,6 +78,9 @@ def loaded(source: Source) -> ir.Model:
         for value in model.graph.inputs:
             if value.type is None or value.type.dtype == ir.DataType.UNDEFINED:
                 raise GraphFormatError(f"input {value.name!r} has no type")
+            if value.shape is not None:  # some converters write -1 for what is open
+                dims = [None if isinstance(d, int) and d < 0 else d for d in value.shape]
+                value.shape = ir.Shape(dims)
         _settle_all(model, _folder(source))
     except GraphFormatError as e:
         raise GraphFormatError(f"{name}: {e}") from None
@@ -109,9 +112,12 @@ def _read(source: Source) -> ir.Model:
         return source.clone()
     if isinstance(source, (str, os.PathLike)):
         try:
-            proto = onnx.ModelProto.FromString(read_limited(source, MOST_BYTES))
+            content = read_limited(source, MOST_BYTES)
         except Unreadable as e:
             raise GraphFormatError(str(e)) from None
+        if content.startswith(b"version https://git-lfs"):
+            raise GraphFormatError("it is a pointer of Git LFS; `git lfs pull` fetches the model")
+        proto = onnx.ModelProto.FromString(content)
     elif isinstance(source, bytes):
         proto = onnx.ModelProto.FromString(source)
     else:
@@ -125,10 +131,31 @@ def _read(source: Source) -> ir.Model:
                 "not supported"
             )
     try:
-        model: ir.Model = ir.from_proto(proto)
+        model: ir.Model = ir.from_proto(_without_maps(proto))
     except Exception as e:  # it raises whatever it meets first
         raise GraphFormatError(f"it is not a valid model: {_innermost(e)}") from e
     return model
+
+
+def _without_maps(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that does not say which results are maps: onnx_ir knows none."""
+    for value in proto.graph.input:
+        if _is_map(value):
+            raise GraphFormatError(f"input {value.name!r} is a map, which is not supported")
+    edges = [e for g in proto_graphs(proto.graph) for e in (g.output, g.value_info)]
+    if not any(map(_is_map, (v for e in edges for v in e))):
+        return proto
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)  # what is given stays as it is
+    for graph in proto_graphs(made.graph):
+        for value in filter(_is_map, (*graph.output, *graph.value_info)):
+            value.ClearField("type")
+    return made
+
+
+def _is_map(value: onnx.ValueInfoProto) -> bool:
+    kinds = value.type, value.type.sequence_type.elem_type
+    return any(t.HasField("map_type") for t in kinds)
 
 
 def _folder(source: Source) -> str | None:
@@ -191,30 +218,36 @@ def _check_references_of(graph: ir.Graph, depth: int) -> None:
             _check_references_of(inner, depth + 1)
 
 
-def _place(tensor: ir.ExternalTensor, folder: str) -> None:
-    """Give external data its folder, which it must not leave."""
+def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
+    """Return external data with its file's path; its name must not lead out of the folder.
+
+    Links in the folder are its owner's, such as those of a hub's cache, and may.
+    """
+    location = os.fspath(tensor.location)
     if not folder:
         raise GraphFormatError(
-            f"tensor {tensor.name!r} is in the file {tensor.location!s}; load the model by its path"
+            f"tensor {tensor.name!r} is in the file {location}; load the model by its path"
         )
-    if "\0" in str(tensor.location):
-        raise GraphFormatError(f"tensor {tensor.name!r}: the path {tensor.location!r} has a NUL")
-    root = Path(os.path.realpath(folder))
-    path = Path(os.path.realpath(root / tensor.location))
-    if os.path.isabs(tensor.location) or not path.is_relative_to(root):
+    if "\0" in location:
+        raise GraphFormatError(f"tensor {tensor.name!r}: the path {location!r} has a NUL")
+    inside = os.path.normpath(location)
+    if os.path.isabs(inside) or Path(inside).parts[:1] == ("..",):
         raise GraphFormatError(
-            f"tensor {tensor.name!r} is in the file {tensor.location!s}, outside of the model's "
-            "folder"
+            f"tensor {tensor.name!r} is in the file {location}, outside of the model's folder"
         )
+    path = Path(os.path.realpath(os.path.join(folder, inside)))
     if not path.is_file():
-        raise GraphFormatError(f"tensor {tensor.name!r}: there is no file {tensor.location!s}")
-    tensor.base_dir = str(root)
+        raise GraphFormatError(f"tensor {tensor.name!r}: there is no file {location}")
     offset, size = tensor.offset or 0, path.stat().st_size
     if offset < 0 or offset + tensor.nbytes > size or tensor.length not in (None, tensor.nbytes):
         raise GraphFormatError(
             f"tensor {tensor.name!r} of {tensor.nbytes:,} bytes at offset {offset:,} does not fit "
-            f"the file {tensor.location!s} of {size:,} bytes"
+            f"the file {location} of {size:,} bytes"
         )
+    # Without a folder onnx_ir refuses no links.
+    return ir.ExternalTensor(
+        path, offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name or ""
+    )
 
 
 def _sort(model: ir.Model) -> None:
@@ -390,7 +423,7 @@ def _settled(what: str, tensor: Any, folder: str | None, room: _Room | None = No
         if tensor.dtype in (ir.DataType.STRING, ir.DataType.UNDEFINED):
             raise GraphFormatError(f"{what} in a file has the data type {tensor.dtype.name}")
         if folder is not None:
-            _place(tensor, folder)
+            tensor = _placed(tensor, folder)
         if room is None:
             return tensor
         room.left -= tensor.nbytes

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from .._core import num_threads
 from ..building.builder import GraphBuilder
-from ..errors import GraphFormatError, UnimplementedError, reworded
+from ..errors import GraphFormatError, OneDNNError, UnimplementedError, reworded
 from ..explaining.explanation import Explanation
 from ..processes.forked import renew_in_forks
 from . import lowering, packing  # noqa: F401  # lowering fills the table
@@ -32,6 +32,7 @@ from .options import (
     refuse,
 )
 from .preparing import prepare
+from .program import Program
 from .programs import Entry, Programs
 from .report import OnnxReport, reported
 from .survey import Section
@@ -77,14 +78,14 @@ class OnnxModel:
     def __repr__(self) -> str:
         return f"<OnnxModel {self.name!r}: ({self._inputs}) -> ({', '.join(self.output_names)})>"
 
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
+    def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """Run the model.
 
         Parameters
         ----------
         *arrays, **named : arrays
-            Its inputs, by position or by name. Those that have weights as defaults can only be
-            given by name.
+            Its inputs, by position, by name, or as one mapping of names. Those that have weights
+            as defaults can only be given by name.
 
         Returns
         -------
@@ -97,7 +98,13 @@ class OnnxModel:
             Inputs are missing or don't fit, or a node fails.
         """
         names, values = self._inputs.arrays(arrays, named)
-        made = self._of(names)(values)
+        try:
+            made = self._of(names)(values)
+        except OneDNNError as e:
+            found = self._inputs.disagreement(names, values)
+            if not found:
+                raise
+            raise reworded(e, f"{e} ({found})") from e
         return made[0] if len(made) == 1 else tuple(made)
 
     # -- programs
@@ -149,7 +156,7 @@ class OnnxModel:
 
     # -- shapes
 
-    def shapes(self, **sizes: int) -> dict[str, Shape]:
+    def shapes(self, /, **sizes: int) -> dict[str, Shape]:
         """Return the inputs' shapes for sizes of the model's named dims.
 
         Parameters
@@ -243,11 +250,14 @@ class OnnxModel:
         UnimplementedError
             oneDNN takes no part of the model.
         """
-        dims = dict(zip(self._required.section.inputs, self._inputs.shapes(shapes), strict=True))
-        made = self._required.alone(dims).program.assembly
+        made = self._alone(shapes).assembly
         if made is None:
             raise UnimplementedError(f"{self.name}: oneDNN takes no part of it; see report")
         return made.b
+
+    def _alone(self, shapes: Any) -> Program:
+        dims = dict(zip(self._required.section.inputs, self._inputs.shapes(shapes), strict=True))
+        return self._required.alone(dims).program
 
     def report(self) -> OnnxReport:
         """Return what runs where, for all shapes that it is compiled for, and why."""
@@ -255,10 +265,12 @@ class OnnxModel:
 
     def explain(self, shapes: Any = None, **options: Any) -> Explanation:
         """Report what runs and how fast, for one set of shapes: see `GraphBuilder.explain`."""
-        return self.builder(shapes).explain(**options)
+        model = self._alone(shapes).model
+        return self.builder(shapes).explain(**options) if model is None else model.explain(**options)
 
     def verify(
         self,
+        /,
         *arrays: Any,
         shapes: Any = None,
         seed: int = 0,
@@ -271,7 +283,8 @@ class OnnxModel:
         Parameters
         ----------
         *arrays, **named : arrays
-            The inputs; random ones by default.
+            The inputs; random ones by default. An input whose name is that of an option is
+            given in a mapping: ``verify({"seed": array})``.
         shapes : mapping of str to shape, or sequence of shapes, optional
             The shapes of random inputs.
         seed : int
@@ -290,7 +303,7 @@ class OnnxModel:
             inputs = {n: np.asarray(a) for n, a in zip(names, given, strict=True)}
         else:
             inputs = self.random_inputs(shapes, seed)
-        made = self(**inputs)
+        made = self(inputs)
         results = made if isinstance(made, tuple) else (made,)
         if rtol is None:
             rounds = any(p.int8_partitions for p in self.report().programs)

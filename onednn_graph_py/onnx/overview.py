@@ -15,9 +15,9 @@ from ..running.model import Step
 from ..text.names import shortened
 from ..text.numbers import bytes_text, counted
 from ..text.table import text_table
-from .programs import Entry, Tail
-from .report import QUANTIZATION
-from .survey import Survey
+from .programs import Entry
+from .report import QUANTIZATION, stages
+from .survey import Survey, why_unknown
 from .tensors import Shape
 from .work import operations
 
@@ -203,18 +203,8 @@ MOST_OPS = 10
 # -- where it comes from
 
 
-def _stages(entry: Entry) -> Iterator[tuple[Entry, Tail | None]]:
-    """Return what runs a set of dims, stage by stage, as far as calls have come."""
-    tail = entry.tail
-    yield entry, tail
-    if tail is not None and tail.rest is not None:
-        entries = list(tail.rest.entries.values())
-        if entries:
-            yield from _stages(entries[-1])
-
-
 def _models(entry: Entry) -> Iterator[Any]:
-    for stage, _ in _stages(entry):
+    for stage, _ in stages(entry):
         if stage.program.model is not None:
             yield stage.program.model
 
@@ -249,7 +239,7 @@ def _kinds(steps: Sequence[Step], seconds: Sequence[float] | None) -> tuple[Kind
 
 def _parts(entry: Entry) -> Iterator[PartRow]:
     rows: list[tuple[bool, Sequence[ir.Node], Survey, Mapping[ir.Node, str], str]] = []
-    for stage, tail in _stages(entry):
+    for stage, tail in stages(entry):
         program = stage.program
         found = program.found
         reasons: Mapping[ir.Node, str] = program.division.reasons
@@ -264,10 +254,8 @@ def _parts(entry: Entry) -> Iterator[PartRow]:
                 runs_in = "" if part.is_region else getattr(next(islands, None), "runs_in", "")
                 rows.append((part.is_region, part.nodes, found, reasons, runs_in))
         if tail is not None:
-            why = "dims of its results depend on numbers"
-            rows.append(
-                (False, tail.first, found, dict.fromkeys(tail.first, why), tail.island.runs_in)
-            )
+            why_not = {n: why_unknown(program.section, found, n) for n in tail.first}
+            rows.append((False, tail.first, found, why_not, tail.island.runs_in))
             if tail.rest is None and tail.second:
                 why = "known after a call: the dims depend on numbers"
                 rows.append((False, tail.second, found, dict.fromkeys(tail.second, why), ""))

@@ -16,14 +16,14 @@ from ..building.constant_arrays import unpacked
 from ..building.infer import infer_shapes
 from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
-from .assembly import Assembly, Weights
+from .assembly import Assembly, IslandShapes, Weights
 from .chains import chains, without
 from .division import Division, divided
 from .island_model import model_of
 from .islands import Island
 from .lowering.table import NotLowered
 from .options import Options
-from .survey import NotGeneral, Section, Survey, read_by
+from .survey import NotGeneral, Section, Survey, read_by, why_unknown
 from .tensors import same
 
 __all__ = ["Program", "Run", "island_of"]
@@ -75,7 +75,9 @@ def island_of(
             model.graph.node.insert(at[node.input[0]] + 1, node)
     names = list(dict.fromkeys(n.op_type for n in nodes))
     label = f"island of {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-    return Island(model, label, options), list(inputs), outputs
+    made = Island(model, label, options)
+    made.nodes = tuple(nodes)
+    return made, list(inputs), outputs
 
 
 class Program:
@@ -125,7 +127,8 @@ class Program:
         self.division: Division = divided(self._assembly(), found)
         reasons = self.division.reasons
         if options.fallback == "error" and (reasons or found.rest):
-            raise UnimplementedError(_listed(name, reasons, found.rest))
+            left = {n: why_unknown(section, found, n) for n in found.rest}
+            raise UnimplementedError(_listed(name, {**reasons, **left}))
         self.islands: list[Island] = []
         self.failure: str | None = None
         self.assembly: Assembly | None = None
@@ -198,6 +201,8 @@ class Program:
                 self.options,
             )
             self.islands = [island]
+            tensors = [self.found.tensors[v] for v in outputs]
+            island.promised = self._promise = IslandShapes([(t.dims, t.dtype) for t in tensors])
             self._direct = inputs, outputs
 
     # -- for a set of dims
@@ -289,6 +294,7 @@ class Program:
                     raise NotGeneral(str(e)) from e
         elif self.islands:
             reads, made = self._direct
+            self._promise.enter(found, index, reads, made)
             places = {v: i for i, v in enumerate(made)}
             names = tuple(str(i) for i in range(len(made)))
             runner = self.islands[0]
@@ -344,7 +350,6 @@ def _array(found: Survey, value: ir.Value, index: int) -> Array:
     return arrays[index]
 
 
-def _listed(name: str, reasons: Mapping[ir.Node, str], rest: Sequence[ir.Node]) -> str:
+def _listed(name: str, reasons: Mapping[ir.Node, str]) -> str:
     lines = [f"  {n.op_type} {n.name!r}: {why}" for n, why in reasons.items()]
-    lines += [f"  {n.op_type} {n.name!r}: its dims depend on numbers" for n in rest]
     return f"{name}: oneDNN does not take these nodes:\n" + "\n".join(lines)

@@ -17,6 +17,7 @@ from ..errors import GraphFormatError, UnimplementedError
 from ..processes.forked import renew_in_forks
 from .assembly import Assembly, Weights
 from .division import divided, first_island
+from .islands import Misinferred
 from .options import Options
 from .program import Program, Run, island_of
 from .survey import NotGeneral, Section, Survey, read_by, survey
@@ -82,7 +83,14 @@ class Programs:
         """Compute the section's outputs of arrays for its inputs."""
         entry = self.entry(tuple(shape_of(a) for a in arrays))
         given = dict(zip(self.section.inputs, arrays, strict=True))
-        made = entry.run(given)
+        try:
+            made = entry.run(given)
+        except Misinferred as e:
+            with self._lock:  # the dims of these are taken as they come
+                self.section.misinferred.update(e.nodes)
+                self._entries.clear()
+                self.general.clear()
+            return self(arrays)
         return made if entry.tail is None else entry.tail(given, made)
 
     @property
@@ -268,6 +276,7 @@ class Tail:
                     section.opsets,
                     section.ir_version,
                     section.facts,
+                    section.misinferred,
                 )
                 found = self._found.tensors
                 unknown: dict[ir.Value, Sequence[bool] | None] = {

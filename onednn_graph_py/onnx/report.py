@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -12,9 +13,10 @@ from ..ops.lookup import with_trait
 from ..ops.terms import shape_text
 from ..running.model import Step
 from ..text.numbers import counted
-from .programs import Entry, Programs
+from .programs import Entry, Programs, Tail
+from .survey import why_unknown
 from .tensors import Shape
-from .work import share
+from .work import operations
 
 __all__ = ["Left", "OnnxReport", "ProgramReport", "reported"]
 
@@ -137,6 +139,38 @@ class OnnxReport:
         return "\n".join([f"{self.name}:", *map(str, self.programs)])
 
 
+def stages(entry: Entry) -> Iterator[tuple[Entry, Tail | None]]:
+    """Return what runs a set of dims, stage by stage, as far as calls have come."""
+    tail = entry.tail
+    yield entry, tail
+    if tail is not None and tail.rest is not None:
+        entries = list(tail.rest.entries.values())
+        if entries:
+            yield from stages(entries[-1])
+
+
+def _outside(entry: Entry) -> Sequence[ir.Node]:
+    """Return the nodes behind a program that no later stage runs."""
+    tail = entry.tail
+    if tail is None or (tail.rest is not None and tail.rest.entries):
+        return tail.first if tail is not None else ()
+    return entry.program.found.rest
+
+
+def share_of(entry: Entry) -> float:
+    """Return which part of the arithmetic of all stages runs in oneDNN, from 0 to 1."""
+    inside = everything = 0
+    for stage, _ in stages(entry):
+        program = stage.program
+        found, left = program.found, program.division.reasons
+        outside = _outside(stage)
+        work = {n: operations(n, found) for n in (*found.calls, *outside)}
+        everything += sum(work.values())
+        if program.model is not None:
+            inside += sum(w for n, w in work.items() if n not in left and n not in outside)
+    return inside / everything if everything else 1.0
+
+
 def reported(name: str, programs: Programs) -> OnnxReport:
     """Describe the programs of a section."""
     entries = programs.entries
@@ -152,7 +186,8 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
     reasons: dict[ir.Node, str] = dict(program.division.reasons)
     if program.failure is not None:
         reasons = {n: program.failure for n in program.found.calls}
-    reasons |= {n: "its dims depend on numbers" for n in program.found.rest}
+    found = program.found
+    reasons |= {n: why_unknown(program.section, found, n) for n in _outside(entry)}
     grouped: dict[tuple[str, str], list[str]] = {}
     for node, why in reasons.items():
         grouped.setdefault((node.op_type, why), []).append(node.name or "")
@@ -167,7 +202,7 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
     return ProgramReport(
         tuple(s for s, _ in entries),
         program.is_general,
-        share(program.found, reasons),
+        share_of(entry),
         len(program.found.calls) + len(program.found.rest),
         sum(p.is_region for p in program.division.parts) if model is not None else 0,
         tuple(f"{i.label}, in {i.runs_in or 'nothing yet'}" for i in islands),

@@ -15,9 +15,9 @@ from .evaluation import evaluated, require_sane
 from .inference import NodeFacts
 from .loading import subgraphs
 from .lowering.table import LOWERINGS, Call, made_by
-from .tensors import Shape, Tensor, dtype_of
+from .tensors import NAMES, Shape, Tensor, dtype_of
 
-__all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey"]
+__all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey", "why_unknown"]
 
 
 class NotGeneral(Exception):
@@ -40,6 +40,8 @@ class Section:
         The data types of the inputs.
     opsets : mapping of str to int
     ir_version : int
+    misinferred : set of onnx_ir.Node
+        Nodes whose islands made other dims than onnx infers.
     """
 
     nodes: Sequence[ir.Node]
@@ -50,6 +52,7 @@ class Section:
     opsets: Mapping[str, int]
     ir_version: int
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
+    misinferred: set[ir.Node] = field(default_factory=set)
 
     def fact(self, node: ir.Node) -> NodeFacts:
         """Return what ONNX knows of a node."""
@@ -97,6 +100,16 @@ class Survey:
     def read_by(self, node: ir.Node) -> list[ir.Value]:
         """Return the values that a node reads, as nodes make them."""
         return list(dict.fromkeys(self.origin(v) for v in read_by(node)))
+
+
+def why_unknown(section: Section, found: Survey, node: ir.Node) -> str:
+    """Say why the dims of a node's results are not known before a call."""
+    if node in section.misinferred:
+        return "onnx infers other dims than it makes"
+    read = [found.tensors[v] for v in read_by(node) if v in found.tensors]
+    if node.domain or any(t.dtype not in NAMES.values() for t in read):
+        return "onnx does not infer its dims"
+    return "its dims depend on numbers"
 
 
 def read_by(node: ir.Node) -> list[ir.Value]:
@@ -197,6 +210,8 @@ def _results(
     section: Section, node: ir.Node, operands: Sequence[Tensor | None], made: Survey, sets: int
 ) -> list[Tensor] | None:
     """Return the types and dims of a node's results; None if they do not follow from dims."""
+    if node in section.misinferred:
+        return None
     fact = section.fact(node)
     captured = {v.name or "": made.tensors[v] for v in read_by(node) if v not in node.inputs}
     columns = []

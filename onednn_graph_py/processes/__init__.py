@@ -3,6 +3,7 @@
 from .ending import cause, ending, too_long
 from .environment import instructions, quiet
 from .forks import Answer, Isolated
+from .import_path import import_path
 from .messages import JSON, serve
 from .orphans import end_without_caller
 from .process import STARTUP, NoAnswer, Process, calling
@@ -19,6 +20,7 @@ __all__ = [
     "cause",
     "end_without_caller",
     "ending",
+    "import_path",
     "instructions",
     "quiet",
     "run",

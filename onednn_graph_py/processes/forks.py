@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 from ..errors import InvalidArgumentsError
 from .forked import renew_in_forks
+from .import_path import import_path
 from .process import NoAnswer, Process, calling
 
 __all__ = ["Answer", "Isolated"]
@@ -48,7 +48,8 @@ class Isolated:
         KeyboardInterrupt
             Another thread has called `interrupt`.
         """
-        if getattr(function, "__module__", None) == "__main__":
+        module = getattr(function, "__module__", None) or __package__
+        if module == "__main__":
             raise InvalidArgumentsError(
                 f"{function.__name__} is of __main__, which another process can't import; "
                 "put it into a module"
@@ -64,7 +65,7 @@ class Isolated:
                 self._check_interrupted()
                 self._process.answer()
             self._check_interrupted()
-            answer = self._process.ask((sys.path, packed, timeout))
+            answer = self._process.ask((import_path(module), packed, timeout))
         except OSError as e:
             answer = "raised", f"no process could be started: {e}"
         except NoAnswer as e:

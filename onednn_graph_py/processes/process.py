@@ -14,6 +14,7 @@ from typing import Any
 
 from .ending import ending, last_line, too_long
 from .forked import renew_in_forks
+from .import_path import import_path
 from .messages import PICKLE, Form
 
 __all__ = ["STARTUP", "NoAnswer", "Process", "calling"]
@@ -23,9 +24,9 @@ STARTUP = 120.0
 
 # Ctrl-C on a terminal reaches helper processes too; their caller handles it, and ends them.
 _CALLING = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    "sys.path[:] = sys.argv[2].split('\\n'); from importlib import import_module; "
-    "import_module(sys.argv[1]).main(*map(int, sys.argv[3:]))"
+    "import sys; sys.path[:] = {path!a}; "  # before any import, which the current folder could hold
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from importlib import import_module; import_module({module!a}).main(*map(int, sys.argv[1:]))"
 )
 _KEPT = 2000  # the most bytes kept of a process's last output
 
@@ -48,8 +49,16 @@ class NoAnswer(Exception):
 
 
 def calling(module: str) -> tuple[str, ...]:
-    """Return arguments that make Python call a module's ``main``, with our ``sys.path``."""
-    return "-c", _CALLING, module, "\n".join(sys.path)
+    """Return arguments that make Python call a module's ``main``, with `import_path`."""
+    program = _CALLING.format(path=import_path(module), module=module)
+    return (*_flags(), "-c", program)
+
+
+def _flags() -> list[str]:
+    """Return flags for a Python that minds no more of its surroundings than this one."""
+    flags = ["-E"] * sys.flags.ignore_environment + ["-s"] * sys.flags.no_user_site
+    # From 3.13 on, Python imports a module before it runs the program, for which 3.11 has this.
+    return flags + ["-P"] * (sys.version_info >= (3, 11))
 
 
 class Process:

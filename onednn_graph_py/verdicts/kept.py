@@ -15,7 +15,8 @@ from typing import Any
 
 from .. import _core
 from ..machine.store import facts, folder, place, save
-from ..text.files import Unreadable, read_limited
+from ..text.files import Unreadable, open_limited, read_limited
+from ..text.owners import changed_by_others
 from .verdict import Limits, Outcome, Verdict
 
 __all__ = ["Kept", "number_kept"]
@@ -133,19 +134,20 @@ def _machine() -> bytes:
 def _secret(file: Path, *, make: bool) -> bytes | None:
     """Return the secret that only the user can read; if missing, make it or return None."""
     for _ in range(2):
+        missing = False
         try:
-            with open(file, "rb") as opened:
-                status = os.fstat(opened.fileno())
+            with open_limited(file, _SECRET_BYTES, owners=(os.geteuid(),)) as opened:
+                private = not os.fstat(opened.fileno()).st_mode & 0o077
                 found = opened.read()
-        except OSError:
-            found = b""
-        else:
-            own = status.st_uid == os.geteuid() and not status.st_mode & 0o077
-            if own and len(found) == _SECRET_BYTES:
+            if private and len(found) == _SECRET_BYTES and not changed_by_others(file):
                 return found
+        except FileNotFoundError:
+            missing = True
+        except (OSError, Unreadable):
+            pass
         if not make:
             return None
-        _write_secret(file, anew=bool(found))
+        _write_secret(file, anew=not missing)
     return None
 
 

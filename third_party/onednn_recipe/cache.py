@@ -3,9 +3,10 @@
 import fcntl
 import json
 import os
+import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,13 @@ def read_record(path: Path) -> Record | None:
 def write_record(path: Path, record: Record) -> None:
     """Write a JSON record so that a reader sees all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(record, indent=2) + "\n")
-    partial.replace(path)
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
+    try:
+        with open(partial, "x") as file:  # a new file, never through a link
+            file.write(json.dumps(record, indent=2) + "\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 class Cache:
@@ -72,21 +77,25 @@ class Cache:
         ------
         RecipeError
         """
-        try:
-            there = [self.root, *(Path(entry.path) for entry in os.scandir(self.root))]
-        except FileNotFoundError:
-            return
-        for path in there:
-            try:
-                facts = path.lstat()
-            except FileNotFoundError:  # another process's temporary file
-                continue
-            who = "" if facts.st_uid in (os.geteuid(), 0) else f"it belongs to user {facts.st_uid}"
-            if not stat.S_ISLNK(facts.st_mode) and facts.st_mode & stat.S_IWOTH:
-                who = who or "all users may write to it"
+        # What is fetched is verified by its contents; what is built is loaded as it is.
+        own = [self.root, *self.root.glob("*"), *self.root.glob("*/*")]
+        own += (self.root / "prefix").glob("*/**/*")
+        paths = {os.path.abspath(path) for path in own} | {os.path.realpath(path) for path in own}
+        for place, facts in _leading_to(paths):
+            who = ""
+            if facts.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
+                who = f"it belongs to user {facts.st_uid}"
+            # The mode of a link says nothing. In a sticky folder, such as /tmp, each user may
+            # replace only what is his.
+            elif (
+                facts.st_mode & stat.S_IWOTH
+                and not stat.S_ISLNK(facts.st_mode)
+                and (place in paths or not facts.st_mode & stat.S_ISVTX)
+            ):
+                who = "all users may write to it"
             if who:
                 raise RecipeError(
-                    f"{path} is not used as a cache: {who}, so what is built from it could be "
+                    f"{place} is not used as a cache: {who}, so what is built from it could be "
                     "anything. Name another folder by ONEDNN_GRAPH_PY_CACHE, or change its owner "
                     "or mode (chown, chmod o-w)."
                 )
@@ -99,7 +108,8 @@ class Cache:
         jobs which outlive a killed parent still keep others out of their build directory.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.root / "lock", flags, 0o644)
         try:
             _wait_for(descriptor, self.root, poll_seconds)
             os.ftruncate(descriptor, 0)
@@ -107,6 +117,25 @@ class Cache:
             yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _leading_to(paths: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield what lies at paths and each folder on the way to it, also where links lead."""
+    left, seen = list(paths), set()
+    while left:
+        place = left.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        folder = os.path.dirname(place)
+        left.append(folder)
+        try:
+            facts = os.lstat(place)
+            if stat.S_ISLNK(facts.st_mode):
+                left.append(os.path.abspath(os.path.join(folder, os.readlink(place))))
+        except FileNotFoundError:  # not there yet, or another process's temporary file
+            continue
+        yield place, facts
 
 
 def _wait_for(descriptor: int, root: Path, poll_seconds: float) -> None:

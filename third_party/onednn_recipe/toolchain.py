@@ -142,8 +142,8 @@ def _in_private_venv(name: str, minimum: str, private: Path) -> str:
         say(f"installing {name} from PyPI into {private}")
         requirement = f"{name}>={minimum}"
         for command in (
-            [sys.executable, "-m", "venv", str(private)],
-            [str(private / "bin/python"), "-m", "pip", "install", "--quiet", requirement],
+            [sys.executable, "-I", "-m", "venv", str(private)],
+            [str(private / "bin/python"), "-I", "-m", "pip", "install", "--quiet", requirement],
         ):
             done = subprocess.run(
                 command,

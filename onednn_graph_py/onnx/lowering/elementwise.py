@@ -255,7 +255,7 @@ def chosen(call: Call, condition: Value, x: Value, y: Value) -> Value:
     sizes = condition.shape or ()
     if not _covers(sizes, x, y):
         # oneDNN's Select widens no condition, but what it chooses from.
-        if -1 in sizes or max(x.ndim, y.ndim) > len(sizes):
+        if -1 in (*sizes, *(x.shape or ())) or max(x.ndim, y.ndim) > len(sizes):
             raise NotLowered("the condition has more elements than both tensors together")
         if x.data is not None and x.data.size == 1:
             x = call.b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
