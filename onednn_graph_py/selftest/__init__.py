@@ -4,8 +4,9 @@ Each family draws graphs by seeds (`FAMILIES`), `search` judges them in other pr
 ``python -m onednn_graph_py selftest`` does that for some minutes and reports its findings.
 """
 
-from .families import FAMILIES, Family
+from .draft import Drawn
+from .draws import FAMILIES, Family
 from .report import Count, Finding, Report
 from .run import search
 
-__all__ = ["FAMILIES", "Count", "Family", "Finding", "Report", "search"]
+__all__ = ["FAMILIES", "Count", "Drawn", "Family", "Finding", "Report", "search"]

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentsError
+from ..export.cpp_program import to_cpp
+from ..export.python_program import to_python
+from ..serialization import parse, to_builder
 from ..text.files import write_whole
 from ..text.options import at_least, positive
 from ..text.progress import show_progress
-from .families import FAMILIES, Family
+from .draws import FAMILIES, Family
 from .judging import keep_verdicts
 from .reduce import reduce_findings
 from .report import Finding, Report
@@ -22,12 +25,13 @@ from .run import search
 __all__ = ["add_selftest"]
 
 _DESCRIPTION = """\
-Test whether this oneDNN computes correctly on this CPU. The command runs the documented patterns,
-single ops, random graphs, products, convolutions, attention, pools and chains of normalizations in
+Test whether this oneDNN computes correctly on this CPU. The command runs the documented patterns
+and random graphs: single ops, chains of ops, products of integers, attention and other blocks, in
 every data type that runs here, in helper processes that may crash. It counts the results. wrong,
 crashed: a model compiled by default computes wrong numbers, or crashes. avoided: oneDNN itself is
 wrong or crashes, the model does not. slow: the model takes more than 1.2 times as long as its
-separate ops. refused: oneDNN has no kernel here. The command then reduces each kind of wrong or
+separate ops. refused: oneDNN has no kernel here. even: an entry of a list such as strides does not
+matter, so that the graph tells less. The command then reduces each kind of wrong or
 crashing graph to the smallest one, in at most half of the search time. Finally it judges the
 partitions of all graphs that it found, slow ones included, in at most a quarter of the search time,
 and keeps their verdicts for compile(check="verify"). Exit status: 0 if no model is wrong or crashes
@@ -70,7 +74,7 @@ def add_selftest(commands: Any) -> None:
         "--json", metavar="FILE", help="write the results to FILE as JSON; - prints them"
     )
     selftest.add_argument(
-        "--findings", metavar="DIR", help="write each reduced graph to a file in this folder"
+        "--findings", metavar="DIR", help="write each reduced graph to files in this folder: JSON, Python, C++"
     )
     selftest.set_defaults(run=_selftest)
 
@@ -103,7 +107,10 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for finding in report.findings:
             if finding.graph:
+                builder = to_builder(parse(json.loads(finding.graph)))
                 write_whole(folder / f"{finding.name}.json", finding.graph)
+                write_whole(folder / f"{finding.name}.py", to_python(builder))
+                write_whole(folder / f"{finding.name}.cpp", to_cpp(builder, check=True))
     text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
     print(text if arguments.json == "-" else report)
     if arguments.json not in (None, "-"):

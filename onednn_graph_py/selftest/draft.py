@@ -1,45 +1,113 @@
-"""Graphs drawn at random: `Draft`, which the families share."""
+"""Graphs drawn at random: `Draft`, the words that all draws share.
+
+Draws are uneven on purpose: no two entries of a list are equal if it can be helped, tensors have
+any order in memory, and operands broadcast along any dims.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..filling import fill_inputs
+from ..building.infer import infer_shapes
+from ..building.value import Value, is_whole
+from ..errors import OneDNNError
+from ..filling import fill_inputs, fills_of
+from ..linked import linked_version
 from ..machine.cpu import lacks
-from ..ops.lookup import with_trait
+from ..ops.lookup import row, with_trait
 from ..reference import round_to
 
-__all__ = ["BINARY", "Arrays", "Dims", "Draft"]
+__all__ = ["CALLS", "Arrays", "Dims", "Draft", "Drawn", "Open", "inputs_of", "merged", "sized"]
 
 Arrays = list[npt.NDArray[Any]]
 Dims = tuple[int, ...]
 _T = TypeVar("_T")
 
-BINARY = tuple(sorted(with_trait("epilogue", "binary")))
-"""The documents' category Binary."""
-_UNARY: tuple[tuple[str, dict[str, float]], ...] = (
-    ("Abs", {}),
-    ("Clamp", {"min": -1.0, "max": 1.5}),
-    ("Elu", {"alpha": 0.5}),
-    ("GELU", {}),
-    ("HardSigmoid", {"alpha": 0.2, "beta": 0.5}),
-    ("HardSwish", {}),
-    ("LeakyReLU", {"alpha": 0.1}),
-    ("Mish", {}),
-    ("ReLU", {}),
-    ("Sigmoid", {}),
-    ("SoftPlus", {}),
-    ("Square", {}),
-    ("Tanh", {}),
-)
+_SIZES = (1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9, 13, 16, 17)
+CALLS = 3  # sizes of an unknown dim, each for a call
+_MOST = 6000  # elements of a drawn shape
+
+
+class Open(int):
+    """A dim that is unknown when a graph is built, and has another size in each call."""
+
+    sizes: tuple[int, ...]
+
+    def __new__(cls, sizes: Sequence[int]) -> Open:
+        """Make a dim of the first size."""
+        made = super().__new__(cls, sizes[0])
+        made.sizes = tuple(sizes)
+        return made
+
+
+def sized(shape: Iterable[int], call: int) -> Dims:
+    """Return a shape as it is in one of the calls."""
+    return tuple(d.sizes[call] if isinstance(d, Open) else int(d) for d in shape)
+
+
+def merged(shapes: Sequence[Dims]) -> Dims:
+    """Return a shape that is each of these in its call."""
+    return tuple(d[0] if len(set(d)) == 1 else Open(d) for d in zip(*shapes, strict=True))
+
+
+@dataclass
+class Drawn:
+    """A graph, and its inputs for several calls.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    calls : list of list of numpy.ndarray
+        Arrays of the inputs, of other sizes in each call if dims are unknown.
+    options : sequence of mapping of str to value
+        Ways to compile it; several models live beside each other.
+    """
+
+    builder: GraphBuilder
+    calls: list[Arrays]
+    options: Sequence[Mapping[str, Any]] = ({},)
+
+
+def inputs_of(
+    builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | None = None
+) -> Arrays:
+    """Make arrays for a graph's inputs: some with ties and zeros, some large, small or strided.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    seed : int
+    shapes : mapping of str to tuple of int, optional
+        The shapes by the inputs' names.
+    """
+    chance = random.Random(seed)
+    known = {v.id: tuple((shapes or {}).get(v.name, v.shape or ())) for v in builder.inputs}
+    fills, arrays = fills_of(builder, known), fill_inputs(builder, seed, shapes)
+    steep = any(n.kind in with_trait("steep") for n in builder.nodes)
+    made = []
+    for value, array in zip(builder.inputs, arrays, strict=True):
+        fill = fills[value.id]
+        how = chance.choice(("ties", "small", "plain", "plain", "strided", "large"))
+        if fill.kind == "uniform" and -fill.low == fill.high:
+            wide = array.astype(np.float32)
+            if how == "ties":
+                array = round_to(np.round(wide), value.dtype)
+            elif how != "plain" and not (how == "large" and steep):
+                factor = {"small": 2.0**-7, "large": 2.0**5}.get(how, 1.0)
+                array = round_to(wide * np.float32(factor), value.dtype)
+        if how == "strided":
+            array = np.asfortranarray(array)
+        made.append(array)
+    return made
 
 
 class Draft:
@@ -52,15 +120,16 @@ class Draft:
     ----------
     family : str
     seed : int
-    fpmath_mode : str
-        The builder's mode.
     """
 
-    def __init__(self, family: str, seed: int, fpmath_mode: str = "strict") -> None:
+    def __init__(self, family: str, seed: int) -> None:
         self.seed = seed
         self.random = random.Random(f"{family} {seed}")
         self.numbers = np.random.default_rng(seed)
-        self.b = GraphBuilder(fpmath_mode=fpmath_mode)
+        self.b = GraphBuilder()
+        self.dtype = self._float_type()
+        self.opens = self.chance(0.25)
+        self._given: dict[int, Dims] = {}
 
     # -- decisions
 
@@ -72,100 +141,181 @@ class Draft:
         """Return one of the choices."""
         return self.random.choice(choices)
 
-    def float_type(self) -> str:
-        """Draw a floating-point data type that runs here."""
-        drawn = self.pick(("f32", "f32", "bf16", "bf16", "f16"))
+    def uneven(self, n: int, choices: Sequence[_T]) -> tuple[_T, ...]:
+        """Return n of the choices, each at most once as long as there are enough."""
+        made: list[_T] = []
+        while len(made) < n:
+            made += self.random.sample(choices, min(n - len(made), len(choices)))
+        return tuple(made)
+
+    def _float_type(self) -> str:
+        drawn = self.pick(("f32", "f32", "f32", "bf16", "f16"))
         return drawn if lacks(drawn) is None else "f32"
 
-    def zero_point(self, dtype: str) -> int:
-        """Draw a zero point, half of the time 0."""
-        drawn = self.pick((0, 0, 3, 7))
-        return drawn if dtype == "u8" else -drawn
+    def size(self, choices: Sequence[int] = _SIZES) -> int:
+        """Draw a dim: sometimes one that is unknown until a call."""
+        if self.opens and self.chance(0.3):
+            return Open([self.pick(choices) for _ in range(CALLS)])
+        return self.pick(choices)
 
-    def broadcast(self, shape: Dims) -> Dims:
-        """Draw a shape that broadcasts to `shape` along any dims; it may lack leading ones."""
-        kept = [d if self.chance(0.5) else 1 for d in shape]
-        while len(kept) > 1 and kept[0] == 1 and self.chance(0.4):
+    def dims(self, low: int, high: int) -> Dims:
+        """Draw a shape of this many dims, of sizes that mostly differ."""
+        rank = self.random.randint(low, high)
+        while True:
+            few = _SIZES if rank < 4 else _SIZES[:11]
+            made = self.uneven(rank, few) if self.chance(0.6) else (0,) * rank
+            made = tuple(d if d and not self.opens else self.size(few) for d in made)
+            if self.chance(0.08):  # more than a tile, or a block of channels
+                made = (*made[:-1], self.pick((33, 65, 66, 130)))
+            if math.prod(max(sized([d], k)[0] for k in range(CALLS)) for d in made) <= _MOST:
+                return made
+
+    def thinned(self, shape: Dims) -> Dims:
+        """Draw a shape that broadcasts to another along any dims; it may lack leading ones."""
+        kept = [d if self.chance(0.6) else 1 for d in shape]
+        while len(kept) > 1 and kept[0] == 1 and self.chance(0.5):
             del kept[0]
         return tuple(kept)
 
-    def strides(self, shape: Dims) -> Dims:
-        """Draw strides of a tensor whose dims have any order in memory, maybe with gaps."""
-        order = list(range(len(shape)))
-        self.random.shuffle(order)
-        made, step = [0] * len(shape), 1
-        for axis in order:
-            made[axis] = step
-            step *= shape[axis] + (2 if self.chance(0.2) else 0)
-        return tuple(made)
+    def beside(self, shape: Dims) -> Dims:
+        """Draw a shape that broadcasts with another; both may grow by it, up to rank 6."""
+        if self.chance(0.25):
+            return shape
+        thin = self.thinned(shape)
+        if self.chance(0.3):  # dims of 1 grow, and leading ones come before
+            thin = (*(1,) * (len(shape) - len(thin)), *thin)
+            pairs = zip(thin, shape, strict=True)
+            thick = [self.size(_SIZES[:8]) if d == 1 else t for t, d in pairs]
+            more = () if len(shape) > 5 or self.chance(0.6) else (self.pick((2, 3)),)
+            return (*more, *thick)
+        return thin
 
     # -- tensors
 
-    def input(self, shape: Dims, dtype: str, *, strided: bool = False) -> Value:
-        """Add an input, row-major unless it is to be `strided`."""
-        return self.b.input(shape, dtype, strides=self.strides(shape) if strided else None)
+    def shape(self, value: Value) -> Dims:
+        """Return a value's shape; unknown dims have their sizes by call."""
+        if value.shape is not None and is_whole(value.shape):
+            return value.shape
+        found = [
+            infer_shapes(self.b, {i: sized(s, k) for i, s in self._given.items()})[value.id]
+            for k in range(CALLS)
+        ]
+        return merged(found)
 
-    def parameter(self, shape: Dims, dtype: str, terms: int = 1) -> Value:
-        """Add an input or a constant; a constant's floats are scaled for sums of `terms` terms."""
-        if self.chance(0.6):
+    def input(self, shape: Dims, dtype: str | None = None, *, strided: bool | None = None) -> Value:
+        """Add an input, now and then one with its dims in another order in memory, or gaps."""
+        declared = tuple(-1 if isinstance(d, Open) else d for d in shape)
+        strided = self.chance(0.2) if strided is None else strided
+        strides = None
+        if strided and is_whole(declared) and shape:
+            order = self.random.sample(range(len(shape)), len(shape))
+            steps, step = [0] * len(shape), 1
+            for axis in order:
+                steps[axis] = step
+                step *= shape[axis] + (self.pick((1, 2, 3)) if self.chance(0.2) else 0)
+            strides = steps
+        made = self.b.input(declared, dtype or self.dtype, strides=strides)
+        self._given[made.id] = shape
+        return made
+
+    def operand(
+        self, shape: Dims, dtype: str | None = None, low: float = -2.0, high: float = 2.0
+    ) -> Value:
+        """Add an input, or a constant with numbers within bounds; or take a tensor that is there."""
+        dtype = dtype or self.dtype
+        constant = not any(isinstance(d, Open) for d in shape)
+        if not constant or self.chance(0.55):
             return self.input(shape, dtype)
         if dtype in ("s8", "u8"):
-            low = -127 if dtype == "s8" else 0
-            whole = self.numbers.integers(low, low + 255, shape)
-            return self.b.constant(whole.astype(np.int8 if dtype == "s8" else np.uint8))
-        array = self.numbers.uniform(0.5, 2.0, shape) * self.numbers.choice((-1, 1), shape)
-        return self.b.constant(round_to(array / math.sqrt(terms), dtype), dtype)
-
-    def dequantized(
-        self, shape: Dims, dtype: str, *, zero_point: int = 0, axis: int | None = None, of: str
-    ) -> Value:
-        """Add a quantized tensor, dequantized to the type `of`; per channel along `axis`."""
-        y: Value
-        quantized = self.parameter(shape, dtype) if axis is not None else self.input(shape, dtype)
-        if axis is None:
-            y = quantized.dequantize(qtype="per_tensor", scales=[2.0**-5], zps=[zero_point])
+            bounds = (-64, 65) if dtype == "s8" else (0, 128)
+            array = self.numbers.integers(*bounds, shape)
+        elif dtype == "boolean":
+            array = self.numbers.random(shape) < 0.7
         else:
-            scales = [2.0 ** -self.random.randint(5, 7) for _ in range(shape[axis])]
-            y = quantized.dequantize(
-                qtype="per_channel", axis=axis, scales=scales, zps=[0] * len(scales)
-            )
-        return y if of == "f32" else y.type_cast(dtype=of)
+            array = self.numbers.uniform(low, high, shape)
+        return self.b.constant(round_to(array, dtype), dtype)
 
-    def quantized(self, y: Value) -> Value:
-        """Quantize a tensor to integers, by steps of a power of two."""
-        dtype = self.pick(("s8", "u8"))
-        zero = self.zero_point(dtype)
-        if y.dtype != "f32":
-            y = y.type_cast(dtype="f32")
-        return y.quantize(dtype=dtype, qtype="per_tensor", scales=[2.0**-4], zps=[zero])
+    def positive(self, x: Value) -> Value:
+        """Hold a tensor that an op made within positive bounds."""
+        if x.producer is None:
+            return x
+        made: Value = self.b.op("Clamp", x, min=0.25, max=4.0)
+        return made
+
+    def scales(self, n: int) -> list[float]:
+        """Draw scales that differ: powers of two, so that no result is near a tie."""
+        return [2.0**e for e in self.uneven(n, (-5, -4, -6, -3, -7))]
+
+    def zps(self, n: int, dtype: str) -> list[int]:
+        """Draw zero points that differ; one in three is 0."""
+        if self.chance(0.35):
+            return [0] * n
+        drawn = self.uneven(n, (1, 3, 7, 12, 5, 9))
+        return [z + 100 if dtype == "u8" and self.chance(0.3) else z for z in drawn]
+
+    def quantization(self, shape: Dims, dtype: str, axis: int | None = None) -> dict[str, Any]:
+        """Draw the attributes of Quantize and Dequantize, per tensor or along an axis."""
+        if axis is None:
+            return {"qtype": "per_tensor", "scales": self.scales(1), "zps": self.zps(1, dtype)}
+        n = shape[axis]
+        if self.chance(0.3):
+            axis -= len(shape)
+        return {
+            "qtype": "per_channel",
+            "axis": axis,
+            "scales": self.scales(n),
+            "zps": self.zps(n, dtype),
+        }
 
     # -- ops
 
-    def op(self, kind: str, *inputs: Value, **attrs: Any) -> Value:
-        """Add an op with one output."""
-        made: Value = self.b.op(kind, *inputs, **attrs)
+    def op(
+        self, kind: str, *inputs: Value, dtype: str | None = None, count: int = 0, **attrs: Any
+    ) -> Any:
+        """Add an op; return its result, or several as a tuple."""
+        outputs = [(None, None)] * count if count else None
+        return self.b.add_op(kind, inputs, attrs, dtype=dtype, outputs=outputs)
+
+    def has(self, kind: str) -> bool:
+        """Return whether the linked oneDNN has an op."""
+        return row(kind).since <= linked_version()
+
+    def floats(self, y: Value) -> Value:
+        """Cast a tensor to the main data type."""
+        return y if y.dtype == self.dtype else y.type_cast(dtype=self.dtype)
+
+    def dequantized(self, shape: Dims, dtype: str, axis: int | None = None) -> Value:
+        """Add a tensor of integers, dequantized to the main data type."""
+        axis = None if axis is None or isinstance(shape[axis], Open) else axis
+        x = self.operand(shape, dtype)
+        return self.floats(self.op("Dequantize", x, **self.quantization(shape, dtype, axis)))
+
+    def quantized(self, y: Value, axis: int | None = None) -> Value:
+        """Quantize a tensor to integers."""
+        shape, dtype = self.shape(y), self.pick(("s8", "u8"))
+        axis = None if axis is None or isinstance(shape[axis], Open) else axis
+        y = y if y.dtype == "f32" else y.type_cast(dtype="f32")
+        made: Value = self.op("Quantize", y, dtype=dtype, **self.quantization(shape, dtype, axis))
         return made
 
-    def unary(self, x: Value) -> Value:
-        """Add an elementwise op."""
-        kind, attrs = self.pick(_UNARY)
-        return self.op(kind, x, **attrs)
-
-    def binary(self, x: Value) -> Value:
-        """Add an op of two tensors; the other one broadcasts along any dims, or none."""
-        kind = self.pick(BINARY)
-        shape = x.shape or ()
-        other = self.parameter(shape if self.chance(0.2) else self.broadcast(shape), x.dtype)
-        turned = kind != "Divide" and self.chance(0.15)
-        return self.op(kind, *((other, x) if turned else (x, other)))
-
-    def chain(self, x: Value, most: int) -> Value:
-        """Add up to `most` elementwise and binary ops."""
-        for _ in range(self.random.randint(0, most)):
-            x = self.binary(x) if self.chance(0.7) else self.unary(x)
-        return x
-
-    def made(self, *outputs: Value) -> tuple[GraphBuilder, Arrays]:
-        """Return the graph with these outputs, and arrays for its inputs."""
+    def made(self, *outputs: Value) -> Drawn:
+        """Return the graph with these outputs, and arrays for its calls."""
         self.b.output(*outputs)
-        return self.b, fill_inputs(self.b, self.seed)
+        known = all(is_whole(v.shape or ()) for v in self.b.inputs)
+        calls = []
+        for k in range(1 if known else CALLS):
+            shapes = {v.id: sized(self._given[v.id], k) for v in self.b.inputs}
+            with contextlib.suppress(OneDNNError):  # an attribute may fit one of the sizes only
+                infer_shapes(self.b, shapes)
+                named = {v.name: shapes[v.id] for v in self.b.inputs}
+                calls.append(inputs_of(self.b, self.seed + k, named))
+        options = [
+            {
+                "layout": self.pick(("auto", "auto", "plain")),
+                "policy": self.pick(("fusion", "fusion", "fusion", "debug")),
+                **({"threads": 1} if self.chance(0.4) else {}),
+            }
+            for _ in range(self.pick((1, 1, 2)))
+        ]
+        options[0]["policy"] = "fusion"
+        return Drawn(self.b, calls, options)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..processes import Isolated
 from ..serialization import parse, to_builder
 from ..verdicts.kept import number_kept
-from .families import Draw, Family, shapes_of
+from .draws import Draw, Family
 from .report import Report
 
 __all__ = ["judged", "keep_verdicts"]
@@ -34,8 +34,13 @@ def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
     # Killing this process would leave its judging process running.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    builder = to_builder(parse(json.loads(graph))) if graph else draw(seed)[0]
-    builder.compile(check="verify").steps(*shapes_of(builder).values())
+    if graph:
+        builder = to_builder(parse(json.loads(graph)))
+        shapes = [v.shape or () for v in builder.inputs]
+    else:
+        drawn = draw(seed)
+        builder, shapes = drawn.builder, [a.shape for a in drawn.calls[0]]
+    builder.compile(check="verify").steps(*shapes)
 
 
 def keep_verdicts(

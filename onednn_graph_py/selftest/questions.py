@@ -5,38 +5,31 @@ A test may crash its process, so another one runs it.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..building.builder import GraphBuilder
-from ..checking.expected import Expected
+from ..building.foreign import ForeignNode
+from ..checking.expected import Expected, reference_values
 from ..errors import OneDNNError
 from ..machine.pace import Pace
 from ..machine.timing import time_calls
-from .draft import Arrays
-from .families import Draw
+from ..reference import call_of, evaluate, round_to
+from .draft import Arrays, Drawn
+from .draws import Draw
 
 if TYPE_CHECKING:
-    from ..planning import KnownDefects
     from ..running.model import CompiledGraph
 
-__all__ = [
-    "SLOW",
-    "Answer",
-    "Verdict",
-    "as_it_is",
-    "by_default",
-    "compared",
-    "compiled",
-    "several_as_they_are",
-    "several_by_default",
-]
+__all__ = ["SLOW", "Answer", "Verdict", "compared", "compiled", "several", "tested", "uneven"]
 
 Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 """The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
@@ -44,7 +37,12 @@ Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 SLOW = 1.2
 """A graph is slow if it takes more than this many times as long as its separate ops."""
 
-_CALLS = 2  # calls of a model that are compared with the reference
+_SAMPLES = 4  # of a second estimate of rounding errors, where the first finds a graph wrong
+_ROUNDS = 2  # calls of a model with the same inputs
+_LISTS = frozenset(
+    "scales zps pads_begin pads_end strides dilations kernel axes output_padding".split()
+)
+_PERTURB = -6  # M_PERTURB of glibc's malloc.h
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
 
 
@@ -62,6 +60,8 @@ class Answer:
     ratio : float, optional
         The time of the graph divided by that of its separate ops; None if it was not measured.
     seconds : float
+    even : bool
+        Whether an entry of a list does not matter, so that the graph tells less.
     """
 
     verdict: Verdict
@@ -69,44 +69,120 @@ class Answer:
     steps: tuple[str, ...] = ()
     ratio: float | None = None
     seconds: float = 0.0
+    even: bool = False
 
 
-def compared(builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, seed: int) -> str | None:
-    """Call a model several times; return which outputs differ from the reference, or None.
+def uneven(builder: GraphBuilder, inputs: Arrays) -> bool:
+    """Return whether each entry of the ops' lists matters: another one changes what an op makes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : list of numpy.ndarray
+    """
+    known = reference_values(builder, inputs)
+    for node in builder.nodes:
+        if isinstance(node, ForeignNode):
+            continue
+        given = [known[v.id] for v in node.inputs]
+        wanted = [(None, v.dtype) for v in node.outputs]
+        for name, entries in node.attrs.items():
+            for other in _others(name, entries):
+                try:
+                    call = call_of(node.kind, given, {**node.attrs, name: other}, wanted)
+                    made = evaluate(call, given)
+                except OneDNNError:  # it no longer fits the shapes
+                    continue
+                now = [round_to(m, v.dtype) for m, v in zip(made, node.outputs, strict=True)]
+                before = [known[v.id] for v in node.outputs]
+                if all(map(np.array_equal, now, before)):
+                    return False
+    return True
+
+
+def _others(name: str, entries: Any) -> Iterator[tuple[Any, ...]]:
+    """Change each entry of a list of numbers."""
+    for i, entry in enumerate(entries if name in _LISTS else ()):
+        other = () if name == "axes" else (entry * 2 if name == "scales" else entry + 1,)
+        yield (*entries[:i], *other, *entries[i + 1 :])
+
+
+def _results(model: CompiledGraph, inputs: Arrays) -> list[Arrays]:
+    made = model(*inputs)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def compared(drawn: Drawn, models: Sequence[CompiledGraph], seed: int) -> str | None:
+    """Call models in turn with the inputs of all calls, twice; return what is wrong, or None.
+
+    All results are kept, and compared with the reference when the calls are over.
 
     Raises
     ------
     OneDNNError
-        The model can't be called, or the reference is not finite, so there is nothing to compare.
+        A model can't be called, or the reference is not finite, so there is nothing to compare.
     """
-    expected = Expected(builder, inputs, seed)
-    values = builder.outputs
+    builder, values = drawn.builder, drawn.builder.outputs
     names = {v.id: name for name, v in values.items()}
-    given: list[Any] = list(inputs)
-    first: list[bytes] = []
-    for _ in range(_CALLS):
-        made = model(*given)
-        outputs = list(made) if isinstance(made, tuple) else [made]
-        bits = [np.asarray(o).tobytes() for o in outputs]
-        if bits == first:
-            continue
-        first = first or bits
-        actual = {v.id: o for v, o in zip(values.values(), outputs, strict=True)}
-        found = expected.compare(actual, names)
-        if not all(math.isfinite(o.largest) for o in found.outputs):
-            raise OneDNNError("the reference is not finite")
-        if not found.ok:
-            return "; ".join(str(o) for o in found.outputs if not o.ok)
+    kept = [
+        (call, [_results(model, inputs) for _ in range(_ROUNDS)])
+        for call, inputs in enumerate(drawn.calls)
+        for model in models
+    ]
+    for call, inputs in enumerate(drawn.calls):
+        seen: list[Arrays] = []
+        for rounds in (r for k, r in kept if k == call):
+            if not all(map(_same, rounds, rounds[:1] * _ROUNDS)):
+                return "the second call gives another result than the first"
+            if not any(_same(rounds[0], s) for s in seen):
+                seen.append(rounds[0])
+        wrong = _differences(builder, inputs, [dict(zip(names, s, strict=True)) for s in seen], names, seed)
+        if wrong is not None:
+            return wrong
     return None
 
 
-def compiled(
-    builder: GraphBuilder, threads: int | None, known_defects: KnownDefects
-) -> CompiledGraph:
-    """Compile a graph without warnings; the model's steps show the defects that it avoids."""
+def _same(one: Arrays, other: Arrays) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))
+
+
+def _differences(
+    builder: GraphBuilder,
+    inputs: Arrays,
+    results: Sequence[Mapping[int, Any]],
+    names: Mapping[int, str],
+    seed: int,
+) -> str | None:
+    """Compare results with the reference; most are right without an estimate of rounding errors."""
+    values = reference_values(builder, inputs)
+    if not all(np.isfinite(values[i].astype(np.float64)).any() for i in names if values[i].size):
+        raise OneDNNError("the reference is not finite")
+    for samples in (1, _SAMPLES):
+        results = [r for r in results if not all(_near(a, values[i]) for i, a in r.items())]
+        if not results:
+            return None
+        expected = Expected(builder, inputs, seed, samples)
+        checked = [expected.compare(r, names) for r in results]
+        results = [r for r, c in zip(results, checked, strict=True) if not c.ok]
+    wrong = [c for c in checked if not c.ok]
+    return "; ".join(str(o) for o in wrong[0].outputs if not o.ok) if wrong else None
+
+
+def _near(actual: Any, expected: Any) -> bool:
+    """Return whether elements are equal, or differ by a rounding."""
+    one, other = np.asarray(actual).astype(np.float64), expected.astype(np.float64)
+    close = 2.0**-23 if expected.dtype == np.float32 else 0.0
+    return bool(np.all(np.abs(one - other) <= close * np.abs(other)))
+
+
+def compiled(drawn: Drawn, threads: int | None, **more: Any) -> list[CompiledGraph]:
+    """Compile a graph without warnings, in each of its ways, with more options."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return builder.compile(threads=threads, known_defects=known_defects)
+        return [
+            drawn.builder.compile(**{"threads": threads, **options, **more})
+            for options in drawn.options
+        ]
 
 
 def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
@@ -114,8 +190,21 @@ def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
     return tuple(f"{s.implementation} {' + '.join(s.ops)}" for s in steps)
 
 
-def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
-    """Compile a graph by default, run it, compare it with the reference, and time it.
+def _dirty() -> None:
+    """Let the C library fill memory that it hands out and takes back, where it can."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_PERTURB, 0xA5)
+
+
+def tested(
+    draw: Draw,
+    seed: int,
+    threads: int | None = None,
+    known: Sequence[str] | None = None,
+    *,
+    timed: bool = True,
+) -> Answer:
+    """Compile a graph, run it, compare it with the reference, and time it.
 
     Parameters
     ----------
@@ -124,56 +213,50 @@ def by_default(draw: Draw, seed: int, threads: int | None = None) -> Answer:
     seed : int
     threads : int, optional
         Threads per call.
+    known : sequence of str, optional
+        The steps that were tested already; then oneDNN's own partitions are, if they are others.
+    timed : bool
+        Whether to time models compiled by default, and to leave out fusions that are slow.
     """
+    _dirty()
     began = time.monotonic()
     ratio: float | None = None
     steps: tuple[str, ...] = ()
+    even = False
     try:
-        builder, inputs = draw(seed)
-        model = compiled(builder, threads, "avoid")
-        wrong = compared(builder, inputs, model, seed)
-        steps = _steps(model, inputs)
-        if wrong is None:
-            ratio = _ratio(builder, inputs, model, threads)
+        drawn = draw(seed)
+        more = {} if known is None else {"known_defects": "run"}
+        # Without times, a slow fusion is tested too, and none is timed.
+        models = compiled(drawn, threads, **more, **({} if timed else {"slow_fusions": "run"}))
+        steps = _steps(models[0], drawn.calls[0])
+        again = known is not None and steps == tuple(known)
+        wrong = None if again else compared(drawn, models, seed)
+        if wrong is None and known is None:
+            even = not uneven(drawn.builder, drawn.calls[0])
+            ratio = _ratio(drawn, models[0], threads) if timed else None
     except OneDNNError as e:
         return Answer("refused", str(e), steps, seconds=time.monotonic() - began)
     verdict: Verdict = "right" if wrong is None else "wrong"
-    return Answer(verdict, wrong or "", steps, ratio, time.monotonic() - began)
+    return Answer(verdict, wrong or "", steps, ratio, time.monotonic() - began, even)
 
 
-def as_it_is(draw: Draw, seed: int, threads: int | None, known: Sequence[str]) -> Answer:
-    """Test oneDNN's own partitions, unless they are the steps that were tested already."""
-    began = time.monotonic()
-    try:
-        builder, inputs = draw(seed)
-        model = compiled(builder, threads, "run")
-        steps = _steps(model, inputs)
-        wrong = None if steps == tuple(known) else compared(builder, inputs, model, seed)
-    except OneDNNError as e:
-        return Answer("refused", str(e), seconds=time.monotonic() - began)
-    verdict: Verdict = "right" if wrong is None else "wrong"
-    return Answer(verdict, wrong or "", steps, seconds=time.monotonic() - began)
-
-
-def several_by_default(draw: Draw, seeds: Sequence[int], threads: int | None) -> list[Answer]:
-    """Call `by_default` for each seed."""
-    return [by_default(draw, seed, threads) for seed in seeds]
-
-
-def several_as_they_are(
-    draw: Draw, seeds: Sequence[int], threads: int | None, known: Sequence[Sequence[str]]
+def several(
+    draw: Draw,
+    seeds: Sequence[int],
+    threads: int | None,
+    known: Sequence[Sequence[str] | None],
+    timed: bool,
 ) -> list[Answer]:
-    """Call `as_it_is` for each seed."""
-    return [as_it_is(draw, s, threads, k) for s, k in zip(seeds, known, strict=True)]
+    """Call `tested` for each seed."""
+    return [tested(draw, s, threads, k, timed=timed) for s, k in zip(seeds, known, strict=True)]
 
 
 # -- time
 
 
-def _ratio(
-    builder: GraphBuilder, inputs: Arrays, model: CompiledGraph, threads: int | None
-) -> float | None:
+def _ratio(drawn: Drawn, model: CompiledGraph, threads: int | None) -> float | None:
     """Divide a model's time by that of its separate ops; None if it is not worth timing."""
+    builder, inputs = drawn.builder, drawn.calls[0]
     if all(" + " not in step for step in _steps(model, inputs)):
         return None
     call = model.bind(list(inputs))
@@ -182,7 +265,8 @@ def _ratio(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            apart = builder.compile(policy="debug", fallback="error", threads=threads)
+            options = {"threads": threads, **drawn.options[0], "policy": "debug", "fallback": "error"}
+            apart = builder.compile(**options)
         pace = Pace.measured(call, apart.bind(list(inputs)))
     except OneDNNError:  # an op does not run alone
         return None

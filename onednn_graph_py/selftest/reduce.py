@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from ..building.value import is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
-from ..filling import fill_inputs
 from ..processes import Isolated
-from ..serialization import GraphDocument, from_builder, parse, to_builder, to_json
+from ..serialization import GraphDocument, from_builder, parse, rewrite, to_builder, to_json
 from ..shrinking import Outcome, Shows, shrink
 from ..shrinking.outcome import Symptom, signature_of
-from .families import Draw, Family
+from .draft import Drawn, inputs_of
+from .draws import Draw, Family
 from .questions import Verdict, compared, compiled
 from .report import Finding
 
@@ -28,9 +29,12 @@ _TRY = 20.0  # seconds for one graph of a finding
 
 
 def drawn(draw: Draw, seed: int) -> str:
-    """Draw a graph; return its JSON."""
-    builder, _ = draw(seed)
-    return to_json(from_builder(builder))
+    """Draw a graph; return its JSON, with the sizes of its first call."""
+    made = draw(seed)
+    document = from_builder(made.builder)
+    inputs = zip(document.inputs(), made.builder.inputs, made.calls[0], strict=False)
+    unknown = {i: array.shape for i, v, array in inputs if not is_whole(v.shape or ())}
+    return to_json(rewrite(document, shapes=unknown) if unknown else document)
 
 
 def model_trial(document: GraphDocument, seed: int) -> Outcome:
@@ -40,8 +44,8 @@ def model_trial(document: GraphDocument, seed: int) -> Outcome:
     """
     try:
         builder = to_builder(document)
-        inputs = fill_inputs(builder, seed)
-        wrong = compared(builder, inputs, compiled(builder, None, "avoid"), seed)
+        made = Drawn(builder, [inputs_of(builder, seed)])
+        wrong = compared(made, compiled(made, None), seed)
     except OneDNNError as e:
         return Outcome("refused", str(e), (signature_of(e),))
     return Outcome("passed") if wrong is None else Outcome("mismatch", wrong, ("mismatch",))
@@ -111,7 +115,7 @@ def reduce_findings(
                 return
             ended, answer = process.call(drawn, draws[finding.family], finding.seed, timeout=_TRY)
             if ended != "returned":
-                finding.told = "drawing it already does it"
+                finding.told = f"it has no file: {answer}" if ended == "raised" else "drawing it already does it"
                 continue
             _reduced(finding, answer, max(left * _SHARE, min(left, _LEAST)), trial)
             progress(finding)

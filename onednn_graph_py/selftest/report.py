@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..export.python_program import to_python
+from ..serialization import parse, to_builder
 from ..text.names import shortened
 from ..text.table import text_table
 from .questions import SLOW, Answer, Verdict
@@ -24,6 +26,7 @@ _HEADINGS = (
     "avoided",
     "slow",
     "refused",
+    "even",
     "seconds",
 )
 
@@ -38,6 +41,8 @@ class Count:
         Cases as compiled by default; a case that hangs counts as crashed.
     avoided : int
         Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
+    even : int
+        Cases with a list of which an entry does not matter.
     slow : int
         Cases that took more than `SLOW` times as long as their separate ops.
     seconds : float
@@ -50,6 +55,7 @@ class Count:
     crashed: int = 0
     refused: int = 0
     avoided: int = 0
+    even: int = 0
     slow: int = 0
     seconds: float = 0.0
 
@@ -60,6 +66,7 @@ class Count:
         self.wrong += answer.verdict == "wrong"
         self.crashed += answer.verdict in ("crashed", "hung")
         self.refused += answer.verdict == "refused"
+        self.even += answer.even
         self.slow += answer.ratio is not None and answer.ratio > SLOW
         self.avoided += plain is not None and plain.verdict in ("wrong", "crashed", "hung")
 
@@ -115,13 +122,22 @@ class Finding:
         """The name of the finding's file."""
         return f"{self.verdict}_{self.family}_{self.seed}"
 
+    @property
+    def program(self) -> str:
+        """Python that builds the graph, without what runs it; empty if it was not reduced."""
+        if not self.graph:
+            return ""
+        text = to_python(to_builder(parse(json.loads(self.graph))))
+        return text[text.index("b = og.") : text.index("\nmodel = ")].strip()
+
     def as_dict(self) -> dict[str, Any]:
         """Return the data as a dict for JSON."""
         graph = json.loads(self.graph) if self.graph else None
-        return {**asdict(self), "steps": list(self.steps), "graph": graph}
+        return {**asdict(self), "steps": list(self.steps), "graph": graph, "program": self.program}
 
     def __str__(self) -> str:
-        return f"{self.verdict}: {self.family} {self.seed}: {self.told}\n    {self.reason}"
+        lines = [f"{self.verdict}: {self.family} {self.seed}: {self.told}", self.reason]
+        return "\n    ".join([*lines, *self.program.splitlines()])
 
 
 @dataclass
@@ -222,5 +238,5 @@ class Report:
 
 
 def _row(name: str, c: Count) -> tuple[str, ...]:
-    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused)
+    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused, c.even)
     return (name, *(str(n) for n in counts), f"{c.seconds:.1f}")

@@ -12,16 +12,8 @@ from ..machine import current
 from ..machine.store import processor
 from ..processes import STARTUP, Isolated, ending, too_long
 from ..processes import Answer as Ended
-from .families import Family
-from .questions import (
-    SLOW,
-    Answer,
-    Verdict,
-    as_it_is,
-    by_default,
-    several_as_they_are,
-    several_by_default,
-)
+from .draws import Family
+from .questions import SLOW, Answer, Verdict, several, tested
 from .report import Count, Finding, Report, Slow
 
 __all__ = ["Progress", "search"]
@@ -54,46 +46,37 @@ def _answer(ended: Ended, timeout: float) -> Answer:
 class _Asker:
     """Judges cases in another process: all together, then those that are not right one by one."""
 
-    def __init__(self, process: Isolated, threads: int, timeout: float) -> None:
+    def __init__(self, process: Isolated, threads: int, timeout: float, timed: bool) -> None:
         self.process = process
+        self.timed = timed
         self.threads = threads
         self.timeout = timeout
 
     def _each(
-        self,
-        several: Callable[..., list[Answer]],
-        one: Callable[..., Answer],
-        family: Family,
-        seeds: Sequence[int],
-        more: Sequence[tuple[Any, ...]],
+        self, family: Family, seeds: Sequence[int], known: Sequence[Sequence[str] | None]
     ) -> list[Answer]:
-        together = [list(column) for column in zip(*more, strict=True)]
         limit = max(self.timeout, STARTUP)
         how, what = self.process.call(
-            several, family.draw, list(seeds), self.threads, *together, timeout=limit
+            several, family.draw, list(seeds), self.threads, list(known), self.timed, timeout=limit
         )
         answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
         # A case may be wrong only because of earlier ones, so judge it alone.
         return [
-            a if a.verdict in ("right", "refused") else self._alone(one, family, seed, rest)
-            for a, seed, rest in zip(answers, seeds, more, strict=True)
+            a if a.verdict in ("right", "refused") else self._alone(family, seed, steps)
+            for a, seed, steps in zip(answers, seeds, known, strict=True)
         ]
 
-    def _alone(
-        self, one: Callable[..., Answer], family: Family, seed: int, more: tuple[Any, ...]
-    ) -> Answer:
-        ended = self.process.call(one, family.draw, seed, self.threads, *more, timeout=self.timeout)
-        return _answer(ended, self.timeout)
+    def _alone(self, family: Family, seed: int, known: Sequence[str] | None) -> Answer:
+        asked = (tested, family.draw, seed, self.threads, known)
+        return _answer(self.process.call(*asked, timeout=self.timeout), self.timeout)
 
     def ask(self, family: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
         """Judge each graph as compiled by default; if right or refused, as oneDNN fuses it too."""
-        given = self._each(several_by_default, by_default, family, seeds, [()] * len(seeds))
+        given = self._each(family, seeds, [None] * len(seeds))
         fine = [i for i, a in enumerate(given) if a.verdict in ("right", "refused")]
         plain: dict[int, Answer] = {}
-        if fine:
-            steps = [(given[i].steps,) for i in fine]
-            chosen = [seeds[i] for i in fine]
-            found = self._each(several_as_they_are, as_it_is, family, chosen, steps)
+        if fine and self.timed:
+            found = self._each(family, [seeds[i] for i in fine], [given[i].steps for i in fine])
             plain = dict(zip(fine, found, strict=True))
         return [(a, plain.get(i)) for i, a in enumerate(given)]
 
@@ -189,6 +172,7 @@ def search(
     seed: int = 0,
     jobs: int = 1,
     timeout: float = 60.0,
+    timed: bool = True,
     progress: Progress | None = None,
 ) -> Report:
     """Judge random graphs of all families, each of which gets an equal share of the time.
@@ -205,6 +189,8 @@ def search(
         Number of processes that judge at a time; they share the CPU's cores.
     timeout : float
         Time limit per case, in seconds.
+    timed : bool
+        Whether to time models, and to test oneDNN's own partitions too.
     progress : callable, optional
         Called from time to time.
 
@@ -230,7 +216,7 @@ def search(
         try:
             with Isolated() as process:
                 shared.processes.append(process)
-                for _ in shared.work(_Asker(process, threads, timeout)):
+                for _ in shared.work(_Asker(process, threads, timeout, timed)):
                     if progress is not None:
                         with shared.lock:
                             progress(report, max(0.0, shared.until - time.monotonic()))
