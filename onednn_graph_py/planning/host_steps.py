@@ -59,8 +59,7 @@ def _elements(array: Array, value: Value) -> Array:
     dtype = HOST_DTYPES.get(value.dtype)
     if dtype is None:
         return array
-    elements: Array = np.ndarray(array.shape[:-1], dtype, array, 0, array.strides[:-1])
-    elements.flags.writeable = array.flags.writeable
+    elements: Array = array.view(dtype)[..., 0]
     return elements
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.compile_utils import fx_graph_cse
 from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
@@ -59,14 +59,29 @@ KEPT = (
 """Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
 
 
+NORMS = (aten.batch_norm.default, aten.instance_norm.default)
+"""Ops that change running statistics, their fourth argument, if their sixth says so."""
+
+
 def _whole(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented
+
+
+def _whole_unless_it_writes(op: OpOverload) -> Callable[..., Any]:
+    """Return what keeps a normalization whole unless it would hide a change of its statistics."""
+
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        if args[3] is None or not args[5]:
+            return NotImplemented
+        return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+    return kept
 
 
 def whole() -> AbstractContextManager[None]:
     """Return a context in which the ops in `KEPT` stay whole."""
     made: AbstractContextManager[None] = _override_composite_implicit_decomp(
-        dict.fromkeys(KEPT, _whole)
+        {**dict.fromkeys(KEPT, _whole), **{op: _whole_unless_it_writes(op) for op in NORMS}}
     )
     return made
 
@@ -124,13 +139,43 @@ def static_inputs() -> tuple[int, ...]:
 
 
 def without_repetitions(graph: fx.Graph) -> fx.Graph:
-    """Return the graph with equal calls made once.
+    """Make equal calls of torch's own ops once, in place, and return the graph.
 
-    Not if a normalization changes its running statistics, which ops that stay whole don't show.
+    Calls whose results differ from call to call stay, and so do those whose memory the caller gets:
+    what it writes to one result must not show in another.
     """
-    hidden = (aten.batch_norm.default, aten.instance_norm.default)
+    output = next(n for n in graph.nodes if n.op == "output")
+    returned = {_memory(n) for n in output.all_input_nodes} - {None}
+    first: dict[tuple[Any, ...], fx.Node] = {}
     for node in graph.nodes:
-        if node.target in hidden and node.args[3] is not None and node.args[5]:
-            return graph
-    made: fx.Graph = fx_graph_cse(graph)
-    return made
+        if _can_be_shared(node) and _memory(node) not in returned:
+            same = first.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
+            if same is not node:
+                node.replace_all_uses_with(same)
+                graph.erase_node(node)
+    return graph
+
+
+def _can_be_shared(node: fx.Node) -> bool:
+    target = node.target
+    return target is operator.getitem or (
+        isinstance(target, OpOverload)
+        and target.namespace in ("aten", "prims", "quantized_decomposed")
+        and not OPEN.intersection(target.tags)
+    )
+
+
+OPEN = {
+    torch.Tag.nondeterministic_seeded,
+    torch.Tag.data_dependent_output,
+    torch.Tag.dynamic_output_shape,
+}
+"""The tags of ops whose results, or their sizes, are new at each call."""
+
+
+def _memory(node: fx.Node) -> int | None:
+    """Return what tells in which memory a tensor lies."""
+    made = node.meta.get("val")
+    if not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
+        return None
+    return made.untyped_storage()._cdata

@@ -15,11 +15,12 @@ from torch import fx
 
 from ..errors import UnimplementedError
 from . import capture, rewrites
-from .division import Division, hint, is_size, is_view, operations, source
+from .division import Division, is_size, operations, source, viewed
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
 from .region import Region
+from .sample import Sample
 
 __all__ = ["CAPTURED", "Captured", "Program"]
 
@@ -97,15 +98,23 @@ class Program:
             else:
                 for node in part.nodes:
                     env[node] = made.node_copy(node, taken)
+        run = {n for r in self.regions for n in r.nodes if viewed(n) is n}
+        for region in self.regions:
+            region.lay_out(run)
         output = next(n for n in graph.nodes if n.op == "output")
-        inside = {n for r in self.regions for n in r.outputs}
+        own: dict[fx.Node, fx.Node] = {}
 
         def result(node: fx.Node) -> fx.Node:
-            given = taken(node)
-            if _viewed(node) in constants:  # what a caller writes to its result stays there
-                return made.call_function(torch.clone, (given,))
-            order = _memory_order(node.meta["val"]) if node in inside else None
-            return given if order is None else made.call_function(_laid_out, (given, order))
+            base = viewed(node)
+            if base not in constants:
+                return taken(node)
+            if node not in own:  # what a caller writes to its result stays there
+                own[node] = (
+                    made.call_function(torch.clone, (taken(node),))
+                    if node is base
+                    else made.node_copy(node, result)
+                )
+            return own[node]
 
         made.output(fx.map_arg(output.args[0], result))
         self.module = fx.GraphModule(root, made)
@@ -117,41 +126,26 @@ def _item(values: Sequence[Any], index: int) -> Any:
     return values[index]
 
 
-def _viewed(node: fx.Node) -> fx.Node:
-    """Return the node whose memory a result lies in."""
-    while is_view(node):
-        node = node.all_input_nodes[0]
-    return node
-
-
-def _memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """Return the dims from the largest stride to the smallest; None for row-major tensors."""
-    if tensor.is_contiguous():
-        return None
-    strides = [hint(s) for s in tensor.stride()]
-    return tuple(sorted(range(tensor.ndim), key=lambda i: (-strides[i], i)))
-
-
-def _laid_out(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """Copy a tensor, with its dims in this order in memory: as torch's own result would be."""
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return tensor.permute(order).contiguous().permute(back)
-
-
 class _Entry:
     """The program of certain weights, and when it is right."""
 
-    def __init__(self, program: Program, state: tuple[Any, ...]) -> None:
-        self.program = program
-        self.state = state
+    def __init__(self, weights: Sequence[torch.Tensor]) -> None:
+        self.program: Program
+        self.state = _state(weights)
+        self.sample = Sample(weights)
         self.used = False  # again, after the call that made it
+
+    def fits(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Return whether the weights are as they were; memory is read if it is where it was."""
+        return self.state == _state(weights) and self.sample.is_same()
 
 
 class Captured:
     """A graph that torch captured: what Dynamo calls.
 
-    Constants are looked up by the identity of the weights, their versions and addresses. So other
-    weights never run with these constants, and changed ones are taken anew.
+    Constants are looked up by the identity of the weights, their versions and addresses, and a
+    sample of their bytes. So other weights never run with these constants, and changed ones are
+    taken anew, but for writes that torch does not count to elements outside of the sample.
 
     Parameters
     ----------
@@ -195,7 +189,7 @@ class Captured:
         weights = self._weights(args)
         ids = tuple(map(id, weights))
         entry = self.programs.get(ids)
-        if entry is None or entry.state != _state(weights):
+        if entry is None or not entry.fits(weights):
             program = self._program(args)
         else:
             entry.used = True
@@ -213,18 +207,19 @@ class Captured:
                     "weights were made in inference mode, where torch does not count changes"
                 )
                 weights = ()
-            ids, state = tuple(map(id, weights)), _state(weights)
+            ids = tuple(map(id, weights))
             entry = self.programs.get(ids)
-            if entry is not None and entry.state == state:
+            if entry is not None and entry.fits(weights):
                 return entry.program  # another thread made it
             if entry is not None:
                 self._drop(ids)
             if self._unused >= MOST_UNUSED:
                 self._thaw(f"the weights changed before {self._unused} calls in a row")
-                weights, ids, state = (), (), _state(())
+                weights, ids = (), ()
             nodes = [self.placeholders[i] for i in self.static]
-            program = self._made(dict(zip(nodes, weights, strict=True)))
-            self.programs[ids] = _Entry(program, state)
+            entry = _Entry(weights)
+            program = entry.program = self._made(dict(zip(nodes, weights, strict=True)))
+            self.programs[ids] = entry
             self._relieve(ids)
             for number, weight in zip(ids, weights, strict=True):
                 if number not in self._watched:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +24,13 @@ __all__ = [
     "hint",
     "is_size",
     "is_tensor",
-    "is_view",
     "lowered",
+    "memory_order",
     "op_name",
     "operations",
     "reason",
     "source",
+    "viewed",
 ]
 
 PRODUCTS = frozenset({"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"})
@@ -88,7 +89,7 @@ class Division:
             return (
                 not WORTH.isdisjoint(names)
                 or any(name.startswith(WORTH_BEGINNINGS) for name in names)
-                or sum(n.target not in MOVES for n in nodes) >= min_ops
+                or sum(not _moves(n) for n in nodes) >= min_ops
             )
 
         parts = []
@@ -114,29 +115,11 @@ def _items(node: fx.Node) -> list[fx.Node]:
 
 
 aten = torch.ops.aten
-MOVES = frozenset(
-    {
-        aten.view.default,
-        aten.reshape.default,
-        aten._unsafe_view.default,
-        aten.unsqueeze.default,
-        aten.squeeze.dim,
-        aten.squeeze.dims,
-        aten.permute.default,
-        aten.transpose.int,
-        aten.t.default,
-        aten.expand.default,
-        aten.slice.Tensor,
-        aten.select.int,
-        aten.split.Tensor,
-        aten.split_with_sizes.default,
-        aten.unbind.int,
-        aten.clone.default,
-        aten.alias.default,
-        aten.detach.default,
-    }
-)
-"""Ops that torch runs without touching an element; a region of nothing else is worth nothing."""
+
+
+def _moves(node: fx.Node) -> bool:
+    """Return whether torch runs a call without computing; a region of nothing else is worthless."""
+    return _is_view(node) or node.target in (aten._unsafe_view.default, aten.clone.default)
 
 
 def is_tensor(node: fx.Node) -> bool:
@@ -147,12 +130,27 @@ def is_tensor(node: fx.Node) -> bool:
     )
 
 
-def is_view(node: fx.Node) -> bool:
+def viewed(node: fx.Node, among: Container[fx.Node] | None = None) -> fx.Node:
+    """Return the node in whose memory a tensor lies, or the first on the way that is not `among`."""
+    while (among is None or node in among) and _is_view(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _is_view(node: fx.Node) -> bool:
     """Return whether a node's result may lie in the memory of the first tensor that it reads."""
-    schema = getattr(node.target, "_schema", None)
     if node.target is operator.getitem:
-        return True
+        return _is_view(node.all_input_nodes[0])
+    schema = getattr(node.target, "_schema", None)
     return schema is not None and any(r.alias_info is not None for r in schema.returns)
+
+
+def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the dims from the largest stride to the smallest; None for row-major tensors."""
+    strides = [hint(s) for s in tensor.stride()]
+    order = sorted(range(tensor.ndim), key=lambda i: (-strides[i], i))
+    rows = [i for i in order if hint(tensor.shape[i]) != 1]
+    return None if rows == sorted(rows) else tuple(order)
 
 
 def is_size(node: fx.Node) -> bool:
@@ -306,7 +304,7 @@ def operations(node: fx.Node) -> float:
     results = _tensors(node) if is_tensor(node) else []
     elements = float(sum(_count(t) for t in results))
     name = op_name(node)
-    if not results or node.target in MOVES or node.target is operator.getitem:
+    if not results or _moves(node) or node.target is operator.getitem:
         return 0.0
     if name in PRODUCTS:
         left = tensors[1] if name in ("addmm", "baddbmm") else tensors[0]

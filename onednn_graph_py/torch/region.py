@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from ..building.value import Value
 from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
 from .arrays import array_of, tensor_of
-from .division import constant_without_type, is_tensor, lowered
+from .division import constant_without_type, is_tensor, lowered, memory_order, viewed
 from .fallback import FallbackWarning
 from .lowering.table import NotLowered, dims_of, dtype_of, has_type
 from .options import Options
@@ -47,14 +47,21 @@ class Region:
         name: str,
     ) -> None:
         self.__name__ = self.__qualname__ = name
-        self.nodes = tuple(nodes)
         self.failure: str | None = None
         self._strict = options.fallback == "error"
+        # What torch sees of a result is a view that torch makes of it, as in torch's own graph.
         inside = set(nodes)
-        read = [n for node in nodes for n in node.all_input_nodes if n not in inside]
+        leaving = [viewed(n, inside) for n in nodes if not inside.issuperset(n.users)]
+        self.outputs = [n for n in dict.fromkeys(leaving) if n in inside]
+        needed = set(self.outputs)
+        for node in reversed(nodes):
+            if node in needed:
+                needed.update(n for n in node.all_input_nodes if n in inside)
+        self.nodes = tuple(n for n in nodes if n in needed)
+        self.orders: list[tuple[int, ...] | None] = [None] * len(self.outputs)
+        read = [n for node in self.nodes for n in node.all_input_nodes if n not in inside]
         self.inputs = [n for n in dict.fromkeys(read) if is_tensor(n) and n not in constants]
         self.sizes = [n for n in dict.fromkeys(read) if not is_tensor(n)]
-        self.outputs = [n for n in nodes if any(u not in inside for u in n.users)]
         self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
         self._eager: fx.GraphModule | None = None
         self.model: CompiledGraph | None = None
@@ -122,9 +129,18 @@ class Region:
                 self._failed(e)
             else:
                 if len(self.outputs) == 1:
-                    return tensor_of(made)
-                return tuple(map(tensor_of, made))
-        return self.eager(*tensors)
+                    return _laid_out(tensor_of(made), self.orders[0])
+                return tuple(map(_laid_out, map(tensor_of, made), self.orders))
+        given = zip(self.inputs, tensors, strict=False)
+        laid_out = [_laid_out(t, memory_order(n.meta["val"])) for n, t in given]
+        return self.eager(*laid_out, *tensors[len(self.inputs) :])
+
+    def lay_out(self, among: Container[fx.Node]) -> None:
+        """Give results the strides that torch gives them, if others read them than these nodes."""
+        self.orders = [
+            None if all(u in among for u in n.users) else memory_order(n.meta["val"])
+            for n in self.outputs
+        ]
 
     @property
     def eager(self) -> fx.GraphModule:
@@ -142,3 +158,11 @@ class Region:
             graph.output(results[0] if len(results) == 1 else tuple(results))
             self._eager = fx.GraphModule(root, graph)
         return self._eager
+
+
+def _laid_out(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+    """Return a tensor with its dims in this order in memory; only one of another is copied."""
+    if order is None:
+        return tensor.contiguous()
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return tensor.permute(order).contiguous().permute(back)
