@@ -129,7 +129,8 @@ def _as_reshape(ops: _Ops, node: Node) -> bool:
         return False
     if node.kind in ("ReduceL1", "ReduceL2"):
         x = ops.op("Abs", x)
-    ops.op("StaticReshape", x, shape=ops.shapes[node.outputs[0].id], special_zero=False)
+    attrs = {"shape": ops.shapes[node.outputs[0].id], "special_zero": False}
+    ops.add("StaticReshape", (x,), node.outputs, attrs)
     return True
 
 
@@ -321,9 +322,7 @@ def _with_joined_dims(ops: _Ops, node: Node) -> bool:
 
     operands = [padded(ops.shapes[v.id]) for v in node.inputs]
     wide = [i for i in range(rank) if any(dims[i] != 1 for dims in operands)]
-    groups = [
-        list(g) for _, g in groupby(wide, lambda i: tuple(dims[i] == 1 for dims in operands))
-    ]
+    groups = [list(g) for _, g in groupby(wide, lambda i: tuple(dims[i] == 1 for dims in operands))]
     if len(groups) >= rank or not groups:
         return False
     return _reshaped(
