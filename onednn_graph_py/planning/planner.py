@@ -60,7 +60,7 @@ _REORDERED = ("f32", "bf16", "f16")
 
 # What it costs to have no kernel.
 _IN_NUMPY = (
-    "runs in NumPy at each call, on one thread and tens of times slower "
+    "runs in NumPy at each call, on one thread and tens to hundreds of times slower "
     "(compile(fallback='error') raises instead)"
 )
 

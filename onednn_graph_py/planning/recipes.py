@@ -24,6 +24,15 @@ Dims = tuple[int, ...]
 _REDUCTIONS = with_trait("reduces")
 _OVER_LAST = ("LayerNorm", "LayerNormBackward", "RMSNorm")
 _ALONG_AXIS = ("SoftMax", "SoftMaxBackward", "LogSoftmax", "LogSoftmaxBackward")
+# The places of inputs that say a shape, and the attributes that say it too.
+_SHAPES = {
+    "AvgPoolBackward": (1, "src_shape"),
+    "ConvolutionBackwardData": (2, "dst_shape"),
+    "ConvolutionBackwardWeights": (2, "weights_shape"),
+    "ConvTransposeBackwardWeights": (2, "weights_shape"),
+    "Interpolate": (1, ""),  # it has one of two attributes in any case
+    "InterpolateBackward": (2, ""),
+}
 _PADDED = ("AvgPool", "MaxPool", "ConvTranspose", "ConvTransposeBackwardWeights")
 _OVER_IMAGES = (
     "BatchNormInference",
@@ -129,7 +138,8 @@ def _as_reshape(ops: _Ops, node: Node) -> bool:
         return False
     if node.kind in ("ReduceL1", "ReduceL2"):
         x = ops.op("Abs", x)
-    ops.op("StaticReshape", x, shape=ops.shapes[node.outputs[0].id], special_zero=False)
+    attrs = {"shape": ops.shapes[node.outputs[0].id], "special_zero": False}
+    ops.add("StaticReshape", (x,), node.outputs, attrs)
     return True
 
 
@@ -198,6 +208,16 @@ def _as_convolution(ops: _Ops, node: Node) -> bool:
     order = _TRANSPOSED_FORMATS[node.attr("weights_format")]
     attrs = {**node.attrs, **pads, "auto_pad": "None", "weights_format": order}
     ops.op("Convolution", diff, weights, **attrs)
+    return True
+
+
+def _with_shape_as_attribute(ops: _Ops, node: Node) -> bool:
+    """Leave out the input that says the shape of the output, which is known."""
+    place, name = _SHAPES[node.kind]
+    if len(node.inputs) <= place:
+        return False
+    attrs = {**node.attrs, name: ops.shapes[node.outputs[0].id]} if name else {**node.attrs}
+    ops.add(node.kind, node.inputs[:place], node.outputs, attrs)
     return True
 
 
@@ -321,9 +341,7 @@ def _with_joined_dims(ops: _Ops, node: Node) -> bool:
 
     operands = [padded(ops.shapes[v.id]) for v in node.inputs]
     wide = [i for i in range(rank) if any(dims[i] != 1 for dims in operands)]
-    groups = [
-        list(g) for _, g in groupby(wide, lambda i: tuple(dims[i] == 1 for dims in operands))
-    ]
+    groups = [list(g) for _, g in groupby(wide, lambda i: tuple(dims[i] == 1 for dims in operands))]
     if len(groups) >= rank or not groups:
         return False
     return _reshaped(
@@ -336,6 +354,7 @@ _WAYS: tuple[tuple[str, tuple[str, ...], Callable[[_Ops, Node], bool]], ...] = (
     ("as products", ("Pow",), _as_products),
     ("as a StaticReshape", tuple(_REDUCTIONS), _as_reshape),
     ("as a ReduceSum", ("BiasAddBackward",), _as_sum),
+    ("with its shape as an attribute", tuple(_SHAPES), _with_shape_as_attribute),
     ("as a ConvTranspose", ("ConvolutionBackwardData",), _as_transposed_convolution),
     ("as a Convolution", ("ConvTransposeBackwardData",), _as_convolution),
     ("with its paddings written out", _PADDED, _with_paddings),
