@@ -23,8 +23,8 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     """Call a model twice, and compare its outputs with the reference in NumPy.
 
     Inputs that are not given are drawn until each scale, zero point and other entry of a channel
-    changes a result, so there may be several draws. The second call writes over other numbers, which must not change the results. A model with a
-    queue is called only once.
+    changes a result, so there may be several draws. The second call writes over other numbers,
+    which must not change the results. A model with a queue is called only once.
 
     Parameters
     ----------

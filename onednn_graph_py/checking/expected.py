@@ -127,7 +127,7 @@ class Verification:
         return self.ok
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self.outputs), f"Judged by {self.reference}."])
+        return "\n".join([*map(str, self.outputs), f"The reference: {self.reference}."])
 
 
 def reference_values(

@@ -51,9 +51,7 @@ def written(
     return builder, values
 
 
-def _numbers(
-    fill: Fill, shape: tuple[int, ...], dtype: str, number: int, seed: int = 0
-) -> Array:
+def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int, seed: int = 0) -> Array:
     count = math.prod(shape)
     if count <= _PERIOD or fill.kind == "mask":
         return filled(fill, shape, dtype, seed=seed, number=number)
