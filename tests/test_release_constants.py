@@ -232,7 +232,7 @@ def test_random_graphs_give_the_same_bits_afterwards(monkeypatch):
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of graphs that run in parts
-                model = b.compile(fallback="reference")
+                model = b.compile()
             bound = model.bind(arrays)
             bound()
             before = [y.tobytes() for y in bound.outputs]

@@ -46,6 +46,7 @@ from .host_steps import host_step, joined
 from .options import CompileOptions
 from .partition_ids import partition_of
 from .plan import Plan, PlannedStep, Slot
+from .recipes import RECIPES
 from .shared import Grouping, Nodes, Shared
 from .trial import Trial
 from .views import Origin, has_gaps, is_dense, repeats, view_of
@@ -59,7 +60,7 @@ _REORDERED = ("f32", "bf16", "f16")
 
 # What it costs to have no kernel.
 _IN_NUMPY = (
-    "runs in NumPy at each call, on one thread and tens of times slower "
+    "runs in NumPy at each call, on one thread and tens to hundreds of times slower "
     "(compile(fallback='error') raises instead)"
 )
 
@@ -442,15 +443,17 @@ class Planner:
         if self.steps[-1].implementation == "reference":
             self._made.in_numpy.append(((node,), why))
 
-    def _add_alternative(self, node: Node, why: str, depth: int = 2) -> str | None:
+    def _add_alternative(self, node: Node, why: str, depth: int = 3) -> str | None:
         """Add an op written in another way, if one is right; return the name of that way.
 
-        The ops of one way may be written in other ways in turn, up to `depth` times.
+        The ops of one way may be written in other ways in turn: an op is written anew up to
+        `depth` times, as few as possible.
         """
-        for how, rewrite in ALTERNATIVES:
-            nodes = rewrite(self.builder, node, self.shapes)
-            if nodes is not None and self._add_all([(n,) for n in nodes], why, depth=depth - 1):
-                return how
+        for within in range(depth):
+            for how, rewrite in (*ALTERNATIVES, *RECIPES):
+                nodes = rewrite(self.builder, node, self.shapes)
+                if nodes is not None and self._add_all([(n,) for n in nodes], why, depth=within):
+                    return how
         if self.builder.fpmath_mode.name != "strict" and node.id not in self._strict:
             self._strict.add(node.id)
             if self._add_all([(node,)], why):
@@ -483,7 +486,7 @@ class Planner:
         groups = self.groups(part)
         nodes, partition = groups[0] if len(groups) == 1 else ((), None)
         if partition is None:
-            return False
+            return self._add_reshape(part)
         if self.defect(nodes) or not (slow or self._known_slow(nodes) is None):
             return False
         try:
@@ -496,6 +499,15 @@ class Planner:
         except OneDNNError:
             return False
         return slow or self._slower_than_apart(nodes) is None
+
+    def _add_reshape(self, part: Nodes) -> bool:
+        """Add an op that only gives a tensor other dims, if it is one; return whether it did."""
+        known = self.known[part[0].inputs[0].id] if part[0].inputs else None
+        made = part[0].outputs[:1]
+        if known is None or not made or view_of(part[0], known, self.shapes[made[0].id]) is None:
+            return False
+        self.add_reference(part[0])
+        return True
 
     def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:
         """Add steps that run a group in parts, because it would be wrong or slow as one."""
