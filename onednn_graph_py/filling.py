@@ -26,7 +26,7 @@ from .building.foreign import ForeignNode
 from .building.infer import infer_shapes
 from .building.value import Node, Value, is_whole
 from .checking.integer_ranges import HAND_ON, IntegerRange, fitted, range_of
-from .checking.magnitudes import Size, size_of
+from .checking.magnitudes import Size, size_of, sizes
 from .dtypes import HOST_DTYPES
 from .errors import InvalidShapeError
 from .ops.lookup import row
@@ -86,6 +86,7 @@ _RULES: Mapping[tuple[str, str], Fill] = {
     ("LogSoftmaxBackward", "dst"): Fill("uniform", -4.0, -0.5),
     ("Sqrt", "src"): Fill("uniform", 0.125, 2.0),
 }
+_PLAIN = Fill("uniform", -2.0, 2.0)
 _POSITION = Fill("whole", 0, 0)  # other integers are positions or similar
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "f64")
 _QUANTIZED = ("s8", "u8", "s4", "u4")
@@ -131,7 +132,7 @@ def _weights(node: Node, shape: tuple[int, ...]) -> Fill:
 
 
 def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill | IntegerRange:
-    chosen = Fill("uniform", -2.0, 2.0)
+    chosen = _PLAIN
     for node, i in _final_readers(value, readers):
         port = row(node.kind).port("inputs", i)
         name = port.name if port is not None else ""
@@ -191,8 +192,29 @@ def fills_of(
     if ranges:
         known = {i: _size(f) for i, f in fills.items()}
         known |= {v.id: size_of(unpacked(v.data, v.shape, v.dtype)) for v in builder.constants}
-        ranges = fitted(builder.nodes, ranges, known, infer_shapes(builder, given))
+        every = infer_shapes(builder, given)
+        ranges = fitted(builder.nodes, ranges, known, every)
+        known |= {i: r.size for i, r in ranges.items()}
+        fills |= _of_the_size_of_sums(builder, fills, readers, sizes(builder.nodes, known, every))
     return fills | {i: _whole(r) for i, r in ranges.items()}
+
+
+def _of_the_size_of_sums(
+    builder: GraphBuilder, fills: Mapping[int, Fill], readers: Readers, found: Mapping[int, Size]
+) -> dict[int, Fill]:
+    """Fill what is added to results of integers with numbers as large as they, so that it shows."""
+    made = {}
+    for value in builder.inputs:
+        for node, i in readers.get(value.id, ()):
+            port = row(node.kind).port("inputs", i)
+            added = node.kind == "Add" or (port is not None and port.name == "bias")
+            if fills.get(value.id) != _PLAIN or not added:
+                continue
+            size = found[node.outputs[0].id].deviation
+            if size > 2 * _PLAIN.high:
+                limit = 2.0 ** round(math.log2(size))
+                made[value.id] = Fill("uniform", -limit, limit)
+    return made
 
 
 def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:

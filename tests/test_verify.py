@@ -6,6 +6,8 @@ import pytest
 from graphs import may_run_masks_in_parts, needs
 
 import onednn_graph_py as og
+from onednn_graph_py.checking.telling import telling
+from onednn_graph_py.dtypes import pack_int4
 from onednn_graph_py.verify import compare_values, reference_values, verify
 
 
@@ -222,3 +224,55 @@ def test_what_a_function_cuts_off_has_no_error():
     assert compare_values(b, given, {value.id: np.float32([1, 0, 0.5])})
     found = compare_values(b, given, {value.id: np.float32([0.9, 0.1, 0.5])})
     assert found.outputs[0].wrong == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scale", [1.0, 16.0, 64.0, 256.0])
+def test_default_inputs_show_each_scale_and_bias_of_a_channel(scale, seed):
+    """Whatever the seed, though a residual may be less than a step of the result."""
+    b = og.GraphBuilder()
+    x, w, r = b.input((1, 4), "u8"), b.input((4, 3), "s8"), b.input((1, 3), "s8")
+    per_tensor = {"scales": [1.0], "qtype": "per_tensor"}
+    y = b.matmul(x.dequantize(**per_tensor), w.dequantize(**per_tensor), b.input((3,)))
+    y = y + r.dequantize(scales=[1.0, 2.0, 3.0], qtype="per_channel", axis=1)
+    b.output(y.quantize(dtype="s8", scales=[scale], qtype="per_tensor"))
+    (value,), (add,) = b.outputs.values(), (n for n in b.nodes if n.kind == "Add")
+    shown = np.zeros(6, bool)
+    for arrays in telling(b, lambda i: og.fill_inputs(b, seed + i)):
+        known = reference_values(b, arrays)
+        made = known[value.id]
+        residual, bias = arrays[2].astype(float), arrays[3]
+        total = known[add.outputs[0].id].astype(float)
+        of_scale = total - residual * [0, 1, 2]
+        of_bias = total - bias + bias[0]
+        for i, other in enumerate((of_scale, of_bias)):
+            shown[3 * i : 3 * i + 3] |= (np.clip(np.rint(other / scale), -128, 127) != made)[0]
+    assert shown.tolist() == [False, True, True] * 2  # the first entry is what others are put to
+
+
+def test_default_inputs_of_large_models_are_drawn_once():
+    b = og.GraphBuilder()
+    b.output(b.input((512, 512)) @ b.input((512, 512)) + b.input((512,)))
+    assert len(list(telling(b, lambda i: og.fill_inputs(b, i)))) == 1
+
+
+def test_packed_integers_are_verified():
+    b = og.GraphBuilder()
+    x, w = b.input((3, 8)), b.input((8, 4), "s4")
+    scales = b.constant(np.arange(1, 9, dtype=np.float32).reshape(2, 4))
+    b.output(x @ w.dynamic_dequantize(scales, qtype="per_group", group_shape=(4, 1)))
+    model = b.compile()
+    x, w = og.fill_inputs(b)
+    assert model.verify(x, w)
+    assert model.verify(x, pack_int4(w.astype(np.int8), "s4"))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["f8_e4m3", "f8_e5m2"])
+def test_numbers_beyond_an_8_bit_float_are_verified(dtype):
+    b = og.GraphBuilder()
+    b.output(b.input((8,)).quantize(dtype=dtype, scales=[1.0], qtype="per_tensor"))
+    given = np.float32([480, 1e30, -1e30, np.inf, -np.inf, np.nan, 448, 57344])
+    verified = b.compile().verify(given)
+    assert verified
+    assert str(verified).endswith("onednn_graph_py.reference, in NumPy's float64.")

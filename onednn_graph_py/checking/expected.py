@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "OutputCheck",
     "Verification",
     "compare_values",
+    "compute",
     "largest_difference",
     "reference_values",
 ]
@@ -95,9 +96,17 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of comparing all outputs; true if all are right."""
+    """The result of comparing all outputs; true if all are right.
+
+    Parameters
+    ----------
+    outputs : tuple of OutputCheck
+    reference : str
+        What computed the expected results.
+    """
 
     outputs: tuple[OutputCheck, ...]
+    reference: str = "each op by onednn_graph_py.reference, in NumPy's float64"
 
     @property
     def ok(self) -> bool:
@@ -118,7 +127,7 @@ class Verification:
         return self.ok
 
     def __str__(self) -> str:
-        return "\n".join(str(o) for o in self.outputs)
+        return "\n".join([*map(str, self.outputs), f"The reference: {self.reference}."])
 
 
 def reference_values(
@@ -144,7 +153,28 @@ def reference_values(
     """
     known: Values = {v.id: a for v, a in zip(builder.inputs, inputs, strict=True)}
     known.update({v.id: unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
-    for node in builder.nodes:
+    compute(builder.nodes, known, builder.fpmath_mode.name, after)
+    return known
+
+
+def compute(
+    nodes: Iterable[Node],
+    known: Values,
+    fpmath_mode: str = "strict",
+    after: Callable[[Node, int, Array, Array], Array] | None = None,
+) -> None:
+    """Add the values that nodes make to those that are known.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+        In an order of execution.
+    known : dict of int to numpy.ndarray
+        By the value's id.
+    fpmath_mode, after
+        As for `reference_values`.
+    """
+    for node in nodes:
         if node.kind == "End":
             continue
         given = [known[v.id] for v in node.inputs]
@@ -158,10 +188,8 @@ def reference_values(
         call = call_of(node.kind, given, node.attrs, specs)
         for i, (value, exact) in enumerate(zip(node.outputs, evaluate(call, given), strict=True)):
             if after is not None:
-                off = slack(call, i, given, exact, builder.fpmath_mode.name)
-                exact = after(node, i, exact, off)
+                exact = after(node, i, exact, slack(call, i, given, exact, fpmath_mode))
             known[value.id] = round_to(exact, value.dtype)
-    return known
 
 
 def _epsilon(dtype: str) -> float:
@@ -211,23 +239,20 @@ def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -
     for sign in (-1, 1):
         moved = [exact[v.id].astype(np.float64) for v in node.inputs]
         # The product with a reciprocal scale and the sum with the zero point are rounded too.
-        moved[0] = moved[0] + sign * (off + 4 * 2.0**-23 * np.abs(moved[0]))
+        finite = np.where(np.isfinite(moved[0]), moved[0], 0.0)
+        moved[0] = moved[0] + sign * (off + 4 * 2.0**-23 * np.abs(finite))
         given = [moved[0].astype(np.float32), *(exact[v.id] for v in node.inputs[1:])]
         call = call_of(node.kind, given, node.attrs, [(made.shape, node.outputs[0].dtype)])
         stored = round_to(evaluate(call, given)[0], node.outputs[0].dtype).astype(np.float64)
-        widest = np.maximum(widest, np.abs(stored - made))
+        widest = np.maximum(widest, _differences(stored, made))
     return widest
 
 
 def _differences(got: Array, want: Array) -> Array:
-    """Return elements' differences: 0 for equal infinities or two NaNs, NaN for one NaN."""
+    """Return elements' differences: 0 for equal infinities or two NaNs, infinite for one NaN."""
     with np.errstate(all="ignore"):
         off = np.where(got == want, 0.0, np.abs(got - want))
-        return np.where(np.isnan(got) & np.isnan(want), 0.0, off)
-
-
-def _largest(differences: Array) -> float:
-    return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0.0))
+    return np.where(np.isnan(off), np.where(np.isnan(got) & np.isnan(want), 0.0, np.inf), off)
 
 
 def largest_difference(one: Array, other: Array) -> float:
@@ -238,7 +263,8 @@ def largest_difference(one: Array, other: Array) -> float:
     one, other : numpy.ndarray
         They have the same shape.
     """
-    return _largest(_differences(one.astype(np.float64), other.astype(np.float64)))
+    differences = _differences(one.astype(np.float64), other.astype(np.float64))
+    return float(differences.max(initial=0.0))
 
 
 def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Array) -> OutputCheck:
@@ -257,7 +283,7 @@ def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Ar
         dtype,
         int(np.count_nonzero(~right)),
         int(right.size),
-        _largest(error),
+        float(error.max(initial=0.0)),
         float(finite.max(initial=0.0)),
         where,
         float(got[where]),

@@ -215,10 +215,10 @@ def unreached_elements(group: Group, conditions: Conditions) -> bool:
     for op, slide in _slides(group, "ConvTranspose"):
         if integers_of(group, op) is None:
             continue
-        window = slide.window
-        begins = window.pads_begin if window.auto_pad == "None" else (0,) * len(window.kernel)
-        for i, (stride, begin) in enumerate(zip(window.strides, begins, strict=True)):
-            source, result, extent = slide.source.spatial[i], slide.result.spatial[i], window.extent(i)
+        window, sizes = slide.window, zip(slide.source.spatial, slide.result.spatial, strict=True)
+        for i, (source, result) in enumerate(sizes):
+            stride, extent = window.strides[i], window.extent(i)
+            begin = window.pads_begin[i] if window.auto_pad == "None" else 0
             last = (source - 1) * stride + extent - begin
             if (stride > extent and source > 1) or (result > last and not window.same):
                 return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
+from ..checking.telling import telling
 from ..filling import Fill, filled, fills_of
 from ..reference.rounding import integer_limits, round_to
 from .portion import Picks, part_of
 from .subject import Subject
 
-__all__ = ["arrays_of", "written"]
+__all__ = ["arrays_of", "draws_of", "written"]
 
 Array = npt.NDArray[Any]
 
@@ -50,11 +51,11 @@ def written(
     return builder, values
 
 
-def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int) -> Array:
+def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int, seed: int = 0) -> Array:
     count = math.prod(shape)
     if count <= _PERIOD or fill.kind == "mask":
-        return filled(fill, shape, dtype, seed=0, number=number)
-    some = filled(fill, (_PERIOD,), dtype, seed=0, number=number)
+        return filled(fill, shape, dtype, seed=seed, number=number)
+    some = filled(fill, (_PERIOD,), dtype, seed=seed, number=number)
     made = np.resize(some, count).reshape(shape)
     if fill.kind == "mostly true":
         made[..., 0] = True
@@ -63,6 +64,11 @@ def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int) -> Arr
 
 def arrays_of(subject: Subject) -> dict[int, Array]:
     """Make arrays for all inputs and constants, with numbers that make errors visible."""
+    return next(draws_of(subject))
+
+
+def draws_of(subject: Subject) -> Iterator[dict[int, Array]]:
+    """Make arrays several times, until each scale and other entry of a channel shows."""
     every = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}
     known: dict[int, Array] = {}
     for t in subject.inputs:
@@ -76,12 +82,16 @@ def arrays_of(subject: Subject) -> dict[int, Array]:
             known[t] = _numbers(Fill("whole", low, high), tensor.shape, tensor.dtype, t)
     builder, values = written(subject, every, known, {})
     fills = fills_of(builder)
-    made = dict(known)
-    for t in subject.inputs:
-        if t not in known:
-            fill = fills[values[t].id]
-            if (fill.low, fill.high) == (-63, 63):
-                # This range keeps products of weights from saturating; unknown weights may do so.
-                fill = Fill(fill.kind, *integer_limits(subject.tensors[t].dtype))
-            made[t] = _numbers(fill, subject.tensors[t].shape, subject.tensors[t].dtype, t)
-    return made
+    drawn = [t for t in subject.inputs if t not in known]
+    for t in drawn:
+        fill = fills[values[t].id]
+        if (fill.low, fill.high) == (-63, 63):
+            # This range keeps products of weights from saturating; unknown weights may do so.
+            fills[values[t].id] = Fill(fill.kind, *integer_limits(subject.tensors[t].dtype))
+
+    def draw(seed: int) -> list[Array]:
+        tensors = [(t, subject.tensors[t]) for t in drawn]
+        return [_numbers(fills[values[t].id], of.shape, of.dtype, t, seed) for t, of in tensors]
+
+    for arrays in telling(builder, draw):
+        yield {**known, **dict(zip(drawn, arrays, strict=True))}

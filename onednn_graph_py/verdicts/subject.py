@@ -173,14 +173,14 @@ def _told(op: Operation) -> list[Any]:
     """Return the attributes of an op that decide which kernels run.
 
     Scales and zero points, whose values differ between a model's layers, are reduced to their
-    number and whether they have an effect.
+    number, whether they have an effect, and whether they differ.
     """
     made: list[Any] = []
     for name, value in op.attrs:
         if name == "scales":
-            value = ["of", len(value), all(s == 1.0 for s in value)]
+            value = ["of", len(value), all(s == 1.0 for s in value), len(set(value)) > 1]
         elif name == "zps":
-            value = ["of", len(value), not any(value)]
+            value = ["of", len(value), not any(value), len(set(value)) > 1]
         made.append([name, value])
     return made
 
