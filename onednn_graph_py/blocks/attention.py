@@ -95,9 +95,8 @@ def sdpa(
 
     It becomes one partition, also with fewer key heads than query heads (GQA, MQA), a mask, a
     causal mask or compressed keys and values. These forms need further partitions, for work on the
-    mask or the result: a `mask` that is a value of 3 dims, or of fewer dims with fewer key heads
-    than query heads; one that is boolean; one together with a causal mask that is a constant; and
-    before 3.8 `masked_rows`, unless "nan".
+    mask or the result: a `mask` that is a boolean value; one together with a causal mask that is a
+    constant; and before 3.8 `masked_rows`, unless "nan".
 
     Parameters
     ----------

@@ -140,10 +140,12 @@ def applied(
     """
     b, chosen = scores.builder, None
     if isinstance(mask, Value) and mask.dtype == "boolean":
-        if -1 in (mask.shape or ()):
-            mask, chosen = None, mask
-        else:
+        if -1 not in (mask.shape or ()):
             mask = _additive(mask, scores.dtype, name=name)
+        elif heads.regroup:
+            mask = _additive_by_group(mask, scores.dtype, heads, name=name)
+        else:
+            mask, chosen = None, mask
     if causal and not by_indices:
         mask = _with_table(mask, heads, causal, name)
     rows = True if chosen is not None else _masked_rows(mask, heads, causal if by_indices else None)
@@ -387,6 +389,30 @@ def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
     return op(b, "Select", mask, zeros, hidden, name=part(name, "mask added"))
 
 
+@_once
+def _additive_by_group(mask: Value, dtype: str, heads: Heads, *, name: str | None) -> Value:
+    """Return 0 where a boolean value is true, and -inf elsewhere, in the dims of grouped heads.
+
+    It is a host step: no op makes numbers of booleans of unknown dims, or splits their heads.
+    """
+    shape = partial(_shape_by_group, heads)
+    made: Value = mask.builder.call(
+        lambda given: np.where(given, 0.0, -np.inf).astype(array_dtype(dtype)).reshape(
+            shape(given.shape)
+        ),
+        mask,
+        outputs=lambda given: [(shape(given), dtype)],
+        name=part(name, "mask added"),
+    )  # fmt: skip
+    return made
+
+
+def _shape_by_group(heads: Heads, mask: tuple[int, ...]) -> tuple[int, ...]:
+    whole = (1,) * (4 - len(mask)) + mask
+    group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
+    return (whole[0], *group, *whole[2:])
+
+
 def _selected(scores: Value, mask: Value, name: str | None) -> Value:
     """Return the scores, with -inf for keys that a boolean value hides."""
     hidden = scores.builder.constant([-np.inf], scores.dtype)
@@ -400,18 +426,17 @@ def _addend(mask: Mask, heads: Heads, scores: Value, name: str | None) -> Value:
     if not isinstance(mask, Value):
         rounded = _rounded(np.reshape(mask, whole), scores.dtype)
         value = scores.builder.constant(rounded, scores.dtype)
-    elif len(shape) < 4 and (heads.regroup or (len(shape) == 3 and heads.rank == 4)):
-        # A mask for each head must have 4 dims, and so must a mask that is regrouped below: 3.7.2
-        # computes wrong results with fewer.
-        value = reshape(mask, whole, part(name, "mask of 4 dims"))
+    elif len(shape) < heads.rank and (heads.regroup or len(shape) > 2):
+        # A mask for each head must have the scores' dims, and a mask that is regrouped below 4:
+        # oneDNN computes wrong results with fewer.
+        value = mask[(None,) * (heads.rank - len(shape))]
     else:
         value = mask
-    if not heads.regroup:
+    if not heads.regroup or len(shape) > heads.rank:
         return value
     if whole.count(-1) > 1 and whole[1] == 1:  # which a reshape can't tell apart
         return value[:, None]
-    group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
-    return reshape(value, (whole[0], *group, *whole[2:]), part(name, "mask regrouped"))
+    return reshape(value, _shape_by_group(heads, whole), part(name, "mask regrouped"))
 
 
 def _rounded(mask: Array, dtype: str) -> Array:
