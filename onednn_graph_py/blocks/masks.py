@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..dtypes import array_dtype
-from ..errors import InvalidDataTypeError, InvalidShapeError, UnimplementedError
+from ..errors import InvalidDataTypeError, InvalidShapeError
 from ..linked import linked_version
 from ..ops.terms import shape_text
 from ..reference.rounding import float_info
@@ -70,12 +70,6 @@ def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) 
         raise InvalidShapeError(
             f"sdpa: mask must broadcast to the scores, {shape_text(wanted)}, got "
             f"{shape_text(tuple(shape))}"
-        )
-    if isinstance(mask, Value) and mask.dtype == "boolean" and -1 in shape and not _has_mode():
-        raise UnimplementedError(
-            f"sdpa: a boolean mask of unknown dims, {shape_text(tuple(shape))}, needs oneDNN >= "
-            f"3.8, linked is {'.'.join(map(str, linked_version()))}; pass a mask to add: 0 for the "
-            "keys that a query sees, -inf for others"
         )
     return mask
 
@@ -142,8 +136,8 @@ def applied(
     if isinstance(mask, Value) and mask.dtype == "boolean":
         if -1 not in (mask.shape or ()):
             mask = _additive(mask, scores.dtype, name=name)
-        elif heads.regroup:
-            mask = _additive_by_group(mask, scores.dtype, heads, name=name)
+        elif heads.regroup or not _has_mode():
+            mask = _additive_on_host(mask, scores.dtype, name=name)
         else:
             mask, chosen = None, mask
     if causal and not by_indices:
@@ -390,27 +384,24 @@ def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
 
 
 @_once
-def _additive_by_group(mask: Value, dtype: str, heads: Heads, *, name: str | None) -> Value:
-    """Return 0 where a boolean value is true, and -inf elsewhere, in the dims of grouped heads.
-
-    It is a host step: no op makes numbers of booleans of unknown dims, or splits their heads.
-    """
-    shape = partial(_shape_by_group, heads)
+def _additive_on_host(mask: Value, dtype: str, *, name: str | None) -> Value:
+    """Return 0 where a boolean value is true, and -inf elsewhere, where no op can: a host step."""
     made: Value = mask.builder.call(
-        lambda given: np.where(given, 0.0, -np.inf).astype(array_dtype(dtype)).reshape(
-            shape(given.shape)
-        ),
+        partial(_hidden, dtype),
         mask,
-        outputs=lambda given: [(shape(given), dtype)],
+        outputs=partial(_shape_of_hidden, dtype),
         name=part(name, "mask added"),
-    )  # fmt: skip
+    )
     return made
 
 
-def _shape_by_group(heads: Heads, mask: tuple[int, ...]) -> tuple[int, ...]:
-    whole = (1,) * (4 - len(mask)) + mask
-    group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
-    return (whole[0], *group, *whole[2:])
+def _hidden(dtype: str, mask: Array) -> Array:
+    hidden: Array = np.where(mask, 0.0, -np.inf).astype(array_dtype(dtype))
+    return hidden
+
+
+def _shape_of_hidden(dtype: str, mask: tuple[int, ...]) -> Any:
+    return [(mask, dtype)]
 
 
 def _selected(scores: Value, mask: Value, name: str | None) -> Value:
@@ -432,11 +423,12 @@ def _addend(mask: Mask, heads: Heads, scores: Value, name: str | None) -> Value:
         value = mask[(None,) * (heads.rank - len(shape))]
     else:
         value = mask
-    if not heads.regroup or len(shape) > heads.rank:
+    if not heads.regroup:
         return value
     if whole.count(-1) > 1 and whole[1] == 1:  # which a reshape can't tell apart
         return value[:, None]
-    return reshape(value, _shape_by_group(heads, whole), part(name, "mask regrouped"))
+    group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
+    return reshape(value, (whole[0], *group, *whole[2:]), part(name, "mask regrouped"))
 
 
 def _rounded(mask: Array, dtype: str) -> Array:

@@ -151,8 +151,9 @@ def strided_operand(group: Group, conditions: Conditions) -> bool:
     for primitive in primitives(group, conditions):
         base, made = primitive.base, primitive.shape
         read = [o.tensor for o in primitive.operands if base.kind == "MatMul"]
-        if base.kind == "Select" and conditions.version < (3, 8) and group.follows(base, {"MatMul"}):
-            read += [base.inputs[0]]  # it multiplies by the condition
+        multiplies = base.kind == "Select" and conditions.version < (3, 8)
+        if multiplies and group.follows(base, {"MatMul"}):
+            read.append(base.inputs[0])
         for tensor in read if len(made) == 4 else ():
             shape, strides = group.shape(tensor), group.tensor(tensor).strides
             if shape is None or strides is None or shape == made:
