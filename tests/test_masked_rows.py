@@ -269,8 +269,6 @@ LENGTHS = [(1, 1, 1), (2, 7, 4), (3, 5, 17)]
 @pytest.mark.parametrize("form", ["added", "bool"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dims_may_be_unknown(random, dtype, form, shape):
-    if form == "bool" and LINKED < (3, 8):
-        pytest.skip("3.7 can't make numbers of booleans in unknown dims")
     b = og.GraphBuilder()
     q, k, v = (b.input((-1, H, -1, D), dtype) for _ in "qkv")
     dims = {"B": -1, "H": H, "S": -1, "T": -1, "1": 1}
@@ -291,6 +289,22 @@ def test_dims_may_be_unknown(random, dtype, form, shape):
             assert_within(made, wanted, bound)
 
 
+@pytest.mark.parametrize(
+    "shape", [(-1, 1, S, T), (-1, H, S, T), (H, -1, T), (-1, T), (-1, 1, 1, -1)]
+)
+def test_booleans_of_an_unknown_batch_hide_keys_of_grouped_heads(random, shape):
+    b = og.GraphBuilder()
+    q, k, v = (b.input((-1, heads, n, D)) for heads, n in ((H, S), (2, T), (2, T)))
+    b.output(blocks.sdpa(q, k, v, mask=b.input(shape, "boolean")))
+    model = b.compile()
+    for batch in (2, 3):  # one is that of the key heads
+        of = Attention(random, "f32", (batch, H, S, T, D), kv_heads=2)
+        whole = (batch, H, S, T)[4 - len(shape) :]
+        hides = hidden(random, [n if d == -1 else d for d, n in zip(shape, whole, strict=True)])
+        wanted, bound = of.expected(addend(hides))
+        assert_within(exact(model(*of.arrays, ~hides)), wanted, bound)
+
+
 @pytest.mark.parametrize("form", ["array", "value"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_causal_mask_in_unknown_dims_goes_with_another(random, dtype, form):
@@ -305,14 +319,6 @@ def test_a_causal_mask_in_unknown_dims_goes_with_another(random, dtype, form):
     wanted, bound = of.expected(padding + causal_mask(T, T, 0))
     assert (made[:, :, :4] == 0).all()
     assert_within(made, wanted, bound)
-
-
-@pytest.mark.skipif(LINKED >= (3, 8), reason="about oneDNN < 3.8")
-def test_a_boolean_mask_of_unknown_dims_needs_a_newer_onednn():
-    b = og.GraphBuilder()
-    q, k, v = (b.input((-1, H, S, D), "f32") for _ in "qkv")
-    with pytest.raises(og.UnimplementedError, match=r"boolean mask of unknown dims, \?x1x1x6, ne"):
-        blocks.sdpa(q, k, v, mask=b.input((-1, 1, 1, S), "boolean"))
 
 
 # -- nothing to do

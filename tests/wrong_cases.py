@@ -74,13 +74,16 @@ def attention_with_statistics(mask, shape=(2, 4, 32, 64)):
     return build
 
 
-def attention_of_chosen(condition, other=(1,), *, first=True, shape=(2, 4, 16, 32)):
+def attention_of_chosen(
+    condition, other=(1,), *, first=True, shape=(2, 4, 16, 32), strides=(None, None)
+):
     """Scores, behind their scale, or something else."""
 
     def build(b):
         q, k, v = (b.input(shape) for _ in range(3))
         scores = q.matmul(k, transpose_b=True) / 8.0
-        c, o = b.input(condition, "boolean"), b.input(other)
+        c = b.input(condition, "boolean", strides=strides[0])
+        o = b.input(other, strides=strides[1])
         chosen = b.select(c, scores, o) if first else b.select(c, o, scores)
         b.output(chosen.softmax(axis=-1) @ v)
 
@@ -121,10 +124,34 @@ def attention_of_strided(batch):
     return build
 
 
-def attention_of_values(size):
+def attention_of_values(size, tokens=16):
     def build(b):
-        q, k, v = (b.input((2, 4, 16, n)) for n in (32, 32, size))
+        q, k, v = (b.input((2, 4, tokens, n)) for n in (32, 32, size))
         b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
+
+    return build
+
+
+def attention_of_five_dims(query, key, mask=None, strides=None):
+    """Batches and heads; the strides of the values."""
+
+    def build(b):
+        q, k = b.input((*query, 7, 16)), b.input((*key, 9, 16))
+        scores = q.matmul(k, transpose_b=True) / 4.0
+        if mask is not None:
+            scores = scores + b.input(mask)
+        b.output(scores.softmax(axis=-1) @ b.input((*key, 9, 16), strides=strides))
+
+    return build
+
+
+def selecting_of_computed(infinite):
+    def build(b):
+        x, seen = b.input((2, 5, 5)), b.input((1, 5, 5), "boolean")
+        scores = x @ x
+        if infinite:
+            scores = scores + np.where(np.eye(5), 0, -np.inf).astype(np.float32)
+        b.output(b.select(seen, np.float32([1.0]), scores))
 
     return build
 
@@ -179,6 +206,14 @@ def product(source, weights, *operands, dtype="f32", transpose_a=False, transpos
         for shape in operands:
             y = y + b.input(shape, dtype)
         b.output(y)
+
+    return build
+
+
+def product_and_strided(batch, operand, strides):
+    def build(b):
+        y = b.input((*batch, 7, 16)) @ b.input((*batch, 16, 5))
+        b.output(y + b.input(operand, strides=strides))
 
     return build
 
@@ -513,6 +548,7 @@ class Row:
 
 
 ONLY_OLD = {"where": (OLD, before(AMX)), "elsewhere": (NEW, OPENMP, AMX)}
+BY_HEADS = {"where": (OPENMP, AVX512, AMX), "elsewhere": (OLD, NEW, before(AMX))}
 ONLY_NEW = {"where": (NEW, OPENMP, AMX), "elsewhere": (OLD, before(AMX))}
 FROM_AVX2 = {
     **ONLY_NEW,
@@ -570,6 +606,7 @@ _inner = (
 _infinite = (
     selecting((2, 4, 8), [0.0], np.full((2, 4, 8), -np.inf)),
     selecting((4, 8), (2, 4, 8), [-np.inf]),
+    selecting_of_computed(True),
 )
 _shared = product((2, 2, 7, 1), (7, 5), dtype="bf16", transpose_a=True)
 _shared_f16 = product((2, 2, 7, 1), (7, 5), dtype="f16", transpose_a=True)
@@ -589,6 +626,8 @@ _rows = (
     convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
 )
 
+_gapped = attention_of_five_dims((1, 2, 4), (1, 2, 1), strides=(1152, 576, 144, 16, 1))
+
 ROWS = {
     "softmax_inf_as_zero": Row(
         _outer, _inner, **ONLY_NEW, alone=_outer,
@@ -598,7 +637,7 @@ ROWS = {
         _infinite,
         (
             selecting((2, 4, 8), np.zeros((2, 4, 8)), [-np.inf]),
-            selecting((4, 8), (2, 4, 8), [-1e4]),
+            selecting_of_computed(False),
         ),
         **ONLY_OLD,
         alone=_infinite,
@@ -649,6 +688,20 @@ ROWS = {
         where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
         elsewhere=(OLD, NEW, before(AMX)),
     ),
+    "attention_select_of_strided": Row(
+        (
+            attention_of_chosen((1, 1, 16, 16), strides=((256, 256, 1, 16), None)),
+            attention_of_chosen((2, 4, 16, 16), strides=((1280, 320, 20, 1), None)),
+            attention_of_chosen(
+                (2, 4, 16, 16), (2, 4, 16, 16), strides=(None, (1280, 320, 20, 1))
+            ),
+        ),
+        (
+            attention_of_chosen((2, 4, 16, 16), strides=((1280, 320, 16, 1), None)),
+            attention_of_chosen((1, 1, 16, 16), first=False, strides=((256, 256, 1, 16), None)),
+        ),
+        **BY_HEADS,
+    ),
     "four_bit_weights": Row(
         (gated_mlp("u4"),), (gated_mlp("s8"),), **ONLY_OLD
     ),
@@ -660,6 +713,52 @@ ROWS = {
     ),
     "attention_of_wider_values": Row(
         (attention_of_values(48),), (attention_of_values(32),), **ONLY_OLD
+    ),
+    "attention_of_narrower_values": Row(
+        (attention_of_values(5, 1), attention_of_values(16)), (attention_of_values(32, 1),),
+        **ONLY_OLD,
+    ),
+    "attention_of_several_key_heads": Row(
+        (
+            attention_of_five_dims((1, 3, 2), (1, 3, 2)),
+            attention_of_five_dims((1, 6, 1), (1, 6, 2)),
+            attention_of_five_dims((1, 1, 8), (1, 6, 1)),
+        ),
+        (
+            attention_of_five_dims((1, 3, 2), (1, 3, 1)),
+            attention_of_five_dims((2, 1, 2), (2, 1, 2)),  # four heads, two threads
+        ),
+        **BY_HEADS,
+    ),
+    "attention_mask_of_fewer_dims": Row(
+        (
+            attention_of_five_dims((3, 5, 2), (3, 5, 1), (5, 1, 7, 9)),
+            attention_of_five_dims((3, 5, 2), (3, 5, 1), (2, 7, 9)),
+        ),
+        (
+            attention_of_five_dims((3, 5, 2), (3, 5, 1), (1, 5, 1, 7, 9)),
+            attention_of_five_dims((3, 5, 2), (3, 5, 1), (7, 9)),
+        ),
+        **BY_HEADS,
+    ),
+    "gaps_between_shared_weights": Row(
+        (_gapped,),
+        (
+            attention_of_five_dims((1, 2, 4), (1, 2, 1)),
+            attention_of_five_dims((1, 2, 4), (1, 2, 4), strides=(4608, 2304, 576, 64, 1)),
+        ),
+        where=(before(AVX512), before(AMX)),
+        elsewhere=(OLD, NEW, AVX512, AMX),
+        alone=(_gapped,),
+    ),
+    "strided_operand_of_product": Row(
+        (product_and_strided((2, 3), (2, 1, 7, 5), (35, 35, 1, 7)),),
+        (
+            product_and_strided((2, 3), (2, 1, 7, 5), (35, 35, 5, 1)),
+            product_and_strided((2, 3), (2, 3, 7, 5), (105, 35, 1, 7)),
+            product_and_strided((3,), (1, 7, 5), (35, 1, 7)),
+        ),
+        where=EVERYWHERE,
     ),
     "attention_in_other_integers": Row(
         (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD

@@ -95,9 +95,8 @@ def sdpa(
 
     It becomes one partition, also with fewer key heads than query heads (GQA, MQA), a mask, a
     causal mask or compressed keys and values. These forms need further partitions, for work on the
-    mask or the result: a `mask` that is a value of 3 dims, or of fewer dims with fewer key heads
-    than query heads; one that is boolean; one together with a causal mask that is a constant; and
-    before 3.8 `masked_rows`, unless "nan".
+    mask or the result: a `mask` that is a boolean value; one together with a causal mask that is a
+    constant; and before 3.8 `masked_rows`, unless "nan".
 
     Parameters
     ----------
@@ -115,8 +114,9 @@ def sdpa(
     mask : Value or array, optional
         It broadcasts to the scores, (batch, heads, queries, keys). If it is boolean, True marks the
         keys that a query sees; else it is added to the scores. Values are boolean, f32 (from 3.8
-        on) or of the query's data type; boolean ones of unknown dims need 3.8, and run several
-        times as long as others where one of their last two dims is 1.
+        on) or of the query's data type; boolean ones of unknown dims run several times as long as
+        others where one of their last two dims is 1, and take a host step before 3.8 and with fewer
+        key heads than query heads.
     causal : bool, "top_left" or "bottom_right"
         Hide the keys after a query. ``top_left`` (or True) aligns the first query with the first
         key, ``bottom_right`` the last with the last, as queries behind cached keys need.
@@ -155,7 +155,7 @@ def sdpa(
     InvalidDataTypeError
         Data types don't fit together.
     UnimplementedError
-        The linked oneDNN can't make the causal mask from indices, or numbers from a boolean mask.
+        The linked oneDNN can't make the causal mask from indices.
 
     Notes
     -----

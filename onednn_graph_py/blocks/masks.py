@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..dtypes import array_dtype
-from ..errors import InvalidDataTypeError, InvalidShapeError, UnimplementedError
+from ..errors import InvalidDataTypeError, InvalidShapeError
 from ..linked import linked_version
 from ..ops.terms import shape_text
 from ..reference.rounding import float_info
@@ -70,12 +70,6 @@ def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) 
         raise InvalidShapeError(
             f"sdpa: mask must broadcast to the scores, {shape_text(wanted)}, got "
             f"{shape_text(tuple(shape))}"
-        )
-    if isinstance(mask, Value) and mask.dtype == "boolean" and -1 in shape and not _has_mode():
-        raise UnimplementedError(
-            f"sdpa: a boolean mask of unknown dims, {shape_text(tuple(shape))}, needs oneDNN >= "
-            f"3.8, linked is {'.'.join(map(str, linked_version()))}; pass a mask to add: 0 for the "
-            "keys that a query sees, -inf for others"
         )
     return mask
 
@@ -140,10 +134,12 @@ def applied(
     """
     b, chosen = scores.builder, None
     if isinstance(mask, Value) and mask.dtype == "boolean":
-        if -1 in (mask.shape or ()):
-            mask, chosen = None, mask
-        else:
+        if -1 not in (mask.shape or ()):
             mask = _additive(mask, scores.dtype, name=name)
+        elif heads.regroup or not _has_mode():
+            mask = _additive_on_host(mask, scores.dtype, name=name)
+        else:
+            mask, chosen = None, mask
     if causal and not by_indices:
         mask = _with_table(mask, heads, causal, name)
     rows = True if chosen is not None else _masked_rows(mask, heads, causal if by_indices else None)
@@ -387,6 +383,27 @@ def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
     return op(b, "Select", mask, zeros, hidden, name=part(name, "mask added"))
 
 
+@_once
+def _additive_on_host(mask: Value, dtype: str, *, name: str | None) -> Value:
+    """Return 0 where a boolean value is true, and -inf elsewhere, where no op can: a host step."""
+    made: Value = mask.builder.call(
+        partial(_hidden, dtype),
+        mask,
+        outputs=partial(_shape_of_hidden, dtype),
+        name=part(name, "mask added"),
+    )
+    return made
+
+
+def _hidden(dtype: str, mask: Array) -> Array:
+    hidden: Array = np.where(mask, 0.0, -np.inf).astype(array_dtype(dtype))
+    return hidden
+
+
+def _shape_of_hidden(dtype: str, mask: tuple[int, ...]) -> Any:
+    return [(mask, dtype)]
+
+
 def _selected(scores: Value, mask: Value, name: str | None) -> Value:
     """Return the scores, with -inf for keys that a boolean value hides."""
     hidden = scores.builder.constant([-np.inf], scores.dtype)
@@ -400,10 +417,10 @@ def _addend(mask: Mask, heads: Heads, scores: Value, name: str | None) -> Value:
     if not isinstance(mask, Value):
         rounded = _rounded(np.reshape(mask, whole), scores.dtype)
         value = scores.builder.constant(rounded, scores.dtype)
-    elif len(shape) < 4 and (heads.regroup or (len(shape) == 3 and heads.rank == 4)):
-        # A mask for each head must have 4 dims, and so must a mask that is regrouped below: 3.7.2
-        # computes wrong results with fewer.
-        value = reshape(mask, whole, part(name, "mask of 4 dims"))
+    elif len(shape) < heads.rank and (heads.regroup or len(shape) > 2):
+        # A mask for each head must have the scores' dims, and a mask that is regrouped below 4:
+        # oneDNN computes wrong results with fewer.
+        value = mask[(None,) * (heads.rank - len(shape))]
     else:
         value = mask
     if not heads.regroup:

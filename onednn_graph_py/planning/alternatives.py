@@ -14,7 +14,7 @@ from ..building.builder import GraphBuilder
 from ..building.value import Node, Value, new_id, row_major
 from .quantization import with_a_scale_for_each_input_channel, with_separate_arithmetic
 
-__all__ = ["ALTERNATIVES", "Shapes", "complete"]
+__all__ = ["ALTERNATIVES", "REORDERED", "Shapes", "complete"]
 
 Shapes = dict[int, tuple[int, ...]]
 """Shapes by a value's id; the functions here add those of the values that they make."""
@@ -22,6 +22,9 @@ Shapes = dict[int, tuple[int, ...]]
 Alternative = Callable[[GraphBuilder, Node, Shapes], list[Node] | None]
 
 _HALVES = ("bf16", "f16")
+
+REORDERED = ("f32", "bf16", "f16")
+"""The data types of tensors that oneDNN can copy with an op."""
 
 
 def _value(
@@ -101,11 +104,13 @@ def with_axis_last(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[No
 
 
 def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Copy inputs that are strided and not row-major."""
+    """Copy inputs that are strided and not row-major; no op copies others than floats."""
     copies: dict[int, Value] = {}
     before = []
     for value in node.inputs:
         if value.strides in (None, row_major(shapes[value.id])) or value.id in copies:
+            continue
+        if value.dtype not in REORDERED:
             continue
         copies[value.id] = _value(builder, value, shapes, value.dtype)
         before.append(_op("Reorder", node, value, copies[value.id]))

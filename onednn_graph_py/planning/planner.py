@@ -36,7 +36,7 @@ from ..safety.slow_fusions import slow_fusion
 from ..safety.wrong_results import wrong_result
 from ..verdicts import Judge, Outcome, Subject, subject_of
 from . import pace
-from .alternatives import ALTERNATIVES, complete
+from .alternatives import ALTERNATIVES, REORDERED, complete
 from .arena import lay_out
 from .engines import engine_of
 from .fallback import reference_function
@@ -54,9 +54,6 @@ from .views import Origin, has_gaps, is_dense, repeats, view_of
 __all__ = ["Planner", "make_plan"]
 
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
-
-# The data types of tensors that oneDNN can copy with an op.
-_REORDERED = ("f32", "bf16", "f16")
 
 # What it costs to have no kernel.
 _IN_NUMPY = (
@@ -820,7 +817,7 @@ class Planner:
         self.known[source.id] = renamed(view, source.id)
         copy = Node(new_id(), "Reorder", node.name, (source,), (value,), {}, node.where)
         # oneDNN does not take tensors whose elements lie in the same memory.
-        taken = value.dtype in _REORDERED and not repeats(view)
+        taken = value.dtype in REORDERED and not repeats(view)
         groups = self.groups([copy]) if taken else []
         nodes, partition = groups[0] if groups else ((copy,), None)
         if partition is not None and self.defect(nodes) is None:

@@ -25,14 +25,17 @@ from .post_ops import primitives
 __all__ = [
     "attention_and_gradient_of_scores",
     "attention_by_heads",
+    "attention_mask_of_fewer_dims",
     "attention_mask_of_other_rank",
     "attention_of_narrower_values",
     "attention_of_several_key_heads",
     "attention_of_wider_values",
     "attention_on_strided_inputs",
     "attention_select_of_other_rank",
+    "attention_select_of_strided",
     "column_operand_of_transposed_product",
     "few_rows_transposed",
+    "gaps_between_shared_weights",
     "gaps_between_weights_of_one_row",
     "int8_attention_of_mixed_types",
     "int8_product_in_chunks",
@@ -165,16 +168,16 @@ def strided_operand(group: Group, conditions: Conditions) -> bool:
     gaps. The kernel that computes one head after another gives the operand of a head only.
     """
     for primitive in primitives(group, conditions):
-        made = primitive.shape
-        if primitive.base.kind != "MatMul" or len(made) != 4:
-            continue
-        for operand in primitive.operands:
-            if all(operand.wide) or sum(operand.wide) < 2:
+        base, made = primitive.base, primitive.shape
+        read = [o.tensor for o in primitive.operands if base.kind == "MatMul"]
+        multiplies = base.kind == "Select" and conditions.version < (3, 8)
+        if multiplies and group.follows(base, {"MatMul"}):
+            read.append(base.inputs[0])
+        for tensor in read if len(made) == 4 else ():
+            shape, strides = group.shape(tensor), group.tensor(tensor).strides
+            if shape is None or strides is None or shape == made:
                 continue
-            strides = group.tensor(operand.tensor).strides
-            if strides is not None and _is_misread(
-                operand.shape[-len(strides) :], strides, conditions
-            ):
+            if _is_misread(shape, strides, conditions):
                 return not attention_by_heads(group, conditions)
     return False
 
@@ -183,6 +186,8 @@ def _is_misread(shape: tuple[int, ...], strides: tuple[int, ...], conditions: Co
     wide = [(s, d) for s, d in zip(strides, shape, strict=True) if d > 1]
     dense = [math.prod(d for s, d in wide if s < stride) for stride, _ in wide]
     has_gaps = [s for s, _ in wide] != dense
+    if len(wide) < 2:
+        return False
     permuted = wide != sorted(wide, reverse=True)
     return permuted and not has_gaps if conditions.version >= (3, 13) else permuted or has_gaps
 
@@ -299,6 +304,18 @@ def gaps_between_weights_of_one_row(group: Group, conditions: Conditions) -> boo
     return False
 
 
+def gaps_between_shared_weights(group: Group, conditions: Conditions) -> bool:
+    """A product in five dims of several batches of weights with gaps, each for several inputs."""
+    for op, weights, made in _products(group):
+        tensor = group.tensor(op.inputs[1])
+        if len(weights) != 5 or tensor.strides is None or weights[:-2] == made[:-2]:
+            continue
+        steps = [s for d, s in zip(weights[:-2], tensor.strides, strict=False) if d > 1]
+        if steps and steps[-1] != math.prod(weights[-2:]):
+            return True
+    return False
+
+
 # -- quantization of channels
 
 
@@ -365,11 +382,7 @@ def scales_of_channels_of_residual(group: Group, conditions: Conditions) -> bool
 
 
 def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
-    """A 3-D operand for scores of four dims, or a 2-D one that is reshaped for scores of five.
-
-    The kernel that computes one head after another takes the first two dims of a mask of four for
-    batch and head, also where the scores have five, and all heads have the first part of others.
-    """
+    """A 3-D operand for scores of four dims, or a 2-D one that is reshaped for scores of five."""
     if not attention(group):
         return False
     for op in group.ops:
@@ -381,14 +394,27 @@ def attention_mask_of_other_rank(group: Group, conditions: Conditions) -> bool:
             if source is not None and source.kind == "StaticReshape":
                 if len(group.shape(source.inputs[0]) or ()) == 2 and scores == 5:
                     return True
-                continue
-            mask = group.shape(tensor) or ()
-            if source is None and len(mask) == 3 and scores == 4:
-                return True
-            fewer = source is None and len(mask) < scores == 5 and math.prod(mask[:-2]) > 1
-            if fewer and attention_by_heads(group, conditions):
+            elif source is None and len(group.shape(tensor) or ()) == 3 and scores == 4:
                 return True
     return False
+
+
+def attention_mask_of_fewer_dims(group: Group, conditions: Conditions) -> bool:
+    """A mask of three or four dims for scores of five, in the kernel for single heads.
+
+    That takes the first dims of four for batch and head, and no dims of three.
+    """
+    return attention_by_heads(group, conditions) and any(
+        op.kind in BINARY
+        and len(group.shape(op.outputs[0]) or ()) == 5
+        and any(
+            group.producer(tensor) is None
+            and len(shape := group.shape(tensor) or ()) < 5
+            and math.prod(shape[:-2]) > 1
+            for tensor in op.inputs
+        )
+        for op in group.ops
+    )
 
 
 def attention_of_several_key_heads(group: Group, conditions: Conditions) -> bool:
@@ -425,6 +451,26 @@ def attention_select_of_other_rank(group: Group, conditions: Conditions) -> bool
             if math.prod(shape[:skipped]) > 1:
                 return True
     return False
+
+
+def attention_select_of_strided(group: Group, conditions: Conditions) -> bool:
+    """A Select of scores or something else, in the kernel for single heads, of strided matrices."""
+    return attention_by_heads(group, conditions) and any(
+        op.kind == "Select"
+        and group.producer(op.inputs[1]) is not None
+        and any(
+            group.producer(tensor) is None and not _has_dense_matrices(group, tensor)
+            for tensor in (op.inputs[0], op.inputs[2])
+        )
+        for op in group.ops
+    )
+
+
+def _has_dense_matrices(group: Group, tensor: Tensor) -> bool:
+    shape, strides = group.shape(tensor), group.tensor(tensor).strides
+    if shape is None or strides is None or 1 in shape[-2:] or len(shape) < 2:
+        return True
+    return strides[-2:] == (shape[-1], 1)
 
 
 def attention_and_gradient_of_scores(group: Group, conditions: Conditions) -> bool:

@@ -276,6 +276,13 @@ DEFECTS = (
         where=lambda conditions: conditions.runtime != "SYCL",
     ),
     Defect(
+        "attention_select_of_strided",
+        "oneDNN reads the condition or the masking input of attention's Select wrongly if its "
+        "matrices are not row-major",
+        products.attention_select_of_strided,
+        since=(3, 9),
+    ),
+    Defect(
         "gradient_of_attention_scores",
         "oneDNN adds the former content of its memory to a gradient of attention's scores",
         products.attention_and_gradient_of_scores,
@@ -310,6 +317,12 @@ DEFECTS = (
         products.attention_of_narrower_values,
         until=(3, 8),
         out_of_bounds=True,
+    ),
+    Defect(
+        "attention_mask_of_fewer_dims",
+        "oneDNN reads an attention mask of fewer dims than five wrongly",
+        products.attention_mask_of_fewer_dims,
+        since=(3, 9),
     ),
     Defect(
         "attention_of_several_key_heads",
@@ -524,6 +537,15 @@ DEFECTS = (
         ),
         alone=True,
         out_of_bounds=True,
+    ),
+    Defect(
+        "gaps_between_shared_weights",
+        "oneDNN reads several batches of weights in five dims as if there were no gaps between "
+        "them where several inputs share each",
+        products.gaps_between_shared_weights,
+        until=(3, 8),
+        where=lambda conditions: conditions.avx512,  # reported from one; not measured elsewhere
+        alone=True,
     ),
     Defect(
         "operand_for_all_heads",
