@@ -17,6 +17,8 @@ from ..filling import fill_inputs
 from ..machine.memory import free_bytes
 from ..refusals import with_reason
 from ..serialization import GraphDocument, parse, to_builder, to_graph
+from ..serialization.links import check_links
+from ..serialization.options import Rewriting
 from ..text.numbers import gib_text
 from .cases import Case
 from .hardware import why_unsupported
@@ -50,16 +52,24 @@ class Ended(Exception):
 
 def read(case: Case) -> GraphDocument:
     """Read a case's file, and rewrite the graph as the case requires."""
+    if case.error:
+        raise Ended(Verdict.REFUSED, case.error)
     try:
         document = parse(case.path)
     except (GraphFormatError, OSError) as e:
         raise Ended(Verdict.UNREADABLE, e) from None
-    if case.rewriting is None:
-        return document
     try:
-        return case.rewriting.apply(document)
+        if case.rewriting is not None:
+            return case.rewriting.apply(document)
+        check_links(document)
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:
-        raise Ended(Verdict.REFUSED, f"rewriting: {e}") from None
+        if case.rewriting is not None:
+            raise Ended(Verdict.REFUSED, f"rewriting: {e}") from None
+        # As benchdnn does, since shapes in the file contradict each other.
+        return Rewriting(engine_kind=document.engine_kind).apply(document)
+    return document
 
 
 def partition(document: GraphDocument) -> tuple[int, int, str]:
