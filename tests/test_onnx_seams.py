@@ -142,7 +142,7 @@ def test_where_onnx_infers_other_dims_the_runtime_is_right(monkeypatch, dims):
 # -- numbers
 
 
-@pytest.mark.parametrize("shape", [(1, 4, 4, 4), (2, 5, 6, 4), (1, 7, 4)])
+@pytest.mark.parametrize("shape", [(1, 4, 4, 4), (2, 5, 6, 4)])
 def test_qlinear_conv_with_channels_last(shape):
     draw = np.random.default_rng(3)
     x = draw.integers(0, 255, shape).astype(np.uint8)
@@ -334,13 +334,13 @@ def test_inputs_and_dims_may_have_the_names_of_options():
 def test_explain_has_the_models_threads_and_names_its_nodes():
     model = made(
         [helper.make_node("Conv", ["x", "w"], ["a"], name="first"),
-         helper.make_node("Relu", ["a"], ["y"])],
+         helper.make_node("Relu", ["a"], ["y"], name="second")],
         {"x": (FLOAT, [1, 3, 9, 9])}, ["y"], {"w": floats(2, 3, 3, 3)},
     )  # fmt: skip
     text = str(front.load(model, threads=1).explain(seconds=0.01))
     assert ", 1 thread" in text
     assert "made at   Conv 'first'" in text
-    assert "made at   Relu 'y'" in text
+    assert "made at   Relu 'second'" in text
 
 
 def test_a_stage_behind_an_unknown_op_counts_as_onednns():
