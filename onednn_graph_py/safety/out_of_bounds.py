@@ -492,8 +492,9 @@ def attention_select(group: Group, op: Op) -> Met | None:
         return None
     scores = group.shape(op.inputs[2])
     condition, other = (group.shape(t) for t in op.inputs[:2])
-    if None not in (scores, condition, other) and len(condition) == len(scores) == 4:
-        if condition[:2] == (scores[0], 1) and (1, 1, 1, *other)[-3] == 1:
+    if scores and condition and other is not None and not group.has("Dequantize"):
+        heads_share = len(condition) == len(scores) == 4 and (1, 1, 1, *other)[-3] == 1
+        if heads_share and condition[:2] == (scores[0], 1):
             return None
     for i in (0, 1):
         if scores is None or group.shape(op.inputs[i]) != scores:
