@@ -162,9 +162,9 @@ def matmul(a, b, y, **attrs):
     return case(Op("MatMul", [t(0, a), t(1, b)], [t(2, y)], attrs))
 
 
-def masked(condition):
+def masked(condition, other=None):
     def between(scores, chosen):
-        operands = [t(30, condition, "boolean"), t(31, scores.dims), scores]
+        operands = [t(30, condition, "boolean"), t(31, other or scores.dims), scores]
         return Op("Select", operands, [chosen])
 
     return attention(*HEADS, between)
@@ -359,7 +359,7 @@ ROWS = {
         matmul((2, 1, 17, 15), (15, 4), (2, 1, 17, 4)),
         lambda c: before_13(c) and (c.avx512 or c.vnni),
     ),
-    "attention_select": Row(masked((1, 1, 1, 16)), masked((4, 4, 16, 16)), before_13),
+    "attention_select": Row(masked((1, 1, 1, 16)), masked((4, 1, 1, 16), (1,)), before_13),
     "channel_scales_after_normalization": Row(
         quantized_softmax("per_channel"), quantized_softmax("per_tensor"), before_13
     ),

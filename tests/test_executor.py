@@ -287,6 +287,7 @@ def test_unknown_dims_specialize_and_are_counted():
         x = np.ones((rows, 4), np.float32)
         np.testing.assert_allclose(model(x), softmax(x + W), rtol=1e-5)
     stats = model.stats()
+    assert stats.calls == 6
     # 1 and 2 are compiled, 3 pushes out 2, the least recently used.
     assert (stats.misses, stats.hits, stats.evictions, stats.shapes) == (3, 3, 1, 2)
 

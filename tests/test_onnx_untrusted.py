@@ -255,7 +255,7 @@ def test_only_files_of_a_limited_size_are_read(tmp_path, kind):
     [
         ("../outside.bin", 0, 16, "outside of the model's folder"),
         ("/etc/hostname", 0, 16, "outside of the model's folder"),
-        ("link.bin", 0, 16, "outside of the model's folder"),
+        ("link/../../outside.bin", 0, 16, "outside of the model's folder"),
         ("missing.bin", 0, 16, "there is no file"),
         ("inside.bin", 8, 16, "does not fit"),
         ("inside.bin", 0, 8, "does not fit"),
@@ -275,7 +275,7 @@ def test_external_data_stays_in_the_folder_and_fits(
     folder.mkdir()
     for path in (tmp_path / "outside.bin", folder / "inside.bin"):
         path.write_bytes(bytes(16))
-    os.symlink(tmp_path / "outside.bin", folder / "link.bin")
+    os.symlink(folder, folder / "link")
     os.symlink("loop.bin", folder / "loop.bin")
     os.mkfifo(folder / "pipe.bin")
     model = external(location, offset, length, place)

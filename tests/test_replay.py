@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,12 +285,46 @@ def test_batch_files_are_read_as_benchdnn_does(tmp_path):
 
 def test_a_batch_file_that_is_wrong_is_named_with_its_line(tmp_path):
     path = tmp_path / "list"
-    path.write_text("--reset\n--mb=x --case=a.json")
-    with pytest.raises(og.InvalidArgumentsError, match=r"list:2: --mb: expected an integer"):
-        cases_of([], None, [str(path)])
+    graph = saved(tmp_path / "a.json", small)
+    path.write_text(f"--reset\n--mb=x --case={graph}\n--reset --unheard-of=1 --case={graph}\n"
+                    f"--reset --case={graph}")  # fmt: skip
+    cases = cases_of([], None, [str(path)])
+    results = [run_case(c, VERIFY) for c in cases]
+    assert [r.verdict for r in results] == [Verdict.REFUSED, Verdict.REFUSED, Verdict.PASSED]
+    assert "list:2: --mb: expected an integer" in results[0].reason
+    assert "list:3: there is no option '--unheard-of'" in results[1].reason
     path.write_text(f"--batch={path}")
     with pytest.raises(og.InvalidArgumentsError, match="this batch file reads itself"):
         cases_of([], None, [str(path)])
+
+
+def test_shapes_of_a_file_that_contradict_each_other_are_inferred_anew(tmp_path):
+    path = saved(tmp_path / "g.json", small)
+    document = json.loads(Path(path).read_text())
+    reader = next(op for op in document["graph"] if op["kind"] == "ReLU")
+    reader["inputs"][0]["shape"], reader["inputs"][0]["stride"] = [1, 8], [8, 1]
+    Path(path).write_text(json.dumps(document))
+    assert run_case(Case(path), VERIFY).verdict is Verdict.PASSED
+
+
+@pytest.mark.skipif(LINKED >= (3, 11), reason="this oneDNN has both")
+def test_what_needs_a_newer_onednn_is_unsupported_whatever_it_is(tmp_path):
+    path = saved(tmp_path / "g.json", small)
+    document = json.loads(Path(path).read_text())
+    op = next(op for op in document["graph"] if op["kind"] == "ReLU")
+    tensors = op["inputs"], op["outputs"]
+    for kind, attrs in (
+        ("RMSNorm", {"epsilon": {"type": "f32", "value": 1e-5}}),
+        ("SoftMax", {"axis": {"type": "s64", "value": 1},
+                     "mode": {"type": "string", "value": "none"}}),
+    ):  # fmt: skip
+        op["kind"], op["attrs"] = kind, attrs
+        op["inputs"], op["outputs"] = tensors
+        Path(path).write_text(json.dumps(document))
+        for rewriting in (None, *parse_rewritings(["--mb=0"])):
+            result = run_case(Case(path, rewriting), VERIFY)
+            assert result.verdict is Verdict.UNSUPPORTED, (kind, result)
+            assert "oneDNN" in result.reason
 
 
 # -- worker processes

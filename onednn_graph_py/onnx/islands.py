@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options
 
-__all__ = ["Island", "Misinferred", "has_onnxruntime"]
+__all__ = ["Island", "Misinferred", "has_onnxruntime", "imported"]
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
@@ -34,6 +35,14 @@ INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QL
 def has_onnxruntime() -> bool:
     """Return whether onnxruntime is installed."""
     return importlib.util.find_spec("onnxruntime") is not None
+
+
+def imported() -> Any:
+    """Import onnxruntime; without its telemetry, whose thread hangs forked processes' end."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    return onnxruntime
 
 
 class Misinferred(InvalidShapeError):
@@ -147,8 +156,7 @@ class Island:
             raise UnimplementedError(f"{self.label}: nothing runs it: {reasons}") from e
 
     def _session(self) -> Any:
-        import onnxruntime
-
+        onnxruntime = imported()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what it says is raised
         options.intra_op_num_threads = self.options.threads or num_threads()

@@ -10,7 +10,7 @@ from typing import Any
 from .._core import num_threads
 from ..inspect.profile import profile
 from ..machine.timing import time_calls
-from .islands import has_onnxruntime
+from .islands import has_onnxruntime, imported
 from .model import OnnxModel
 from .overview import steps_of
 from .programs import Entry
@@ -90,8 +90,7 @@ def time_model(
 
 
 def _session(path: str, inputs: Mapping[str, Any], threads: int) -> tuple[str, Callable[[], Any]]:
-    import onnxruntime
-
+    onnxruntime = imported()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what it says is raised
     options.intra_op_num_threads = threads

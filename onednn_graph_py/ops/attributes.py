@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import InvalidArgumentsError, InvalidGraphOpError
+from ..errors import InvalidArgumentsError, InvalidGraphOpError, UnimplementedError
 from ..text.names import did_you_mean
 from .row import Attribute, Row
 from .terms import AttributeValue
@@ -120,8 +120,8 @@ def _no_such(schema: Row, label: str, name: str, newer: Attribute | None) -> NoR
     why = f"{schema.kind} has no attribute {name!r}"
     if newer is not None:
         why += f" before oneDNN {newer.since[0]}.{newer.since[1]}"
-    else:
-        why += did_you_mean(name, names) or f"; it has {', '.join(names) or 'none'}"
+        raise UnimplementedError(f"{label}: {why}")
+    why += did_you_mean(name, names) or f"; it has {', '.join(names) or 'none'}"
     raise InvalidGraphOpError(f"{label}: {why}")
 
 
@@ -146,6 +146,8 @@ def normalize(
         A value is of another type than its attribute.
     InvalidGraphOpError
         An attribute does not exist, is missing, or has a value that is not allowed.
+    UnimplementedError
+        A newer oneDNN brought the attribute.
     """
     made = {}
     for name, value in attrs.items():

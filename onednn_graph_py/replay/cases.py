@@ -31,10 +31,13 @@ class Case:
         The graph's file.
     rewriting : Rewriting, optional
         Changes to make first; None runs the file unchanged.
+    error : str
+        What is wrong with the line that asks for it.
     """
 
     path: str
     rewriting: Rewriting | None = None
+    error: str = ""
 
     def __str__(self) -> str:
         words = str(self.rewriting) if self.rewriting is not None else ""
@@ -131,7 +134,8 @@ class _Reader:
         try:
             rewritings = parse_rewritings(words)
         except InvalidArgumentsError as e:
-            raise InvalidArgumentsError(f"{where}: {e}") from None
+            yield Case(path, error=f"{where}: {e}")
+            return
         for rewriting in rewritings:
             yield Case(path, _shown_as_given(rewriting, self._options))
 

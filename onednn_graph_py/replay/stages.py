@@ -15,8 +15,11 @@ from ..building.builder import GraphBuilder
 from ..errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
 from ..filling import fill_inputs
 from ..machine.memory import free_bytes
+from ..ops.check import check
 from ..refusals import with_reason
 from ..serialization import GraphDocument, parse, to_builder, to_graph
+from ..serialization.links import check_agreement
+from ..serialization.options import Rewriting
 from ..text.numbers import gib_text
 from .cases import Case
 from .hardware import why_unsupported
@@ -50,14 +53,23 @@ class Ended(Exception):
 
 def read(case: Case) -> GraphDocument:
     """Read a case's file, and rewrite the graph as the case requires."""
+    if case.error:
+        raise Ended(Verdict.REFUSED, case.error)
     try:
         document = parse(case.path)
     except (GraphFormatError, OSError) as e:
         raise Ended(Verdict.UNREADABLE, e) from None
-    if case.rewriting is None:
-        return document
+    rewriting = case.rewriting
+    if rewriting is None:
+        try:
+            check_agreement(document)
+            return document
+        except GraphFormatError:  # then shapes are inferred, as benchdnn does
+            rewriting = Rewriting(engine_kind=document.engine_kind)
     try:
-        return case.rewriting.apply(document)
+        return rewriting.apply(document)
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:
         raise Ended(Verdict.REFUSED, f"rewriting: {e}") from None
 
@@ -77,6 +89,7 @@ def partition(document: GraphDocument) -> tuple[int, int, str]:
     except UnimplementedError as e:
         raise Ended(Verdict.UNSUPPORTED, e) from None
     except OneDNNError as e:
+        _require_version(document)
         raise Ended(Verdict.REFUSED, e) from None
     ops = {op.id: op for op in document.graph}
     missing = ""
@@ -86,6 +99,19 @@ def partition(document: GraphDocument) -> tuple[int, int, str]:
             missing = "; ".join(why_unsupported(op, document.engine_kind) for op in members)
             break
     return len(partitions), sum(p.is_supported() for p in partitions), missing
+
+
+def _require_version(document: GraphDocument) -> None:
+    """Raise if an op needs a newer oneDNN, of which the library says only that it is invalid."""
+    for op in document.graph:
+        try:
+            outputs = [(None, None)] * len(op.outputs)
+            inputs = [(t.dims, t.dtype) for t in op.inputs]
+            check(op.kind, inputs, op.values, outputs, name=op.name, id=op.id)
+        except UnimplementedError as e:
+            raise Ended(Verdict.UNSUPPORTED, e) from None
+        except OneDNNError:
+            continue
 
 
 def built(document: GraphDocument, file: str | None = None) -> GraphBuilder:

@@ -170,6 +170,15 @@ class _Counters:
         self.hits = 0
         self.misses = 0
         self.evictions = 0
+        self.calls = 0
+        self.seconds = 0.0
+
+    def dropped(self, calls: int, seconds: float) -> None:
+        """Count a set of shapes that is dropped, and keep its calls."""
+        with self.lock:
+            self.evictions += 1
+            self.calls += calls
+            self.seconds += seconds
 
     def copied(self) -> None:
         """Count a copied input."""
@@ -430,8 +439,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
             executors = [r for r in runs if isinstance(r, _core._executor)]
             c = self._counters
             return Stats(
-                sum(r.calls for r in runs),
-                sum(r.seconds for r in runs),
+                c.calls + sum(r.calls for r in runs),
+                c.seconds + sum(r.seconds for r in runs),
                 c.copies,
                 memory + plain_bytes(self.builder.constants) + self._shared.folded.bytes,
                 len(runs),
@@ -583,8 +592,9 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 self._made[shapes] = made
                 dropped = []
                 while len(self._made) > self.options["max_shapes"]:
-                    dropped.append(self._made.popitem(last=False)[1].plan)
-                    self._counters.evictions += 1
+                    gone = self._made.popitem(last=False)[1]
+                    dropped.append(gone.plan)
+                    self._counters.dropped(gone.run.calls, gone.run.seconds)
             count_dropped(len({id(s.compiled) for p in dropped for s in p.running if s.compiled}))
             return made
         finally:

@@ -90,4 +90,7 @@ def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
             for i, t in enumerate(tensors)
         )
 
-    return Call(schema, given.label, operands("inputs"), operands("outputs"), given.attrs)
+    inputs = operands("inputs")
+    if given.attr("use_affine") is False:  # oneDNN ignores gamma and beta
+        inputs = inputs[: sum(not p.optional for p in schema.inputs)]
+    return Call(schema, given.label, inputs, operands("outputs"), given.attrs)

@@ -25,8 +25,8 @@ class Rewriting:
     Parameters
     ----------
     shapes : mapping of int to tuple of int
-    tags : mapping of int to str
-        Layouts of the inputs, by tensor id.
+    tags : mapping of int to str or tuple of int
+        Layouts of the inputs, by tensor id: the order of dims, or strides.
     attrs : mapping of int to mapping of str to str
         By op id, as text, since only the graph determines their types.
     dtypes : str or mapping of int to str, optional
@@ -43,7 +43,7 @@ class Rewriting:
     """
 
     shapes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    tags: Mapping[int, str] = field(default_factory=dict)
+    tags: Mapping[int, str | tuple[int, ...]] = field(default_factory=dict)
     attrs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     dtypes: str | Mapping[int, str] | None = None
     kinds: Mapping[int, str] = field(default_factory=dict)
@@ -153,21 +153,26 @@ def _pairs(text: str, what: str) -> dict[int, str]:
 
 def _shapes(text: str, what: str) -> dict[str, Any]:
     shapes: dict[int, tuple[int, ...]] = {}
-    tags: dict[int, str] = {}
+    tags: dict[int, str | tuple[int, ...]] = {}
     for id, value in _pairs(text, what).items():
-        dims, star, tag = value.partition("*")
+        dims, star, layout = value.partition("*")
         if not star and value.isalpha():
-            dims, tag = "", value
-        elif star and (not dims or not tag.isalpha()):
+            dims, layout = "", value
+        elif star and not layout:
             raise InvalidArgumentsError(
-                f"{what}: expected SHAPE, TAG or SHAPE*TAG, such as 2x3*ba, got {value!r}"
+                f"{what}: expected SHAPE, *STRIDES or SHAPE*STRIDES, such as 2x3*ba or *1x2, got "
+                f"{value!r}"
             )
+
+        def numbers(text: str, id: int = id) -> tuple[int, ...]:
+            return tuple(_whole(d, f"{what}: tensor {id}") for d in text.split("x"))
+
         if dims == "-":
             shapes[id] = ()
         elif dims:
-            shapes[id] = tuple(_whole(d, f"{what}: tensor {id}") for d in dims.split("x"))
-        if tag:
-            tags[id] = tag
+            shapes[id] = numbers(dims)
+        if layout:
+            tags[id] = layout if layout.isalpha() else numbers(layout)
     return {"shapes": shapes, "tags": tags}
 
 
@@ -221,6 +226,7 @@ _OPTIONS: Mapping[str, Callable[[str, str], dict[str, Any]]] = {
     "op-attrs": _attrs,
     "op-kind": _named("kinds"),
     "property": _named("properties"),
+    "tensor-property": _named("properties"),
     "dt": _dtypes,
     "mb": _mb,
     "attr-fpmath": _fpmath,
@@ -239,7 +245,7 @@ def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
     words : iterable of str
         benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
         ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
-        ``--property=ID:PROPERTY+...`` of a tensor. The last one counts if an option is repeated.
+        ``--tensor-property=ID:PROPERTY+...`` (or ``--property``). The last one counts if an option is repeated.
         An empty value between commas leaves the file unchanged.
 
     Returns

@@ -66,7 +66,7 @@ def rewrite(
     attrs : mapping of int to mapping of str to value, optional
         New values of attributes, by op id.
     kinds : mapping of int to str, optional
-        New kinds with the same ports, by op id.
+        New kinds with as many ports, by op id; ``undef`` removes the op.
     properties : mapping of int to str, optional
         New properties such as ``constant``, by tensor id.
     mb : int, optional
@@ -107,7 +107,7 @@ def rewrite(
     made = _with_kinds(document, kinds or {})
     made, set_attrs = _with_attrs(made, attrs or {})
     touched = set(set_attrs)
-    touched |= {(i, "kind") for i, op in enumerate(document.graph) if op.id in (kinds or {})}
+    touched |= {(i, "kind") for i, op in enumerate(made.graph) if op.id in (kinds or {})}
     layouts = _inputs(made, shapes or {}, strides or {}, mb, infer_all)
     layouts.attrs |= touched
     if touched or layouts.changed or infer_all:
@@ -142,13 +142,16 @@ def _replaced(document: GraphDocument, i: int, op: OpRecord) -> GraphDocument:
     return replace(document, graph=tuple(graph))
 
 
-def _ports(ports: Sequence[Port]) -> list[tuple[str, bool]]:
-    return [(p.type, p.variadic) for p in ports if not p.optional]
+def _ports(ports: Sequence[Port]) -> list[bool]:
+    return [p.variadic for p in ports if not p.optional]
 
 
 def _with_kinds(document: GraphDocument, kinds: Mapping[int, str]) -> GraphDocument:
     for id, kind in kinds.items():
         i = _op_index(document, id, "kinds")
+        if kind == "undef":
+            document = _without(document, i)
+            continue
         old, new = row(document.graph[i].kind), row(kind)
         same = all(
             _ports(getattr(old, ports)) == _ports(getattr(new, ports))
@@ -160,6 +163,26 @@ def _with_kinds(document: GraphDocument, kinds: Mapping[int, str]) -> GraphDocum
             )
         document = _replaced(document, i, replace(document.graph[i], kind=kind))
     return document
+
+
+def _without(document: GraphDocument, i: int) -> GraphDocument:
+    """Remove an op: what reads its output reads the input that an op makes, or the only one."""
+    op, made = document.graph[i], {t.id for o in document.graph for t in o.outputs}
+    passed = op.inputs if len(op.inputs) == 1 else [t for t in op.inputs if t.id in made]
+    if len(passed) != 1 or len(op.outputs) != 1:
+        raise InvalidArgumentsError(
+            f"graph[{i}]: {op.kind} can be removed only if one of its inputs stands for its output"
+        )
+    stands = {op.outputs[0].id: passed[0]}
+    kept = tuple(
+        replace(o, inputs=tuple(stands.get(t.id, t) for t in o.inputs))
+        for o in document.graph
+        if o is not op
+    )
+    outputs = document.output_ports
+    if outputs is not None:
+        outputs = tuple(stands[n].id if n in stands else n for n in outputs)
+    return replace(document, graph=kept, output_ports=outputs)
 
 
 def attribute_type(op: OpRecord, name: str) -> AttributeType:
