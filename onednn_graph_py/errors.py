@@ -30,6 +30,16 @@ __all__ = [
 ]
 
 
+def escaped(text: str, but: str) -> str:
+    """See `text.names.printable`; it is here for what this file must not import."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in but else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
 class OneDNNError(RuntimeError):
     """Base of every error that oneDNN or this package reports."""
 
@@ -41,6 +51,10 @@ class OneDNNError(RuntimeError):
     answer: str | None = None
     # `methods` sets it: a function of a higher room, which starts the other process.
     asker: ClassVar[Any]
+
+    def __str__(self) -> str:
+        """Return the message, in which names of files can't command a terminal."""
+        return escaped(super().__str__(), "\n\t")
 
     def reason(self, *, timeout: float = 120.0) -> str | None:
         """Ask oneDNN why it refused what failed.

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 
 import numpy as np
 import pytest
 from peaks import peak_within
 
 import onednn_graph_py as og
+from onednn_graph_py import cli
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
 loading = pytest.importorskip("onednn_graph_py.onnx.loading")
+budget = pytest.importorskip("onednn_graph_py.onnx.budget")
+wire = pytest.importorskip("onednn_graph_py.onnx.wire")
 hypothesis = pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 helper = pytest.importorskip("onnx.helper")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
@@ -260,6 +264,9 @@ def test_only_files_of_a_limited_size_are_read(tmp_path, kind):
         ("inside.bin", 8, 16, "does not fit"),
         ("inside.bin", 0, 8, "does not fit"),
         ("inside.bin", -8, 16, "does not fit|not a valid"),
+        ("inside.bin", -1, 16, "does not fit|not a valid"),
+        ("inside.bin", "x", 16, "not a valid"),
+        ("inside.bin", 0, "x", "not a valid"),
         ("pipe.bin", 0, 16, "there is no file"),
         ("loop.bin", 0, 16, "there is no file"),
         ("a\0.bin", 0, 16, "NUL"),
@@ -288,6 +295,14 @@ def test_external_data_stays_in_the_folder_and_fits(
 def test_external_data_inside_the_folder_is_read(tmp_path, place):
     np.arange(4, dtype=np.float32).tofile(tmp_path / "w.bin")
     (tmp_path / "m.onnx").write_bytes(external("w.bin", place=place).SerializeToString())
+    made_ = front.load(tmp_path / "m.onnx")(np.zeros(4, np.float32))
+    np.testing.assert_array_equal(made_, np.arange(4))
+
+
+def test_external_data_with_two_names_is_read(tmp_path):
+    np.arange(4, dtype=np.float32).tofile(tmp_path / "stored.bin")
+    os.link(tmp_path / "stored.bin", tmp_path / "w.bin")
+    (tmp_path / "m.onnx").write_bytes(external("w.bin").SerializeToString())
     made_ = front.load(tmp_path / "m.onnx")(np.zeros(4, np.float32))
     np.testing.assert_array_equal(made_, np.arange(4))
 
@@ -381,6 +396,215 @@ def test_deep_subgraphs_are_refused():
 
 def test_many_subgraphs_are_loaded_in_time():
     front.load(subgraphs(11, 2).SerializeToString())
+
+
+# -- how much is computed while a model is prepared
+
+ADDS = " ".join(f"a{i} = Add(c, c) r{i} = ReduceMax<keepdims = 0>(a{i})" for i in range(16))
+PRODUCTS = " ".join(f"a{i + 1} = MatMul(a{i}, a0)" for i in range(6))
+SCATTERS = " ".join(f"a{i + 1} = ScatterElements(a{i}, k, a{i})" for i in range(3))
+MUCH = {
+    "bytes": f"""<int64[1] s = {{134217728}}> {{ c = ConstantOfShape(s) {ADDS}
+        q = Sum({", ".join(f"r{i}" for i in range(16))}) y = Add(x, q) }}""",
+    "products": f"""<int64[2] s = {{4096, 4096}}> {{ a0 = ConstantOfShape(s) {PRODUCTS}
+        q = ReduceMax<keepdims = 0>(a6) y = Add(x, q) }}""",
+    "an Einsum": """<int64[1] s = {100}> { a = ConstantOfShape(s)
+        q = Einsum<equation = "a,b,c,d,e,f,g,h,i,...->">(a, a, a, a, a, a, a, a, a, a)
+        y = Add(x, q) }""",
+    "loops of Python": f"""<int64[1] s = {{4194304}}> {{ a0 = ConstantOfShape(s)
+        k = ConstantOfShape<value = int64[1] {{0}}>(s) {SCATTERS}
+        q = ReduceMax<keepdims = 0>(a3) y = Add(x, q) }}""",
+}
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_what_would_take_much_is_not_computed_by_loading(name):
+    start = time.process_time()
+    with peak_within(2200 << 20):
+        front.load(model_of(f"g (float[N] x) => (float[N] y) {MUCH[name]}"))
+    assert time.process_time() - start < 8
+
+
+def test_what_is_not_computed_by_loading_runs_when_called(monkeypatch):
+    monkeypatch.setattr(budget, "MOST_COMPUTED", 1 << 10)
+    model = model_of(
+        """g (float[N] x) => (float[N] y) <int64[1] s = {4096}> {
+            c = ConstantOfShape<value = float[1] {2}>(s) a = Add(c, c) r = ReduceMax<keepdims = 0>(a)
+            y = Add(x, r) }"""
+    )
+    loaded = front.load(model)
+    np.testing.assert_array_equal(loaded(np.zeros(4, np.float32)), np.full(4, 4, np.float32))
+    assert {n for p in loaded.report().programs for left in p.left for n in left.nodes}
+
+
+def test_what_weights_become_is_computed_in_proportion_to_them(monkeypatch):
+    monkeypatch.setattr(budget, "MOST_COMPUTED", 0)
+    monkeypatch.setattr(budget, "MOST_WORK", 0)
+    w = numpy_helper.from_array(np.arange(1 << 14, dtype=np.float16).reshape(128, 128), "w")
+    nodes = [
+        helper.make_node("Cast", ["w"], ["f"], to=FLOAT),
+        helper.make_node("Transpose", ["f"], ["t"]),
+        helper.make_node("Mul", ["t", "t"], ["m"]),
+        helper.make_node("MatMul", ["x", "m"], ["y"]),
+    ]
+    model = made(nodes, initializers=[w])
+    model.graph.input[0].type.tensor_type.shape.dim.add().dim_value = 128
+    loaded = front.load(model)
+    x = np.ones((2, 128), np.float32)
+    want = x @ np.float32(np.arange(1 << 14).reshape(128, 128).T ** 2)
+    np.testing.assert_allclose(loaded(x), want, rtol=1e-5)
+    (program,) = loaded.report().programs
+    assert program.nodes == 1
+
+
+# -- counts, before objects are made
+
+
+def field(number, content):
+    return wire_number(number << 3 | 2) + wire_number(len(content)) + content
+
+
+def wire_number(value):
+    made_ = b""
+    while value > 127:
+        made_ += bytes([value & 127 | 128])
+        value >>= 7
+    return made_ + bytes([value])
+
+
+MANY = {
+    "graphs": field(7, field(1, field(5, b"\x5a\x00" * 500_000))),
+    "graphs inside": field(7, field(1, field(5, b"\x32\x00" * 500_000))),
+    "functions": b"\xca\x01\x00" * 500_000,
+    "nodes": field(7, b"\x0a\x00" * 500_000),
+    "initializers": field(7, b"\x2a\x00" * 500_000),
+    "attributes": field(7, field(1, b"\x2a\x00" * 2_000_000)),
+    "names": field(7, field(1, b"\x0a\x00" * 10_000_000)),
+    "numbers": field(7, field(1, field(5, b"\x40\x05" * 40_000_000))),
+    "packed numbers": field(7, field(1, field(5, field(8, bytes(1 << 27))))),
+    "opsets": b"\x42\x00" * 9_000_000,
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_counts_are_limited_before_objects_are_made(name):
+    start = time.process_time()
+    with peak_within(400 << 20), pytest.raises(og.GraphFormatError, match=r"it has more|its lists"):
+        front.load(MANY[name])
+    assert time.process_time() - start < 8
+
+
+def test_large_data_is_passed_over():
+    w = tensor([1 << 26], bytes(1 << 28))
+    content = made([ADD], initializers=[w]).SerializeToString()
+    start = time.process_time()
+    wire.check_counts(content)
+    assert time.process_time() - start < 0.05
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_what_protobuf_reads_is_counted(data):
+    content = bytearray(SERIALIZED)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        onnx.ModelProto.FromString(bytes(content))
+    except Exception:  # protobuf's classes differ by version
+        return
+    wire.check_counts(bytes(content))
+
+
+# -- strings
+
+
+def texts(name, values):
+    return onnx.TensorProto(
+        name=name, data_type=onnx.TensorProto.STRING, dims=[len(values)], string_data=values
+    )
+
+
+@pytest.mark.parametrize("fallback", ["auto", "reference"])
+def test_strings_are_read_by_islands(fallback):
+    equal = made(
+        [
+            helper.make_node("Equal", ["s", "t"], ["e"]),
+            helper.make_node("Cast", ["e"], ["f"], to=FLOAT),
+            helper.make_node("Add", ["x", "f"], ["y"]),
+        ],
+        initializers=[
+            texts("s", [b"a", b"b\0", b"c", b""]),
+            texts("t", [b"a", b"b", b"\xff", b""]),
+        ],
+    )
+    equal.opset_import[0].version = 19
+    call(equal.SerializeToString())
+    cast = made(
+        [
+            helper.make_node("Cast", ["s"], ["f"], to=FLOAT),
+            helper.make_node("Add", ["x", "f"], ["y"]),
+        ],
+        initializers=[texts("s", [b"1", b"2.5", b"3", b"4"])],
+    )
+    found = front.load(cast.SerializeToString(), fallback=fallback)(np.zeros(4, np.float32))
+    np.testing.assert_array_equal(found, np.float32([1, 2.5, 3, 4]))
+
+
+def test_strings_take_as_much_memory_as_they_have():
+    model = made([ADD], initializers=[texts("s", [b"a" * (1 << 22)] + [b""] * 10_000)])
+    with peak_within(300 << 20):
+        call(model.SerializeToString())
+
+
+def test_strings_that_double_are_not_computed_by_loading():
+    nodes = [helper.make_node("StringConcat", [f"s{i}"] * 2, [f"s{i + 1}"]) for i in range(40)]
+    nodes += [
+        helper.make_node("Equal", ["s40", "s40"], ["e"]),
+        helper.make_node("Cast", ["e"], ["f"], to=FLOAT),
+        helper.make_node("Add", ["x", "f"], ["y"]),
+    ]
+    model = made(nodes, initializers=[texts("s0", [b"ab"])])
+    model.opset_import[0].version = 20
+    with peak_within(100 << 20):
+        front.load(model.SerializeToString())
+
+
+# -- names
+
+EVIL = "\x1b]0;evil\x07\x9b31m\u202e"
+CONTROLS = {chr(c) for c in [*range(32), *range(0x7F, 0xA0)]} - {"\n", "\t"}
+CONTROLS |= {"\u2028", "\u2029", "\u202e"}
+NAMED = {
+    "an output that nothing makes": made([RELU], outputs=("y", EVIL)),
+    "an input that nothing makes": made([helper.make_node("Add", ["x", EVIL], ["y"])]),
+    "an op": made([helper.make_node(EVIL, ["x"], ["y"])]),
+    "a node": made([helper.make_node("Nonsense", ["x"], ["y"], name=EVIL)]),
+    "a domain": made([helper.make_node("Relu", ["x"], ["y"], domain=EVIL)]),
+    "a weight": made([helper.make_node("Add", ["x", EVIL], ["y"])], initializers=[tensor([2], name=EVIL)]),
+    "an input": made([helper.make_node("Relu", [EVIL], ["y"])], inputs=(EVIL,)),
+    "an output": made([helper.make_node("Relu", ["x"], [EVIL])], outputs=(EVIL,)),
+    "an attribute": made([helper.make_node("Softmax", ["x"], ["y"], **{EVIL: 1})]),
+    "an equation": made([helper.make_node("Einsum", ["x"], ["y"], equation=EVIL)]),
+    "unnamed weights": made([RELU], initializers=[tensor([1], name="")] * 100),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_terminals_get_no_control_characters_of_models(tmp_path, capfd, name):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(NAMED[name].SerializeToString())
+    said = []
+    try:
+        loaded = front.load(path)
+        said.append(repr(loaded))
+        loaded(np.ones(4, np.float32))
+        said.append(str(loaded.report()))
+    except og.OneDNNError as e:
+        said.append("".join(traceback.format_exception(e)))
+    assert cli.main(["onnx", str(path)]) in (0, 1, 2)
+    out, errors = capfd.readouterr()
+    assert not CONTROLS & set("".join([*said, out, errors])), said
+    assert errors.count("\n") < 24  # ten of a kind, twice
 
 
 def test_an_unknown_op_is_named():

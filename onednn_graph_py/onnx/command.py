@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgumentsError, UnimplementedError
+from ..text.names import printable
 from ..text.numbers import seconds_text
 from ..text.options import add_seed, at_least, seconds
 from .options import RTOL, RTOL_INT8
@@ -135,7 +136,7 @@ def _details(found: OnnxVerification | None, times: Times | None) -> dict[str, A
 def _times_text(times: Times) -> str:
     ours = f"a call takes {seconds_text(times.ours)} with {times.threads} threads"
     if times.theirs is None:
-        return f"{ours}; onnxruntime: {times.failure}"
+        return printable(f"{ours}; onnxruntime: {times.failure}")
     ratio = times.ours / times.theirs
     return (
         f"{ours}, {ratio:.2f} times what onnxruntime {times.version} takes "

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..errors import GraphFormatError
+from .budget import Budget, work_of
 from .inference import Inferred, NodeFacts, nbytes
 from .loading import subgraphs
 from .tensors import NAMES, Shape, Tensor, same
@@ -57,9 +58,12 @@ SLOW = frozenset(
         "STFT",
         "Attention",
         "NonMaxSuppression",
+        "ImageDecoder",
+        "RegexFullMatch",
     }
 )
-"""Ops whose reference is a loop in Python; they run as those on other numbers do."""
+"""Ops whose reference is a loop in Python, or takes time and memory that dims do not tell; they run
+as those on other numbers do."""
 
 
 NUMPY = {name: dtype.numpy() for dtype, name in NAMES.items()}
@@ -68,7 +72,9 @@ COUNTING = frozenset({"NonZero", "Unique", "Compress"})
 """Ops whose results have as many elements as they find, and never more than they read."""
 
 
-def evaluated(fact: NodeFacts, operands: Sequence[Tensor | None], sets: int) -> list[Tensor] | None:
+def evaluated(
+    fact: NodeFacts, operands: Sequence[Tensor | None], sets: int, budget: Budget
+) -> list[Tensor] | None:
     """Compute the results of a node, for each set of dims.
 
     Parameters
@@ -77,11 +83,13 @@ def evaluated(fact: NodeFacts, operands: Sequence[Tensor | None], sets: int) -> 
     operands : sequence of Tensor or None
     sets : int
         How many sets of dims there are.
+    budget : Budget
 
     Returns
     -------
     list of Tensor or None
-        None if they do not follow from weights and dims, or ONNX has no reference for the op.
+        None if they do not follow from weights and dims, ONNX has no reference for the op, they are
+        strings, whose size dims do not tell, or the budget is spent.
 
     Raises
     ------
@@ -114,6 +122,13 @@ def evaluated(fact: NodeFacts, operands: Sequence[Tensor | None], sets: int) -> 
             require_sane(node, dtype, shape, MOST_KNOWN)
             if shape is None and node.op_type not in COUNTING:
                 return None
+        if any(dtype == "string" for dtype, _ in inferred):
+            return None
+        read = [None if o is None else o.shapes[index] for o in operands]
+        sizes = [shape if shape is not None else read[0] or () for _, shape in inferred]
+        taken = sum(nbytes(s, dtype) for s, (dtype, _) in zip(sizes, inferred, strict=True))
+        if not budget.takes(node, work_of(node, read, sizes), taken):
+            return None
         found = fact.evaluate(arrays)
         if found is None or not _as_inferred(found, inferred):
             return None

@@ -76,12 +76,21 @@ def model_of(
             "island",
             taken,
             [onnx.ValueInfoProto(name=v.name or "") for v in outputs],
-            [onnx.numpy_helper.from_array(a, v.name) for v, a in known.items()],
+            [_weight(a, v.name or "") for v, a in known.items()],
         ),
         opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in versions.items()],
         ir_version=ir_version,
     )
     return _converted(model, newest) if convert else model
+
+
+def _weight(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
+    if array.dtype != object:
+        return onnx.numpy_helper.from_array(array, name)
+    texts = [s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1)]
+    return onnx.TensorProto(
+        name=name, data_type=onnx.TensorProto.STRING, dims=array.shape, string_data=texts
+    )
 
 
 def _same(node: ir.Node, version: int, newest: int) -> bool:

@@ -20,6 +20,8 @@ import onnx_ir as ir
 from ..building.constant_arrays import aligned_copy
 from ..errors import GraphFormatError
 from ..text.files import Unreadable, read_limited
+from .logs import filter_logs
+from .wire import check_counts
 
 __all__ = [
     "MOST_BYTES",
@@ -63,6 +65,7 @@ def loaded(source: Source) -> ir.Model:
         `source` is of none of the types.
     """
     name = described(source)
+    filter_logs()
     try:
         model = _read(source)
         _check_references(model)
@@ -117,8 +120,10 @@ def _read(source: Source) -> ir.Model:
             raise GraphFormatError(str(e)) from None
         if content.startswith(b"version https://git-lfs"):
             raise GraphFormatError("it is a pointer of Git LFS; `git lfs pull` fetches the model")
+        check_counts(content)
         proto = onnx.ModelProto.FromString(content)
     elif isinstance(source, bytes):
+        check_counts(source)
         proto = onnx.ModelProto.FromString(source)
     else:
         proto = source
@@ -434,9 +439,11 @@ def _settled(what: str, tensor: Any, folder: str | None, room: _Room | None = No
     else:
         _check_size(what, tensor)
     try:
-        array = tensor.numpy()
         if tensor.dtype == ir.DataType.STRING:
-            return ir.StringTensor([*array.reshape(-1)], shape=tensor.shape, name=tensor.name)
+            # Not its array, in which each string takes as many bytes as the longest.
+            texts = np.array([*tensor.string_data(), None], object)[:-1].reshape(dims)
+            return ir.StringTensor(texts, shape=tensor.shape, name=tensor.name)
+        array = tensor.numpy()
         own = aligned_copy(array) if array.nbytes >= LARGE else np.array(array)
         return ir.Tensor(own, dtype=tensor.dtype, shape=tensor.shape, name=tensor.name)
     except Exception as e:  # NumPy and onnx_ir raise several

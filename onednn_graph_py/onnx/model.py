@@ -16,6 +16,7 @@ from ..building.builder import GraphBuilder
 from ..errors import GraphFormatError, OneDNNError, UnimplementedError, reworded
 from ..explaining.explanation import Explanation
 from ..processes.forked import renew_in_forks
+from ..text.names import printable
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
 from .inputs import Inputs
@@ -76,7 +77,8 @@ class OnnxModel:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"<OnnxModel {self.name!r}: ({self._inputs}) -> ({', '.join(self.output_names)})>"
+        signature = f"({self._inputs}) -> ({', '.join(self.output_names)})"
+        return printable(f"<OnnxModel {self.name!r}: {signature}>")
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
         """Run the model.

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from ..errors import OneDNNError
 from ..ops.terms import shape_text
 from ..running.model import Step
-from ..text.names import shortened
+from ..text.names import printable, shortened
 from ..text.numbers import bytes_text, counted
 from ..text.table import text_table
 from .programs import Entry
@@ -153,7 +153,7 @@ class Overview:
         ]
         if self.kinds:
             lines += ["", *self._table()]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def _parts(self) -> Iterator[tuple[str, str, str, str]]:
         numbers = {True: 0, False: 0}

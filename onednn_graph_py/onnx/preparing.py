@@ -9,6 +9,7 @@ import onnx_ir.passes.common as passes
 
 from ..errors import GraphFormatError
 from . import quantization, rules
+from .budget import Budget
 from .evaluation import evaluated
 from .inference import NodeFacts
 from .loading import subgraphs
@@ -111,6 +112,8 @@ def _fold(model: ir.Model) -> None:
     graph = model.graph
     inputs = set(graph.inputs)
     known: dict[ir.Value, Tensor] = {}
+    sizes: dict[ir.Value, int] = {}
+    budget = Budget(v.const_value.nbytes for v in graph.initializers.values() if v.const_value)
 
     def operands(node: ir.Node) -> Iterator[Tensor | None]:
         for value in node.inputs:
@@ -127,7 +130,7 @@ def _fold(model: ir.Model) -> None:
         given = list(operands(node))
         if not given or any(o is _UNKNOWN for o in given):
             continue
-        results = evaluated(NodeFacts(node, model.opset_imports), given, 1)
+        results = evaluated(NodeFacts(node, model.opset_imports), given, 1, budget)
         if results is None:
             continue
         for old, tensor in zip(node.outputs, results, strict=False):
@@ -144,8 +147,14 @@ def _fold(model: ir.Model) -> None:
             old.name = None
             graph.register_initializer(made)
             known[made] = tensor
+            sizes[made] = array.nbytes
             old.replace_all_uses_with(made, replace_graph_outputs=True)
+        read = dict.fromkeys(node.inputs)
         graph.remove(node, safe=True)
+        for value in read:
+            if value in sizes and not value.uses() and not value.is_graph_output():
+                budget.bytes += sizes.pop(value)
+                del known[value], graph.initializers[value.name]
 
 
 _UNKNOWN = Tensor("", ((),))

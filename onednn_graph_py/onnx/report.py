@@ -12,6 +12,7 @@ from ..errors import OneDNNError
 from ..ops.lookup import with_trait
 from ..ops.terms import shape_text
 from ..running.model import Step
+from ..text.names import printable
 from ..text.numbers import counted
 from .programs import Entry, Programs, Tail
 from .survey import why_unknown
@@ -110,7 +111,7 @@ class ProgramReport:
         lines += [f"    {len(x.nodes):4} x {x.op}: {x.why}" for x in self.left]
         if self.rest is not None:
             lines += ["    then", *(f"  {line}" for line in str(self.rest).splitlines())]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ class OnnxReport:
 
     def __str__(self) -> str:
         if not self.programs:
-            return f"{self.name}: not compiled for any shapes yet"
-        return "\n".join([f"{self.name}:", *map(str, self.programs)])
+            return f"{printable(self.name)}: not compiled for any shapes yet"
+        return "\n".join([f"{printable(self.name)}:", *map(str, self.programs)])
 
 
 def stages(entry: Entry) -> Iterator[tuple[Entry, Tail | None]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
+from .budget import Budget, memory
 from .evaluation import evaluated, require_sane
 from .inference import NodeFacts
 from .loading import subgraphs
@@ -143,11 +143,14 @@ def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey
         made.tensors[value] = Tensor(section.dtypes[value], tuple(s[value] for s in sets))
     for value, array in section.known.items():
         made.tensors[value] = Tensor.of_arrays((array,) * len(sets), dtype_of(array))
-    _visit(section, section.nodes, made, len(sets))
+    budget = Budget(array.nbytes for array in section.known.values())
+    _visit(section, section.nodes, made, len(sets), budget)
     return made
 
 
-def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) -> None:
+def _visit(
+    section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int, budget: Budget
+) -> None:
     for node in nodes:
         if any(v not in made.tensors for v in read_by(node)):
             made.rest.append(node)
@@ -158,7 +161,7 @@ def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) 
                 calls, rest = len(made.calls), len(made.rest)
                 for value in branch.initializers.values():
                     _know(value, made, sets)
-                _visit(section, list(branch), made, sets)
+                _visit(section, list(branch), made, sets, budget)
                 if len(made.rest) > rest:  # the node stays whole
                     del made.calls[calls:], made.rest[rest:]
                     made.rest.append(node)
@@ -168,7 +171,7 @@ def _visit(section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int) 
                     made.tensors[outer] = made.tensors[inner]
                 continue
         operands = [None if v is None else made.tensors[v] for v in node.inputs]
-        known = evaluated(section.fact(node), operands, sets)
+        known = evaluated(section.fact(node), operands, sets, budget)
         if known is not None:
             for value, tensor in zip(node.outputs, known, strict=False):
                 made.tensors[value] = tensor
@@ -201,11 +204,6 @@ def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
     return node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()
 
 
-def _memory() -> int:
-    """Return the bytes of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def _results(
     section: Section, node: ir.Node, operands: Sequence[Tensor | None], made: Survey, sets: int
 ) -> list[Tensor] | None:
@@ -222,7 +220,7 @@ def _results(
         if inferred is None:
             return None
         for dtype, shape in inferred:
-            require_sane(node, dtype, shape, _memory())
+            require_sane(node, dtype, shape, memory())
         columns.append(inferred)
     results = []
     for row in zip(*columns, strict=True):

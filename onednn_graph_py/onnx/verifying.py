@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from ..text.names import printable
 from .islands import Island
 from .options import Options
 
@@ -65,7 +66,7 @@ class OnnxVerification:
         for o in self.outputs:
             word = "right" if o.ok else "WRONG"
             lines.append(f"  {o.name}: {word}, off by {o.error:.3g} of {o.allowed:.3g} allowed")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def verified(

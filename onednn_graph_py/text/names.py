@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
+from ..errors import escaped
+
 __all__ = ["did_you_mean", "printable", "shortened"]
 
 
@@ -28,12 +30,7 @@ def printable(text: str, but: str = "\n") -> str:
     >>> printable("a\x1b[31mé")
     'a\\x1b[31mé'
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in but else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
+    return escaped(text, but)
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:
