@@ -86,7 +86,7 @@ COMMANDS = {
     "patterns": Command("", "--no-time data_type_boolean"),
     "replay": Command("--verify long.json", "--verify small.json", helped=True),
     "selftest": Command(
-        "--minutes 10 --json found.json", "--minutes 0.001 --only products", helped=True
+        "--minutes 10 --json found.json", "--minutes 0.001 --only ops", helped=True
     ),
     "shrink": Command(
         "--while crash --timeout 600 -o shrunk.json long.json",

@@ -1,7 +1,7 @@
 """One op, run by oneDNN as a partition of its own: what the reference is held against."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +13,8 @@ from onednn_graph_py.reference import call_of, compare, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.wrong_results import wrong_result
+from onednn_graph_py.selftest.draft import Draft
+from onednn_graph_py.selftest.ops import drawn, source
 
 ENGINE = og.engine("cpu", 0)
 STREAM = og.stream(ENGINE)
@@ -20,6 +22,25 @@ STREAM = og.stream(ENGINE)
 ISA = og.get_effective_cpu_isa().name
 # The main data types of kernels.
 FLOATS = ("f32", "bf16", "f16")
+
+
+class Case(NamedTuple):
+    """One use of an op."""
+
+    kind: str
+    shapes: tuple[tuple[int, ...], ...]
+    attrs: dict[str, Any]
+    outputs: int = 1
+
+
+def draw(kind: str, seed: int) -> Case:
+    """A random use of an op, in f32."""
+    d = Draft(kind, seed)
+    d.opens, d.most, d.dtype = False, 400, "f32"
+    made = drawn(d, kind, source(d, kind))
+    node = made[0].producer
+    assert node is not None and node.kind == kind
+    return Case(kind, tuple(v.shape or () for v in node.inputs), dict(node.attrs), len(made))
 
 
 def needs_training(dtype: str) -> None:

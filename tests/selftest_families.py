@@ -7,6 +7,7 @@ import time
 import onednn_graph_py as og
 from onednn_graph_py.checking import expected
 from onednn_graph_py.filling import fill_inputs
+from onednn_graph_py.selftest import Drawn
 from onednn_graph_py.selftest.judging import judged
 from onednn_graph_py.selftest.reduce import model_trial
 from onednn_graph_py.verdicts import judge
@@ -18,7 +19,7 @@ def drawn(seed, *kinds):
     for kind in kinds:
         y = b.op(kind, y)
     b.output(y)
-    return b, fill_inputs(b, seed)
+    return Drawn(b, [fill_inputs(b, seed)])
 
 
 def right(seed):
@@ -33,7 +34,7 @@ def hangs_when_judged(seed):
     """By a faulty helper."""
     b = og.GraphBuilder()
     b.output(b.input((3, 4)).elu(alpha=1.0))
-    return b, fill_inputs(b, seed)
+    return Drawn(b, [fill_inputs(b, seed)])
 
 
 def crashes_on_odd_seeds(seed):
@@ -55,7 +56,7 @@ def raises(seed):
 def has_no_kernel(seed):
     b = og.GraphBuilder()
     b.output(b.op("Wildcard", b.input((3, 4), "f32"), outputs=[((3, 4), "f32")]))
-    return b, fill_inputs(b, seed)
+    return Drawn(b, [fill_inputs(b, seed)])
 
 
 def injure():

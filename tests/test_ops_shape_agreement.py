@@ -1,13 +1,11 @@
 """Inferred shapes are those that oneDNN fills in when it compiles with unknown outputs."""
 
-import random
-
 import pytest
 from graphs import LINKED
+from one_op import Case, draw
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS, TensorSpec, check
-from onednn_graph_py.selftest.single_ops import Case, draw
 
 LINKED_KINDS = [kind for kind, schema in OPS.items() if schema.since <= LINKED]
 # No CPU kernel takes these as a partition of their own.
@@ -76,7 +74,7 @@ def filled_in(c: Case, inputs: list[TensorSpec], outputs: list[TensorSpec], decl
 def test_inferred_shapes_are_what_onednn_fills_in(kind):
     compared = 0
     for seed in range(DRAWS):
-        c = draw(kind, random.Random(f"{kind} {seed}"))
+        c = draw(kind, seed)
         inputs, outputs = typed(c)
         try:
             theirs = filled_in(c, inputs, outputs, declared=False)

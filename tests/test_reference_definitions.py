@@ -2,14 +2,13 @@
 
 import itertools
 import math
-import random
 
 import numpy as np
 import pytest
+from one_op import draw
 
 import onednn_graph_py as og
 from onednn_graph_py.reference import run
-from onednn_graph_py.selftest.single_ops import draw
 
 NEWEST = (3, 13)
 
@@ -227,7 +226,7 @@ def elements(at, kernel, starts, strides, dilations, sizes):
 def drawn(kind: str, count: int):
     """Small configurations; one a seed."""
     for seed in range(count):
-        c = draw(kind, random.Random(f"definitions {seed}"))
+        c = draw(kind, seed)
         yield c, [noise(*s, seed=i) for i, s in enumerate(c.shapes)]
 
 

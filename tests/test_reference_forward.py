@@ -1,44 +1,19 @@
 """oneDNN computes what the reference says, for each forward op that runs alone on this CPU."""
 
-import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 from graphs import LINKED, before, needs, python, since
-from one_op import FLOATS, ISA, assert_agreement, check_agreement, run_alone
+from one_op import ISA, assert_agreement, check_agreement, run_alone
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.isa import has_avx512
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.reference import call_of, compare, evaluate, implemented, round_to
-from onednn_graph_py.selftest.single_ops import Case, draw
-
-WANTED = 20
-DRAWS = 60
-
-# Others have tests of their own.
-FORWARD = sorted(
-    kind
-    for kind in implemented()
-    if not kind.endswith("Backward")
-    and "Backward" not in kind
-    and "uantize" not in kind
-    and OPS[kind].since <= LINKED
-)
+from onednn_graph_py.reference import call_of, compare, evaluate, round_to
 
 # No CPU kernel runs these alone; Dropout is tested behind a MatMul.
 NEVER_ALONE = {"Dropout", "Pow", "Reciprocal"}
-# Nor these in bf16 and f16.
-NOT_IN_16_BITS = {"Round"}
-
-# Copies and conversions run for every type everywhere.
-RUNS_ANYWHERE = {"Reorder", "TypeCast"}
-
-# Which the reference does not follow; each has a test below.
-DISAGREEMENTS = (
-    {("SquaredDifference", dtype) for dtype in ("bf16", "f16")} if LINKED >= (3, 13) else set()
-)
 
 
 def types_of(kind: str, dtype: str, inputs: int, outputs: int) -> tuple[list[str], list[str]]:
@@ -58,45 +33,6 @@ def types_of(kind: str, dtype: str, inputs: int, outputs: int) -> tuple[list[str
     if kind == "TypeCast":
         made = ["bf16" if dtype == "f32" else "f32"]
     return [of("inputs", i) for i in range(inputs)], made
-
-
-def arrays_of(c: Case, dtypes: list[str], chance: np.random.Generator) -> list[np.ndarray]:
-    """Random inputs in the op's domain."""
-    arrays = []
-    for i, (shape, dtype) in enumerate(zip(c.shapes, dtypes, strict=True)):
-        values = chance.standard_normal(shape) * 2
-        port = OPS[c.kind].at(LINKED).port("inputs", i)
-        if c.kind in ("Log", "Sqrt") or port.name == "variance":
-            values = np.abs(values) + 1e-3
-        arrays.append(round_to(values > 0 if dtype == "boolean" else values, dtype))
-    return arrays
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("kind", [k for k in FORWARD if k not in NEVER_ALONE])
-def test_onednn_agrees_on_random_configurations(kind, dtype):
-    if kind not in RUNS_ANYWHERE:
-        needs(dtype)
-    if (kind, dtype) in DISAGREEMENTS:
-        with pytest.raises(AssertionError, match="output 0 of"):
-            count_of_right(kind, dtype)
-    else:
-        wanted = 0 if kind in NOT_IN_16_BITS and dtype != "f32" else WANTED
-        assert count_of_right(kind, dtype) == wanted
-
-
-def count_of_right(kind: str, dtype: str) -> int:
-    """How many random configurations oneDNN runs, up to those wanted; all must be right."""
-    compared = 0
-    for seed in range(DRAWS):
-        c = draw(kind, random.Random(f"{kind} {seed}"))
-        inputs, outputs = types_of(kind, dtype, len(c.shapes), c.outputs)
-        arrays = arrays_of(c, inputs, np.random.default_rng(seed))
-        if check_agreement(kind, arrays, c.attrs, [(None, d) for d in outputs]) is not None:
-            compared += 1
-        if compared == WANTED:
-            break
-    return compared
 
 
 @pytest.mark.parametrize("kind", sorted(NEVER_ALONE - {"Dropout"}))

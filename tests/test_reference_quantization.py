@@ -1,22 +1,13 @@
 """Quantization by hand, and what oneDNN makes of the same."""
 
-import itertools
-import random
-
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import LINKED
-from one_op import FLOATS, check_agreement
 
-from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.reference import round_to, run
-from onednn_graph_py.selftest.single_ops import draw
 
 INT8 = ["u8", "s8"]
 FLOAT8 = ["f8_e4m3", "f8_e5m2"]
-WANTED = 20
-DRAWS = 120
 
 
 @pytest.mark.parametrize(
@@ -71,70 +62,3 @@ def test_what_a_type_holds_survives_a_round_trip(dtype):
     (wide,) = run("Dequantize", [values], attrs)
     (back,) = run("Quantize", [wide], attrs, outputs=[(None, dtype)])
     np.testing.assert_array_equal(back.view(np.uint8), values.view(np.uint8))
-
-
-def drawn(kind: str, seed: int, quantized: str, wide: str):
-    """Arrays and attributes of a random configuration."""
-    c = draw(kind, random.Random(f"{kind} {seed}"))
-    chance = np.random.default_rng(seed)
-    shape, *scales = c.shapes
-    attrs = dict(c.attrs)
-    if quantized.startswith("f8"):
-        attrs.pop("zps", None)
-    elif attrs.get("qtype") == "per_tensor" and "zps" in attrs:
-        attrs["zps"] = (int(chance.integers(0, 10)),)
-    if kind.endswith("Dequantize") or kind == "Dequantize":
-        whole = chance.integers(-8 if quantized == "s4" else 0, 8, shape)
-        if quantized in INT8:
-            whole = chance.integers(-128, 256, shape)
-        data = round_to(whole, quantized)
-    else:
-        data = round_to(chance.standard_normal(shape) * 10, wide)
-    # Powers of two: with other scales, whether a quotient is a tie depends on how it is computed.
-    parameters = [round_to(2.0 ** chance.integers(-4, 2, s), wide) for s in scales]
-    if "scales" in attrs:
-        attrs["scales"] = tuple(
-            float(v) for v in 2.0 ** chance.integers(-4, 2, len(attrs["scales"]))
-        )
-    return [data, *parameters], attrs
-
-
-def agree(kind: str, quantized: str, wide: str, made: str, qtype: str | None = None) -> int:
-    """How many random configurations oneDNN runs, all right; `qtype` leaves out the others."""
-    compared = 0
-    for seed in range(DRAWS):
-        arrays, attrs = drawn(kind, seed, quantized, wide)
-        if qtype not in (None, attrs["qtype"]):
-            continue
-        if check_agreement(kind, arrays, attrs, [(None, made)]) is not None:
-            compared += 1
-        if compared == WANTED:
-            break
-    return compared
-
-
-@pytest.mark.parametrize("dtype", [*INT8, *FLOAT8])
-@pytest.mark.parametrize("kind", ["Quantize", "Dequantize"])
-def test_onednn_agrees_on_static_quantization(kind, dtype):
-    assert agree(kind, dtype, "f32", dtype if kind == "Quantize" else "f32") == WANTED
-
-
-@pytest.mark.parametrize("dtype", INT8)
-def test_onednn_agrees_on_dynamic_quantization(dtype):
-    assert agree("DynamicQuantize", dtype, "f32", dtype) == WANTED
-
-
-@pytest.mark.parametrize("qtype", ["per_tensor", "per_channel"])
-@pytest.mark.parametrize(("dtype", "wide"), list(itertools.product(INT8, FLOATS)))
-def test_onednn_agrees_on_dynamic_dequantization(dtype, wide, qtype):
-    compared = agree("DynamicDequantize", dtype, wide, wide, qtype)
-    if missing := lacks(wide):
-        assert compared in (0, WANTED)
-        if not compared:
-            pytest.skip(missing)
-    elif wide != "f32" and qtype == "per_tensor" and LINKED >= (3, 8):
-        assert compared == 0  # refused: oneDNN would read such a scale as f32
-    elif (dtype, wide) == ("u8", "f16") and (qtype == "per_channel" or LINKED < (3, 13)):
-        assert compared == 0  # there is no such kernel
-    else:
-        assert compared == WANTED

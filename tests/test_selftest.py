@@ -18,7 +18,7 @@ from onednn_graph_py.selftest.questions import SLOW, Answer
 from onednn_graph_py.selftest.reduce import reduce_findings
 from onednn_graph_py.selftest.report import Count, Finding, Report, Slow
 
-COUNTS = {"cases", "right", "wrong", "crashed", "refused", "avoided", "slow", "seconds"}
+COUNTS = {"cases", "right", "wrong", "crashed", "refused", "avoided", "slow", "even", "seconds"}
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +127,7 @@ def test_an_injected_wrong_result_is_found_and_reduced():
     (op,) = serialization.parse(json.loads(found.graph)).graph
     assert op.kind == "Tanh" and op.inputs[0].shape == (1, 1)
     assert "wrong: wrong_tanh 0: Tanh" in str(report)
+    assert len(found.program.splitlines()) < 15 and "b.op('Tanh', " in found.program
 
 
 def test_what_its_file_does_not_show_is_told_so():
@@ -149,7 +150,7 @@ def judged(seconds, *, findings=(), slow=()):
 
 
 def test_models_that_are_verified_know_what_was_found(monkeypatch):
-    smallest, _ = selftest_families.drawn(0, "Tanh")
+    smallest = selftest_families.drawn(0, "Tanh").builder
     wrong = Finding("wrong_tanh", 0, "wrong", "", graph=smallest.to_json())
     report = judged(120.0, findings=[wrong], slow=[Slow("one_op", 0, 2.0, ())])
     assert report.verdicts == report.as_dict()["verdicts"] == 2
@@ -160,7 +161,7 @@ def test_models_that_are_verified_know_what_was_found(monkeypatch):
     with pytest.warns(RuntimeWarning, match="a test of this partition on this machine: wrong"):
         (step,) = smallest.compile(check="verify").steps()
     assert step.implementation == "reference"
-    (step,) = selftest_families.one_op(0)[0].compile(check="verify").steps()
+    (step,) = selftest_families.one_op(0).builder.compile(check="verify").steps()
     assert step.verified == "right"
 
 
@@ -212,6 +213,8 @@ def test_the_command_tells_what_is_wrong_and_writes_it(injected, tmp_path, capsy
     assert made["verdicts"] > 0
     written = serialization.parse(tmp_path / "wrong_tanh_0.json")
     assert [op.kind for op in written.graph] == ["Tanh"]
+    assert "b.op('Tanh', " in (tmp_path / "wrong_tanh_0.py").read_text()
+    assert "op::kind::Tanh" in (tmp_path / "wrong_tanh_0.cpp").read_text()
 
 
 def test_an_unknown_family_is_refused_with_the_list(capsys):

@@ -77,10 +77,12 @@ def conv_transpose(call, x, w, bias=None, made=None):
     x, w = first(call, x), weights_of(call, w)
     made = made or call.outputs[0].shape
     spatial = made[1:-1] if call.channels_last else made[2:]
-    pads = padding(call, None, w.shape[2:], transposed=True) if call.attr("auto_pad") == "VALID" else padding(call, x.shape[2:], w.shape[2:], transposed=True)
+    pads = padding(call, x.shape[2:], w.shape[2:], transposed=True)
     conv = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.ndim - 3]
     y = conv(x, w, None, call.attr("strides"), 0, 0, call.attr("groups"), call.attr("dilations"))
-    y = padded(y, [(-b, n + b - full) for (b, _), n, full in zip(pads, spatial, y.shape[2:], strict=True)])
+    y = padded(
+        y, [(-b, n + b - full) for (b, _), n, full in zip(pads, spatial, y.shape[2:], strict=True)]
+    )
     return biased(call, restored(call, y), bias)
 
 
@@ -139,7 +141,8 @@ def avg_pool(call, x, made=None):
     pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
     one = padded(padded(torch.ones_like(x), pads, 0.0 if call.attr("exclude_pad") else 1.0), more)
     sums, counts = (
-        pool(t, call.attr("kernel"), call.attr("strides")) for t in (padded(padded(x, pads), more), one)
+        pool(t, call.attr("kernel"), call.attr("strides"))
+        for t in (padded(padded(x, pads), more), one)
     )
     return restored(call, sums / counts)
 
@@ -179,7 +182,11 @@ def batch_norm_training(call, x, mean, variance, gamma=None, beta=None):
     axes = [a for a in range(x.ndim) if a != 1]
     new = x.mean(axes), x.var(axes, correction=0)
     y = F.batch_norm(x, *new, gamma, beta, eps=number(call, "epsilon"))
-    return restored(call, y), *(m * old + (1 - m) * n for old, n in zip((mean, variance), new, strict=True)), *new
+    return (
+        restored(call, y),
+        *(m * old + (1 - m) * n for old, n in zip((mean, variance), new, strict=True)),
+        *new,
+    )
 
 
 def batch_norm_backward(call, x, gradient, mean, variance, gamma=None):
@@ -210,8 +217,8 @@ def layer_norm_backward(call, x, gradient, mean, variance, gamma=None, beta=None
     kept = (*x.shape[:axis], *(1,) * (x.ndim - axis))
     scale = (variance + number(call, "epsilon")).rsqrt().reshape(kept)
     return torch.ops.aten.native_layer_norm_backward(
-        gradient.contiguous(), x.contiguous(), x.shape[axis:], mean.reshape(kept).contiguous(), scale.contiguous(), gamma, beta,
-        [True, gamma is not None, beta is not None],
+        *(t.contiguous() for t in (gradient, x)), x.shape[axis:], mean.reshape(kept), scale,
+        gamma, beta, [True, gamma is not None, beta is not None],
     )  # fmt: skip
 
 
@@ -221,8 +228,17 @@ def rms_norm(call, x, gamma=None):
 
 
 def group_norm(call, x, gamma=None, beta=None):
-    x, groups = first(call, x), call.attr("groups")
-    y = F.group_norm(x, groups, gamma, beta, number(call, "epsilon"))
+    x, groups = first(call, x).contiguous(), call.attr("groups")
+    y = torch.native_group_norm(
+        x,
+        gamma,
+        beta,
+        x.shape[0],
+        x.shape[1],
+        math.prod(x.shape[2:]),
+        groups,
+        number(call, "epsilon"),
+    )[0]
     parts = x.reshape(x.shape[0], groups, -1)
     return restored(call, y), parts.mean(-1), parts.var(-1, correction=0)
 
@@ -236,7 +252,15 @@ def softmax(call, x):
     return y, statistics
 
 
+def softmax_backward(function):
+    return lambda call, g, y: function(g, y, call.axis("axis", y.ndim), y.dtype)
+
+
 # -- the others
+
+
+def softplus(x, beta):
+    return torch.logaddexp(beta * x, torch.zeros(())) / beta
 
 
 def prelu(call, x, slope):
@@ -284,7 +308,9 @@ def quantization(call, rank, scales, zps):
 
 def parameters_of(call, x, scales, zps):
     if scales is None:
-        scales = torch.tensor([float(np.float32(s)) for s in call.attr("scales")], dtype=torch.float64)
+        scales = torch.tensor(
+            [float(np.float32(s)) for s in call.attr("scales")], dtype=torch.float64
+        )
         zps = call.attr("zps")
         zps = None if zps is None else torch.tensor(zps, dtype=torch.float64)
     return quantization(call, x.ndim, scales, zps)
@@ -306,7 +332,9 @@ FORWARD = {
     "Clamp": lambda c, x: x.clamp(number(c, "min"), number(c, "max")),
     "Elu": lambda c, x: F.elu(x, number(c, "alpha")),
     "Exp": lambda c, x: x.exp(),
-    "GELU": lambda c, x: F.gelu(x, approximate=(c.attr("mode") or "gelu_erf")[5:].replace("erf", "none")),
+    "GELU": lambda c, x: F.gelu(
+        x, approximate="tanh" if c.attr("mode") == "gelu_tanh" else "none"
+    ),
     "HardSigmoid": lambda c, x: (number(c, "alpha") * x + number(c, "beta")).clamp(0, 1),
     "HardSwish": lambda c, x: F.hardswish(x),
     "LeakyReLU": lambda c, x: F.leaky_relu(x, number(c, "alpha")),
@@ -317,14 +345,15 @@ FORWARD = {
     "ReLU": lambda c, x: F.relu(x),
     "Round": lambda c, x: x.round(),
     "Sigmoid": lambda c, x: x.sigmoid(),
-    "SoftPlus": lambda c, x: torch.logaddexp(number(c, "beta", 1.0) * x, torch.zeros(())) / number(c, "beta", 1.0),
+    "SoftPlus": lambda c, x: softplus(x, number(c, "beta", 1.0)),
     "Sqrt": lambda c, x: x.sqrt(),
     "Square": lambda c, x: x.square(),
     "Tanh": lambda c, x: x.tanh(),
 }  # fmt: skip
+clamped_gradient = torch.ops.aten.hardtanh_backward  # none at the bounds
 # Gradients by what the op made, where that is given.
 BY_RESULT = {
-    "Clamp": lambda c, y, g: torch.where((y > number(c, "min")) & (y < number(c, "max")), g, 0.0),
+    "Clamp": lambda c, y, g: clamped_gradient(g, y, number(c, "min"), number(c, "max")),
     "Elu": lambda c, y, g: torch.ops.aten.elu_backward(g, number(c, "alpha"), 1, 1, True, y),
     "ReLU": lambda c, y, g: torch.where(y > 0, g, 0.0),
     "Sigmoid": lambda c, y, g: torch.ops.aten.sigmoid_backward(g, y),
@@ -346,6 +375,9 @@ SHAPED = (conv_transpose, max_pool, interpolate)  # functions that need the resu
 TABLE = {
     **FORWARD,
     **{f"{kind}Backward": elementwise_backward(kind) for kind in FORWARD},
+    "ClampBackward": lambda c, x, g: BY_RESULT["Clamp"](c, x, g),
+    "HardSigmoidBackward": lambda c, x, g: number(c, "alpha")
+    * clamped_gradient(g, number(c, "alpha") * x + number(c, "beta"), 0, 1),
     "Add": lambda c, a, b: a + b,
     "Divide": lambda c, a, b: a / b,
     "GreaterEqual": lambda c, a, b: a >= b,
@@ -382,8 +414,8 @@ TABLE = {
     "GroupNorm": group_norm,
     "SoftMax": softmax,
     "LogSoftmax": lambda c, x: x.log_softmax(c.axis("axis", x.ndim)),
-    "SoftMaxBackward": lambda c, g, y: torch._softmax_backward_data(g, y, c.axis("axis", y.ndim), y.dtype),
-    "LogSoftmaxBackward": lambda c, g, y: torch._log_softmax_backward_data(g, y, c.axis("axis", y.ndim), y.dtype),
+    "SoftMaxBackward": softmax_backward(torch._softmax_backward_data),
+    "LogSoftmaxBackward": softmax_backward(torch._log_softmax_backward_data),
     "ReduceL1": reduction(lambda x, a, k: x.abs().sum(a, k)),
     "ReduceL2": lambda c, x: reduction(lambda x, a, k: x.sum(a, k))(c, x.square()).sqrt(),
     "ReduceMax": reduction(lambda x, a, k: x.amax(a, k)),

@@ -74,7 +74,9 @@ def add_selftest(commands: Any) -> None:
         "--json", metavar="FILE", help="write the results to FILE as JSON; - prints them"
     )
     selftest.add_argument(
-        "--findings", metavar="DIR", help="write each reduced graph to files in this folder: JSON, Python, C++"
+        "--findings",
+        metavar="DIR",
+        help="write each reduced graph to files in this folder: JSON, Python, C++",
     )
     selftest.set_defaults(run=_selftest)
 

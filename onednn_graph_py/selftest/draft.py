@@ -77,9 +77,7 @@ class Drawn:
     options: Sequence[Mapping[str, Any]] = ({},)
 
 
-def inputs_of(
-    builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | None = None
-) -> Arrays:
+def inputs_of(builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | None = None) -> Arrays:
     """Make arrays for a graph's inputs: some with ties and zeros, some large, small or strided.
 
     Parameters
@@ -129,6 +127,9 @@ class Draft:
         self.b = GraphBuilder()
         self.dtype = self._float_type()
         self.opens = self.chance(0.25)
+        self.most = _MOST
+        self.nan = False  # whether it may make NaN
+        self.integers = False  # whether operands of several dims are dequantized
         self._given: dict[int, Dims] = {}
 
     # -- decisions
@@ -167,7 +168,7 @@ class Draft:
             made = tuple(d if d and not self.opens else self.size(few) for d in made)
             if self.chance(0.08):  # more than a tile, or a block of channels
                 made = (*made[:-1], self.pick((33, 65, 66, 130)))
-            if math.prod(max(sized([d], k)[0] for k in range(CALLS)) for d in made) <= _MOST:
+            if math.prod(max(sized([d], k)[0] for k in range(CALLS)) for d in made) <= self.most:
                 return made
 
     def thinned(self, shape: Dims) -> Dims:
@@ -221,14 +222,17 @@ class Draft:
     def operand(
         self, shape: Dims, dtype: str | None = None, low: float = -2.0, high: float = 2.0
     ) -> Value:
-        """Add an input, or a constant with numbers within bounds; or take a tensor that is there."""
+        """Add an input, or a constant with numbers within bounds."""
         dtype = dtype or self.dtype
+        if self.integers and len(shape) > 1 and dtype == self.dtype:
+            axis = self.random.randrange(len(shape)) if self.chance(0.5) else None
+            return self.dequantized(shape, "s8", axis)
         constant = not any(isinstance(d, Open) for d in shape)
         if not constant or self.chance(0.55):
             return self.input(shape, dtype)
         if dtype in ("s8", "u8"):
             bounds = (-64, 65) if dtype == "s8" else (0, 128)
-            array = self.numbers.integers(*bounds, shape)
+            array: npt.NDArray[Any] = self.numbers.integers(*bounds, shape)
         elif dtype == "boolean":
             array = self.numbers.random(shape) < 0.7
         else:

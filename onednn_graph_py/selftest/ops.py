@@ -47,7 +47,7 @@ def _first(d: Draft, kind: str, x: Value) -> Value:
 def _elementwise(d: Draft, kind: str, x: Value) -> Any:
     known = {a.name for a in OPS[kind].attributes}
     attrs = {name: d.pick(values) for name, values in _VALUES.items() if name in known}
-    if "mode" in known and OPS[kind].attribute("mode").since <= linked_version():
+    if "mode" in known and linked_version() >= (3, 9):
         attrs["mode"] = d.pick(("gelu_erf", "gelu_tanh"))
     if kind == "Pow":
         attrs["beta"] = d.pick(_POWERS)
@@ -58,7 +58,9 @@ def _elementwise(d: Draft, kind: str, x: Value) -> Any:
 def _binary(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     other = d.operand(d.beside(shape), x.dtype, *((0.5, 2.0) if kind == "Divide" else ()))
-    attrs = {"auto_broadcast": "none"} if d.shape(other) == shape and d.chance(0.3) else {}
+    attrs: dict[str, Any] = (
+        {"auto_broadcast": "none"} if d.shape(other) == shape and d.chance(0.3) else {}
+    )
     if kind == "Divide" or d.chance(0.7):
         return d.op(kind, x, other, **attrs)
     return d.op(kind, other, x, **attrs)
@@ -75,6 +77,11 @@ def _select(d: Draft, kind: str, x: Value) -> Any:
 def _channels(d: Draft, shape: Dims) -> tuple[int, str]:
     last = d.chance(0.5) or len(shape) < 2
     return shape[-1 if last else 1], "NXC" if last else "NCX"
+
+
+def _groups(d: Draft, n: int) -> int:
+    """Draw a number of groups of channels; one if their number is unknown."""
+    return 1 if isinstance(n, Open) else d.pick([g for g in range(1, n + 1) if n % g == 0])
 
 
 _NO_OPEN_DIMS = ("ConvolutionBackwardData", "AvgPoolBackward")  # an attribute has the shape
@@ -99,7 +106,9 @@ def _channelwise(d: Draft, kind: str, x: Value) -> Any:
     more = []
     for port in ports:
         whole = port.name == "diff_dst" or (port.name == "slope" and d.chance(0.3))
-        of = d.shape(x) if whole else (1,) if port.name == "slope" and d.chance(0.15) else (n,)
+        of = d.shape(x) if whole else (n,)
+        if port.name == "slope" and d.chance(0.2):
+            of = d.thinned(d.shape(x)) if data_format == "NXC" else (1,)
         dtype = "f32" if port.type == "T2" else x.dtype
         more.append(d.operand(of, dtype, *bounds.get(port.name, ())))
     if outputs:
@@ -142,7 +151,9 @@ def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dic
     strides = d.uneven(n, (1, 2, 3))
     dilations = d.uneven(n, (1, 2, 3)) if dilated and d.chance(0.5) else (1,) * n
     kernel, begins, ends = [], [], []
-    for size, stride, dilation, k in zip(sizes, strides, dilations, d.uneven(n, (3, 2, 4, 1, 5)), strict=True):
+    for size, stride, dilation, k in zip(
+        sizes, strides, dilations, d.uneven(n, (3, 2, 4, 1, 5)), strict=True
+    ):
         least = min(size.sizes) if isinstance(size, Open) else size
         while True:
             extent = dilation * (k - 1) + 1
@@ -165,6 +176,15 @@ def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dic
     }
 
 
+def _pad_by_itself(d: Draft, attrs: dict[str, Any], kernel: Dims, sizes: Dims) -> None:
+    """Now and then let an op choose its padding; none at all if windows fit without."""
+    if d.chance(0.1):
+        dilations = attrs.get("dilations", (1,) * len(kernel))
+        each = zip(sizes, kernel, dilations, strict=True)
+        fits = all(min(sized([n], k)[0] for k in range(CALLS)) > by * (w - 1) for n, w, by in each)
+        attrs["auto_pad"] = d.pick(("SAME_UPPER", "SAME_LOWER", "VALID")[: 3 if fits else 2])
+
+
 def _inferred(kind: str, shapes: Sequence[Dims], attrs: dict[str, Any]) -> Dims:
     made = [
         check(kind, [(sized(s, k), None) for s in shapes], attrs, version=(99, 0))[0].shape
@@ -183,23 +203,26 @@ def _convolution(d: Draft, kind: str, x: Value) -> Any:
     up = transposed != data
     attrs = _window(d, _spatial(d.shape(x), data_format), up=up, far=True, dilated=True)
     kernel = attrs.pop("kernel")
-    groups = d.pick([g for g in range(1, inputs + 1) if inputs % g == 0])
+    groups = _groups(d, inputs)
     outputs = groups * d.pick((1, 2, 3, 4, 8, 16))
     first = d.pick(("XOI", "IOX") if transposed else ("XIO", "OIX"))
     # The channels of weights: those of Convolution's result, or ConvTranspose's source, are whole.
     down_side, up_side = (outputs, inputs) if not up else (inputs, outputs)
-    pair = (down_side, up_side // groups)
+    pair = (down_side, up_side if groups == 1 else up_side // groups)
     shaped = (*kernel, *reversed(pair)) if first.startswith("X") else (*pair, *kernel)
     attrs |= {"groups": groups, "data_format": data_format, "weights_format": first}
-    if d.chance(0.12):
-        attrs["auto_pad"] = d.pick(("SAME_UPPER", "SAME_LOWER", "VALID"))
+    _pad_by_itself(d, attrs, kernel, _spatial(shape, data_format))
     if weights_only:
         made = _inferred(name, [shape, shaped], attrs)
         gradient = d.operand(made, x.dtype)
         return d.op(kind, x, gradient, weights_shape=shaped, **attrs)
     w = d.operand(shaped, x.dtype, -1.0, 1.0)
     if kind == "ConvolutionBackwardData":
-        out = _inferred("ConvTranspose", [shape, shaped], {**attrs, "weights_format": {"XIO": "XOI", "OIX": "IOX"}[first]})
+        out = _inferred(
+            "ConvTranspose",
+            [shape, shaped],
+            {**attrs, "weights_format": {"XIO": "XOI", "OIX": "IOX"}[first]},
+        )
         more = tuple(d.random.randint(0, s - 1) for s in attrs["strides"])
         if "auto_pad" not in attrs:
             spatial = tuple(a + b for a, b in zip(_spatial(out, data_format), more, strict=True))
@@ -222,10 +245,10 @@ def _pool(d: Draft, kind: str, x: Value) -> Any:
     if name == "AvgPool":
         del attrs["dilations"]
         attrs["exclude_pad"] = d.chance(0.5)
-    if d.chance(0.1):
-        attrs["auto_pad"] = d.pick(("SAME_UPPER", "SAME_LOWER", "VALID"))
+    _pad_by_itself(d, attrs, attrs["kernel"], sizes)
     if kind == name:
-        if d.chance(0.25):
+        # oneDNN does not say whether an average counts what lies beyond the padding.
+        if d.chance(0.25) and attrs.get("exclude_pad", True):
             attrs["rounding_type"] = "ceil"
         return d.op(kind, x, **attrs)
     if kind == "MaxPoolBackward":
@@ -234,7 +257,12 @@ def _pool(d: Draft, kind: str, x: Value) -> Any:
     spatial = tuple(
         (n - 1) * s + k - b - e + d.random.randint(0, s - 1)
         for n, s, k, b, e in zip(
-            map(int, sizes), attrs["strides"], attrs["kernel"], attrs["pads_begin"], attrs["pads_end"], strict=True
+            map(int, sizes),
+            attrs["strides"],
+            attrs["kernel"],
+            attrs["pads_begin"],
+            attrs["pads_end"],
+            strict=True,
         )
     )
     channels = shape[-1 if data_format == "NXC" else 1]
@@ -252,7 +280,9 @@ def _interpolate(d: Draft, kind: str, x: Value) -> Any:
     if d.chance(0.5):
         attrs["sizes"] = d.uneven(rank, (1, 3, 5, 6, 8, 9))
     else:
-        attrs["scales"] = d.uneven(rank, (0.5, 2.0, 1.5, 3.0) if min(_spatial(shape, data_format)) > 1 else (2.0, 3.0, 4.0))
+        attrs["scales"] = d.uneven(
+            rank, (0.5, 2.0, 1.5, 3.0) if min(_spatial(shape, data_format)) > 1 else (2.0, 3.0, 4.0)
+        )
     if attrs["mode"] != "nearest" and d.chance(0.2):
         attrs["coordinate_transformation_mode"] = "align_corners"
     if kind == "Interpolate":
@@ -290,7 +320,7 @@ def _layer_norm(d: Draft, kind: str, x: Value) -> Any:
 def _group_norm(d: Draft, kind: str, x: Value) -> Any:
     n, data_format = _channels(d, d.shape(x))
     attrs: dict[str, Any] = {
-        "groups": d.pick([g for g in range(1, n + 1) if n % g == 0]),
+        "groups": _groups(d, n),
         "data_format": data_format,
         "keep_stats": d.chance(0.4),
         "use_affine": d.chance(0.6),
@@ -304,7 +334,7 @@ def _along_axis(d: Draft, kind: str, x: Value) -> Any:
     """SoftMax and LogSoftmax and their gradients, GenIndex, Concat."""
     shape = d.shape(x)
     axis = d.random.randrange(len(shape))
-    attrs = {"axis": axis - len(shape) * d.random.randint(0, 1)}
+    attrs: dict[str, Any] = {"axis": axis - len(shape) * d.random.randint(0, 1)}
     if kind == "Concat":
         parts = [
             d.operand((*shape[:axis], size, *shape[axis + 1 :]), x.dtype)
@@ -368,7 +398,7 @@ def _quantization(d: Draft, kind: str, x: Value) -> Any:
     if axis is not None and isinstance(shape[axis], Open):
         axis = None
     attrs = d.quantization(shape, dtype, axis)
-    made = {} if dequantizes else {"dtype": dtype}
+    made: dict[str, Any] = {} if dequantizes else {"dtype": dtype}
     if not kind.startswith("Dynamic"):
         return d.op(kind, x, **attrs, **made)
     scales = d.b.constant(np.float32(attrs.pop("scales")))
@@ -382,7 +412,10 @@ def _quantization(d: Draft, kind: str, x: Value) -> Any:
 _ALIKE: tuple[tuple[Row, Sequence[str]], ...] = (
     (Row(_binary), [k for k in OPS if "binary" in OPS[k].traits]),
     (Row(_select), ("Select",)),
-    (Row(_channelwise, 2, 5), ("BiasAdd", "BiasAddBackward", "PReLU", "PReLUBackward", "BatchNormInference")),
+    (
+        Row(_channelwise, 2, 5),
+        ("BiasAdd", "BiasAddBackward", "PReLU", "PReLUBackward", "BatchNormInference"),
+    ),
     (Row(_channelwise, 2, 5), ("BatchNormForwardTraining", "BatchNormTrainingBackward")),
     (Row(_matmul, 1, 5), ("MatMul",)),
     (Row(_convolution, 3, 5), [k for k in OPS if k.startswith("Conv")]),
@@ -396,7 +429,9 @@ _ALIKE: tuple[tuple[Row, Sequence[str]], ...] = (
     (Row(_move), ("StaticTranspose", "Reorder", "TypeCast")),
     (Row(_quantization, 1, 5), [k for k in OPS if "uantize" in k]),
 )
-ROWS: dict[str, Row] = {kind: Row(_elementwise) for kind in OPS if "elementwise" in OPS[kind].traits}
+ROWS: dict[str, Row] = {
+    kind: Row(_elementwise) for kind in OPS if "elementwise" in OPS[kind].traits
+}
 ROWS |= {kind: row for row, kinds in _ALIKE for kind in kinds}
 """By kind; not of Dropout, whose random numbers only oneDNN knows, End and Wildcard."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +39,17 @@ SLOW = 1.2
 _SAMPLES = 4  # of a second estimate of rounding errors, where the first finds a graph wrong
 _ROUNDS = 2  # calls of a model with the same inputs
 _LISTS = frozenset(
-    "scales zps pads_begin pads_end strides dilations kernel axes output_padding".split()
+    [
+        "scales",
+        "zps",
+        "pads_begin",
+        "pads_end",
+        "strides",
+        "dilations",
+        "kernel",
+        "axes",
+        "output_padding",
+    ]
 )
 _PERTURB = -6  # M_PERTURB of glibc's malloc.h
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
@@ -107,7 +116,7 @@ def _others(name: str, entries: Any) -> Iterator[tuple[Any, ...]]:
         yield (*entries[:i], *other, *entries[i + 1 :])
 
 
-def _results(model: CompiledGraph, inputs: Arrays) -> list[Arrays]:
+def _results(model: CompiledGraph, inputs: Sequence[Any]) -> Arrays:
     made = model(*inputs)
     return list(made) if isinstance(made, tuple) else [made]
 
@@ -136,7 +145,9 @@ def compared(drawn: Drawn, models: Sequence[CompiledGraph], seed: int) -> str | 
                 return "the second call gives another result than the first"
             if not any(_same(rounds[0], s) for s in seen):
                 seen.append(rounds[0])
-        wrong = _differences(builder, inputs, [dict(zip(names, s, strict=True)) for s in seen], names, seed)
+        wrong = _differences(
+            builder, inputs, [dict(zip(names, s, strict=True)) for s in seen], names, seed
+        )
         if wrong is not None:
             return wrong
     return None

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from ..building.value import is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..processes import Isolated
-from ..serialization import GraphDocument, from_builder, parse, rewrite, to_builder, to_json
+from ..serialization import GraphDocument, from_builder, parse, to_builder, to_json
+from ..serialization.rewrite import rewrite
 from ..shrinking import Outcome, Shows, shrink
 from ..shrinking.outcome import Symptom, signature_of
 from .draft import Drawn, inputs_of
@@ -115,7 +116,11 @@ def reduce_findings(
                 return
             ended, answer = process.call(drawn, draws[finding.family], finding.seed, timeout=_TRY)
             if ended != "returned":
-                finding.told = f"it has no file: {answer}" if ended == "raised" else "drawing it already does it"
+                finding.told = (
+                    f"it has no file: {answer}"
+                    if ended == "raised"
+                    else "drawing it already does it"
+                )
                 continue
             _reduced(finding, answer, max(left * _SHARE, min(left, _LEAST)), trial)
             progress(finding)

@@ -17,7 +17,7 @@ from .results import OUTCOMES, Result, Source, load_all
 
 __all__ = ["SECTIONS", "TIMED", "How", "measure"]
 
-FAMILIES = ("ops", "products", "convolutions", "attention", "pools", "chains")
+FAMILIES = ("ops", "chains", "int8", "attention", "blocks")
 """The families of `selftest` that are asked; the gallery has a section of its own."""
 
 
