@@ -41,6 +41,19 @@ def _cumsum(x: Array, dim: int) -> Array:
     return np.cumsum(x, axis=dim)
 
 
+def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode == "floor":
+        return np.floor_divide(x, y)
+    made = np.true_divide(x, y)
+    return made if rounding_mode is None else np.trunc(made)
+
+
+def _sum(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    return np.asarray(
+        np.sum(x, None if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
+    )
+
+
 def _masked_fill(x: Array, mask: Array, value: Any) -> Array:
     return np.where(mask, np.asarray(value, x.dtype), x)
 
@@ -98,6 +111,13 @@ def _select(x: Array, dim: int, index: int) -> Array:
     return x.take(index, dim)
 
 
+def _difference(
+    x: Array, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
+) -> Array:
+    ends = {k: v for k, v in (("prepend", before), ("append", after)) if v is not None}
+    return np.diff(x, n, dim, **ends)
+
+
 def _expand(x: Array, size: Sequence[int]) -> Array:
     before = (1,) * (len(size) - x.ndim) + x.shape
     return np.broadcast_to(x, [b if n == -1 else n for b, n in zip(before, size, strict=True)])
@@ -105,7 +125,9 @@ def _expand(x: Array, size: Sequence[int]) -> Array:
 
 def _padded(x: Array, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Array:
     pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
-    inner = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pairs, strict=True))]
+    inner = x[
+        tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pairs, strict=True))
+    ]
     wide = [(max(a, 0), max(b, 0)) for a, b in pairs]
     if mode == "constant":
         return np.pad(inner, wide, constant_values=value or 0)
@@ -198,6 +220,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "cumsum": _cumsum,
     "index": _index,
     "gather": _gather,
+    "index_select": lambda x, dim, index: x.take(index, dim),
     "masked_fill": _masked_fill,
     "embedding": _embedding,
     "cat": _concatenate,
@@ -218,7 +241,6 @@ HOST: dict[str, Callable[..., Any]] = {
     "ones_like": np.ones_like,
     "view": _reshape,
     "_unsafe_view": _reshape,
-    "reshape": _reshape,
     "t": _transposed,
     "transpose": _transposed,
     "permute": np.transpose,
@@ -228,6 +250,13 @@ HOST: dict[str, Callable[..., Any]] = {
     "pad": _padded,
     "linalg_vector_norm": _vector_norm,
     "pow": np.power,
+    "diff": _difference,
+    "rsub": lambda x, y, alpha=1: y - x * alpha,
+    "div": _quotient,
+    "repeat": np.tile,
+    "flip": np.flip,
+    "exp": np.exp,
+    "sum": _sum,
     "triu": np.triu,
     "tril": np.tril,
     "lstm": _lstm,

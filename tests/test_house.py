@@ -138,7 +138,8 @@ LOOSE = {
     "linked",
     "methods",
     "ocl_interop",
-    "regions", "host_calls",
+    "regions",
+    "host_calls",
     "sycl_interop",
     "verify",
 }

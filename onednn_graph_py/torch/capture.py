@@ -133,7 +133,7 @@ def name_of(node: fx.Node) -> str:
     argument = node.meta.get("grapharg")
     path = str(argument.source.name) if argument is not None and argument.source else node.name
     parts = re.findall(r"(?<=\[')\w+(?=')|(?<=\.)[a-z]\w*", path)
-    return ".".join(parts[parts[:1] == ["self"] :]) or path
+    return ".".join(parts[parts[:1] in (["self"], ["fn"]) :]) or path
 
 
 def recurrent_layers_are_captured() -> bool:

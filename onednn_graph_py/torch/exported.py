@@ -20,7 +20,7 @@ from .arrays import array_of
 from .capture import without_repetitions
 from .division import is_size, is_tensor, lowered, op_name, reason, source
 from .folding import folded
-from .lowering.table import DTYPES, HOST_DTYPES, NotLowered, Unknown, dims_of, number_of
+from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
 
 __all__ = ["export", "trace"]
 
@@ -65,7 +65,13 @@ def trace(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
         program = torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
-        program = program.run_decompositions({})
+        program = program.run_decompositions(
+            {
+                op: how
+                for op, how in torch.export.default_decompositions().items()
+                if op not in LOWERINGS and str(op._opname) not in HOST
+            }
+        )
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:
