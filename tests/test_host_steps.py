@@ -84,6 +84,31 @@ def test_data_types_pass_between_host_steps(dtype):
     np.testing.assert_array_equal(model(values[::-1].T.copy().T)[0], values[::-1])
 
 
+@pytest.mark.parametrize("dtype", [*HOST_DTYPES, "s32", "f32"])
+def test_a_function_reads_any_view(dtype):
+    values = np.arange(24).reshape(2, 3, 4).astype(og.dtypes.array_dtype(dtype))
+    b = og.GraphBuilder()
+    x = b.input((2, 3, 4), dtype)
+    views = {
+        "last": lambda a: a[:, -1],
+        "element": lambda a: a[1, 2, 3],
+        "steps": lambda a: a[:, ::2, 1::2],
+        "none": lambda a: a[:, 1:1],
+        "transposed": lambda a: a.transpose((2, 0, 1))[1:, :, 1],
+        "repeated": lambda a: (
+            a.expand((5, 2, 3, 4))[:, 1]
+            if isinstance(a, og.Value)
+            else (np.broadcast_to(a, (5, 2, 3, 4))[:, 1])
+        ),
+    }
+    made = {k: v(x) for k, v in views.items()}
+    b.output(
+        **{k: b.call(np.copy, v, outputs=[(v.shape, dtype)]) for k, v in made.items()},
+    )
+    for got, view in zip(b.compile()(values), views.values(), strict=True):
+        np.testing.assert_array_equal(got, view(values))
+
+
 def test_whole_numbers_choose_rows():
     table = np.random.default_rng(0).standard_normal((10, 4)).astype(np.float32)
     b = og.GraphBuilder()

@@ -35,7 +35,7 @@ ROOMS = (
     "capture", "export", "patterns", "replay", "shrinking", "inspect", "kernels", "selftest",
     "comparing", "explaining",
     # what front ends are built from
-    "regions",
+    "regions", "host_calls",
     # front ends
     "torch", "onnx", "parallel",
     # the face
@@ -139,6 +139,7 @@ LOOSE = {
     "methods",
     "ocl_interop",
     "regions",
+    "host_calls",
     "sycl_interop",
     "verify",
 }

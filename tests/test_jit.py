@@ -437,6 +437,15 @@ def test_a_type_of_torch_that_onednn_lacks_is_refused():
         jit(relu)(Torchlike(X, "complex64"))
 
 
+def test_torchs_negative_bit_is_refused():
+    given = Torchlike(X, "float32")
+    given.is_neg = lambda: True
+    b = og.GraphBuilder()
+    b.output(b.input(X.shape).relu())
+    with pytest.raises(og.InvalidArgumentsError, match=r"negative bit.*resolve_neg\(\)"):
+        b.compile()(given)
+
+
 def test_threads_share_one_model():
     traced = []
 

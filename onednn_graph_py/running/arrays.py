@@ -167,6 +167,10 @@ def _as_array(
         raise TypeError(
             f"{what} must be a NumPy array or support DLPack, got {type(given).__name__}"
         )
+    if getattr(given, "is_neg", bool)():  # torch's DLPack leaves the sign out
+        raise InvalidArgumentsError(
+            f"{what} has torch's negative bit, which DLPack can't say; pass its resolve_neg()"
+        )
     try:
         return np.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError):

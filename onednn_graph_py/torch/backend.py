@@ -17,6 +17,9 @@ from .options import Options
 
 __all__ = ["backend"]
 
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""Those of ``torch.compile``, which are about Inductor."""
+
 
 def backend(
     module: fx.GraphModule,
@@ -35,7 +38,7 @@ def backend(
     options : mapping, optional
         See `Options`.
     mode : str, optional
-        There are none; `options` say what is wanted.
+        One of torch's, which changes nothing, and a warning says so; `options` say what is wanted.
 
     Returns
     -------
@@ -44,16 +47,22 @@ def backend(
     Raises
     ------
     InvalidArgumentsError
-        An option is unknown or has no such value.
+        An option or a mode is unknown, or an option has no such value.
     UnimplementedError
         The whole graph would run in torch, and the option `fallback` is ``error``.
     """
-    if mode is not None:
-        raise InvalidArgumentsError(f"the backend onednn_graph has no modes, got {mode!r}")
+    if mode not in (None, "default"):
+        if mode not in MODES:
+            raise InvalidArgumentsError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        warnings.warn(
+            f"the backend onednn_graph has no modes: {mode!r} changes nothing", stacklevel=2
+        )
     chosen = Options.of(options)
+    names = [capture.name_of(n) for n in module.graph.nodes if n.op == "placeholder"]
 
     def compiled(graph: fx.GraphModule, given: Sequence[Any]) -> Captured:
-        return Captured(graph, capture.static_inputs(), chosen)
+        known = names if len(given) == len(names) else ()
+        return Captured(graph, capture.static_inputs(), chosen, known)
 
     why = _unfit(inputs)
     if why is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,6 +20,8 @@ __all__ = [
     "GradientsOn",
     "OpOverload",
     "captured",
+    "name_of",
+    "recurrent_layers_are_captured",
     "static_inputs",
     "whole",
     "without_repetitions",
@@ -123,6 +126,19 @@ def captured(
     backend = aot_autograd(fw_compiler=stop, inference_compiler=compile_graph, decompositions={})
     with whole():
         return backend(module, inputs)
+
+
+def name_of(node: fx.Node) -> str:
+    """Return what the program calls an input of Dynamo's graph, such as ``first.weight``."""
+    argument = node.meta.get("grapharg")
+    path = str(argument.source.name) if argument is not None and argument.source else node.name
+    parts = re.findall(r"(?<=\[')\w+(?=')|(?<=\.)[a-z]\w*", path)
+    return ".".join(parts[parts[:1] in (["self"], ["fn"]) :]) or path
+
+
+def recurrent_layers_are_captured() -> bool:
+    """Return whether torch hands LSTMs, GRUs and RNNs over; by default it does not."""
+    return bool(torch._dynamo.config.allow_rnn)
 
 
 def static_inputs() -> tuple[int, ...]:

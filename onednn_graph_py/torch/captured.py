@@ -6,7 +6,7 @@ import itertools
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import fx
 
 from ..errors import UnimplementedError
 from . import capture, rewrites
-from .division import Division, is_size, operations, source, viewed
+from .division import Division, function_of, is_size, operations, source, viewed
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
@@ -139,6 +139,12 @@ class _Entry:
         """Return whether the weights are as they were; memory is read if it is where it was."""
         return self.state == _state(weights) and self.sample.is_same()
 
+    def changed(self, weights: Sequence[torch.Tensor]) -> Iterable[int]:
+        """Return which weights changed; all if only the sample shows that some did."""
+        before, now = zip(*self.state, strict=True), zip(*_state(weights), strict=True)
+        found = [i for i, (b, n) in enumerate(zip(before, now, strict=True)) if b != n]
+        return found or range(len(weights))
+
 
 class Captured:
     """A graph that torch captured: what Dynamo calls.
@@ -154,14 +160,23 @@ class Captured:
     static : sequence of int
         Which inputs are parameters, buffers and attributes.
     options : Options
+    names : sequence of str
+        What the program calls each input, if that is known.
     """
 
     _boxed_call = True
 
-    def __init__(self, module: fx.GraphModule, static: Sequence[int], options: Options) -> None:
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        static: Sequence[int],
+        options: Options,
+        names: Sequence[str] = (),
+    ) -> None:
         self.number = next(_numbers)
         self.name = f"graph{self.number}"
         self.options = options
+        self.names = names
         self.threads = options.threads or torch.get_num_threads()
         self.graph = rewrites.rewritten(capture.without_repetitions(module.graph))
         self.placeholders = [n for n in self.graph.nodes if n.op == "placeholder"]
@@ -179,7 +194,10 @@ class Captured:
         self.weights_change = False
         self.any_shape = any(is_size(n) for n in self.placeholders)
         self.relieved = False
+        self.mostly_torch = False
+        self.place = function_of(self.graph)
         self._unused = 0
+        self._changed: set[int] = set()
         self._lock = threading.RLock()
         self._watched: dict[int, weakref.ref[torch.Tensor]] = {}
         CAPTURED.add(self)
@@ -204,7 +222,8 @@ class Captured:
             weights = self._weights(args)
             if any(w.is_inference() for w in weights):
                 self._thaw(
-                    "weights were made in inference mode, where torch does not count changes"
+                    self.static,
+                    "weights were made in inference mode, where torch does not count changes",
                 )
                 weights = ()
             ids = tuple(map(id, weights))
@@ -212,10 +231,14 @@ class Captured:
             if entry is not None and entry.fits(weights):
                 return entry.program  # another thread made it
             if entry is not None:
-                self._drop(ids)
+                self._drop(ids, entry.changed(weights))
             if self._unused >= MOST_UNUSED:
-                self._thaw(f"the weights changed before {self._unused} calls in a row")
-                weights, ids = (), ()
+                self._thaw(
+                    [self.static[i] for i in self._changed],
+                    f"weights changed before {self._unused} calls in a row",
+                )
+                weights = self._weights(args)
+                ids = tuple(map(id, weights))
             nodes = [self.placeholders[i] for i in self.static]
             entry = _Entry(weights)
             program = entry.program = self._made(dict(zip(nodes, weights, strict=True)))
@@ -240,20 +263,27 @@ class Captured:
                 other.relieved = True
                 other.programs.clear()
 
-    def _drop(self, ids: tuple[int, ...]) -> None:
-        """Forget a program, and count those in a row that ran only once."""
+    def _drop(self, ids: tuple[int, ...], changed: Iterable[int]) -> None:
+        """Forget a program, and count those in a row that ran only once, with what changed."""
         entry = self.programs.pop(ids, None)
-        if entry is not None:
-            self._unused = 0 if entry.used else self._unused + 1
+        if entry is not None and entry.used:
+            self._unused, self._changed = 0, set()
+        elif entry is not None:
+            self._unused += 1
+            self._changed.update(changed)
 
-    def _thaw(self, why: str) -> None:
-        """Make weights inputs of each call, from now on."""
+    def _thaw(self, inputs: Collection[int], why: str) -> None:
+        """Make these weights inputs of each call, from now on."""
+        named = [self.names[i] for i in sorted(inputs)] if self.names else []
+        which = f" ({', '.join(named[:3])}{', ...' * (len(named) > 3)})" if named else ""
         warnings.warn(
-            f"{self.name}: {why}; from now on they are inputs of each call, which is slower",
+            f"{self.name}: {why}{which}; from now on they are inputs of each call, which is slower",
             FallbackWarning,
             stacklevel=2,
         )
-        self.static, self._weights, self.weights_change = (), _picked(()), True
+        self.static = tuple(i for i in self.static if i not in inputs)
+        self._weights, self.weights_change = _picked(self.static), True
+        self._unused, self._changed = 0, set()
         self.programs.clear()
 
     def _made(self, weights: dict[fx.Node, torch.Tensor]) -> Program:
@@ -266,7 +296,9 @@ class Captured:
             lines = "\n".join(f"  {n.target}: {why} ({source(n)})" for n, why in reasons.items())
             raise UnimplementedError(f"{self.name}: oneDNN does not take these calls:\n{lines}")
         share = share_in_regions(self.graph, program)
-        if share < 0.5:
+        told = any(c.place == self.place for c in CAPTURED if c is not self and c.mostly_torch)
+        self.mostly_torch = share < 0.5
+        if self.mostly_torch and not told:
             warnings.warn(
                 f"{self.name}: only {share:.0%} of the arithmetic runs in oneDNN; "
                 "onednn_graph_py.torch.report says why",
@@ -284,7 +316,7 @@ class Captured:
             if captured is not None:
                 captured._watched.pop(number, None)
                 for ids in [i for i in list(captured.programs) if number in i]:
-                    captured._drop(ids)
+                    captured._drop(ids, [i for i, n in enumerate(ids) if n == number])
 
         return forget
 

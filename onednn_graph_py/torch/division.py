@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
 __all__ = [
     "Division",
     "constant_without_type",
+    "function_of",
     "hint",
     "is_size",
     "is_tensor",
@@ -347,3 +349,12 @@ def source(node: fx.Node) -> str:
     place = trace[starts[-1]].strip()
     text = trace[starts[-1] + 1].strip() if starts[-1] + 1 < len(trace) else ""
     return f"{place}: {text}" if text else place
+
+
+def function_of(graph: fx.Graph) -> str:
+    """Return the file and the name of the function that a graph is of; its parts have the same."""
+    traces = (n.meta.get("stack_trace") for n in graph.nodes)
+    place = re.search(r'File ("[^"]*"), line \d+, in (.*)', next(filter(None, traces), ""))
+    if place is None:
+        return ""
+    return re.sub(r"torch_dynamo_resume_in_(.*)_at_\d+", r"\1", " ".join(place.groups()))

@@ -12,16 +12,15 @@ from torch import fx
 
 from ..building.builder import GraphBuilder
 from ..building.value import Value
-from ..dtypes import array_dtype
-from ..errors import InvalidGraphError
+from ..errors import InvalidGraphError, OneDNNError
+from ..host_calls import HOST, Extent, HostCall, Size, Slot
 from ..running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of
 from .capture import without_repetitions
 from .division import is_size, is_tensor, lowered, op_name, reason, source
 from .folding import folded
-from .host import HOST, HostCall, Slot
-from .lowering.table import DTYPES, HOST_DTYPES, dims_of
+from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
 
 __all__ = ["export", "trace"]
 
@@ -66,7 +65,13 @@ def trace(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
         program = torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
-        program = program.run_decompositions({})
+        program = program.run_decompositions(
+            {
+                op: how
+                for op, how in torch.export.default_decompositions().items()
+                if op not in LOWERINGS and str(op._opname) not in HOST
+            }
+        )
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:
@@ -154,48 +159,56 @@ class _Tracer:
             self.values[node] = self.values[node.args[0]][node.args[1]]
             return None
         why = reason(node, self.constants)
-        if why is None:
-            for given in node.all_input_nodes:
-                self._read(given)
-            self.values[node] = lowered(self.builder, node, self.values, self.constants)
-            return None
         name = op_name(node)
-        if name in VIEWS:
-            return self._add_view(node)
+        if why is None or name in VIEWS:
+            try:
+                for given in filter(is_tensor, node.all_input_nodes):
+                    self._read(given)
+                self.values[node] = lowered(
+                    self.builder, node, self.values, self.constants, host=why is not None
+                )
+            except (NotLowered, OneDNNError) as e:
+                why = str(e)
+            else:
+                return None
         if name not in HOST:
             return why
-        result = node.meta["val"]
+        results = node.meta["val"]
+        several = results if isinstance(results, (tuple, list)) else (results,)
         arrays: list[Value] = []
 
         def slot(given: Any) -> Any:
             if isinstance(given, fx.Node):
                 if not is_tensor(given):
-                    raise InvalidGraphError(f"{node.target} reads a size that is unknown")
+                    return self._size(given, arrays)
                 arrays.append(self._read(given))
                 return Slot(len(arrays) - 1)
             if isinstance(given, (list, tuple)):
                 return tuple(slot(g) for g in given)
             return given
 
-        options = {k: a for k, a in node.kwargs.items() if k in ("alpha", "rounding_mode")}
         args = tuple(slot(a) for a in node.args)
-        dims, dtype = dims_of(result), _dtype(result)
-        call = HostCall(name, args, options, dims, array_dtype(dtype))
-        self.values[node] = self.builder.call(
-            call, *arrays, outputs=[(dims, dtype)], name=node.name
-        )
+        options = {k: slot(a) for k, a in node.kwargs.items() if k not in NO_NUMBERS}
+        made = tuple((dims_of(r), _dtype(r)) for r in several)
+        call = HostCall(name, args, options, tuple(a.dtype for a in arrays), made)
+        value = self.builder.call(call, *arrays, outputs=call.outputs, name=node.name)
+        self.values[node] = value
         return None
 
-    def _add_view(self, node: fx.Node) -> str | None:
-        """Add a view of a value of a type that only host steps and views read."""
-        given = node.args[0]
-        assert isinstance(given, fx.Node)
-        self._read(given)
-        try:
-            self.values[node] = lowered(self.builder, node, self.values, self.constants, host=True)
-        except Exception as e:
-            return str(e)
-        return None
+    def _size(self, node: fx.Node, arrays: list[Value]) -> Any:
+        """Return how a number follows from sizes; the arrays get those that it is the size of."""
+        known = number_of(node.meta["val"])
+        if not isinstance(known, Unknown):
+            return known
+        if op_name(node) == "sym_size":
+            tensor, dim = node.args
+            arrays.append(self._read(tensor))
+            return Extent(len(arrays) - 1, dim)
+        function = NUMBERS.get(node.target, node.target)
+        if function.__module__ not in ("_operator", "math", "builtins") or node.kwargs:
+            raise NotLowered(f"it reads a number that {op_name(node)} gives")
+        args = [self._size(a, arrays) if isinstance(a, fx.Node) else a for a in node.args]
+        return Size(function, tuple(args))
 
     def _read(self, node: fx.Node) -> Any:
         """Return the value of a tensor that a call reads; constants come when they are read."""
@@ -216,8 +229,17 @@ class _Tracer:
             self.builder.output(**{f"output{i}": self._read(result)})
 
 
-VIEWS = frozenset({"unsqueeze", "squeeze", "expand", "slice", "select", "alias", "clone", "detach"})
+VIEWS = frozenset(
+    "unsqueeze squeeze expand slice select alias clone detach "
+    "t transpose permute split split_with_sizes unbind".split()
+)
 """Ops that a builder has for types that oneDNN lacks, too."""
+
+NO_NUMBERS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"})
+"""Arguments that say what a result is like, not what is in it."""
+
+NUMBERS = {torch.sym_float: float, torch.sym_int: int, torch.sym_max: max, torch.sym_min: min}
+"""Python's functions in place of torch's."""
 
 
 def _dtype(tensor: torch.Tensor) -> str:

@@ -17,6 +17,7 @@ from ..explaining.times import timed
 from ..ops.lookup import with_trait
 from ..running.model import CompiledGraph, Step
 from ..text.numbers import counted
+from . import capture
 from .captured import CAPTURED, Captured, share_in_regions
 from .division import source
 
@@ -115,6 +116,8 @@ class GraphReport:
     weights_are_inputs: bool
 
     def __str__(self) -> str:
+        if not self.weights:
+            return f"{self.name}: ran with weights that have gone; the next call compiles it anew"
         count = sum(r.partitions for r in self.regions)
         integer = sum(r.int8_partitions for r in self.regions)
         lines = [
@@ -123,7 +126,7 @@ class GraphReport:
             f"({integer} of them int8)"
         ]
         if self.weights_are_inputs:
-            lines.append("  weights change, so they are inputs of each call")
+            lines.append("  weights that changed before several calls are inputs of each call")
         elif self.weights != 1:
             lines.append(f"  compiled for {self.weights} sets of weights")
         for i, region in enumerate(self.regions):
@@ -151,12 +154,29 @@ class Report:
     Parameters
     ----------
     graphs : tuple of GraphReport
+    recurrent : tuple of str
+        The module's recurrent layers, which torch does not hand to any compiler.
     """
 
     graphs: tuple[GraphReport, ...]
+    recurrent: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.graphs)) or "no graph has run in oneDNN yet"
+        lines = [*map(str, self.graphs)] or ["no graph has run in oneDNN yet"]
+        if self.recurrent:
+            lines.append(
+                f"in torch, with the functions that call them: {', '.join(self.recurrent)}, since "
+                "torch captures recurrent layers only with torch._dynamo.config.allow_rnn"
+            )
+        if any(g.weights and not g.weights_are_inputs for g in self.graphs):
+            lines.append(UNSEEN)
+        return "\n".join(lines)
+
+
+UNSEEN = (
+    "weights are constants: a write that torch does not count, as to weight.data, is seen in a "
+    "sample of their bytes; the option freeze=False sees all"
+)
 
 
 def _steps_text(region: RegionReport) -> list[str]:
@@ -171,8 +191,11 @@ def _steps_text(region: RegionReport) -> list[str]:
     measured = any(seconds.values())
     order = sorted(counts, key=lambda ops: (-seconds[ops], -counts[ops]))
     return [
-        f"    {counts[ops]:4} x {ops}" + (f": {1e3 * seconds[ops]:.3f} ms" if measured else "")
-        for ops in order
+        *(
+            f"    {counts[ops]:4} x {ops}" + (f": {1e3 * seconds[ops]:.3f} ms" if measured else "")
+            for ops in order
+        ),
+        *(f"    not fused: {why}" for why in dict.fromkeys(s.why for s in region.steps) if why),
     ]
 
 
@@ -193,14 +216,20 @@ def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None 
     Report
     """
     graphs = [c for c in CAPTURED if compiled is None or _belongs(c, compiled)]
-    return Report(tuple(_of(c, seconds) for c in sorted(graphs, key=lambda c: c.number)))
+    recurrent: list[str] = []
+    if isinstance(compiled, torch.nn.Module) and not capture.recurrent_layers_are_captured():
+        inner = getattr(compiled, "_orig_mod", compiled)
+        recurrent = [n for n, m in inner.named_modules() if isinstance(m, torch.nn.RNNBase)]
+    return Report(
+        tuple(_of(c, seconds) for c in sorted(graphs, key=lambda c: c.number)), tuple(recurrent)
+    )
 
 
 def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
     """Return whether a graph is of a module, by its weights, or of a function, by its lines."""
     if isinstance(compiled, torch.nn.Module):
         ids = {id(t) for t in (*compiled.parameters(), *compiled.buffers())}
-        if ids and captured.static:
+        if ids and captured.static and (captured.programs or captured.relieved):
             return any(ids & set(key) for key in captured.programs)
         inner = getattr(compiled, "_orig_mod", compiled)
         function: Any = type(inner).forward

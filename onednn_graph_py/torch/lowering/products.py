@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from ...blocks.attention import sdpa
 from ...building.value import Value
+from ...host_calls import HostCall, Slot
 from ...linked import linked_version
 from .table import Lowering, NotLowered, each, lowers, need_batch
 
@@ -249,6 +251,10 @@ def _attention(
     mask = attn_mask
     if mask is not None:
         need_mask(mask, query)
+        if mask.dtype == "boolean" and -1 in (mask.shape or ()) and linked_version() < (3, 8):
+            made_of = (Slot(0), 0.0, -math.inf)
+            added = HostCall("where", made_of, {}, ("boolean",), ((mask.shape or (), query.dtype),))
+            mask = at.b.call(added, mask, outputs=added.outputs)
     if without_heads:
         query, key, value = query[:, None], key[:, None], value[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...building.value import Value
-from .table import Lowering, NotLowered, dims_of, lowers
+from .table import HOST_DTYPES, Lowering, NotLowered, dims_of, lowers
 
 aten = torch.ops.aten
 
@@ -66,6 +66,8 @@ def _t(at: Lowering, x: Value) -> Value:
 def _transposed(at: Lowering, x: Value, order: list[int]) -> Value:
     if x.ndim == 0 or order == [*range(x.ndim)]:
         return x
+    if x.dtype in HOST_DTYPES.values():
+        return x.transpose(order)
     return at.b.static_transpose(x, order=order)
 
 

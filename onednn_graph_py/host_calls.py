@@ -1,0 +1,346 @@
+"""NumPy functions for calls of torch that oneDNN has no ops for: host steps that need no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .dtypes import array_dtype
+
+__all__ = ["HOST", "Extent", "HostCall", "Size", "Slot"]
+
+Array = npt.NDArray[Any]
+
+
+def _index(x: Array, indices: Any) -> Array:
+    made: Array = x[tuple(slice(None) if i is None else i for i in indices)]
+    return made
+
+
+def _clamp(x: Array, low: Any = None, high: Any = None) -> Array:
+    return np.clip(x, low, high)
+
+
+def _same(x: Array, *rest: Any) -> Array:
+    return x
+
+
+def _scaled_sum(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    return x + y * alpha
+
+
+def _scaled_difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    return x - y * alpha
+
+
+def _cumsum(x: Array, dim: int) -> Array:
+    return np.cumsum(x, axis=dim)
+
+
+def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode == "floor":
+        return np.floor_divide(x, y)
+    made = np.true_divide(x, y)
+    return made if rounding_mode is None else np.trunc(made)
+
+
+def _sum(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    return np.asarray(
+        np.sum(x, None if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
+    )
+
+
+def _masked_fill(x: Array, mask: Array, value: Any) -> Array:
+    return np.where(mask, np.asarray(value, x.dtype), x)
+
+
+def _embedding(table: Array, ids: Array, *rest: Any) -> Array:
+    made: Array = table[ids]
+    return made
+
+
+def _concatenate(arrays: Any, dim: int = 0) -> Array:
+    return np.concatenate(arrays, axis=dim)
+
+
+def _gather(x: Array, dim: int, index: Array) -> Array:
+    return np.take_along_axis(x, index, axis=dim)
+
+
+def _argmax(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+    return np.asarray(np.argmax(x, axis=dim, keepdims=keepdim))
+
+
+def _any(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    return np.asarray(
+        np.any(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
+    )
+
+
+def _all(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    return np.asarray(
+        np.all(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
+    )
+
+
+def _full(size: Any, value: Any) -> Array:
+    return np.full(size, value)
+
+
+def _new_full(x: Array, size: Any, value: Any) -> Array:
+    return np.full(size, value)
+
+
+def _reshape(x: Array, shape: Any) -> Array:
+    return x.reshape(shape)
+
+
+def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
+    return x if x.ndim < 2 else x.swapaxes(dim0, dim1)
+
+
+def _slice(x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
+    return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
+
+
+def _select(x: Array, dim: int, index: int) -> Array:
+    return x.take(index, dim)
+
+
+def _difference(
+    x: Array, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
+) -> Array:
+    ends = {k: v for k, v in (("prepend", before), ("append", after)) if v is not None}
+    return np.diff(x, n, dim, **ends)
+
+
+def _expand(x: Array, size: Sequence[int]) -> Array:
+    before = (1,) * (len(size) - x.ndim) + x.shape
+    return np.broadcast_to(x, [b if n == -1 else n for b, n in zip(before, size, strict=True)])
+
+
+def _padded(x: Array, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Array:
+    pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
+    inner = x[
+        tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(x.shape, pairs, strict=True))
+    ]
+    wide = [(max(a, 0), max(b, 0)) for a, b in pairs]
+    if mode == "constant":
+        return np.pad(inner, wide, constant_values=value or 0)
+    modes: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    return np.pad(inner, wide, modes[mode])
+
+
+def _vector_norm(x: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Array:
+    """Sum powers of all elements, or of some dims, in f64; matrices are no norm of their own."""
+    axes = tuple(range(x.ndim)) if dim is None else tuple(np.atleast_1d(dim))
+    size = np.abs(x.astype(np.float64))
+    if ord in (np.inf, -np.inf):
+        return np.asarray((np.max if ord > 0 else np.min)(size, axes, keepdims=keepdim))
+    if ord == 0:
+        return np.asarray(np.sum(size != 0, axes, keepdims=keepdim))
+    return np.asarray(np.sum(size**ord, axes, keepdims=keepdim) ** (1 / ord))
+
+
+def _lstm(
+    x: Array,
+    states: Sequence[Array],
+    weights: Sequence[Array],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both_ways: bool,
+    batch_first: bool,
+) -> tuple[Array, Array, Array]:
+    ways = 2 if both_ways else 1
+    each = len(weights) // (layers * ways)  # weights of inputs and states, biases, a projection
+    steps = x.swapaxes(0, 1) if batch_first else x
+    last: tuple[list[Array], list[Array]] = [], []
+    for layer in range(layers):
+        made = []
+        for way in range(ways):
+            at = layer * ways + way
+            w, u, *more = weights[at * each : (at + 1) * each]
+            bias = more[0] + more[1] if has_biases else np.zeros(1, x.dtype)
+            h, c = (s[at] for s in states)
+            outputs = []
+            for given in (steps @ w.T + bias)[:: -1 if way else 1]:
+                i, f, g, o = np.split(given + h @ u.T, 4, -1)
+                c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+                h = _sigmoid(o) * np.tanh(c)
+                h = h @ more[-1].T if len(more) % 2 else h
+                outputs.append(h)
+            made.append(np.stack(outputs[:: -1 if way else 1]))
+            last[0].append(h)
+            last[1].append(c)
+        steps = np.concatenate(made, -1)
+    out = steps.swapaxes(0, 1) if batch_first else steps
+    return out, np.stack(last[0]), np.stack(last[1])
+
+
+def _sigmoid(x: Array) -> Array:
+    made: Array = 0.5 * np.tanh(0.5 * x) + 0.5
+    return made
+
+
+HOST: dict[str, Callable[..., Any]] = {
+    "add": _scaled_sum,
+    "sub": _scaled_difference,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "abs": np.abs,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "logical_not": np.logical_not,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "bitwise_not": np.bitwise_not,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "__and__": np.bitwise_and,
+    "__or__": np.bitwise_or,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "where": np.where,
+    "sin": np.sin,
+    "cos": np.cos,
+    "log": np.log,
+    "remainder": np.remainder,
+    "isnan": np.isnan,
+    "clamp": _clamp,
+    "cumsum": _cumsum,
+    "index": _index,
+    "gather": _gather,
+    "index_select": lambda x, dim, index: x.take(index, dim),
+    "masked_fill": _masked_fill,
+    "embedding": _embedding,
+    "cat": _concatenate,
+    "argmax": _argmax,
+    "any": _any,
+    "all": _all,
+    "_to_copy": _same,
+    "type_as": _same,
+    "arange": np.arange,
+    "full": _full,
+    "zeros": np.zeros,
+    "ones": np.ones,
+    "new_full": _new_full,
+    "new_zeros": lambda x, size: np.zeros(size),
+    "new_ones": lambda x, size: np.ones(size),
+    "full_like": np.full_like,
+    "zeros_like": np.zeros_like,
+    "ones_like": np.ones_like,
+    "view": _reshape,
+    "_unsafe_view": _reshape,
+    "t": _transposed,
+    "transpose": _transposed,
+    "permute": np.transpose,
+    "slice": _slice,
+    "select": _select,
+    "expand": _expand,
+    "pad": _padded,
+    "linalg_vector_norm": _vector_norm,
+    "pow": np.power,
+    "diff": _difference,
+    "rsub": lambda x, y, alpha=1: y - x * alpha,
+    "div": _quotient,
+    "repeat": np.tile,
+    "flip": np.flip,
+    "exp": np.exp,
+    "sum": _sum,
+    "triu": np.triu,
+    "tril": np.tril,
+    "lstm": _lstm,
+}
+"""The function of each op, by the name before the overload's."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of an array among a call's arguments."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The size of a dim of the array at a place."""
+
+    index: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number that is computed from sizes by a function of Python."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """A call of a NumPy function, which pickles.
+
+    Parameters
+    ----------
+    op : str
+        A key of `HOST`.
+    args : tuple
+        The arguments, with a `Slot` for each array, and an `Extent` or a `Size` for each number
+        that only a call determines.
+    kwargs : dict
+    read : tuple of str
+        The data types of the arrays.
+    made : tuple of (tuple of int, str)
+        The results' shapes, -1 for dims that only a call determines, and their data types.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    read: tuple[str, ...]
+    made: tuple[tuple[tuple[int, ...], str], ...]
+
+    def __call__(self, *arrays: Array) -> Any:
+        """Compute the results."""
+
+        def filled(given: Any) -> Any:
+            if isinstance(given, Slot):
+                return arrays[given.index]
+            if isinstance(given, Extent):
+                return arrays[given.index].shape[given.dim]
+            if isinstance(given, Size):
+                return given.function(*map(filled, given.args))
+            if isinstance(given, (list, tuple)):
+                return [filled(g) for g in given]
+            return given
+
+        args = [filled(a) for a in self.args]
+        made = HOST[self.op](*args, **{k: filled(a) for k, a in self.kwargs.items()})
+        results = made if isinstance(made, tuple) else (made,)
+        return tuple(
+            np.asarray(m).astype(array_dtype(dtype), copy=False)
+            for m, (_, dtype) in zip(results, self.made, strict=False)
+        )
+
+    def outputs(self, *shapes: tuple[int, ...]) -> Sequence[tuple[tuple[int, ...], str]]:
+        """Return the results' shapes and data types for arrays of these shapes, by a trial."""
+        if all(-1 not in dims for dims, _ in self.made) or any(-1 in s for s in shapes):
+            return self.made
+        zeros = [
+            np.broadcast_to(np.zeros((), array_dtype(t)), s)
+            for s, t in zip(shapes, self.read, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            found = self(*zeros)
+        return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
