@@ -129,24 +129,17 @@ def batch_norm(c: Case, chance: np.random.Generator) -> Problem:
     x = noise(chance, c.shapes[0])
     mean, gamma, beta = (noise(chance, c.shapes[2]) for _ in range(3))
     variance = np.exp(mean)
-    if c.outputs == 1:
-        # Without the parameters' gradients the statistics are constants.
-        one, zero = np.ones_like(mean), np.zeros_like(mean)
-        return Problem(
-            lambda x: exactly("BatchNormInference", [x, one, zero, mean, variance], c.attrs)[0],
-            [x],
-            lambda dy: [x, dy, mean, variance],
-        )
+    affine = [gamma, beta] if c.outputs == 3 else []
 
-    def forward(x, gamma, beta):
-        inputs = [x, mean, variance, gamma, beta]
+    def forward(x, *affine):
+        inputs = [x, mean, variance, *affine]
         return exactly("BatchNormForwardTraining", inputs, c.attrs, 5)
 
-    *_, batch_mean, batch_variance = forward(x, gamma, beta)
+    *_, batch_mean, batch_variance = forward(x, *affine)
     return Problem(
         lambda *variables: forward(*variables)[0],
-        [x, gamma, beta],
-        lambda dy: [x, dy, batch_mean, batch_variance, gamma],
+        [x, *affine],
+        lambda dy: [x, dy, batch_mean, batch_variance, *affine[:1]],
     )
 
 
@@ -538,18 +531,6 @@ def test_nearest_neighbours_backward_may_miss_the_forward_ones_at_a_tie():
     (expected,) = run("InterpolateBackward", arrays, attrs)
     wrong = np.unique(np.nonzero(actual != expected)[1])
     assert wrong.tolist() == ([12, 13] if isa.has_avx512(ISA) else [])
-
-
-def test_batch_normalization_without_gradients_of_parameters_leaves_gamma_out():
-    """And takes mean and variance to be constants, which is not documented."""
-    chance = np.random.default_rng(0)
-    x, diff_dst = (chance.standard_normal((2, 3, 4, 8)).astype(np.float32) for _ in range(2))
-    statistics = [x.mean((0, 1, 2)), x.var((0, 1, 2))]
-    arrays = [x, diff_dst, *statistics, np.full(8, 5.0, np.float32)]
-    attrs = {"epsilon": 1e-3}
-    (made,) = run("BatchNormTrainingBackward", arrays, attrs)
-    np.testing.assert_allclose(made, diff_dst / np.sqrt(statistics[1] + 1e-3), rtol=1e-6)
-    assert_agreement("BatchNormTrainingBackward", arrays, attrs, [(None, "f32")])
 
 
 @pytest.mark.skipif("avx" not in ISA, reason=f"about the kernels of x86-64, this is {ISA}")

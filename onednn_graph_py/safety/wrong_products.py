@@ -25,6 +25,7 @@ __all__ = [
     "int8_product_in_chunks",
     "one_row_transposed",
     "one_row_transposed_alone",
+    "operand_behind_vector",
     "operand_for_all_heads",
     "operand_for_each_row",
     "partly_broadcast_operand",
@@ -113,6 +114,26 @@ def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
         varies = sum(operand[i] > 1 for i in wide)
         if 0 < varies < len(wide) and not product.attr("transpose_a"):
             return True
+    return False
+
+
+def operand_behind_vector(group: Group, conditions: Conditions) -> bool:
+    """An operand behind a product with 1-D weights, or one that varies over more than the columns.
+
+    oneDNN computes with a matrix of one column or row, and does not reshape the operand.
+    """
+    for product in group.ops:
+        sizes = [len(group.shape(t) or (1, 1)) for t in product.inputs[:2]]
+        if product.kind != "MatMul" or 1 not in sizes:
+            continue
+        for op in group.ops:
+            if not group.follows(op, {"MatMul"}):
+                continue
+            for tensor in op.inputs:
+                shape = group.shape(tensor) or ()
+                varying = shape if sizes[1] == 1 else shape[:-1]
+                if group.producer(tensor) is None and math.prod(varying) != 1:
+                    return True
     return False
 
 
