@@ -95,6 +95,33 @@ def tanh(strides):
     return case(Op("Tanh", [t(0, (2,) * 6, strides=strides)], [t(1, (2,) * 6)]))
 
 
+def broadcast_relu_add(operand):
+    """On six dims, where a binary op that broadcasts starts a kernel of its own."""
+    made = [t(i, (2, 3, 2, 1, 3, 2)) for i in (2, 3, 5)]
+    return case(
+        Op("Subtract", [t(0, made[0].dims), t(1, operand)], [made[0]]),
+        Op("ReLU", [made[0]], [made[1]]),
+        Op("Add", [made[1], t(4, (1,))], [made[2]]),
+    )
+
+
+def running_statistics(stride):
+    tensors = [t(0, (2, 3, 3, 64)), *(t(i, (64,), strides=(stride,)) for i in (1, 2))]
+    outputs = [t(5, tensors[0].dims), *(t(i, (64,)) for i in range(6, 10))]
+    attrs = {"epsilon": 1e-3, "momentum": 0.9}
+    inputs = [*tensors, t(3, (64,)), t(4, (64,))]
+    return case(Op("BatchNormForwardTraining", inputs, outputs, attrs))
+
+
+def pixels_gradient(size):
+    """That of weights which see every second pixel."""
+    windows = -(-size // 2)
+    attrs = {"strides": [2], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
+    formats = {"data_format": "NXC", "weights_format": "OIX", "weights_shape": [16, 1, 1]}
+    inputs = [t(0, (3, size, 1)), t(1, (3, windows, 16))]
+    return case(Op("ConvolutionBackwardWeights", inputs, [t(2, (16, 1, 1))], {**attrs, **formats}))
+
+
 def one_element(*strides):
     return case(Op("Add", [t(0, (1, 1), strides=strides), t(1, (1, 1))], [t(2, (1, 1))]))
 
@@ -315,6 +342,13 @@ ROWS = {
     "binary_after_pooling": Row(pooling((1, 8, 4, 4)), pooling((1, 8, 1, 1))),
     "widening": Row(relu_add((1, 4096), (256, 4096)), relu_add((256, 4096), (1, 4096))),
     "elementwise_rank": Row(tanh((32, 16, 8, 4, 1, 2)), tanh(None)),
+    "elementwise_rank_behind_broadcast": Row(
+        broadcast_relu_add((2,)), broadcast_relu_add((1, 1)), since_8
+    ),
+    "strided_running_statistics": Row(running_statistics(2), running_statistics(1)),
+    "strided_pointwise_weights_gradient": Row(
+        pixels_gradient(6), pixels_gradient(7), lambda c: c.avx2 and not c.avx512
+    ),
     "one_element_strides": Row(one_element(2, 2), one_element(1, 1)),
     "interpolation_of_one_column": Row(interpolate((2, 3, 1)), interpolate((2, 3, 2))),
     "attention_batches": Row(

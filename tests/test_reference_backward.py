@@ -290,18 +290,6 @@ def test_nearest_neighbours_backward_may_miss_the_forward_ones_at_a_tie():
     assert wrong.tolist() == ([12, 13] if isa.has_avx512(ISA) else [])
 
 
-def test_batch_normalization_without_gradients_of_parameters_leaves_gamma_out():
-    """And takes mean and variance to be constants, which is not documented."""
-    chance = np.random.default_rng(0)
-    x, diff_dst = (chance.standard_normal((2, 3, 4, 8)).astype(np.float32) for _ in range(2))
-    statistics = [x.mean((0, 1, 2)), x.var((0, 1, 2))]
-    arrays = [x, diff_dst, *statistics, np.full(8, 5.0, np.float32)]
-    attrs = {"epsilon": 1e-3}
-    (made,) = run("BatchNormTrainingBackward", arrays, attrs)
-    np.testing.assert_allclose(made, diff_dst / np.sqrt(statistics[1] + 1e-3), rtol=1e-6)
-    assert_agreement("BatchNormTrainingBackward", arrays, attrs, [(None, "f32")])
-
-
 @pytest.mark.skipif("avx" not in ISA, reason=f"about the kernels of x86-64, this is {ISA}")
 @pytest.mark.parametrize(
     ("kind", "attrs"),

@@ -191,7 +191,8 @@ def selecting(condition, first, second):
 
     def build(b):
         operands = (b.input(x) if isinstance(x, tuple) else np.float32(x) for x in (first, second))
-        b.output(b.select(b.input(condition, "boolean"), *operands))
+        known = isinstance(condition, np.ndarray)
+        b.output(b.select(condition if known else b.input(condition, "boolean"), *operands))
 
     return build
 
@@ -520,6 +521,48 @@ def sums_of_strided(shape, strides, *operands):
     return build
 
 
+def one_op(kind, *shapes, layouts=(), outputs=1, dtype="f32", made="f32", **attrs):
+    """An op; `layouts` has the strides of some inputs, by their numbers."""
+
+    def build(b):
+        given = dict(layouts)
+        inputs = [b.input(s, dtype, strides=given.get(i)) for i, s in enumerate(shapes)]
+        results = b.op(kind, *inputs, outputs=[(None, made)] * outputs, **attrs)
+        b.output(*(results if outputs > 1 else (results,)))
+
+    return build
+
+
+def layer_norm_of_constants(*shape):
+    def build(b):
+        y = b.constant(noise(1, 1, 1, 4)).layer_norm(b.input((4,)), b.input((4,)), keep_stats=False)
+        b.output(b.input(shape) + y)
+
+    return build
+
+
+def weights_of_padding(pad, dtype="bf16"):
+    def build(b):
+        size = (3, 6, 3 - pad), (3, 3, 1)
+        b.output(
+            b.convolution_backward_weights(
+                *(b.input(s, dtype) for s in size), strides=(2,), pads_begin=(0,), pads_end=(pad,),
+                dilations=(1,), weights_shape=(3, 6, 3), data_format="NCX", weights_format="OIX",
+            )
+        )  # fmt: skip
+
+    return build
+
+
+def select_in_bf16(known):
+    def build(b):
+        condition = b.constant(np.array([True]))
+        other = b.constant(np.float32([0]), dtype="bf16") if known else b.input((1,), "bf16")
+        b.output(b.select(condition, b.input((1,), "bf16"), other))
+
+    return build
+
+
 # -- all of them
 
 
@@ -627,6 +670,52 @@ _rows = (
 )
 
 _gapped = attention_of_five_dims((1, 2, 4), (1, 2, 1), strides=(1152, 576, 144, 16, 1))
+_apart = {1: (2,)}
+_parameters = (
+    one_op("BatchNormInference", (2, 3, 4), *((4,),) * 4, layouts=_apart, epsilon=1e-3),
+    one_op("LayerNorm", (3, 4), (4,), (4,), layouts=_apart, keep_stats=False),
+    one_op("GroupNorm", (2, 3, 4), (4,), (4,), layouts={2: (3,)}, groups=2, keep_stats=False),
+    one_op("DynamicQuantize", (3, 4), (4,), layouts=_apart, made="s8", qtype="per_channel", axis=1),
+    one_op(
+        "LayerNormBackward", (3, 4), (3, 4), (3,), (3,), (4,), (4,), layouts={4: (2,)}, outputs=3
+    ),
+)
+_channels = {"per_channel_broadcast": True, "data_format": "NXC"}
+_slopes = (
+    one_op("PReLU", (1, 2, 2, 2), (2,), layouts={0: (8, 1, 4, 2)}, **_channels),
+    one_op(
+        "PReLU",
+        (3, 4, 5, 2),
+        (4,),
+        layouts={0: (40, 5, 1, 20)},
+        **_channels | {"data_format": "NCX"},
+    ),
+)
+_turned = {1: (5, 15, 1)}
+_plain_norm = {"use_affine": False}
+_layer_gradient = "LayerNormBackward", (7, 6), (7, 6), (7,), (7,)
+_of_layouts = (
+    one_op(*_layer_gradient, layouts={1: (1, 7)}, **_plain_norm),
+    one_op(*_layer_gradient, layouts={0: (9, 1), 1: (9, 1)}, **_plain_norm),
+    one_op("SoftMaxBackward", (3, 4, 5), (3, 4, 5), layouts=_turned, axis=2),
+    one_op("LogSoftmaxBackward", (3, 4, 5), (3, 4, 5), layouts=_turned, axis=-1),
+)
+_pixels = {"kernel": (2,), "strides": (2,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,)}
+_gapped_pool = (one_op("MaxPoolBackward", (2, 6, 3), (2, 3, 3), layouts={0: (24, 4, 1)}, **_pixels),)
+_batch_gradient = "BatchNormTrainingBackward", (2, 3, 5, 4), (2, 3, 5, 4), *((4,),) * 3
+_one_output = (one_op(*_batch_gradient, epsilon=1e-3), one_op(*_batch_gradient[:-1], epsilon=1e-3))
+_alternate = np.array([True, False, False, True])
+_choices = (
+    selecting(_alternate.reshape(1, 4, 1), (2, 4, 1), (1, 4, 1)),
+    selecting(_alternate.reshape(1, 4, 1), (1,), (2, 4, 1)),
+    selecting(_alternate.reshape(4, 1, 1), (2, 4, 1, 1), (1,)),
+)
+_to_column = (
+    convolution((1, 3, 5, 1), (1, 5, 1, 1), "f32", strides=(1, 3)),
+    convolution((1, 2, 5, 2), (1, 5, 1, 16), "bf16", strides=(1, 2), groups=2),
+)
+_unseen = (weights_of_padding(2),)
+_reused = select_in_bf16(True)
 
 ROWS = {
     "softmax_inf_as_zero": Row(
@@ -764,7 +853,11 @@ ROWS = {
         (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD
     ),
     "sum_behind_layer_norm": Row(
-        (layer_norm_and((6, 16)), layer_norm_and((6, 16), "bf16")),
+        (
+            layer_norm_and((6, 16)),
+            layer_norm_and((6, 16), "bf16"),
+            layer_norm_of_constants(1, 1, 4),
+        ),
         (layer_norm_and((16,)),),
         **ONLY_OLD,
     ),
@@ -936,6 +1029,84 @@ ROWS = {
             product((2, 3, 4, 8), (1, 1, 8, 16), (1, 3, 1, 16)),
             product((2, 2, 3, 4, 8), (8, 16), (1, 1, 3, 1, 16)),
         ),
+    ),
+    "strided_parameters": Row(
+        _parameters,
+        (
+            one_op("LayerNorm", (3, 4), (4,), (4,), layouts={0: (1, 3)}, keep_stats=False),
+            one_op("LayerNorm", (3, 4), (4,), (4,), layouts={1: (1,)}, keep_stats=False),
+        ),
+        alone=_parameters,
+    ),
+    "slopes_of_permuted": Row(
+        _slopes,
+        (
+            one_op("PReLU", (1, 2, 2, 2), (2,), layouts={0: (8, 4, 1, 2)}, **_channels),
+            one_op("PReLU", (2, 2, 2), (2,), layouts={0: (4, 1, 2)}, **_channels),
+            one_op("PReLU", (1, 2, 2, 2), (1, 2, 2, 2), layouts={0: (8, 1, 4, 2)}, **_channels),
+        ),
+        alone=_slopes,
+    ),
+    "norm_gradient_of_other_layout": Row(
+        _of_layouts,
+        (
+            one_op(*_layer_gradient, layouts={0: (1, 7)}, **_plain_norm),
+            one_op("SoftMaxBackward", (3, 4, 5), (3, 4, 5), layouts={0: (5, 15, 1)}, axis=2),
+            one_op("SoftMaxBackward", (3, 4, 5), (3, 4, 5), layouts=_turned, axis=1),
+        ),
+        alone=_of_layouts,
+    ),
+    "gapped_source_of_pooling": Row(
+        _gapped_pool,
+        (one_op("MaxPoolBackward", (2, 6, 3), (2, 3, 3), layouts={0: (1, 6, 2)}, **_pixels),),
+        **ONLY_OLD,
+        alone=_gapped_pool,
+    ),
+    "batch_norm_gradient_of_one_output": Row(
+        _one_output, (one_op(*_batch_gradient, outputs=3, epsilon=1e-3),), alone=_one_output
+    ),
+    "channel_operand_of_select": Row(
+        _choices,
+        (
+            selecting((2, 4, 1), (2, 4, 1), (1, 4, 1)),
+            selecting((1, 4, 1), (2, 4, 1), (2, 1, 1)),
+            selecting((1, 4), (2, 4), (1, 4)),
+        ),
+        **ONLY_OLD,
+        alone=_choices,
+    ),
+    "select_of_constants": Row(
+        (_reused,), (select_in_bf16(False),),
+        where=(before(AVX512), before(BF16), before(AMX)), elsewhere=(OLD, AVX512, AMX),
+        alone=(_reused,),
+        hidden="It shows from the second call on.",
+    ),
+    "operand_behind_vector": Row(
+        (
+            product((3, 4), (4,), (3,)),
+            product((2, 3, 4), (4,), (2, 1)),
+            product((4,), (2, 4, 3), (2, 1)),
+        ),
+        (
+            product((3, 4), (4,), (1,)),
+            product((4,), (2, 4, 3), (3,)),
+            product((3, 4), (4, 1), (3, 1)),
+        ),
+        **ONLY_OLD,
+    ),
+    "one_channel_to_one_column": Row(
+        _to_column,
+        (
+            convolution((1, 3, 5, 1), (1, 5, 1, 1), "f32"),
+            convolution((1, 3, 5, 2), (1, 5, 2, 1), "f32", strides=(1, 3)),
+            convolution((1, 3, 8, 1), (1, 5, 1, 1), "f32", strides=(1, 3)),
+        ),
+        where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_to_column,
+    ),
+    "weights_that_see_padding": Row(
+        _unseen, (weights_of_padding(0), weights_of_padding(2, "f32")),
+        where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_unseen,
+        hidden="It shows where the memory was not 0 before.",
     ),
     "operand_of_one_column": Row(
         (

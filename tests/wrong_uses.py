@@ -1248,6 +1248,14 @@ wrong(
     lambda: run_op(op("StaticReshape", [lt(0)], [LT(1, "f32")], shape=[5, 5], special_zero=False)),
 )
 wrong(
+    "StaticReshape to a dim of -6",
+    "InvalidShapeError",
+    "attribute shape \\[2, -6\\] has an entry below -1",
+    lambda: og.ops.check(
+        "StaticReshape", [((4, 8), "f32")], dict(shape=[2, -6], special_zero=False)
+    ),
+)
+wrong(
     "StaticReshape with two unknowns",
     "OneDNNError",
     "the_staticreshape|StaticReshape",

@@ -126,7 +126,7 @@ _RELU_BATCH_NORM = Pattern(
             ("NCX", {}, 1),
             ("NXC", {"data_format": "NXC"}, 1),
             ("of ReLU's source", {"use_dst": False}, 1),
-            ("without gamma", {"outputs": 1}, 1),
+            ("without gamma", {"outputs": 1}, None),
             ("as diff_dst, which is not the pattern", {"reads": "diff_dst"}, 2),
         )
     ),

@@ -119,7 +119,71 @@ def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> 
     return [*before, replace(node, inputs=tuple(copies.get(v.id, v) for v in node.inputs))]
 
 
+def with_gradients_of_parameters(
+    builder: GraphBuilder, node: Node, shapes: Shapes
+) -> list[Node] | None:
+    """Let a batch normalization's gradient also make those of gamma and beta, which nobody reads.
+
+    Without gamma it needs one: the mean, clamped to 1.
+    """
+    if node.kind != "BatchNormTrainingBackward" or len(node.outputs) > 1:
+        return None
+    mean = node.inputs[2]
+    made = [_value(builder, mean, shapes, mean.dtype) for _ in range(3)]
+    before = [] if node.inputs[4:] else [_op("Clamp", node, mean, made[2], min=1.0, max=1.0)]
+    inputs = node.inputs if node.inputs[4:] else (*node.inputs, made[2])
+    return [*before, replace(node, inputs=inputs, outputs=(*node.outputs, *made[:2]))]
+
+
+def with_pixels_taken_before(
+    builder: GraphBuilder, node: Node, shapes: Shapes
+) -> list[Node] | None:
+    """Take the pixels that a strided convolution with a kernel of 1 reads by a pooling before."""
+    if node.kind != "ConvolutionBackwardWeights":
+        return None
+    source, gradient = (shapes[v.id] for v in node.inputs[:2])
+    made = shapes[node.outputs[0].id]
+    first = str(node.attr("weights_format")).startswith("X")
+    kernel = made[:-2] if first else made[2:]
+    if set(kernel) != {1} or any((*node.attrs["pads_begin"], *node.attrs["pads_end"])):
+        return None
+    last = node.attr("data_format") == "NXC"
+    channels = source[-1 if last else 1]
+    taken = Value(builder, None, node.inputs[0].dtype, node.inputs[0].name)
+    shapes[taken.id] = (
+        (*gradient[:-1], channels) if last else (gradient[0], channels, *gradient[2:])
+    )
+    none = (0,) * len(kernel)
+    window = {"kernel": kernel, "pads_begin": none, "pads_end": none, "exclude_pad": False}
+    attrs = {"strides": node.attrs["strides"], "data_format": node.attr("data_format"), **window}
+    rest = {**node.attrs, "strides": kernel}
+    return [
+        _op("AvgPool", node, node.inputs[0], taken, **attrs),
+        replace(node, inputs=(taken, *node.inputs[1:]), attrs=rest),
+    ]
+
+
+def with_unit_strides(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
+    """Write a stride of 1 where a convolution has one window, and no padding behind it."""
+    if node.kind != "Convolution" or str(node.attr("auto_pad")) != "None":
+        return None
+    dims, weights, made = (shapes[v.id] for v in (*node.inputs[:2], node.outputs[0]))
+    kernel = weights[:-2] if str(node.attr("weights_format")).startswith("X") else weights[2:]
+    last = str(node.attr("data_format")) == "NXC"
+    dims, made = (d[1:-1] if last else d[2:] for d in (dims, made))
+    attrs = {n: list(node.attrs[n]) for n in ("strides", "pads_end")}
+    for i, windows in enumerate(made):
+        extent = node.attrs["dilations"][i] * (kernel[i] - 1) + 1
+        padded = extent - dims[i] - node.attrs["pads_begin"][i]
+        if windows == 1 and padded >= 0:
+            attrs["strides"][i], attrs["pads_end"][i] = 1, padded
+    return [replace(node, attrs={**node.attrs, **attrs})]
+
+
 ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
+    ("with strides of 1 where it has one window", with_unit_strides),
+    ("with its pixels taken by a separate op", with_pixels_taken_before),
+    ("with gradients of its parameters too", with_gradients_of_parameters),
     ("with row-major inputs", with_row_major_inputs),
     ("with its first operand transposed by a separate op", without_transpose_a),
     ("with its axis transposed by separate ops", with_axis_last),

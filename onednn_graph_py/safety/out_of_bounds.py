@@ -267,6 +267,41 @@ def elementwise_rank(group: Group, op: Op) -> Met | None:
     return Met(f"rank {rank} with other ops fused to it", f"{_SPLIT}, or use at most 5 dims")
 
 
+def elementwise_rank_behind_broadcast(group: Group, op: Op) -> Met | None:
+    """Find an element-wise op on more than five dims between two binary ops, the first broadcasts.
+
+    Since 3.8 oneDNN fuses nothing to a binary op that broadcasts, but for a second operand of one
+    element. The element-wise op then has a kernel of its own, as in `elementwise_rank`.
+    """
+    made = group.shape(op.outputs[0]) or ()
+    read = {t.id for o in group.ops if o.kind in _BINARY for t in o.inputs}
+    if len(made) <= 5 or op.outputs[0].id not in read:
+        return None
+    maker = group.producer(op.inputs[0])
+    while maker is not None and maker.kind in ELEMENTWISE:
+        maker = group.producer(maker.inputs[0])
+    if maker is None or maker.kind not in _BINARY:
+        return None
+    first, second = (group.shape(t) for t in maker.inputs[:2])
+    if first == made and (second == made or _one_element(second)):
+        return None
+    if maker.kind == "Add" and second == made and _one_element(first):
+        return None
+    return Met(
+        f"rank {len(made)} with other ops fused to it, behind an op that broadcasts",
+        f"{_SPLIT}, or use at most 5 dims",
+    )
+
+
+def strided_running_statistics(group: Group, op: Op) -> Met | None:
+    """Find a strided mean or variance, with whose strides oneDNN writes the new ones."""
+    for said in op.inputs[1:3]:
+        tensor = group.tensor(said)
+        if _has_gaps(tensor):
+            return Met(f"running statistics as {tensor.mirror!r}", "pass contiguous arrays")
+    return None
+
+
 def one_element_strides(group: Group, op: Op) -> Met | None:
     """Find a tensor of one element in which no dim has the stride 1 that oneDNN looks for."""
     for said in (*op.inputs, *op.outputs):
@@ -703,6 +738,32 @@ def strided_int8_pointwise_convolution(group: Group, op: Op) -> Met | None:
     )
 
 
+def strided_pointwise_weights_gradient(group: Group, op: Op) -> Met | None:
+    """Find a gradient of weights with a kernel of 1, as in `strided_int8_pointwise_convolution`.
+
+    Some results were wrong, and some calls did not end, for up to half a vector of channels behind
+    whole ones.
+    """
+    made, shapes = group.shape(op.outputs[0]), [group.shape(t) for t in op.inputs[:2]]
+    if made is None or any(s is None or min(s) < 0 for s in (made, *shapes)):
+        return None
+    source, gradient = (s for s in shapes if s is not None)
+    last = op.attr("data_format") == "NXC"
+    kernel = made[:-2] if str(op.attr("weights_format")).startswith("X") else made[2:]
+    spatial, windows = (s[1:-1] if last else s[2:] for s in (source, gradient))
+    channels, strides = source[-1 if last else 1], op.attr("strides")
+    if set(kernel) != {1} or (op.attr("groups") or 1) != 1 or not 0 < channels % 8 <= 4:
+        return None
+    if set(strides) == {1} or any(
+        w * s != d for w, s, d in zip(windows, strides, spatial, strict=True)
+    ):
+        return None
+    return Met(
+        f"a gradient for {channels} channels with a kernel of 1 and strides that divide the data",
+        "take every second pixel before, by a pooling with a kernel of 1",
+    )
+
+
 def operand_behind_gapped_deconvolution(group: Group, op: Op) -> Met | None:
     """Find an operand behind a ConvTranspose with gaps, which oneDNN reads beyond its end.
 
@@ -875,6 +936,15 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(binary_after_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(widening, _BINARY, fused=True),
     MemoryDefect(elementwise_rank, ELEMENTWISE, rank=6),
+    MemoryDefect(
+        elementwise_rank_behind_broadcast,
+        ELEMENTWISE,
+        since=(3, 8),
+        fused=True,
+        rank=6,
+        beside=_BINARY,
+    ),
+    MemoryDefect(strided_running_statistics, _in("BatchNormForwardTraining"), strided=True),
     MemoryDefect(one_element_strides, _BINARY, strided=True),
     MemoryDefect(interpolation_of_one_column, _in("Interpolate")),
     MemoryDefect(attention_batches, _MATMUL, fused=True, rank=4, beside=_SOFTMAX),
@@ -959,6 +1029,11 @@ DEFECTS: tuple[MemoryDefect, ...] = (
         where=_without_avx512,
         fused=True,
         beside=_DEQUANTIZES,
+    ),
+    MemoryDefect(
+        strided_pointwise_weights_gradient,
+        _in("ConvolutionBackwardWeights"),
+        where=lambda c: c.avx2 and not c.avx512,
     ),
     MemoryDefect(
         binary_after_grouped_int8_convolution,

@@ -41,6 +41,7 @@ __all__ = [
     "int8_product_in_chunks",
     "one_row_transposed",
     "one_row_transposed_alone",
+    "operand_behind_vector",
     "operand_for_all_heads",
     "operand_for_each_row",
     "partly_broadcast_operand",
@@ -190,6 +191,26 @@ def _is_misread(shape: tuple[int, ...], strides: tuple[int, ...], conditions: Co
         return False
     permuted = wide != sorted(wide, reverse=True)
     return permuted and not has_gaps if conditions.version >= (3, 13) else permuted or has_gaps
+
+
+def operand_behind_vector(group: Group, conditions: Conditions) -> bool:
+    """An operand behind a product with 1-D weights, or one that varies over more than the columns.
+
+    oneDNN computes with a matrix of one column or row, and does not reshape the operand.
+    """
+    for product in group.ops:
+        sizes = [len(group.shape(t) or (1, 1)) for t in product.inputs[:2]]
+        if product.kind != "MatMul" or 1 not in sizes:
+            continue
+        for op in group.ops:
+            if not group.follows(op, {"MatMul"}):
+                continue
+            for tensor in op.inputs:
+                shape = group.shape(tensor) or ()
+                varying = shape if sizes[1] == 1 else shape[:-1]
+                if group.producer(tensor) is None and math.prod(varying) != 1:
+                    return True
+    return False
 
 
 def column_operand_of_transposed_product(group: Group, conditions: Conditions) -> bool:

@@ -16,10 +16,11 @@ import numpy as np
 from ..machine import Conditions
 from ..ops.lookup import with_trait
 from . import wrong_products as products
+from . import wrong_strides as strided
 from . import wrong_windows as windows
-from .calls import Tensor
+from .calls import Op, Tensor
 from .defect import Defect, Finding, Met, first_met
-from .facts import BINARY, is_row_major, operands
+from .facts import BINARY, aligned, is_row_major, operands
 from .group import Group
 from .post_ops import ELEMENTWISE, primitives
 from .saturation import LARGEST_WEIGHT, saturating_product
@@ -61,10 +62,11 @@ def _quantize_per_channel(*producers: str) -> Met:
 def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
     """An Add of a tensor of the same shape to a LayerNorm's result, maybe behind a TypeCast.
 
-    oneDNN is right for other shapes.
+    oneDNN is right for other shapes, but for dims of 1 in front.
     """
     for op in group.ops:
-        if op.kind != "Add" or group.shape(op.inputs[0]) != group.shape(op.inputs[1]):
+        made = group.shape(op.outputs[0]) or ()
+        if op.kind != "Add" or any(aligned(group.shape(t), len(made)) != made for t in op.inputs):
             continue
         for tensor in op.inputs:
             before = group.producer(tensor)
@@ -108,6 +110,48 @@ def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
         if (1, *made[1:]) in read and (made[0], *(1,) * (len(made) - 1)) not in read:
             return True
     return False
+
+
+def _channels_of_select(group: Group, conditions: Conditions) -> bool:
+    """A Select without spatial extent by a condition for all batches, of operands for each channel.
+
+    oneDNN makes products and sums of it, with the defect of `_channels_of_a_second_operand`.
+    """
+    for op in group.ops:
+        made = group.shape(op.outputs[0]) or ()
+        if op.kind != "Select" or len(made) < 3 or min(made[:2]) < 2 or set(made[2:]) != {1}:
+            continue
+        read = [aligned(group.shape(t), len(made)) for t in op.inputs]
+        if read[0] == made or read[1:] == [made, made]:
+            continue
+        if (1, *made[1:]) in read and (made[0], *(1,) * (len(made) - 1)) not in read:
+            return True
+    return False
+
+
+def _select_of_constants(group: Group, conditions: Conditions) -> bool:
+    """A Select in bf16 with a constant condition and a constant to choose, whose memory it reuses.
+
+    Each call then adds to what the call before it left there.
+    """
+    for op in group.ops:
+        if op.kind == "Select" and op.outputs[0].dtype == "bf16":
+            makers = [group.producer(t) for t in op.inputs]
+            known = [
+                group.tensor(t).data is not None or (m is not None and _reads_constants(group, m))
+                for t, m in zip(op.inputs, makers, strict=True)
+            ]
+            if known[0] and any(known[1:]):
+                return True
+    return False
+
+
+def _reads_constants(group: Group, op: Op) -> bool:
+    return all(group.tensor(t).data is not None for t in op.inputs)
+
+
+def _one_output_of_batch_norm(group: Group, conditions: Conditions) -> bool:
+    return any(op.kind == "BatchNormTrainingBackward" and len(op.outputs) == 1 for op in group.ops)
 
 
 def _strides(group: Group, tensor: Tensor, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -482,6 +526,42 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
+        "strided_parameters",
+        "oneDNN ignores the strides of gamma, beta, statistics, scales and zero points of "
+        "channels; make them contiguous",
+        strided.strided_parameters,
+        alone=True,
+    ),
+    Defect(
+        "slopes_of_permuted",
+        "oneDNN reads the slopes of PReLU wrongly where a spatial dim lies between the batch and "
+        "the channels",
+        strided.slopes_of_permuted,
+        alone=True,
+    ),
+    Defect(
+        "norm_gradient_of_other_layout",
+        "oneDNN computes gradients of LayerNorm and SoftMax wrongly from tensors that are not "
+        "row-major",
+        strided.norm_gradient_of_other_layout,
+        alone=True,
+    ),
+    Defect(
+        "gapped_source_of_pooling",
+        "oneDNN leaves parts of the gradient of channels-last MaxPool unwritten where its source "
+        "has gaps",
+        strided.gapped_source_of_pooling,
+        until=(3, 8),
+        alone=True,
+    ),
+    Defect(
+        "batch_norm_gradient_of_one_output",
+        "oneDNN computes BatchNormTrainingBackward with one output without gamma, and as if the "
+        "statistics were constants",
+        _one_output_of_batch_norm,
+        alone=True,
+    ),
+    Defect(
         "operand_of_shared_weights",
         f"{_SHARED_WEIGHTS}product with 2-D weights",
         products.partly_broadcast_operand,
@@ -491,6 +571,12 @@ DEFECTS = (
         "oneDNN reads an operand that is broadcast, of another layout than row-major, wrongly "
         "behind a product in four dims",
         products.strided_operand,
+    ),
+    Defect(
+        "operand_behind_vector",
+        "oneDNN reads an operand wrongly behind a product with a vector",
+        products.operand_behind_vector,
+        until=(3, 13),
     ),
     Defect(
         "operand_of_one_column",
@@ -505,6 +591,21 @@ DEFECTS = (
         "second_channel_operand",
         "oneDNN reads a second operand for each channel wrongly where there is no spatial extent",
         _channels_of_a_second_operand,
+    ),
+    Defect(
+        "channel_operand_of_select",
+        "oneDNN selects operands for each channel wrongly where there is no spatial extent",
+        _channels_of_select,
+        until=(3, 8),
+        alone=True,
+    ),
+    Defect(
+        "select_of_constants",
+        "oneDNN computes Select in bf16 in a constant's memory, which it reads again",
+        _select_of_constants,
+        until=(3, 8),
+        where=lambda conditions: conditions.avx512,
+        alone=True,
     ),
     Defect(
         "last_dim_operand_of_strided",
@@ -593,6 +694,21 @@ DEFECTS = (
         windows.convolution_to_one_column,
         where=_amx,
         alone=windows.convolution_to_one_column_alone,
+    ),
+    Defect(
+        "one_channel_to_one_column",
+        "oneDNN with AVX-512 computes strided convolutions of one channel to one column wrongly",
+        windows.one_channel_to_one_column,
+        where=lambda conditions: conditions.avx512,
+        alone=True,
+    ),
+    Defect(
+        "weights_that_see_padding",
+        "oneDNN with AVX-512 leaves 16-bit gradients of weights unwritten where they see only "
+        "padding",
+        windows.weights_that_see_padding,
+        where=lambda conditions: conditions.avx512,
+        alone=True,
     ),
     Defect(
         "one_channel_of_one_plane",

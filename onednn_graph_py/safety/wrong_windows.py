@@ -31,6 +31,7 @@ __all__ = [
     "int8_pool_and_relu",
     "one_channel_of_one_plane",
     "one_channel_of_one_plane_alone",
+    "one_channel_to_one_column",
     "one_s8_channel_a_group",
     "padded_channels_of_one_plane",
     "padded_channels_of_one_plane_alone",
@@ -42,6 +43,7 @@ __all__ = [
     "transposed_convolution_and_shifted_residual",
     "transposed_gradient_with_automatic_padding",
     "unreached_elements",
+    "weights_that_see_padding",
 ]
 
 _POOLS = with_attribute("kernel") - with_trait("gradient")
@@ -182,6 +184,40 @@ def grouped_int8_with_zero_point(group: Group, conditions: Conditions) -> bool:
         into, out = (c // slide.groups for c in (slide.source.channels, slide.result.channels))
         if source is not None and _zero_points(source) and 1 < into < 4 and out > 16:
             return True
+    return False
+
+
+def one_channel_to_one_column(group: Group, conditions: Conditions) -> bool:
+    """A convolution of one channel a group with a stride along the last dim, to one column."""
+    return any(
+        slide.source.channels == slide.groups
+        and slide.result.spatial[-1] == 1
+        and slide.window.strides[-1] > 1
+        and slide.window.kernel[-1] > 1
+        for _, slide in _slides(group, "Convolution")
+    )
+
+
+def weights_that_see_padding(group: Group, conditions: Conditions) -> bool:
+    """A gradient in 16 bits of weights that lie over padding alone."""
+    for op in group.ops:
+        if op.kind != "ConvolutionBackwardWeights" or op.inputs[0].dtype not in _WIDE_16:
+            continue
+        shapes = [group.shape(t) for t in (*op.inputs[:2], op.outputs[0])]
+        if any(s is None or min(s) < 0 for s in shapes) or op.attr("auto_pad") != "None":
+            continue
+        last = op.attr("data_format") == "NXC"
+        first = str(op.attr("weights_format")).startswith("X")
+        source, made = (s[1:-1] if last else s[2:] for s in shapes[:2] if s is not None)
+        kernel = (shapes[2] or ())[:-2] if first else (shapes[2] or ())[2:]
+        lists = (op.attr(n) for n in ("strides", "dilations", "pads_begin"))
+        for size, count, taps, stride, dilation, begin in zip(
+            source, made, kernel, *lists, strict=True
+        ):
+            for tap in range(taps):
+                places = (w * stride - begin + tap * dilation for w in range(count))
+                if not any(0 <= place < size for place in places):
+                    return True
     return False
 
 

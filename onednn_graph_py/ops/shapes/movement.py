@@ -36,6 +36,8 @@ def reshape(call: Call) -> list[Shape]:
     def bad(why: str) -> None:
         call.refuse_shape(f"attribute shape {list(listed)} {why}")
 
+    if min(listed, default=0) < UNKNOWN:
+        bad("has an entry below -1")
     made = list(listed)
     copied = {i for i, d in enumerate(made) if d == 0 and call.attr("special_zero")}
     for i in copied:

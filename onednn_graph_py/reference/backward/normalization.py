@@ -35,9 +35,6 @@ def _batch_norm(
 ) -> tuple[Array, ...]:
     axes = batch_axes(call, x.ndim)
     deviation = np.sqrt(variance + call.attr("epsilon"))
-    if len(call.outputs) == 1:
-        # oneDNN then ignores gamma, as documented, and treats the statistics as constants.
-        return (diff_dst / along_channels(call, deviation, x.ndim),)
     dx, normal = _normalized(
         x,
         diff_dst,
