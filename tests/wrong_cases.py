@@ -152,6 +152,13 @@ def softmax(shape, axis, mode="inf_as_zero", **options):
     return build
 
 
+def softmax_and(shape, axis, operand):
+    def build(b):
+        b.output(b.input(shape).softmax(axis=axis) + b.input(operand))
+
+    return build
+
+
 def softmax_of_infinities(b):
     x = np.ones((2, 8, 16), np.float32)
     x[1, :, 3] = -np.inf
@@ -939,8 +946,11 @@ ROWS = {
         (
             sums((5, 17, 1, 1), (5, 17, 1, 1), (1, 17, 1, 1)),
             sums((5, 17, 1), (1, 1, 1), (17, 1)),
+            softmax_and((3, 5, 1), 1, (1, 5, 1)),
         ),
         (
+            softmax_and((3, 5, 2), 1, (1, 5, 1)),
+            softmax_and((3, 5, 1), 2, (1, 5, 1)),
             sums((5, 17), (5, 17), (1, 17)),
             sums((5, 17, 1, 1), (5, 17, 1, 1), (5, 1, 1, 1)),
             sums((5, 17, 2, 1), (5, 17, 2, 1), (1, 17, 1, 1)),

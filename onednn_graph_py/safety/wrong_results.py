@@ -96,13 +96,17 @@ def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
-    """A binary op fused behind another, without spatial extent, with an operand for each channel.
+    """A binary op without spatial extent, with an operand for each channel, fused behind another.
+
+    Or it is fused behind a SoftMax along the channels.
 
     With an operand that varies over the batch oneDNN takes another kernel, which is right.
     """
     for primitive in primitives(group, conditions):
-        made = primitive.shape
-        if primitive.base.kind not in BINARY or len(made) < 3:
+        made, base = primitive.shape, primitive.base
+        if len(made) < 3 or not (
+            base.kind in BINARY or (base.kind == "SoftMax" and base.attr("axis") % len(made) == 1)
+        ):
             continue
         if min(made[:2]) < 2 or set(made[2:]) != {1}:
             continue

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from ..machine import Conditions
-from ..ops.lookup import with_trait
+from ..ops.lookup import with_attribute, with_trait
 from .calls import Tensor
 from .facts import BINARY, aligned
 from .group import Group
@@ -32,7 +32,7 @@ _WITH_PARAMETERS = (
 )
 
 
-_IGNORING = BINARY | with_trait("reduces") | {"LayerNorm", "MatMul"}
+_IGNORING = BINARY | with_trait("reduces") | with_attribute("kernel") | {"LayerNorm", "MatMul"}
 """Ops behind which oneDNN ignores an operand's strides before 3.13."""
 
 
@@ -79,9 +79,10 @@ def strided_operand(group: Group, conditions: Conditions) -> bool:
             continue
         for tensor in map(group.tensor, op.inputs):
             shape = aligned(group.shape(tensor), len(made))
-            if group.producer(tensor) is not None or shape in (None, made) or _in_order(tensor):
+            wide = sum(d > 1 for d in shape or ())
+            if group.producer(tensor) is not None or (shape == made and wide > 1):
                 continue
-            if old or sum(d > 1 for d in tensor.shape or ()) > 1:
+            if not _in_order(tensor) and (old or wide > 1):
                 return True
     return False
 
