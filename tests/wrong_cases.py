@@ -180,6 +180,13 @@ def softmax(shape, axis, mode="inf_as_zero", **options):
     return build
 
 
+def softmax_and(shape, axis, operand):
+    def build(b):
+        b.output(b.input(shape).softmax(axis=axis) + b.input(operand))
+
+    return build
+
+
 def softmax_of_infinities(b):
     x = np.ones((2, 8, 16), np.float32)
     x[1, :, 3] = -np.inf
@@ -554,11 +561,18 @@ def weights_of_padding(pad, dtype="bf16"):
     return build
 
 
-def select_in_bf16(known):
+def operand_of(base, operand, strides):
+    """A product, sum or normalization, and a strided operand behind it."""
+
     def build(b):
-        condition = b.constant(np.array([True]))
-        other = b.constant(np.float32([0]), dtype="bf16") if known else b.input((1,), "bf16")
-        b.output(b.select(condition, b.input((1,), "bf16"), other))
+        x = b.input((2, 3, 5, 4))
+        made = {
+            "product": lambda: b.input((2, 3, 5, 6)) @ b.input((2, 3, 6, 4)),
+            "sum": lambda: x + b.input((2, 3, 5, 4)),
+            "norm": lambda: x.layer_norm(keep_stats=False, use_affine=False),
+            "softmax": lambda: x.softmax(axis=-1),
+        }[base]()
+        b.output(made * b.input(operand, strides=strides))
 
     return build
 
@@ -715,7 +729,10 @@ _to_column = (
     convolution((1, 2, 5, 2), (1, 5, 1, 16), "bf16", strides=(1, 2), groups=2),
 )
 _unseen = (weights_of_padding(2),)
-_reused = select_in_bf16(True)
+_reused = (
+    selecting(np.array([True, False, False]), (2, 3), np.ones((2, 3))),
+    selecting(_alternate, (7, 1, 1), np.ones((7, 1, 4))),
+)
 
 ROWS = {
     "softmax_inf_as_zero": Row(
@@ -1076,10 +1093,26 @@ ROWS = {
         alone=_choices,
     ),
     "select_of_constants": Row(
-        (_reused,), (select_in_bf16(False),),
-        where=(before(AVX512), before(BF16), before(AMX)), elsewhere=(OLD, AVX512, AMX),
-        alone=(_reused,),
+        _reused,
+        (
+            selecting((3,), (2, 3), np.ones((2, 3))),
+            selecting(np.array([[True, False, False]] * 2), (2, 3), np.ones((2, 3))),
+            selecting(_alternate, (7, 4), np.ones((1,))),
+        ),
+        **ONLY_OLD,
+        alone=_reused,
         hidden="It shows from the second call on.",
+    ),
+    "strided_operand": Row(
+        (
+            operand_of("product", (2, 1, 5, 4), (20, 1, 1, 5)),
+            operand_of("product", (1, 3, 5, 1), (15, 1, 3, 15)),
+        ),
+        (
+            operand_of("product", (2, 1, 5, 4), (20, 20, 4, 1)),
+            operand_of("product", (2, 3, 5, 4), (60, 1, 12, 3)),
+            operand_of("softmax", (2, 1, 5, 4), (20, 1, 1, 5)),
+        ),
     ),
     "operand_behind_vector": Row(
         (
@@ -1124,8 +1157,11 @@ ROWS = {
         (
             sums((5, 17, 1, 1), (5, 17, 1, 1), (1, 17, 1, 1)),
             sums((5, 17, 1), (1, 1, 1), (17, 1)),
+            softmax_and((3, 5, 1), 1, (1, 5, 1)),
         ),
         (
+            softmax_and((3, 5, 2), 1, (1, 5, 1)),
+            softmax_and((3, 5, 1), 2, (1, 5, 1)),
             sums((5, 17), (5, 17), (1, 17)),
             sums((5, 17, 1, 1), (5, 17, 1, 1), (5, 1, 1, 1)),
             sums((5, 17, 2, 1), (5, 17, 2, 1), (1, 17, 1, 1)),

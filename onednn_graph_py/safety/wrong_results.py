@@ -18,7 +18,7 @@ from ..ops.lookup import with_trait
 from . import wrong_products as products
 from . import wrong_strides as strided
 from . import wrong_windows as windows
-from .calls import Op, Tensor
+from .calls import Tensor
 from .defect import Defect, Finding, Met, first_met
 from .facts import BINARY, aligned, is_row_major, operands
 from .group import Group
@@ -96,13 +96,17 @@ def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
-    """A binary op fused behind another, without spatial extent, with an operand for each channel.
+    """A binary op without spatial extent, with an operand for each channel, fused behind another.
+
+    Or it is fused behind a SoftMax along the channels.
 
     With an operand that varies over the batch oneDNN takes another kernel, which is right.
     """
     for primitive in primitives(group, conditions):
-        made = primitive.shape
-        if primitive.base.kind not in BINARY or len(made) < 3:
+        made, base = primitive.shape, primitive.base
+        if len(made) < 3 or not (
+            base.kind in BINARY or (base.kind == "SoftMax" and base.attr("axis") % len(made) == 1)
+        ):
             continue
         if min(made[:2]) < 2 or set(made[2:]) != {1}:
             continue
@@ -130,24 +134,29 @@ def _channels_of_select(group: Group, conditions: Conditions) -> bool:
 
 
 def _select_of_constants(group: Group, conditions: Conditions) -> bool:
-    """A Select in bf16 with a constant condition and a constant to choose, whose memory it reuses.
+    """A Select with a constant condition and input 2, in whose product it adds up the result.
 
-    Each call then adds to what the call before it left there.
+    oneDNN keeps that product as a constant, so it is wrong from the second call on. A condition of
+    the result's shape is right in f32.
     """
+
+    def constant(tensor: Tensor) -> bool:
+        maker = group.producer(tensor)
+        if maker is not None:
+            return all(map(constant, maker.inputs))
+        return group.tensor(tensor).data is not None
+
     for op in group.ops:
-        if op.kind == "Select" and op.outputs[0].dtype == "bf16":
-            makers = [group.producer(t) for t in op.inputs]
-            known = [
-                group.tensor(t).data is not None or (m is not None and _reads_constants(group, m))
-                for t, m in zip(op.inputs, makers, strict=True)
-            ]
-            if known[0] and any(known[1:]):
-                return True
+        made = group.shape(op.outputs[0])
+        if op.kind != "Select" or made is None:
+            continue
+        if not constant(op.inputs[0]) or not constant(op.inputs[2]):
+            continue
+        condition, first, second = (aligned(group.shape(t), len(made)) or () for t in op.inputs)
+        whole = all(tuple(map(max, condition, other)) == made for other in (first, second))
+        if whole and (condition != made or op.outputs[0].dtype != "f32"):
+            return True
     return False
-
-
-def _reads_constants(group: Group, op: Op) -> bool:
-    return all(group.tensor(t).data is not None for t in op.inputs)
 
 
 def _one_output_of_batch_norm(group: Group, conditions: Conditions) -> bool:
@@ -533,6 +542,11 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
+        "strided_operand",
+        "oneDNN ignores the strides of an operand that is broadcast; make it contiguous",
+        strided.strided_operand,
+    ),
+    Defect(
         "slopes_of_permuted",
         "oneDNN reads the slopes of PReLU wrongly where a spatial dim lies between the batch and "
         "the channels",
@@ -601,10 +615,9 @@ DEFECTS = (
     ),
     Defect(
         "select_of_constants",
-        "oneDNN computes Select in bf16 in a constant's memory, which it reads again",
+        "oneDNN adds the result of Select to what it keeps of a constant condition and input 2",
         _select_of_constants,
         until=(3, 8),
-        where=lambda conditions: conditions.avx512,
         alone=True,
     ),
     Defect(

@@ -6,13 +6,16 @@ import math
 from itertools import pairwise
 
 from ..machine import Conditions
+from ..ops.lookup import with_attribute, with_trait
 from .calls import Tensor
+from .facts import BINARY, aligned
 from .group import Group
 
 __all__ = [
     "gapped_source_of_pooling",
     "norm_gradient_of_other_layout",
     "slopes_of_permuted",
+    "strided_operand",
     "strided_parameters",
 ]
 
@@ -27,6 +30,10 @@ _WITH_PARAMETERS = (
     "LayerNormBackward",
     "RMSNorm",
 )
+
+
+_IGNORING = BINARY | with_trait("reduces") | with_attribute("kernel") | {"LayerNorm", "MatMul"}
+"""Ops behind which oneDNN ignores an operand's strides before 3.13."""
 
 
 def _reach(tensor: Tensor) -> int:
@@ -56,6 +63,28 @@ def strided_parameters(group: Group, conditions: Conditions) -> bool:
         if op.kind in _WITH_PARAMETERS
         for tensor in map(group.tensor, op.inputs[1:])
     )
+
+
+def strided_operand(group: Group, conditions: Conditions) -> bool:
+    """An operand that is broadcast, and is read as if it were contiguous.
+
+    Since 3.13 oneDNN does so behind products of four dims, where it varies along two or more.
+    """
+    old = conditions.version < (3, 13)
+    for op in group.ops:
+        made = group.shape(op.outputs[0]) if op.outputs else None
+        if op.kind not in BINARY or made is None or (not old and len(made) != 4):
+            continue
+        if not group.follows(op, _IGNORING if old else {"MatMul"}):
+            continue
+        for tensor in map(group.tensor, op.inputs):
+            shape = aligned(group.shape(tensor), len(made))
+            wide = sum(d > 1 for d in shape or ())
+            if group.producer(tensor) is not None or (shape == made and wide > 1):
+                continue
+            if not _in_order(tensor) and (old or wide > 1):
+                return True
+    return False
 
 
 def slopes_of_permuted(group: Group, conditions: Conditions) -> bool:
@@ -98,8 +127,10 @@ def norm_gradient_of_other_layout(group: Group, conditions: Conditions) -> bool:
                 continue
         else:
             continue
-        known, shape = tensors[0].strides, tensors[0].shape
-        if known and shape and 1 in (known[-1], shape[-1]) and not all(map(_in_order, tensors)):
+        first = tensors[0]
+        if not first.strides or not first.shape or all(map(_in_order, tensors)):
+            continue
+        if 1 in (first.strides[-1], first.shape[-1]):
             return True
     return False
 
