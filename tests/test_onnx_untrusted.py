@@ -299,6 +299,18 @@ def test_external_data_inside_the_folder_is_read(tmp_path, place):
     np.testing.assert_array_equal(made_, np.arange(4))
 
 
+def test_external_data_that_was_cut_after_loading_is_an_error(tmp_path):
+    np.zeros(1 << 20, np.float32).tofile(tmp_path / "w.bin")
+    model = external("w.bin", length=1 << 22, dims=(1 << 20,))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    loaded = front.load(tmp_path / "m.onnx")
+    os.truncate(tmp_path / "w.bin", 1 << 20)
+    with pytest.raises(og.GraphFormatError, match=r"w\.bin was cut: it has 1,048,576 bytes"):
+        loaded(np.zeros(1 << 20, np.float32))
+    with pytest.raises(og.GraphFormatError, match="does not fit"):
+        front.load(tmp_path / "m.onnx")
+
+
 def test_external_data_with_two_names_is_read(tmp_path):
     np.arange(4, dtype=np.float32).tofile(tmp_path / "stored.bin")
     os.link(tmp_path / "stored.bin", tmp_path / "w.bin")
