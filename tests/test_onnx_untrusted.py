@@ -441,8 +441,8 @@ def test_what_is_not_computed_by_loading_runs_when_called(monkeypatch):
     monkeypatch.setattr(budget, "MOST_COMPUTED", 1 << 10)
     model = model_of(
         """g (float[N] x) => (float[N] y) <int64[1] s = {4096}> {
-            c = ConstantOfShape<value = float[1] {2}>(s) a = Add(c, c) r = ReduceMax<keepdims = 0>(a)
-            y = Add(x, r) }"""
+            c = ConstantOfShape<value = float[1] {2}>(s) a = Add(c, c)
+            r = ReduceMax<keepdims = 0>(a) y = Add(x, r) }"""
     )
     loaded = front.load(model)
     np.testing.assert_array_equal(loaded(np.zeros(4, np.float32)), np.full(4, 4, np.float32))
@@ -592,7 +592,9 @@ NAMED = {
     "an op": made([helper.make_node(EVIL, ["x"], ["y"])]),
     "a node": made([helper.make_node("Nonsense", ["x"], ["y"], name=EVIL)]),
     "a domain": made([helper.make_node("Relu", ["x"], ["y"], domain=EVIL)]),
-    "a weight": made([helper.make_node("Add", ["x", EVIL], ["y"])], initializers=[tensor([2], name=EVIL)]),
+    "a weight": made(
+        [helper.make_node("Add", ["x", EVIL], ["y"])], initializers=[tensor([2], name=EVIL)]
+    ),
     "an input": made([helper.make_node("Relu", [EVIL], ["y"])], inputs=(EVIL,)),
     "an output": made([helper.make_node("Relu", ["x"], [EVIL])], outputs=(EVIL,)),
     "an attribute": made([helper.make_node("Softmax", ["x"], ["y"], **{EVIL: 1})]),
