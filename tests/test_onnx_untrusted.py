@@ -299,6 +299,18 @@ def test_external_data_inside_the_folder_is_read(tmp_path, place):
     np.testing.assert_array_equal(made_, np.arange(4))
 
 
+def test_external_data_that_was_cut_after_loading_is_an_error(tmp_path):
+    np.zeros(1 << 20, np.float32).tofile(tmp_path / "w.bin")
+    model = external("w.bin", length=1 << 22, dims=(1 << 20,))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    loaded = front.load(tmp_path / "m.onnx")
+    os.truncate(tmp_path / "w.bin", 1 << 20)
+    with pytest.raises(og.GraphFormatError, match=r"w\.bin was cut: it has 1,048,576 bytes"):
+        loaded(np.zeros(1 << 20, np.float32))
+    with pytest.raises(og.GraphFormatError, match="does not fit"):
+        front.load(tmp_path / "m.onnx")
+
+
 def test_external_data_with_two_names_is_read(tmp_path):
     np.arange(4, dtype=np.float32).tofile(tmp_path / "stored.bin")
     os.link(tmp_path / "stored.bin", tmp_path / "w.bin")
@@ -429,8 +441,8 @@ def test_what_is_not_computed_by_loading_runs_when_called(monkeypatch):
     monkeypatch.setattr(budget, "MOST_COMPUTED", 1 << 10)
     model = model_of(
         """g (float[N] x) => (float[N] y) <int64[1] s = {4096}> {
-            c = ConstantOfShape<value = float[1] {2}>(s) a = Add(c, c) r = ReduceMax<keepdims = 0>(a)
-            y = Add(x, r) }"""
+            c = ConstantOfShape<value = float[1] {2}>(s) a = Add(c, c)
+            r = ReduceMax<keepdims = 0>(a) y = Add(x, r) }"""
     )
     loaded = front.load(model)
     np.testing.assert_array_equal(loaded(np.zeros(4, np.float32)), np.full(4, 4, np.float32))
@@ -580,7 +592,9 @@ NAMED = {
     "an op": made([helper.make_node(EVIL, ["x"], ["y"])]),
     "a node": made([helper.make_node("Nonsense", ["x"], ["y"], name=EVIL)]),
     "a domain": made([helper.make_node("Relu", ["x"], ["y"], domain=EVIL)]),
-    "a weight": made([helper.make_node("Add", ["x", EVIL], ["y"])], initializers=[tensor([2], name=EVIL)]),
+    "a weight": made(
+        [helper.make_node("Add", ["x", EVIL], ["y"])], initializers=[tensor([2], name=EVIL)]
+    ),
     "an input": made([helper.make_node("Relu", [EVIL], ["y"])], inputs=(EVIL,)),
     "an output": made([helper.make_node("Relu", ["x"], [EVIL])], outputs=(EVIL,)),
     "an attribute": made([helper.make_node("Softmax", ["x"], ["y"], **{EVIL: 1})]),

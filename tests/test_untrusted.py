@@ -505,14 +505,14 @@ def test_dlpack_of_no_memory_is_refused(wrong, message):
     held = np.arange(16, dtype=np.float32)
     lt = og.logical_tensor(0, "f32", (16,), "strided")
     engine = og.engine("cpu", 0)
-    assert og.tensor(lt, engine, Described(held.ctypes.data, 16)).to_numpy().tolist() == [*held]
+    assert og.tensor(lt, engine, Described(held.ctypes.data, 16)).numpy().tolist() == [*held]
     with pytest.raises(og.OneDNNError, match=message):
         og.tensor(lt, engine, Described(**{"data": held.ctypes.data, "count": 16, **wrong}))
 
 
 def test_dlpack_without_elements_needs_no_memory():
     lt = og.logical_tensor(0, "f32", (0,), "strided")
-    assert og.tensor(lt, og.engine("cpu", 0), Described(None, 0)).to_numpy().size == 0
+    assert og.tensor(lt, og.engine("cpu", 0), Described(None, 0)).numpy().size == 0
 
 
 # -- what a graph's names do to what is written of it

@@ -125,9 +125,9 @@ def evaluated(
         if any(dtype == "string" for dtype, _ in inferred):
             return None
         read = [None if o is None else o.shapes[index] for o in operands]
-        sizes = [shape if shape is not None else read[0] or () for _, shape in inferred]
-        taken = sum(nbytes(s, dtype) for s, (dtype, _) in zip(sizes, inferred, strict=True))
-        if not budget.takes(node, work_of(node, read, sizes), taken):
+        write = [shape if shape is not None else read[0] or () for _, shape in inferred]
+        taken = sum(nbytes(s, dtype) for s, (dtype, _) in zip(write, inferred, strict=True))
+        if not budget.takes(node, work_of(node, read, write), taken):
             return None
         found = fact.evaluate(arrays)
         if found is None or not _as_inferred(found, inferred):

@@ -19,6 +19,7 @@ from ..processes.forked import renew_in_forks
 from ..text.names import printable
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
+from .external import lengths_of, require_files
 from .inputs import Inputs
 from .loading import Source, described, loaded
 from .options import (
@@ -124,6 +125,7 @@ class OnnxModel:
     def _made(self, names: tuple[str, ...]) -> Programs:
         model = self._model.clone()
         graph = model.graph
+        require_files(lengths_of(v.const_value for v in graph.initializers.values()))
         inputs = [v for v in graph.inputs if v.name in names]
         for name in self._defaults:
             if name in names:
@@ -146,6 +148,7 @@ class OnnxModel:
             },
             dict(model.opset_imports),
             model.ir_version,
+            files=lengths_of(v.const_value for v in weights.values()),
         )
         unknown = {
             v: None if v.shape is None else [not isinstance(d, int) for d in v.shape]

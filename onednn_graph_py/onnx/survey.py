@@ -12,6 +12,7 @@ import onnx_ir as ir
 from ..building.builder import GraphBuilder
 from .budget import Budget, memory
 from .evaluation import evaluated, require_sane
+from .external import require_files
 from .inference import NodeFacts
 from .loading import subgraphs
 from .lowering.table import LOWERINGS, Call, made_by
@@ -40,6 +41,8 @@ class Section:
         The data types of the inputs.
     opsets : mapping of str to int
     ir_version : int
+    files : mapping of str to int
+        The files that weights are mapped from, and how long they have to be.
     misinferred : set of onnx_ir.Node
         Nodes whose islands made other dims than onnx infers.
     """
@@ -53,6 +56,7 @@ class Section:
     ir_version: int
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
     misinferred: set[ir.Node] = field(default_factory=set)
+    files: Mapping[str, int] = field(default_factory=dict)
 
     def fact(self, node: ir.Node) -> NodeFacts:
         """Return what ONNX knows of a node."""
@@ -136,8 +140,9 @@ def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey
     NotGeneral
         There are several sets, and one of them runs other nodes.
     GraphFormatError
-        A tensor would be absurdly large.
+        A tensor would be absurdly large, or a file of weights was cut.
     """
+    require_files(section.files)
     made = Survey()
     for value in section.inputs:
         made.tensors[value] = Tensor(section.dtypes[value], tuple(s[value] for s in sets))
