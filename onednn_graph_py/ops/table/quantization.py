@@ -31,7 +31,10 @@ _STATIC = (
     ),
     Attribute("zps", "s64[]", "zero points, as many as scales; none for f8"),
 )
-_STATIC_NOTES = ("Per channel with zero points other than 0 does not compile on a CPU.",)
+_STATIC_NOTES = (
+    "Alone, per channel with zero points other than 0, oneDNN does not compile it on a CPU; models "
+    "scale and shift by separate ops.",
+)
 
 ROWS = (
     OpSchema(
