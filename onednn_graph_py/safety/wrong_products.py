@@ -146,7 +146,7 @@ def strided_operand(group: Group, conditions: Conditions) -> bool:
     """An operand that is broadcast along some dims and not row-major, behind a product.
 
     oneDNN reads it as if it were. Since 3.13 gaps alone are right, and other orders of dims with
-    gaps. The kernel that computes one head after another is wrong about single rows, before 3.8.
+    gaps. The kernel that computes one head after another misreads rows and columns, before 3.8.
     """
     by_heads = attention_by_heads(group, conditions)
     for primitive in primitives(group, conditions):
@@ -162,14 +162,16 @@ def strided_operand(group: Group, conditions: Conditions) -> bool:
             if not by_heads:
                 misread = _is_misread(shape, strides, conditions)
             else:
-                misread = conditions.version < (3, 8) and _is_strided_row(shape, strides)
+                misread = conditions.version < (3, 8) and _is_strided_line(shape, strides)
             if misread:
                 return True
     return False
 
 
-def _is_strided_row(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    return shape[-1] > 1 and strides[-1] != 1 and shape[-2:-1] in ((), (1,))
+def _is_strided_line(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether one head's part has one row or column, whose elements don't lie side by side."""
+    steps = [s for d, s in zip(shape[-2:], strides[-2:], strict=True) if d > 1]
+    return len(steps) == 1 and steps[0] != 1
 
 
 def _is_misread(shape: tuple[int, ...], strides: tuple[int, ...], conditions: Conditions) -> bool:
