@@ -163,32 +163,41 @@ def partly_broadcast_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def strided_operand(group: Group, conditions: Conditions) -> bool:
-    """An operand of four dims, broadcast along some, that is not row-major.
+    """An operand that is broadcast along some dims and not row-major, behind a product.
 
     oneDNN reads it as if it were. Since 3.13 gaps alone are right, and other orders of dims with
-    gaps. The kernel that computes one head after another gives the operand of a head only.
+    gaps. The kernel that computes one head after another misreads rows and columns, before 3.8.
     """
+    by_heads = attention_by_heads(group, conditions)
     for primitive in primitives(group, conditions):
         base, made = primitive.base, primitive.shape
         read = [o.tensor for o in primitive.operands if base.kind == "MatMul"]
         multiplies = base.kind == "Select" and conditions.version < (3, 8)
         if multiplies and group.follows(base, {"MatMul"}):
             read.append(base.inputs[0])
-        for tensor in read if len(made) == 4 else ():
+        for tensor in read:
             shape, strides = group.shape(tensor), group.tensor(tensor).strides
-            if shape is None or strides is None or shape == made:
+            if not shape or not strides or shape == made:
                 continue
-            if _is_misread(shape, strides, conditions):
-                return not attention_by_heads(group, conditions)
+            if not by_heads:
+                misread = _is_misread(shape, strides, conditions)
+            else:
+                misread = conditions.version < (3, 8) and _is_strided_line(shape, strides)
+            if misread:
+                return True
     return False
+
+
+def _is_strided_line(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether one head's part has one row or column, whose elements don't lie side by side."""
+    steps = [s for d, s in zip(shape[-2:], strides[-2:], strict=True) if d > 1]
+    return len(steps) == 1 and steps[0] != 1
 
 
 def _is_misread(shape: tuple[int, ...], strides: tuple[int, ...], conditions: Conditions) -> bool:
     wide = [(s, d) for s, d in zip(strides, shape, strict=True) if d > 1]
     dense = [math.prod(d for s, d in wide if s < stride) for stride, _ in wide]
     has_gaps = [s for s, _ in wide] != dense
-    if len(wide) < 2:
-        return False
     permuted = wide != sorted(wide, reverse=True)
     return permuted and not has_gaps if conditions.version >= (3, 13) else permuted or has_gaps
 

@@ -583,7 +583,7 @@ DEFECTS = (
     Defect(
         "strided_operand_of_product",
         "oneDNN reads an operand that is broadcast, of another layout than row-major, wrongly "
-        "behind a product in four dims",
+        "behind a product",
         products.strided_operand,
     ),
     Defect(
