@@ -268,8 +268,7 @@ def _as_image(ops: _Ops, node: Node) -> bool:
     last = node.attr("data_format") == "NXC"
     spatial = (math.prod(shape[1:-1] if last else shape[2:]), 1)
     image = (shape[0], *spatial, shape[-1]) if last else (*shape[:2], *spatial)
-    rank = len(shape)
-    return rank >= 2 and _reshaped(ops, node, lambda dims: image if len(dims) == rank else dims)
+    return len(shape) >= 2 and _reshaped(ops, node, lambda dims: image if dims == shape else dims)
 
 
 def _with_joined_dims(ops: _Ops, node: Node) -> bool:
