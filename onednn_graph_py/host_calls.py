@@ -104,7 +104,8 @@ def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
 
 
 def _slice(x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
-    return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
+    part: Array = x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
+    return part
 
 
 def _select(x: Array, dim: int, index: int) -> Array:

@@ -40,9 +40,9 @@ race:libfontconfig.so
 """TSan's suppressions, by library; none may ever name the extension. ASan has none."""
 
 _SUPPRESSED_IN_HEADERS = """\
-# Python ends a daemon's thread where it asks for the GIL when the interpreter is gone: the C library
-# unwinds its stack, and pybind11 lets that pass by `catch (abi::__forced_unwind &)`. There is no
-# such object, so that the reference is null.
+# Python ends a daemon's thread where it asks for the GIL when the interpreter is gone: the C
+# library unwinds its stack, and pybind11 lets that pass by `catch (abi::__forced_unwind &)`. There
+# is no such object, so that the reference is null.
 null:pybind11.h
 """
 """UBSan's suppressions, by check and file; none may ever name a file of ours."""

@@ -153,9 +153,7 @@ def test_qlinear_conv_with_channels_last(shape):
         "ys": np.float32(0.02), "yz": np.uint8(128),
     }  # fmt: skip
     inputs = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
-    node = helper.make_node(
-        "QLinearConv", inputs, ["y"], domain="com.microsoft", channels_last=1
-    )
+    node = helper.make_node("QLinearConv", inputs, ["y"], domain="com.microsoft", channels_last=1)
     model = made([node], {"x": (U8, shape)}, ["y"], weights, 15, com_microsoft=1)
     first = np.moveaxis(x, -1, 1)
     standard = made(
@@ -220,12 +218,8 @@ def classifier():
         15,
         ai_onnx_ml=1,
     )
-    of = helper.make_map_type_proto(
-        TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, None)
-    )
-    model.graph.output.append(
-        helper.make_value_info("z", helper.make_sequence_type_proto(of))
-    )
+    of = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, None))
+    model.graph.output.append(helper.make_value_info("z", helper.make_sequence_type_proto(of)))
     return model
 
 
@@ -353,9 +347,7 @@ def test_a_stage_behind_an_unknown_op_counts_as_onednns():
     loaded = check(model, [floats(5, 30)])
     (program,) = loaded.report().programs
     assert program.share > 0.9
-    assert [(x.op, x.why) for x in program.left] == [
-        ("QuickGelu", "onnx does not infer its dims")
-    ]
+    assert [(x.op, x.why) for x in program.left] == [("QuickGelu", "onnx does not infer its dims")]
 
 
 def test_where_of_open_dims_says_what_onednn_lacks():

@@ -322,7 +322,9 @@ def test_an_op_of_kind_undef_is_removed():
         (option,) = parse_rewritings([f"--op-kind={at[removed]}:undef"])
         made = option.apply(document)
         assert len(made.graph) == 2
-        np.testing.assert_allclose(serialization.to_builder(made).compile()(*arrays), wanted, rtol=1e-5)
+        np.testing.assert_allclose(
+            serialization.to_builder(made).compile()(*arrays), wanted, rtol=1e-5
+        )
     with pytest.raises(og.InvalidArgumentsError, match="Add can be removed only if one"):
         rewrite(rewrite(document, kinds={at["ReLU"]: "undef"}), kinds={at["Add"]: "undef"})
 

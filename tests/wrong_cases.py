@@ -724,7 +724,9 @@ _of_layouts = (
     one_op("LogSoftmaxBackward", (3, 4, 5), (3, 4, 5), layouts=_turned, axis=-1),
 )
 _pixels = {"kernel": (2,), "strides": (2,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,)}
-_gapped_pool = (one_op("MaxPoolBackward", (2, 6, 3), (2, 3, 3), layouts={0: (24, 4, 1)}, **_pixels),)
+_gapped_pool = (
+    one_op("MaxPoolBackward", (2, 6, 3), (2, 3, 3), layouts={0: (24, 4, 1)}, **_pixels),
+)
 _batch_gradient = "BatchNormTrainingBackward", (2, 3, 5, 4), (2, 3, 5, 4), *((4,),) * 3
 _one_output = (one_op(*_batch_gradient, epsilon=1e-3), one_op(*_batch_gradient[:-1], epsilon=1e-3))
 _alternate = np.array([True, False, False, True])

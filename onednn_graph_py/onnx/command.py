@@ -68,7 +68,9 @@ def _onnx(arguments: argparse.Namespace) -> int:
     name = os.path.basename(arguments.file)
     found: OnnxVerification | None = None
     times: Times | None = None
-    inputs = model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
+    inputs = (
+        model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
+    )
     inputs |= _given(arguments.value, shapes, inputs)
     if arguments.verify:
         found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)

@@ -111,9 +111,7 @@ class NodeFacts:
             found[0] = self._resized(found[0], operands, index)
         return None if None in found else found  # type: ignore[return-value]
 
-    def _resized(
-        self, made: Inferred, operands: Sequence[Tensor | None], index: int
-    ) -> Inferred:
+    def _resized(self, made: Inferred, operands: Sequence[Tensor | None], index: int) -> Inferred:
         """Return dims as all runtimes compute them of factors: in f32, where onnx takes f64."""
         dtype, shape = made
         given = {a.name: a for a in self._proto.attribute}

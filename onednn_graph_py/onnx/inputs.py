@@ -140,8 +140,9 @@ class Inputs:
     ) -> tuple[tuple[str, ...], list[Any]]:
         """Return the names of what is given, in the model's order, and what is given for them."""
         names = self.required
-        if len(given) == 1 and isinstance(given[0], Mapping):
-            given, named = (), {**given[0], **named}
+        first = given[0] if len(given) == 1 else None
+        if isinstance(first, Mapping):
+            given, named = (), {**first, **named}
         if not named and len(given) == len(names):
             return names, list(given)
         if len(given) > len(names):

@@ -161,7 +161,9 @@ class Island:
         options.log_severity_level = 4  # what it says is raised
         options.intra_op_num_threads = self.options.threads or num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if any(n.op_type == "QuantizeLinear" for g in proto_graphs(self.model.graph) for n in g.node):
+        if any(
+            n.op_type == "QuantizeLinear" for g in proto_graphs(self.model.graph) for n in g.node
+        ):
             # It takes out a Clip and a Relu before one, which changes numbers if its scale is
             # negative, and makes products whose sums saturate.
             level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

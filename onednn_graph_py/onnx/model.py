@@ -271,7 +271,9 @@ class OnnxModel:
     def explain(self, shapes: Any = None, **options: Any) -> Explanation:
         """Report what runs and how fast, for one set of shapes: see `GraphBuilder.explain`."""
         model = self._alone(shapes).model
-        return self.builder(shapes).explain(**options) if model is None else model.explain(**options)
+        return (
+            self.builder(shapes).explain(**options) if model is None else model.explain(**options)
+        )
 
     def verify(
         self,

@@ -254,7 +254,9 @@ def _parts(entry: Entry) -> Iterator[PartRow]:
                 runs_in = "" if part.is_region else getattr(next(islands, None), "runs_in", "")
                 rows.append((part.is_region, part.nodes, found, reasons, runs_in))
         if tail is not None:
-            why_not = {n: why_unknown(program.section, found, n) for n in tail.first}
+            why_not: Mapping[ir.Node, str] = {
+                n: why_unknown(program.section, found, n) for n in tail.first
+            }
             rows.append((False, tail.first, found, why_not, tail.island.runs_in))
             if tail.rest is None and tail.second:
                 why = "known after a call: the dims depend on numbers"

@@ -102,10 +102,11 @@ def verified(
 
 def _compared(name: str, got: Any, want: Any, rtol: float, atol: float) -> OnnxCheck:
     if not isinstance(want, np.ndarray) or want.dtype.kind not in "biufV":
-        if isinstance(got, list) and isinstance(want, list) and len(got) == len(want) > 0:
-            if all(isinstance(m, dict) and [*m] == [*want[0]] for m in (*got, *want)):
-                numbers = (np.asarray([[*m.values()] for m in maps]) for maps in (got, want))
-                return _compared(name, *numbers, rtol, atol)
+        # What ZipMap makes: a number for each name, for each row.
+        lists = isinstance(got, list) and isinstance(want, list) and len(got) == len(want) > 0
+        if lists and all(isinstance(m, dict) and [*m] == [*want[0]] for m in (*got, *want)):
+            made, wanted = (np.asarray([[*m.values()] for m in maps]) for maps in (got, want))
+            return _compared(name, made, wanted, rtol, atol)
         same = np.array_equal(np.asarray(got), np.asarray(want))
         return OnnxCheck(name, 0.0 if same else np.inf, 0.0)
     if got.shape != want.shape or got.dtype != want.dtype:

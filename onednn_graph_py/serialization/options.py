@@ -245,8 +245,8 @@ def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
     words : iterable of str
         benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
         ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
-        ``--tensor-property=ID:PROPERTY+...`` (or ``--property``). The last one counts if an option is repeated.
-        An empty value between commas leaves the file unchanged.
+        ``--tensor-property=ID:PROPERTY+...`` (or ``--property``). The last one counts if
+        an option is repeated. An empty value between commas leaves the file unchanged.
 
     Returns
     -------

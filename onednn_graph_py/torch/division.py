@@ -133,7 +133,7 @@ def is_tensor(node: fx.Node) -> bool:
 
 
 def viewed(node: fx.Node, among: Container[fx.Node] | None = None) -> fx.Node:
-    """Return the node in whose memory a tensor lies, or the first on the way that is not `among`."""
+    """Return the node in whose memory a tensor lies, or the first before it not `among` some."""
     while (among is None or node in among) and _is_view(node):
         node = node.all_input_nodes[0]
     return node

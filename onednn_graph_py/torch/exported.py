@@ -204,7 +204,7 @@ class _Tracer:
             tensor, dim = node.args
             arrays.append(self._read(tensor))
             return Extent(len(arrays) - 1, dim)
-        function = NUMBERS.get(node.target, node.target)
+        function: Any = NUMBERS.get(node.target, node.target)
         if function.__module__ not in ("_operator", "math", "builtins") or node.kwargs:
             raise NotLowered(f"it reads a number that {op_name(node)} gives")
         args = [self._size(a, arrays) if isinstance(a, fx.Node) else a for a in node.args]
@@ -230,8 +230,22 @@ class _Tracer:
 
 
 VIEWS = frozenset(
-    "unsqueeze squeeze expand slice select alias clone detach "
-    "t transpose permute split split_with_sizes unbind".split()
+    [
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "slice",
+        "select",
+        "alias",
+        "clone",
+        "detach",
+        "t",
+        "transpose",
+        "permute",
+        "split",
+        "split_with_sizes",
+        "unbind",
+    ]
 )
 """Ops that a builder has for types that oneDNN lacks, too."""
 
