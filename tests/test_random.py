@@ -14,9 +14,8 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py.selftest import FAMILIES, Family, search
+from onednn_graph_py.selftest import FAMILIES, Family, questions, search
 from onednn_graph_py.selftest.ops import ROWS
-from onednn_graph_py.selftest.questions import tested
 
 DRAWS = {"ops": 1400, "chains": 600, "int8": 350, "attention": 400, "blocks": 250}
 """Draws of each family: in all 3,000."""
@@ -124,7 +123,9 @@ def test_onednn_itself_is_found_wrong(family, condition, wrong_here):
     met = [seed for seed in range(DRAWS[family]) if condition(draw(seed).builder)]
     assert met
     if wrong_here:
-        assert any(tested(draw, seed, known=(), timed=False).verdict == "wrong" for seed in met)
+        assert any(
+            questions.tested(draw, seed, known=(), timed=False).verdict == "wrong" for seed in met
+        )
 
 
 # -- models in threads

@@ -203,6 +203,10 @@ class Draft:
         ]
         return merged(found)
 
+    def alike(self, one: Value, other: Value) -> bool:
+        """Return whether two tensors have the same shape in all calls."""
+        return all(sized(self.shape(one), k) == sized(self.shape(other), k) for k in range(CALLS))
+
     def input(self, shape: Dims, dtype: str | None = None, *, strided: bool | None = None) -> Value:
         """Add an input, now and then one with its dims in another order in memory, or gaps."""
         declared = tuple(-1 if isinstance(d, Open) else d for d in shape)
@@ -251,8 +255,8 @@ class Draft:
         return [2.0**e for e in self.uneven(n, (-5, -4, -6, -3, -7))]
 
     def zps(self, n: int, dtype: str) -> list[int]:
-        """Draw zero points that differ; one in three is 0."""
-        if self.chance(0.35):
+        """Draw zero points that differ; or none, as symmetric quantization has."""
+        if self.chance(0.5):
             return [0] * n
         drawn = self.uneven(n, (1, 3, 7, 12, 5, 9))
         return [z + 100 if dtype == "u8" and self.chance(0.3) else z for z in drawn]

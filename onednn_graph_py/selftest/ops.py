@@ -127,7 +127,7 @@ def _matmul(d: Draft, kind: str, x: Value) -> Any:
     if d.chance(0.6) and len(shape) > 2:
         batch = d.beside(shape[:-2]) if d.chance(0.6) else shape[:-2]
     weights = (*batch, columns, inner) if turned else (*batch, inner, columns)
-    if d.chance(0.08):  # a vector; the result has no dim of columns
+    if d.chance(0.15):  # a vector; the result has no dim of columns
         weights, columns = (inner,), 0
     w = d.operand(weights, x.dtype, -1.0, 1.0)
     bias = [d.operand((columns,), x.dtype)] if columns and d.chance(0.3) else []
