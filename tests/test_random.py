@@ -44,8 +44,8 @@ def test_models_compute_random_graphs_right(family):
 @pytest.mark.parametrize("family", DRAWS)
 def test_models_compute_new_random_graphs_right(family, part):
     """Of seeds that no run has had before; a failure names them."""
-    first = int(os.environ.get("ONEDNN_GRAPH_PY_SEED", int(time.time()))) * 1000 + part * 10_000_000
-    assert_right(family, first, MANY * DRAWS[family] // sum(DRAWS.values()) // 20)
+    first = int(os.environ.get("ONEDNN_GRAPH_PY_SEED", time.time_ns() // 10**9 * 10**4))
+    assert_right(family, first + part * MANY, MANY * DRAWS[family] // sum(DRAWS.values()) // 20)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
