@@ -182,7 +182,7 @@ def test_a_defect_shows_here_and_models_avoid_it(name, build):
     b = built(build)
     found = row_of(name).find(whole(b), here)
     if found is None:
-        check_as_it_is(b, fallback="reference")  # which newer versions refuse
+        check_as_it_is(b)  # which newer versions refuse
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -195,7 +195,7 @@ def test_a_defect_shows_here_and_models_avoid_it(name, build):
             assert len(model.steps()) == 1
             assert not model.verify(*whole_range(b))
             caught.clear()  # NumPy's about what is wrong
-        model = b.compile(fallback="reference")
+        model = b.compile()
         assert model.verify(*whole_range(b))
     assert found.alone or len(model.steps()) > 1
     for warning in caught:

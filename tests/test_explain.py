@@ -15,6 +15,7 @@ import onednn_graph_py as og
 from onednn_graph_py import comparing
 from onednn_graph_py.explaining import OpFacts, StepFacts
 from onednn_graph_py.explaining.words import step_lines
+from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.planning import planner
 
 
@@ -113,8 +114,9 @@ def test_work_is_what_the_ops_are(found):
 def test_products_are_measured_against_the_type_they_are_computed_in(mode, dtype, expected):
     b = og.GraphBuilder(fpmath_mode=mode)
     b.output(b.input((4, 8), dtype) @ b.input((8, 4), dtype))
-    (step,) = og.explain(b, seconds=0, what_if=False).steps
-    assert step.work.dtype == expected
+    steps = og.explain(b, seconds=0, what_if=False).steps
+    (step,) = (s for s in steps if s.ops[0].kind == "MatMul")
+    assert step.work.dtype == (expected if dtype == "f32" or lacks(dtype) is None else "f32")
 
 
 def test_int8_products_are_measured_against_int8():
@@ -193,9 +195,9 @@ def test_unknown_dims_are_explained_for_given_shapes():
 def test_fallback_and_view_steps_are_told():
     b = og.GraphBuilder()
     x = b.input((2, 3, 4), name="x")
-    y = b.pow(x, beta=2.5, name="p")
+    y = b.pow(x, beta=0.3, name="p")
     b.output(b.static_reshape(y, shape=(6, 4), special_zero=False, name="flat").softmax(axis=1))
-    model = b.compile(fallback="reference")
+    model = b.compile(warn=False)
     found = model.explain(seconds=0.01, what_if=False)
     assert [s.by for s in found.steps] == [s.implementation for s in model.steps()]
     by = {s.ops[0].name: s for s in found.steps}
@@ -223,7 +225,7 @@ def test_a_view_takes_no_time_and_moves_nothing(monkeypatch):
     y = b.input((2, 3, 4), name="x").exp(name="e")
     y = y.static_reshape(shape=(24,), special_zero=False, name="flat")
     b.output(y.relu(name="r"))
-    model = b.compile(policy="debug", fallback="reference")
+    model = b.compile(policy="debug", warn=False)
     before, view, after = model.explain(seconds=0.01).steps
     assert (before.by, view.by, after.by) == ("oneDNN", "view", "oneDNN")
     assert (view.seconds, view.share, view.work.bytes) == (0, 0, 0)
@@ -233,19 +235,19 @@ def test_a_view_takes_no_time_and_moves_nothing(monkeypatch):
     assert not view.kernels_unknown
 
 
-def test_a_graph_that_does_not_compile_is_explained():
+@pytest.mark.filterwarnings("ignore:Pow made at")
+def test_a_graph_with_an_op_in_numpy_is_explained():
     found = og.explain(with_unsupported_op(), what_if=False)
     by = {s.ops[0].name: s for s in found.steps}
     assert {name: s.by for name, s in by.items()} == {
         "e": "oneDNN",
-        "p": "unsupported",
+        "p": "reference",
         "r": "oneDNN",
     }
     assert by["e"].kernels[0].kind == "eltwise"
-    assert not found.compiled
-    assert found.seconds is None
-    assert any("Pow" in n and "no cpu kernel" in n for n in found.notes)
-    assert "NO KERNEL" in str(found)
+    assert found.compiled
+    assert found.seconds is not None
+    assert "oneDNN has no kernel for this Pow" in str(found)
 
 
 def test_reasons_name_the_op_that_has_no_kernel():

@@ -175,8 +175,8 @@ def test_bound_models_are_in_it():
 
 def test_steps_in_numpy_are_told():
     b = og.GraphBuilder()
-    b.output(b.pow(b.input((3, 4)), beta=3.0, name="cube") + 1)  # no kernel has this exponent
-    model = b.compile(fallback="reference")
+    b.output(b.pow(b.input((3, 4)), beta=0.3, name="cube") + 1)  # no kernel has this exponent
+    model = b.compile(warn=False)
     with og.profile() as p:
         model(np.ones((3, 4), np.float32))
     assert [s.implementation for s in p.steps] == ["reference", "oneDNN"]

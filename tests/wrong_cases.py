@@ -276,6 +276,14 @@ def strided_scales(strides):
     return build
 
 
+def with_zero_point(dtype):
+    def build(b):
+        x, scale, zero = b.input((2, 3), "u8"), b.input((1,)), b.input((1,), dtype)
+        b.output(x.dynamic_dequantize(scale, zero, qtype="per_tensor"))
+
+    return build
+
+
 # -- convolution and pooling
 
 
@@ -523,6 +531,7 @@ _gradients = (
     weights_gradient(5), padded_data_gradient(5), padded_data_gradient(5, "SAME_LOWER", kernel=2)
 )  # fmt: skip
 _strided = strided_scales((8, 4, 1))
+_four_bits = with_zero_point("u4")
 _layer = {"op": "layer_norm", "keep_stats": False, "use_affine": False}
 _groups = {"op": "group_norm", "groups": 2, "keep_stats": False, "use_affine": False}
 _last = (160, 1, 20, 4)  # channels last, of (2, 4, 8, 5)
@@ -707,6 +716,9 @@ ROWS = {
     ),
     "strided_scales_of_groups": Row(
         (_strided,), (strided_scales((4, 2, 1)),), alone=(_strided,)
+    ),
+    "zero_point_of_four_bits": Row(
+        (_four_bits,), (with_zero_point("u8"),), alone=(_four_bits,), **ONLY_NEW
     ),
     "operand_of_shared_weights": Row(
         (

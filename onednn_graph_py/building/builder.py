@@ -751,11 +751,12 @@ def graph_of(
         for attribute, value in node.attrs.items():
             o.set_attr(attribute, value)
         g.add_op(o)
-    # A partition does not return tensors that only its own ops read; End makes it return one.
+    # A partition does not return tensors that only its own ops read; End makes it return one, and
+    # so does a Wildcard, which also takes booleans.
     leaving = leaving_of(members, readers or readers_of(builder))
     for value in (v for node in members for v in node.outputs):
         if value.id in leaving:
-            end = _core.op(new_id(), "End", "end")
+            end = _core.op(new_id(), "Wildcard" if value.dtype == "boolean" else "End", "end")
             end.add_input(value.described(shapes.get(value.id, value.shape)))
             g.add_op(end)
     g.finalize()

@@ -23,7 +23,7 @@ class GraphMethods:
         self,
         *,
         layout: Layout = "auto",
-        fallback: Fallback = None,
+        fallback: Fallback = "reference",
         policy: Policy = "fusion",
         known_defects: KnownDefects = "avoid",
         slow_fusions: SlowFusions = "avoid",

@@ -95,16 +95,9 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
             subject.model = builder.compile()
             subject.plan = subject.model.specialization(chosen).plan
             subject.runs = True
-            return subject
         except OneDNNError as e:
             subject.model = None
             subject.notes.append(f"it does not compile: {with_reason(e)}")
-        try:
-            subject.model = builder.compile(fallback="reference")
-            subject.plan = subject.model.specialization(chosen).plan
-            subject.notes.append("the steps are those of compile(fallback='reference')")
-        except OneDNNError:
-            subject.model = None
     return subject
 
 

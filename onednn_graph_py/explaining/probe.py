@@ -117,7 +117,7 @@ def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Plan
             return None
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
-    options = CompileOptions(fallback="reference", slow_fusions=slow_fusions)
+    options = CompileOptions(slow_fusions=slow_fusions)
     return Planner(builder, engine, shapes, options)
 
 

@@ -181,6 +181,7 @@ class Program:
             self.model = made.b.compile(
                 threads=options.threads,
                 max_shapes=options.max_shapes,
+                fallback="error",
                 known_defects=options.known_defects,
                 warn=False,  # the report has the reasons
                 name=self.name,

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import InvalidGraphOpError
+from ..errors import InvalidArgumentsError, InvalidGraphOpError
 from ..text.names import did_you_mean
 from .row import Attribute, Row
 from .terms import AttributeValue
@@ -90,6 +90,8 @@ def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
     ------
     TypeError
         The value is of another type than the attribute.
+    InvalidArgumentsError
+        The value is an empty list.
     InvalidGraphOpError
         The value is not allowed, or too large.
     """
@@ -103,6 +105,8 @@ def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
         raise InvalidGraphOpError(
             f"{at} must fit into {attribute.type.removesuffix('[]')}, got {value!r}"
         ) from None
+    if made == ():  # which the library's `set_attr` refuses
+        raise InvalidArgumentsError(f"{at} must have at least one entry, got an empty list")
     if attribute.allowed and isinstance(made, str):
         made = spelling(attribute, made)
         if made not in attribute.allowed:

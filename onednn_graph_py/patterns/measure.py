@@ -203,7 +203,7 @@ def _unfused(builder: GraphBuilder, arrays: list[npt.NDArray[Any]]) -> float | N
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            return _milliseconds(builder.compile(policy="debug"), arrays)
+            return _milliseconds(builder.compile(policy="debug", fallback="error"), arrays)
     except OneDNNError:
         return None
 
@@ -300,7 +300,7 @@ def _run(builder: GraphBuilder, *, timed: bool, told: dict[str, Any], refused: b
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the verdict says that it runs in parts
         try:
-            model = builder.compile()
+            model = builder.compile(fallback="error")
             verification = model.verify(*arrays)
         except OneDNNError:
             if refused:  # not even its ops run one by one

@@ -39,7 +39,8 @@ def _op(kind: str, of: Node, source: Value, made: Value, **attrs: Any) -> Node:
 
 def in_f32(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
     """Cast 16-bit inputs to f32, and 16-bit outputs back; the result is rounded once, as before."""
-    if not any(v.dtype in _HALVES for v in node.inputs) or node.kind == "TypeCast":
+    values = (*node.inputs, *node.outputs)
+    if not any(v.dtype in _HALVES for v in values) or node.kind == "TypeCast":
         return None
     before, after = [], []
     inputs: dict[int, Value] = {}
@@ -73,43 +74,6 @@ def without_transpose_a(builder: GraphBuilder, node: Node, shapes: Shapes) -> li
         _op("StaticTranspose", node, source, turned, order=order),
         replace(node, inputs=(turned, *node.inputs[1:]), attrs=attrs),
     ]
-
-
-def with_explicit_padding(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Write out the paddings of a transposed convolution with SAME_UPPER or SAME_LOWER."""
-    automatic = str(node.attr("auto_pad"))
-    if node.kind != "ConvTransposeBackwardWeights" or not automatic.startswith("SAME"):
-        return None
-    weights = shapes[node.outputs[0].id]
-    first = str(node.attr("weights_format")).startswith("X")
-    kernel = weights[:-2] if first else weights[2:]
-    strides = node.attrs["strides"]
-    dilations = node.attrs.get("dilations") or (1,) * len(kernel)
-    totals = [
-        max(d * (k - 1) + 1 - s, 0) for k, s, d in zip(kernel, strides, dilations, strict=True)
-    ]
-    small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
-    begin, end = (small, large) if automatic == "SAME_UPPER" else (large, small)
-    attrs = {**node.attrs, "auto_pad": "None", "pads_begin": tuple(begin), "pads_end": tuple(end)}
-    return [replace(node, attrs=attrs)]
-
-
-def as_convolution(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
-    """Write the gradient of a transposed convolution as the convolution that it is.
-
-    With SAME_* both have the same paddings only if the strides divide the gradient's dims.
-    """
-    if node.kind != "ConvTransposeBackwardData":
-        return None
-    dims = shapes[node.inputs[0].id]
-    spatial = dims[1:-1] if node.attr("data_format") == "NXC" else dims[2:]
-    if str(node.attr("auto_pad")).startswith("SAME") and any(
-        d % s for d, s in zip(spatial, node.attrs["strides"], strict=True)
-    ):
-        return None
-    first = str(node.attr("weights_format")).startswith("X")
-    attrs = {**node.attrs, "weights_format": "XIO" if first else "OIX"}
-    return [replace(node, kind="Convolution", attrs=attrs)]
 
 
 def with_axis_last(builder: GraphBuilder, node: Node, shapes: Shapes) -> list[Node] | None:
@@ -150,8 +114,6 @@ def with_row_major_inputs(builder: GraphBuilder, node: Node, shapes: Shapes) -> 
 
 
 ALTERNATIVES: tuple[tuple[str, Alternative], ...] = (
-    ("with its paddings written out", with_explicit_padding),
-    ("as a Convolution", as_convolution),
     ("with row-major inputs", with_row_major_inputs),
     ("with its first operand transposed by a separate op", without_transpose_a),
     ("with its axis transposed by separate ops", with_axis_last),

@@ -30,9 +30,9 @@ class FoldedConstants:
         self._numbers: dict[Hashable, int] = {}
         self._arrays: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
-    def constant(self, id: int) -> int:
-        """Return the number of a constant of the graph, given its value's id."""
-        return self._numbers.setdefault(("constant", id), len(self._numbers))
+    def constant(self, key: Hashable) -> int:
+        """Return the number of a constant, given its value's id, or all that it is."""
+        return self._numbers.setdefault(("constant", key), len(self._numbers))
 
     def result(self, node: Node, output: int, shape: tuple[int, ...], inputs: Sequence[int]) -> int:
         """Return the number of an op's result; equal numbers mean equal results.

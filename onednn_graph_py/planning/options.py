@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 Layout = Literal["auto", "plain"]
-Fallback = Literal["reference"] | None
+Fallback = Literal["reference", "error"]
 Policy = Literal["fusion", "debug"]
 KnownDefects = Literal["avoid", "run"]
 SlowFusions = Literal["avoid", "run"]
@@ -26,7 +26,7 @@ Check = Literal["verify"] | None
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "layout": get_args(Layout),
-    "fallback": (None, "reference"),
+    "fallback": get_args(Fallback),
     "policy": get_args(Policy),
     "known_defects": get_args(KnownDefects),
     "slow_fusions": get_args(SlowFusions),
@@ -45,7 +45,7 @@ class CompileOptions:
     """
 
     layout: Layout = "auto"
-    fallback: Fallback = None
+    fallback: Fallback = "reference"
     policy: Policy = "fusion"
     known_defects: KnownDefects = "avoid"
     slow_fusions: SlowFusions = "avoid"

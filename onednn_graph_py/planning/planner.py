@@ -20,7 +20,6 @@ from ..building.foreign import ForeignNode, HostNode, UpdateNode, ViewNode
 from ..building.infer import infer_shapes
 from ..building.value import Node, Value, new_id
 from ..errors import (
-    InvalidArgumentsError,
     InvalidGraphError,
     KnownDefectError,
     OneDNNError,
@@ -47,6 +46,7 @@ from .host_steps import host_step, joined
 from .options import CompileOptions
 from .partition_ids import partition_of
 from .plan import Plan, PlannedStep, Slot
+from .recipes import RECIPES
 from .shared import Grouping, Nodes, Shared
 from .trial import Trial
 from .views import Origin, has_gaps, is_dense, repeats, view_of
@@ -57,6 +57,12 @@ _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 # The data types of tensors that oneDNN can copy with an op.
 _REORDERED = ("f32", "bf16", "f16")
+
+# What it costs to have no kernel.
+_IN_NUMPY = (
+    "runs in NumPy at each call, on one thread and tens to hundreds of times slower "
+    "(compile(fallback='error') raises instead)"
+)
 
 _T = TypeVar("_T")
 
@@ -78,6 +84,10 @@ class _Progress:
     splits: list[tuple[Nodes, str]] = field(default_factory=list)
     # The nodes of each group that could not be verified, and the reason.
     unverified: list[tuple[Nodes, str]] = field(default_factory=list)
+    # The ops that NumPy computes at each call for want of a kernel, and the reason.
+    in_numpy: list[tuple[Nodes, str]] = field(default_factory=list)
+    # The number of ops without a kernel that are written in another way, or computed in NumPy.
+    without_kernel: int = 0
 
     def copy(self) -> _Progress:
         return _Progress(
@@ -88,6 +98,8 @@ class _Progress:
             dict(self.sources),
             list(self.splits),
             list(self.unverified),
+            list(self.in_numpy),
+            self.without_kernel,
         )
 
 
@@ -261,11 +273,13 @@ class Planner:
             return [g for part in (rest, *([n] for n in apart)) for g in self._parted(part)]
         try:
             partitions = self._partitions(computing)
-        except InvalidArgumentsError:
+        except OneDNNError:
             if len(computing) == 1:
-                raise
+                if self.options.fallback == "error":
+                    raise
+                return [((computing[0],), None)]
             # oneDNN 3.13's search for fusions fails on parts of attention's gradients, with
-            # "range_check".
+            # "range_check", and graphs refuse products over a dim of 0.
             counts = range(1, len(computing))
             last = bisect_left(counts, True, key=lambda n: self._fails(computing[:n]))
             parts = (computing[:last], computing[last : last + 1], computing[last + 1 :])
@@ -289,7 +303,7 @@ class Planner:
         """Return whether oneDNN refuses to partition these nodes."""
         try:
             self._partitions(nodes)
-        except InvalidArgumentsError:
+        except OneDNNError:
             return True
         return False
 
@@ -351,6 +365,7 @@ class Planner:
         if self.options.warn:
             _warn(self._made.splits, "runs in parts", "does not run as it is")
             _warn(self._made.unverified, "is not verified", "is not verified")
+            _warn(self._made.in_numpy, _IN_NUMPY, _IN_NUMPY)
 
     def add(self, nodes: Nodes, partition: Any, why: str = "") -> None:
         """Add the steps that run a group, split if needed."""
@@ -360,12 +375,10 @@ class Planner:
             return
         if partition is None:
             for node in nodes:
-                if self.options.fallback is None or node.kind == "Wildcard":
-                    raise _unsupported(node, self.builder.engine_kind.name)
-                self.add_reference(node, why)
-            return
-        if len(nodes) == 1 and _reduces_nothing(nodes[0], self.shapes):
-            self.add_reference(nodes[0], why)
+                error = _unsupported(node, self.builder.engine_kind.name)
+                if node.kind == "Wildcard":
+                    raise error
+                self._add_without_kernel(node, error)
             return
         key = self._key(nodes)
         if key in self._plain:
@@ -394,11 +407,9 @@ class Planner:
         except OneDNNError as e:
             if len(nodes) > 1:
                 self.split(nodes, f"in one partition it does not compile: {e}")
-            elif self.options.fallback is not None:
-                self.add_reference(nodes[0], why)
             else:
                 where = f"{nodes[0].label} made at {nodes[0].where}"
-                raise reworded(e, f"{where}: {e}") from None
+                self._add_without_kernel(nodes[0], reworded(e, f"{where}: {e}"))
             return
         slow = self._slower_than_apart(nodes)
         if slow is None:
@@ -420,44 +431,82 @@ class Planner:
             self.add_reference(node, defect)
         self._made.splits.append((nodes, f"{defect}; it is computed {how}"))
 
-    def _add_alternative(self, node: Node, defect: str) -> str | None:
-        """Add an op written in another way, if one is right; return the name of that way."""
-        for how, rewrite in ALTERNATIVES:
-            nodes = rewrite(self.builder, node, self.shapes)
-            if nodes is not None and self._add_all([(n,) for n in nodes], defect):
-                return how
+    def _add_without_kernel(self, node: Node, error: OneDNNError) -> None:
+        """Add an op that oneDNN can't run alone: written in another way, or computed in NumPy."""
+        if self.options.fallback == "error":
+            raise error from None
+        self._made.without_kernel += 1
+        why = f"oneDNN has no kernel for this {node.kind}"
+        if self._add_alternative(node, why) is not None:
+            return
+        self.add_reference(node, why)
+        if self.steps[-1].implementation == "reference":
+            self._made.in_numpy.append(((node,), why))
+
+    def _add_alternative(self, node: Node, why: str, depth: int = 3) -> str | None:
+        """Add an op written in another way, if one is right; return the name of that way.
+
+        The ops of one way may be written in other ways in turn: an op is written anew up to
+        `depth` times, as few as possible.
+        """
+        for within in range(depth):
+            for how, rewrite in (*ALTERNATIVES, *RECIPES):
+                nodes = rewrite(self.builder, node, self.shapes)
+                if nodes is not None and self._add_all([(n,) for n in nodes], why, depth=within):
+                    return how
         if self.builder.fpmath_mode.name != "strict" and node.id not in self._strict:
             self._strict.add(node.id)
-            if self._add_all([(node,)], defect):
+            if self._add_all([(node,)], why):
                 return "without a smaller floating-point type"
             self._strict.discard(node.id)
         return None
 
-    def _add_all(self, parts: Sequence[Nodes], why: str, *, slow: bool = False) -> bool:
+    def _add_all(
+        self, parts: Sequence[Nodes], why: str, *, slow: bool = False, depth: int = 0
+    ) -> bool:
         """Add parts if each is one good partition; return whether it did.
 
-        Slow partitions are good only if allowed.
+        Slow partitions are good only if allowed. Parts of one op may be written in other ways, if
+        `depth` is positive.
         """
         with self._trying() as tried:
             for part in parts:
-                groups = self.groups(self._read_folded(part))
-                nodes, partition = groups[0] if len(groups) == 1 else ((), None)
-                if partition is None:
+                part = self._read_folded(part)
+                self._know_constants(part)
+                if self._add_part(part, why, slow=slow):
+                    continue
+                if depth == 0 or len(part) > 1 or not self._add_alternative(part[0], why, depth):
                     return False
-                if self.defect(nodes) or not (slow or self._known_slow(nodes) is None):
-                    return False
-                try:
-                    try:
-                        self.add_compiled(nodes, partition, why)
-                    except Unfit as e:
-                        if not (slow and e.slow):
-                            return False
-                        self.add_compiled(nodes, partition, why, slow=True)
-                except OneDNNError:
-                    return False
-                if not (slow or self._slower_than_apart(nodes) is None):
-                    return False
+            tried = self._made
         self._made = tried
+        return True
+
+    def _add_part(self, part: Nodes, why: str, *, slow: bool) -> bool:
+        """Add the step of a part if it is one good partition; return whether it did."""
+        groups = self.groups(part)
+        nodes, partition = groups[0] if len(groups) == 1 else ((), None)
+        if partition is None:
+            return self._add_reshape(part)
+        if self.defect(nodes) or not (slow or self._known_slow(nodes) is None):
+            return False
+        try:
+            try:
+                self.add_compiled(nodes, partition, why)
+            except Unfit as e:
+                if not (slow and e.slow):
+                    return False
+                self.add_compiled(nodes, partition, why, slow=True)
+        except OneDNNError:
+            return False
+        return slow or self._slower_than_apart(nodes) is None
+
+    def _add_reshape(self, part: Nodes) -> bool:
+        """Add an op that only gives a tensor other dims, if it is one; return whether it did."""
+        known = self.known[part[0].inputs[0].id] if part[0].inputs else None
+        made = part[0].outputs[:1]
+        if known is None or not made or view_of(part[0], known, self.shapes[made[0].id]) is None:
+            return False
+        self.add_reference(part[0])
         return True
 
     def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:
@@ -478,12 +527,12 @@ class Planner:
     def _split_for_speed(self, nodes: Nodes, why: str) -> bool:
         """Add steps that run a group in parts, and return True, if oneDNN has kernels for all."""
         with self._trying() as tried:
-            before = len(tried.steps)
+            before = tried.without_kernel
             try:
                 self.split(nodes, why, warn=False)
             except OneDNNError:
                 return False
-            if any(s.implementation == "reference" for s in self._made.steps[before:]):
+            if self._made.without_kernel > before:
                 return False
             tried = self._made
         self._made = tried
@@ -649,6 +698,18 @@ class Planner:
         if all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
             return nodes
         return tuple(replace(n, inputs=tuple(folded.get(v.id, v) for v in n.inputs)) for n in nodes)
+
+    def _know_constants(self, nodes: Nodes) -> None:
+        """Take the constants that another way to write an op reads."""
+        for value in (v for n in nodes for v in n.inputs):
+            if value.data is not None and value.id not in self.known:
+                key = value.dtype, value.shape, value.data.tobytes()
+                with self._constants.lock:
+                    number = self._constants.constant(key)
+                    (array,) = self._constants.get([number]) or (aligned_copy(value.data),)
+                    self._constants.put([number], [array])
+                value.data = array
+                self._keep_folded(value, array, number)
 
     def _with_folded(self, nodes: Nodes, partition: Any) -> tuple[Nodes, Any]:
         """Replace folded inputs of a group, if oneDNN still makes one partition of it."""
@@ -874,21 +935,13 @@ class Planner:
         return partition_of(self.graph(nodes), partition.get_ops())
 
 
-def _reduces_nothing(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> bool:
-    """Return whether a reduction is over dims of 1 only, for which oneDNN has no kernel."""
-    if node.kind not in with_trait("reduces"):
-        return False
-    axes = node.attr("axes") or ()
-    return bool(axes) and all(shapes[node.inputs[0].id][axis] == 1 for axis in axes)
-
-
 def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
     where = f"{node.label} made at {node.where}"
     if node.kind == "Wildcard":
         return UnimplementedError(f"{where}: a Wildcard stands for an op that oneDNN does not know")
     return UnimplementedError(
-        f"{where}: oneDNN has no {engine_kind} kernel for this op alone; "
-        "compile(fallback='reference') computes it in NumPy"
+        f"{where}: oneDNN has no {engine_kind} kernel for this op alone; without "
+        "fallback='error' it is computed in another way"
     )
 
 

@@ -93,7 +93,7 @@ def view_of(
             made, steps = (*made, host.itemsize), (*steps, 1)
         # A view without elements needs no memory, wherever it would begin.
         return _strided(value.id, source, made, steps), 0 if 0 in made else offset
-    if not shape or not dims:
+    if not dims:
         return None
     if node.kind == "StaticTranspose":
         order = [int(i) for i in node.attrs["order"]]

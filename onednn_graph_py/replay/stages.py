@@ -118,7 +118,10 @@ def compiled(
             warnings.simplefilter("always")
             # "run" means all of oneDNN's partitions, also slow fusions.
             model = builder.compile(
-                threads=threads, known_defects=known_defects, slow_fusions=known_defects
+                fallback="error",
+                threads=threads,
+                known_defects=known_defects,
+                slow_fusions=known_defects,
             )
     except (UnimplementedError, NoDeviceError) as e:
         raise Ended(Verdict.UNSUPPORTED, e) from None

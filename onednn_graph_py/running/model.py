@@ -213,8 +213,9 @@ class CompiledGraph(_core._model_base, ModelMethods):
     layout : str
         ``auto`` lets oneDNN choose the memory layouts of tensors between partitions, ``plain``
         keeps them in row-major order. Inputs and outputs are always plain.
-    fallback : str, optional
-        ``reference`` computes ops for which oneDNN has no kernel in NumPy.
+    fallback : str
+        What becomes of ops for which oneDNN has no kernel: ``reference`` writes them in another way
+        that it has kernels for, or computes them in NumPy, with a warning; ``error`` raises.
     policy : str
         ``fusion``, or ``debug`` for partitions of one op each.
     known_defects : str
@@ -257,7 +258,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
     InvalidGraphError
         The graph has no output.
     UnimplementedError
-        oneDNN has no kernel for an op, and there is no `fallback`.
+        oneDNN has no kernel for an op, and `fallback` is ``error``.
     InvalidArgumentsError
         An option is invalid.
     NoDeviceError
@@ -288,7 +289,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         builder: GraphBuilder,
         *,
         layout: Layout = "auto",
-        fallback: Fallback = None,
+        fallback: Fallback = "reference",
         policy: Policy = "fusion",
         known_defects: KnownDefects = "avoid",
         slow_fusions: SlowFusions = "avoid",

@@ -178,6 +178,16 @@ def _strided_scales_of_groups(group: Group, conditions: Conditions) -> bool:
     )
 
 
+def _zero_point_of_four_bits(group: Group, conditions: Conditions) -> bool:
+    return any(
+        op.kind in ("DynamicDequantize", "DynamicQuantize")
+        and op.attr("qtype") == "per_tensor"
+        and len(op.inputs) > 2
+        and op.inputs[2].dtype in ("s4", "u4")
+        for op in group.ops
+    )
+
+
 def _empty_rows_along_outer_axis(group: Group, conditions: Conditions) -> bool:
     """A SoftMax of mode inf_as_zero along elements that don't lie side by side.
 
@@ -406,6 +416,13 @@ DEFECTS = (
         "strided_scales_of_groups",
         "oneDNN ignores the strides of scales and zero points of groups; make them row-major",
         _strided_scales_of_groups,
+        alone=True,
+    ),
+    Defect(
+        "zero_point_of_four_bits",
+        "oneDNN reads a zero point of 4 bits for a whole tensor as one of 32; make it s32",
+        _zero_point_of_four_bits,
+        since=(3, 8),
         alone=True,
     ),
     Defect(

@@ -234,6 +234,23 @@ def _convolution(d: Draft, kind: str, x: Value) -> Any:
     return d.op(kind, x, w, *bias, **attrs)
 
 
+def _let_windows_overhang(d: Draft, kind: str, shape: Dims, attrs: dict[str, Any]) -> None:
+    """Now and then round numbers of windows up, where each window still sees an element.
+
+    oneDNN does not say whether an average that counts padding counts what lies beyond it too.
+    """
+    if not attrs.get("exclude_pad", True) or d.chance(0.7):
+        return
+    up = {**attrs, "rounding_type": "ceil"}
+    made = _inferred(kind, [shape], up)
+    for k in range(CALLS):
+        sizes, counts = (_spatial(sized(s, k), attrs["data_format"]) for s in (shape, made))
+        each = zip(sizes, counts, attrs["strides"], attrs["pads_begin"], strict=True)
+        if any((count - 1) * stride - begin >= n for n, count, stride, begin in each):
+            return
+    attrs["rounding_type"] = "ceil"
+
+
 def _pool(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     _, data_format = _channels(d, shape)
@@ -247,9 +264,7 @@ def _pool(d: Draft, kind: str, x: Value) -> Any:
         attrs["exclude_pad"] = d.chance(0.5)
     _pad_by_itself(d, attrs, attrs["kernel"], sizes)
     if kind == name:
-        # oneDNN does not say whether an average counts what lies beyond the padding.
-        if d.chance(0.25) and attrs.get("exclude_pad", True):
-            attrs["rounding_type"] = "ceil"
+        _let_windows_overhang(d, kind, shape, attrs)
         return d.op(kind, x, **attrs)
     if kind == "MaxPoolBackward":
         return d.op(kind, x, d.operand(_inferred(name, [shape], attrs), x.dtype), **attrs)

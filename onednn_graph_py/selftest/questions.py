@@ -276,7 +276,12 @@ def _ratio(drawn: Drawn, model: CompiledGraph, threads: int | None) -> float | N
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            options = {"threads": threads, **drawn.options[0], "policy": "debug"}
+            options = {
+                "threads": threads,
+                **drawn.options[0],
+                "policy": "debug",
+                "fallback": "error",
+            }
             apart = builder.compile(**options)
         pace = Pace.measured(call, apart.bind(list(inputs)))
     except OneDNNError:  # an op does not run alone

@@ -62,6 +62,7 @@ class Region:
             self.model = self._built(constants, options).compile(
                 threads=threads,
                 max_shapes=options.max_shapes,
+                fallback="error",
                 known_defects=options.known_defects,
                 check=options.check,
                 warn=False,  # the report has the reasons

@@ -98,8 +98,22 @@ def bias_add_backward(call: Call) -> list[Shape]:
     return [(_channels(call),)]
 
 
+def _slope(call: Call, per_channel: bool) -> None:
+    """Check that a slope broadcasts to input 0, or has an entry for each channel."""
+    src, slope = call.input(0), call.input(1)
+    if src.shape is None or slope.shape is None:
+        return
+    dims = slope.shape
+    if per_channel and len(dims) == 1 and len(src.shape) > 1 and not call.channels_last:
+        dims += (1,) * (len(src.shape) - 2)
+    pairs = zip(reversed(dims), reversed(src.shape), strict=False)
+    if len(dims) > len(src.shape) or any(s >= 0 and d >= 0 and s not in (1, d) for s, d in pairs):
+        slope.refuse(f"a shape that broadcasts to that of {src.name}, {shape_text(src.shape)}")
+
+
 def prelu(call: Call) -> list[Shape]:
     """Return the shape of input 0."""
+    _slope(call, call.attr("per_channel_broadcast"))
     return [call.input(0).shape]
 
 
@@ -107,6 +121,7 @@ def prelu_backward(call: Call) -> list[Shape]:
     """Return the shapes of the gradients of the data and the slope."""
     src, slope, diff_dst = (call.input(i) for i in range(3))
     diff_dst.need_shape(src.shape, "that of input 0")
+    _slope(call, per_channel=True)
     return [merged(src.shape, diff_dst.shape), slope.shape]
 
 
