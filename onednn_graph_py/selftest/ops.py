@@ -152,7 +152,11 @@ def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dic
     dilations = d.uneven(n, (1, 2, 3)) if dilated and d.chance(0.5) else (1,) * n
     kernel, begins, ends = [], [], []
     for size, stride, dilation, k in zip(
-        sizes, strides, dilations, d.uneven(n, (3, 2, 4, 1, 5)), strict=True
+        sizes,
+        strides,
+        dilations,
+        d.uneven(n, (1, 2, 3) if d.chance(0.1) else (2, 3, 4, 5)),
+        strict=True,
     ):
         least = min(size.sizes) if isinstance(size, Open) else size
         while True:
@@ -164,6 +168,9 @@ def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dic
             if not up and least + begin + end >= extent:
                 break
             k = max(1, k - 1)
+        beyond = (least + begin + end - extent) % stride
+        if not up and end >= beyond and d.chance(0.8):
+            end -= beyond  # the last window ends with the padding, so that this matters
         kernel.append(k)
         begins.append(begin)
         ends.append(end)
@@ -251,6 +258,19 @@ def _let_windows_overhang(d: Draft, kind: str, shape: Dims, attrs: dict[str, Any
     attrs["rounding_type"] = "ceil"
 
 
+def _each_sees_one(attrs: dict[str, Any], sizes: Dims) -> bool:
+    """Return whether each window has an element that is not padding, also between dilations."""
+    names = ("kernel", "strides", "dilations", "pads_begin", "pads_end")
+    for n, *window in zip(sizes, *(attrs[name] for name in names), strict=True):
+        kernel, stride, dilation, begin, end = window
+        n = min(n.sizes) if isinstance(n, Open) else n
+        count = (n + begin + end - dilation * (kernel - 1) - 1) // stride + 1
+        at = (range(i * stride - begin, n, dilation)[:kernel] for i in range(count))
+        if not all(any(p >= 0 for p in positions) for positions in at):
+            return False
+    return True
+
+
 def _pool(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     _, data_format = _channels(d, shape)
@@ -258,6 +278,8 @@ def _pool(d: Draft, kind: str, x: Value) -> Any:
     back_to_source = kind == "AvgPoolBackward"
     sizes = _spatial(d.shape(x), data_format)
     attrs = _window(d, sizes, up=back_to_source, far=False, dilated=name == "MaxPool")
+    if name == "MaxPool" and not _each_sees_one(attrs, sizes):
+        attrs = _window(d, sizes, up=False, far=False, dilated=False)
     attrs["data_format"] = data_format
     if name == "AvgPool":
         del attrs["dilations"]
