@@ -25,6 +25,9 @@ REFUSED = {
     "ConvolutionBackwardData": lambda c: c.attrs["groups"] > 1,
     "ConvTranspose": lambda c: "output_padding" in c.attrs,
     "ConvTransposeBackwardData": lambda c: max(c.attrs["dilations"]) > 1,
+    "PReLU": lambda c: len(c.shapes[1]) > 1 or c.shapes[1] == (1,),
+    "Select": lambda c: len(set(c.shapes)) > 1,
+    "BatchNormTrainingBackward": lambda c: len(c.shapes[0]) < 4,
     "AvgPool": lambda c: c.attrs.get("rounding_type") == "ceil",
     **dict.fromkeys((k for k in OPS if k.startswith("Reduce")), _all_reduced_are_one),
 }
