@@ -186,7 +186,8 @@ class Draft:
         if self.chance(0.3):  # dims of 1 grow, and leading ones come before
             thin = (*(1,) * (len(shape) - len(thin)), *thin)
             pairs = zip(thin, shape, strict=True)
-            thick = [self.size(_SIZES[:8]) if d == 1 else t for t, d in pairs]
+            one = [(t, d == 1 and not isinstance(d, Open)) for t, d in pairs]
+            thick = [self.size(_SIZES[:8]) if grows else t for t, grows in one]
             more = () if len(shape) > 5 or self.chance(0.6) else (self.pick((2, 3)),)
             return (*more, *thick)
         return thin
