@@ -127,7 +127,7 @@ def _matmul(d: Draft, kind: str, x: Value) -> Any:
     if d.chance(0.6) and len(shape) > 2:
         batch = d.beside(shape[:-2]) if d.chance(0.6) else shape[:-2]
     weights = (*batch, columns, inner) if turned else (*batch, inner, columns)
-    if d.chance(0.15):  # a vector; the result has no dim of columns
+    if d.chance(0.5 if len(shape) == 2 else 0.1):  # a vector; the result has no dim of columns
         weights, columns = (inner,), 0
     w = d.operand(weights, x.dtype, -1.0, 1.0)
     bias = [d.operand((columns,), x.dtype)] if columns and d.chance(0.3) else []
@@ -487,6 +487,7 @@ def source(d: Draft, kind: str) -> Value:
     integers = kind in ("Dequantize", "DynamicDequantize")
     d.opens = d.opens and kind not in _NO_OPEN_DIMS
     high = min(row.high, 5) if d.chance(0.85) else row.high
+    high = 2 if kind == "MatMul" and d.chance(0.3) else high
     return d.input(d.dims(row.low, high), d.pick(("s8", "u8")) if integers else None)
 
 
