@@ -25,8 +25,8 @@ ALONE = "alone"
 
 # What depends on the CPU's instructions, once more with oneDNN held to fewer of them.
 HELD = """tests/test_patterns.py tests/test_ops_agreement.py tests/test_reference_forward.py
-    tests/test_reference_backward.py tests/test_reference_quantization.py
-    tests/test_random_graphs.py tests/test_blocks.py tests/test_defects.py"""
+    tests/test_reference_backward.py tests/test_random.py tests/test_blocks.py
+    tests/test_defects.py"""
 HELD_SHORT = "tests/test_ops_agreement.py tests/test_reference_forward.py tests/test_defects.py"
 # Memory, and that the sanitizers see a fault.
 MEMORY = """tests/test_sanitizers.py tests/test_execution.py tests/test_lifetime.py

@@ -18,7 +18,18 @@ from onednn_graph_py.selftest.questions import SLOW, Answer
 from onednn_graph_py.selftest.reduce import reduce_findings
 from onednn_graph_py.selftest.report import Count, Finding, Report, Slow
 
-COUNTS = {"cases", "right", "wrong", "crashed", "refused", "avoided", "slow", "even", "seconds"}
+COUNTS = {
+    "cases",
+    "right",
+    "wrong",
+    "crashed",
+    "refused",
+    "avoided",
+    "slow",
+    "numpy",
+    "even",
+    "seconds",
+}
 
 
 @pytest.fixture(autouse=True)

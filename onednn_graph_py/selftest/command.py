@@ -30,12 +30,12 @@ and random graphs: single ops, chains of ops, products of integers, attention an
 every data type that runs here, in helper processes that may crash. It counts the results. wrong,
 crashed: a model compiled by default computes wrong numbers, or crashes. avoided: oneDNN itself is
 wrong or crashes, the model does not. slow: the model takes more than 1.2 times as long as its
-separate ops. refused: oneDNN has no kernel here. even: an entry of a list such as strides does not
-matter, so that the graph tells less. The command then reduces each kind of wrong or
-crashing graph to the smallest one, in at most half of the search time. Finally it judges the
-partitions of all graphs that it found, slow ones included, in at most a quarter of the search time,
-and keeps their verdicts for compile(check="verify"). Exit status: 0 if no model is wrong or crashes
-by default, 1 if one is or does, 2 if the options are wrong.
+separate ops. refused: oneDNN has no kernel here. NumPy: NumPy computes an op instead. even: an
+entry of a list such as strides does not matter, so that the graph tells less. The command then
+reduces each kind of wrong or crashing graph to the smallest one, in at most half of the search
+time. Finally it judges the partitions of all graphs that it found, slow ones included, in at most a
+quarter of the search time, and keeps their verdicts for compile(check="verify"). Exit status: 0 if
+no model is wrong or crashes by default, 1 if one is or does, 2 if the options are wrong.
 """
 _REDUCING, _JUDGING = 0.5, 0.25  # shares of the time of the search
 

@@ -186,7 +186,8 @@ class Draft:
         if self.chance(0.3):  # dims of 1 grow, and leading ones come before
             thin = (*(1,) * (len(shape) - len(thin)), *thin)
             pairs = zip(thin, shape, strict=True)
-            thick = [self.size(_SIZES[:8]) if d == 1 else t for t, d in pairs]
+            one = [(t, d == 1 and not isinstance(d, Open)) for t, d in pairs]
+            thick = [self.size(_SIZES[:8]) if grows else t for t, grows in one]
             more = () if len(shape) > 5 or self.chance(0.6) else (self.pick((2, 3)),)
             return (*more, *thick)
         return thin
@@ -202,6 +203,10 @@ class Draft:
             for k in range(CALLS)
         ]
         return merged(found)
+
+    def alike(self, one: Value, other: Value) -> bool:
+        """Return whether two tensors have the same shape in all calls."""
+        return all(sized(self.shape(one), k) == sized(self.shape(other), k) for k in range(CALLS))
 
     def input(self, shape: Dims, dtype: str | None = None, *, strided: bool | None = None) -> Value:
         """Add an input, now and then one with its dims in another order in memory, or gaps."""
@@ -246,28 +251,31 @@ class Draft:
         made: Value = self.b.op("Clamp", x, min=0.25, max=4.0)
         return made
 
-    def scales(self, n: int) -> list[float]:
+    def scales(self, n: int, above: int = 0) -> list[float]:
         """Draw scales that differ: powers of two, so that no result is near a tie."""
-        return [2.0**e for e in self.uneven(n, (-5, -4, -6, -3, -7))]
+        return [2.0 ** (e + above) for e in self.uneven(n, (-5, -4, -6, -3, -7))]
 
     def zps(self, n: int, dtype: str) -> list[int]:
-        """Draw zero points that differ; one in three is 0."""
-        if self.chance(0.35):
+        """Draw zero points that differ; or none, as symmetric quantization has."""
+        if self.chance(0.5):
             return [0] * n
         drawn = self.uneven(n, (1, 3, 7, 12, 5, 9))
         return [z + 100 if dtype == "u8" and self.chance(0.3) else z for z in drawn]
 
-    def quantization(self, shape: Dims, dtype: str, axis: int | None = None) -> dict[str, Any]:
+    def quantization(
+        self, shape: Dims, dtype: str, axis: int | None = None, above: int = 0
+    ) -> dict[str, Any]:
         """Draw the attributes of Quantize and Dequantize, per tensor or along an axis."""
         if axis is None:
-            return {"qtype": "per_tensor", "scales": self.scales(1), "zps": self.zps(1, dtype)}
+            scales = self.scales(1, above)
+            return {"qtype": "per_tensor", "scales": scales, "zps": self.zps(1, dtype)}
         n = shape[axis]
         if self.chance(0.3):
             axis -= len(shape)
         return {
             "qtype": "per_channel",
             "axis": axis,
-            "scales": self.scales(n),
+            "scales": self.scales(n, above),
             "zps": self.zps(n, dtype),
         }
 
@@ -299,7 +307,9 @@ class Draft:
         shape, dtype = self.shape(y), self.pick(("s8", "u8"))
         axis = None if axis is None or isinstance(shape[axis], Open) else axis
         y = y if y.dtype == "f32" else y.type_cast(dtype="f32")
-        made: Value = self.op("Quantize", y, dtype=dtype, **self.quantization(shape, dtype, axis))
+        # Larger scales than those of operands, or most of a product's elements would saturate.
+        attrs = self.quantization(shape, dtype, axis, above=3)
+        made: Value = self.op("Quantize", y, dtype=dtype, **attrs)
         return made
 
     def made(self, *outputs: Value) -> Drawn:

@@ -87,7 +87,7 @@ def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> li
         fitting = [k for k in among if ops.fits(d, k, y)]
         if not fitting:
             continue
-        same = [v for v in values if v is not y and v.shape == y.shape and v.dtype == y.dtype]
+        same = [v for v in values if v is not y and v.dtype == y.dtype and d.alike(v, y)]
         if same and d.chance(0.35):  # two branches meet
             results = [d.op(d.pick(("Add", "Multiply", "Maximum", "Subtract")), y, d.pick(same))]
         else:
@@ -140,13 +140,9 @@ def int8_case(seed: int) -> Drawn:
     made = [y]
     for _ in range(d.random.randint(0, 2)):
         if d.chance(0.4):
-            shape = d.shape(y)
-            other = d.dequantized(
-                d.thinned(shape) if d.chance(0.3) else shape, d.pick(("u8", "s8"))
-            )
-            if d.chance(0.6) and d.shape(other) == shape:
-                axis = d.random.randrange(len(shape))
-                other = d.dequantized(shape, d.pick(("u8", "s8")), axis)
+            shape = d.thinned(d.shape(y)) if d.chance(0.3) else d.shape(y)
+            axis = d.random.randrange(len(shape)) if d.chance(0.5) else None
+            other = d.dequantized(shape, d.pick(("u8", "s8")), axis)
             y = d.op(d.pick(("Add", "Add", "Multiply", "Subtract")), y, other)
             made.append(y)
         else:

@@ -127,7 +127,7 @@ def _matmul(d: Draft, kind: str, x: Value) -> Any:
     if d.chance(0.6) and len(shape) > 2:
         batch = d.beside(shape[:-2]) if d.chance(0.6) else shape[:-2]
     weights = (*batch, columns, inner) if turned else (*batch, inner, columns)
-    if d.chance(0.08):  # a vector; the result has no dim of columns
+    if d.chance(0.5 if len(shape) == 2 else 0.1):  # a vector; the result has no dim of columns
         weights, columns = (inner,), 0
     w = d.operand(weights, x.dtype, -1.0, 1.0)
     bias = [d.operand((columns,), x.dtype)] if columns and d.chance(0.3) else []
@@ -152,7 +152,11 @@ def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dic
     dilations = d.uneven(n, (1, 2, 3)) if dilated and d.chance(0.5) else (1,) * n
     kernel, begins, ends = [], [], []
     for size, stride, dilation, k in zip(
-        sizes, strides, dilations, d.uneven(n, (3, 2, 4, 1, 5)), strict=True
+        sizes,
+        strides,
+        dilations,
+        d.uneven(n, (1, 2, 3) if d.chance(0.1) else (2, 3, 4, 5)),
+        strict=True,
     ):
         least = min(size.sizes) if isinstance(size, Open) else size
         while True:
@@ -164,6 +168,9 @@ def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dic
             if not up and least + begin + end >= extent:
                 break
             k = max(1, k - 1)
+        beyond = (least + begin + end - extent) % stride
+        if not up and end >= beyond and d.chance(0.8):
+            end -= beyond  # the last window ends with the padding, so that this matters
         kernel.append(k)
         begins.append(begin)
         ends.append(end)
@@ -234,6 +241,36 @@ def _convolution(d: Draft, kind: str, x: Value) -> Any:
     return d.op(kind, x, w, *bias, **attrs)
 
 
+def _let_windows_overhang(d: Draft, kind: str, shape: Dims, attrs: dict[str, Any]) -> None:
+    """Now and then round numbers of windows up, where each window still sees an element.
+
+    oneDNN does not say whether an average that counts padding counts what lies beyond it too.
+    """
+    if not attrs.get("exclude_pad", True) or d.chance(0.7):
+        return
+    up = {**attrs, "rounding_type": "ceil"}
+    made = _inferred(kind, [shape], up)
+    for k in range(CALLS):
+        sizes, counts = (_spatial(sized(s, k), attrs["data_format"]) for s in (shape, made))
+        each = zip(sizes, counts, attrs["strides"], attrs["pads_begin"], strict=True)
+        if any((count - 1) * stride - begin >= n for n, count, stride, begin in each):
+            return
+    attrs["rounding_type"] = "ceil"
+
+
+def _each_sees_one(attrs: dict[str, Any], sizes: Dims) -> bool:
+    """Return whether each window has an element that is not padding, also between dilations."""
+    names = ("kernel", "strides", "dilations", "pads_begin", "pads_end")
+    for n, *window in zip(sizes, *(attrs[name] for name in names), strict=True):
+        kernel, stride, dilation, begin, end = window
+        n = min(n.sizes) if isinstance(n, Open) else n
+        count = (n + begin + end - dilation * (kernel - 1) - 1) // stride + 1
+        at = (range(i * stride - begin, n, dilation)[:kernel] for i in range(count))
+        if not all(any(p >= 0 for p in positions) for positions in at):
+            return False
+    return True
+
+
 def _pool(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     _, data_format = _channels(d, shape)
@@ -241,15 +278,15 @@ def _pool(d: Draft, kind: str, x: Value) -> Any:
     back_to_source = kind == "AvgPoolBackward"
     sizes = _spatial(d.shape(x), data_format)
     attrs = _window(d, sizes, up=back_to_source, far=False, dilated=name == "MaxPool")
+    if name == "MaxPool" and not _each_sees_one(attrs, sizes):
+        attrs = _window(d, sizes, up=False, far=False, dilated=False)
     attrs["data_format"] = data_format
     if name == "AvgPool":
         del attrs["dilations"]
         attrs["exclude_pad"] = d.chance(0.5)
     _pad_by_itself(d, attrs, attrs["kernel"], sizes)
     if kind == name:
-        # oneDNN does not say whether an average counts what lies beyond the padding.
-        if d.chance(0.25) and attrs.get("exclude_pad", True):
-            attrs["rounding_type"] = "ceil"
+        _let_windows_overhang(d, kind, shape, attrs)
         return d.op(kind, x, **attrs)
     if kind == "MaxPoolBackward":
         return d.op(kind, x, d.operand(_inferred(name, [shape], attrs), x.dtype), **attrs)
@@ -450,6 +487,7 @@ def source(d: Draft, kind: str) -> Value:
     integers = kind in ("Dequantize", "DynamicDequantize")
     d.opens = d.opens and kind not in _NO_OPEN_DIMS
     high = min(row.high, 5) if d.chance(0.85) else row.high
+    high = 2 if kind == "MatMul" and d.chance(0.3) else high
     return d.input(d.dims(row.low, high), d.pick(("s8", "u8")) if integers else None)
 
 

@@ -230,6 +230,7 @@ def tested(
         Whether to time models compiled by default, and to leave out fusions that are slow.
     """
     _dirty()
+    warnings.simplefilter("ignore", RuntimeWarning)  # of graphs that run in parts, in a helper
     began = time.monotonic()
     ratio: float | None = None
     steps: tuple[str, ...] = ()

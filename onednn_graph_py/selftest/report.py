@@ -26,6 +26,7 @@ _HEADINGS = (
     "avoided",
     "slow",
     "refused",
+    "NumPy",
     "even",
     "seconds",
 )
@@ -41,6 +42,8 @@ class Count:
         Cases as compiled by default; a case that hangs counts as crashed.
     avoided : int
         Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
+    numpy : int
+        Cases of which NumPy computes an op.
     even : int
         Cases with a list of which an entry does not matter.
     slow : int
@@ -55,6 +58,7 @@ class Count:
     crashed: int = 0
     refused: int = 0
     avoided: int = 0
+    numpy: int = 0
     even: int = 0
     slow: int = 0
     seconds: float = 0.0
@@ -66,6 +70,7 @@ class Count:
         self.wrong += answer.verdict == "wrong"
         self.crashed += answer.verdict in ("crashed", "hung")
         self.refused += answer.verdict == "refused"
+        self.numpy += any(step.startswith("reference ") for step in answer.steps)
         self.even += answer.even
         self.slow += answer.ratio is not None and answer.ratio > SLOW
         self.avoided += plain is not None and plain.verdict in ("wrong", "crashed", "hung")
@@ -238,5 +243,5 @@ class Report:
 
 
 def _row(name: str, c: Count) -> tuple[str, ...]:
-    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused, c.even)
+    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused, c.numpy, c.even)
     return (name, *(str(n) for n in counts), f"{c.seconds:.1f}")
