@@ -230,15 +230,34 @@ class _Tracer:
 
 
 VIEWS = frozenset(
-    "unsqueeze squeeze expand slice select alias clone detach "
-    "t transpose permute split split_with_sizes unbind".split()
+    [
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "slice",
+        "select",
+        "alias",
+        "clone",
+        "detach",
+        "t",
+        "transpose",
+        "permute",
+        "split",
+        "split_with_sizes",
+        "unbind",
+    ]
 )
 """Ops that a builder has for types that oneDNN lacks, too."""
 
 NO_NUMBERS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that say what a result is like, not what is in it."""
 
-NUMBERS = {torch.sym_float: float, torch.sym_int: int, torch.sym_max: max, torch.sym_min: min}
+NUMBERS: dict[Any, Any] = {
+    torch.sym_float: float,
+    torch.sym_int: int,
+    torch.sym_max: max,
+    torch.sym_min: min,
+}
 """Python's functions in place of torch's."""
 
 

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 __all__ = ["MOST_WORDS", "Sample"]
+
+Words = npt.NDArray[np.int64]
 
 MOST_WORDS = 256
 """The words of 8 bytes that are compared at each call, but one of each tensor at least.
@@ -45,14 +48,15 @@ class Sample:
         self._was = self._now()
 
     def _now(self) -> bytes:
-        return self._memory.take(self._places).tobytes()
+        now: bytes = self._memory.take(self._places).tobytes()
+        return now
 
     def is_same(self) -> bool:
         """Return whether the words are what they were; the tensors must still lie there."""
         return self._now() == self._was
 
 
-def _words(tensor: torch.Tensor, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _words(tensor: torch.Tensor, count: int) -> Words:
     """Return the numbers of words that hold elements which are spread over a tensor."""
     elements = tensor.numel()
     if elements <= count:
@@ -63,4 +67,5 @@ def _words(tensor: torch.Tensor, count: int) -> np.ndarray[tuple[int], np.dtype[
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         offset += chosen % size * stride if size else 0
         chosen = chosen // max(size, 1)
-    return (tensor.data_ptr() + offset * tensor.element_size()) // 8
+    words: Words = (tensor.data_ptr() + offset * tensor.element_size()) // 8
+    return words
