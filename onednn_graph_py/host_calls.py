@@ -25,10 +25,6 @@ def _clamp(x: Array, low: Any = None, high: Any = None) -> Array:
     return np.clip(x, low, high)
 
 
-def _same(x: Array, *rest: Any) -> Array:
-    return x
-
-
 def _scaled_sum(x: Any, y: Any, *, alpha: Any = 1) -> Any:
     return x + y * alpha
 
@@ -87,36 +83,8 @@ def _all(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     )
 
 
-def _full(size: Any, value: Any) -> Array:
-    return np.full(size, value)
-
-
-def _new_full(x: Array, size: Any, value: Any) -> Array:
-    return np.full(size, value)
-
-
-def _reshape(x: Array, shape: Any) -> Array:
-    return x.reshape(shape)
-
-
 def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
     return x if x.ndim < 2 else x.swapaxes(dim0, dim1)
-
-
-def _slice(x: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Array:
-    part: Array = x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
-    return part
-
-
-def _select(x: Array, dim: int, index: int) -> Array:
-    return x.take(index, dim)
-
-
-def _difference(
-    x: Array, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
-) -> Array:
-    ends = {k: v for k, v in (("prepend", before), ("append", after)) if v is not None}
-    return np.diff(x, n, dim, **ends)
 
 
 def _expand(x: Array, size: Sequence[int]) -> Array:
@@ -228,30 +196,32 @@ HOST: dict[str, Callable[..., Any]] = {
     "argmax": _argmax,
     "any": _any,
     "all": _all,
-    "_to_copy": _same,
-    "type_as": _same,
+    "_to_copy": lambda x, *rest: x,
+    "type_as": lambda x, like: x,
     "arange": np.arange,
-    "full": _full,
+    "full": np.full,
     "zeros": np.zeros,
     "ones": np.ones,
-    "new_full": _new_full,
+    "new_full": lambda x, size, value: np.full(size, value),
     "new_zeros": lambda x, size: np.zeros(size),
     "new_ones": lambda x, size: np.ones(size),
     "full_like": np.full_like,
     "zeros_like": np.zeros_like,
     "ones_like": np.ones_like,
-    "view": _reshape,
-    "_unsafe_view": _reshape,
+    "view": np.reshape,
+    "_unsafe_view": np.reshape,
     "t": _transposed,
     "transpose": _transposed,
     "permute": np.transpose,
-    "slice": _slice,
-    "select": _select,
+    "slice": lambda x, dim=0, start=None, end=None, step=1: x[
+        (slice(None),) * (dim % x.ndim) + (slice(start, end, step),)
+    ],
+    "select": lambda x, dim, index: x.take(index, dim),
     "expand": _expand,
     "pad": _padded,
     "linalg_vector_norm": _vector_norm,
     "pow": np.power,
-    "diff": _difference,
+    "diff": lambda x, n=1, dim=-1: np.diff(x, n, dim),
     "rsub": lambda x, y, alpha=1: y - x * alpha,
     "div": _quotient,
     "repeat": np.tile,

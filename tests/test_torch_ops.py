@@ -25,7 +25,7 @@ from onednn_graph_py.ops.check import make_call  # noqa: E402
 from onednn_graph_py.reference.tolerance import tolerance  # noqa: E402
 from onednn_graph_py.torch import capture  # noqa: E402
 from onednn_graph_py.torch.captured import Captured  # noqa: E402
-from onednn_graph_py.torch.division import MOVES  # noqa: E402
+from onednn_graph_py.torch.division import moves  # noqa: E402
 from onednn_graph_py.torch.lowering import LOWERINGS  # noqa: E402
 from onednn_graph_py.torch.options import Options  # noqa: E402
 
@@ -247,7 +247,7 @@ def program_of(function, tensors, outcome):
     (program,) = captured.living
     failures = [r.failure for r in program.regions if r.failure]
     assert not failures, failures
-    left = {n: why for n, why in program.division.reasons.items() if n.target not in MOVES}
+    left = {n: why for n, why in program.division.reasons.items() if not moves(n)}
     for node, why in left.items():
         assert "does not know these arguments" not in why, (node.target, why)
         outcome.left[f"{node.target}: {why}"] += 1

@@ -194,4 +194,5 @@ def _memory(node: fx.Node) -> int | None:
     made = node.meta.get("val")
     if not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
         return None
-    return int(made.untyped_storage()._cdata)
+    place: int = made.untyped_storage()._cdata
+    return place

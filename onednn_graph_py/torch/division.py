@@ -28,6 +28,7 @@ __all__ = [
     "is_tensor",
     "lowered",
     "memory_order",
+    "moves",
     "op_name",
     "operations",
     "reason",
@@ -91,7 +92,7 @@ class Division:
             return (
                 not WORTH.isdisjoint(names)
                 or any(name.startswith(WORTH_BEGINNINGS) for name in names)
-                or sum(not _moves(n) for n in nodes) >= min_ops
+                or sum(not moves(n) for n in nodes) >= min_ops
             )
 
         parts = []
@@ -119,7 +120,7 @@ def _items(node: fx.Node) -> list[fx.Node]:
 aten = torch.ops.aten
 
 
-def _moves(node: fx.Node) -> bool:
+def moves(node: fx.Node) -> bool:
     """Return whether torch runs a call without computing; a region of nothing else is worthless."""
     return _is_view(node) or node.target in (aten._unsafe_view.default, aten.clone.default)
 
@@ -133,7 +134,7 @@ def is_tensor(node: fx.Node) -> bool:
 
 
 def viewed(node: fx.Node, among: Container[fx.Node] | None = None) -> fx.Node:
-    """Return the node in whose memory a tensor lies, or the first before it not `among` some."""
+    """Return the node in whose memory a tensor lies, or the first one on the way not `among`."""
     while (among is None or node in among) and _is_view(node):
         node = node.all_input_nodes[0]
     return node
@@ -306,7 +307,7 @@ def operations(node: fx.Node) -> float:
     results = _tensors(node) if is_tensor(node) else []
     elements = float(sum(_count(t) for t in results))
     name = op_name(node)
-    if not results or _moves(node) or node.target is operator.getitem:
+    if not results or moves(node) or node.target is operator.getitem:
         return 0.0
     if name in PRODUCTS:
         left = tensors[1] if name in ("addmm", "baddbmm") else tensors[0]

@@ -252,7 +252,12 @@ VIEWS = frozenset(
 NO_NUMBERS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that say what a result is like, not what is in it."""
 
-NUMBERS = {torch.sym_float: float, torch.sym_int: int, torch.sym_max: max, torch.sym_min: min}
+NUMBERS: dict[Any, Any] = {
+    torch.sym_float: float,
+    torch.sym_int: int,
+    torch.sym_max: max,
+    torch.sym_min: min,
+}
 """Python's functions in place of torch's."""
 
 

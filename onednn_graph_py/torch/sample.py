@@ -11,6 +11,8 @@ import torch
 
 __all__ = ["MOST_WORDS", "Sample"]
 
+Words = npt.NDArray[np.int64]
+
 MOST_WORDS = 256
 """The words of 8 bytes that are compared at each call, but one of each tensor at least.
 
@@ -46,14 +48,15 @@ class Sample:
         self._was = self._now()
 
     def _now(self) -> bytes:
-        return bytes(self._memory.take(self._places).tobytes())
+        now: bytes = self._memory.take(self._places).tobytes()
+        return now
 
     def is_same(self) -> bool:
         """Return whether the words are what they were; the tensors must still lie there."""
         return self._now() == self._was
 
 
-def _words(tensor: torch.Tensor, count: int) -> npt.NDArray[np.int64]:
+def _words(tensor: torch.Tensor, count: int) -> Words:
     """Return the numbers of words that hold elements which are spread over a tensor."""
     elements = tensor.numel()
     if elements <= count:
@@ -64,5 +67,5 @@ def _words(tensor: torch.Tensor, count: int) -> npt.NDArray[np.int64]:
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         offset += chosen % size * stride if size else 0
         chosen = chosen // max(size, 1)
-    words: npt.NDArray[np.int64] = (tensor.data_ptr() + offset * tensor.element_size()) // 8
+    words: Words = (tensor.data_ptr() + offset * tensor.element_size()) // 8
     return words
