@@ -1092,6 +1092,7 @@ ROWS = {
         (one_op("MaxPoolBackward", (2, 6, 3), (2, 3, 3), layouts={0: (1, 6, 2)}, **_pixels),),
         **ONLY_OLD,
         alone=_gapped_pool,
+        hidden="What was in the memory before may be right.",
     ),
     "batch_norm_gradient_of_one_output": Row(
         _one_output, (one_op(*_batch_gradient, outputs=3, epsilon=1e-3),), alone=_one_output

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import groupby
 from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from ..ops.check import make_call
-from ..ops.lookup import with_trait
+from ..ops.lookup import with_attribute, with_trait
 from ..reference.windows import windows
 from .writing import Ops as _Ops
 
@@ -19,8 +19,8 @@ __all__ = ["RECIPES"]
 Dims = tuple[int, ...]
 
 _REDUCTIONS = with_trait("reduces")
-_OVER_LAST = ("LayerNorm", "LayerNormBackward", "RMSNorm")
-_ALONG_AXIS = ("SoftMax", "SoftMaxBackward", "LogSoftmax", "LogSoftmaxBackward")
+_OVER_LAST = with_attribute("begin_norm_axis")
+_ALONG_AXIS = with_attribute("axis") & (with_trait("steep") | with_trait("gradient"))
 # The places of inputs that say a shape, and the attributes that say it too.
 _SHAPES = {
     "AvgPoolBackward": (1, "src_shape"),
@@ -30,13 +30,9 @@ _SHAPES = {
     "Interpolate": (1, ""),  # it has one of two attributes in any case
     "InterpolateBackward": (2, ""),
 }
-_PADDED = ("AvgPool", "MaxPool", "ConvTranspose", "ConvTransposeBackwardWeights")
-_OVER_IMAGES = (
-    "BatchNormInference",
-    "BatchNormForwardTraining",
-    "BatchNormTrainingBackward",
-    "GroupNorm",
-)
+_POOLS = with_attribute("rounding_type")
+_PADDED = _POOLS | {"ConvTranspose"} | {"ConvTransposeBackwardWeights"}
+_OVER_IMAGES = with_attribute("epsilon") & with_attribute("data_format")
 
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
@@ -76,7 +72,7 @@ def _as_reshape(ops: _Ops, node: Node) -> bool:
     axes = node.attr("axes") or ()
     if not axes or any(shape[axis] != 1 for axis in axes):
         return False
-    if node.kind in ("ReduceL1", "ReduceL2"):
+    if node.kind.startswith("ReduceL"):  # a norm
         x = ops.op("Abs", x)
     attrs = {"shape": ops.shapes[node.outputs[0].id], "special_zero": False}
     ops.add("StaticReshape", (x,), node.outputs, attrs)
@@ -288,12 +284,12 @@ def _with_joined_dims(ops: _Ops, node: Node) -> bool:
     )
 
 
-_WAYS: tuple[tuple[str, tuple[str, ...], Callable[[_Ops, Node], bool]], ...] = (
+_WAYS: tuple[tuple[str, Collection[str], Callable[[_Ops, Node], bool]], ...] = (
     ("as a Divide", ("Reciprocal",), _as_quotient),
     ("as products", ("Pow",), _as_products),
-    ("as a StaticReshape", tuple(_REDUCTIONS), _as_reshape),
+    ("as a StaticReshape", _REDUCTIONS, _as_reshape),
     ("as a ReduceSum", ("BiasAddBackward",), _as_sum),
-    ("with its shape as an attribute", tuple(_SHAPES), _with_shape_as_attribute),
+    ("with its shape as an attribute", _SHAPES, _with_shape_as_attribute),
     ("as a ConvTranspose", ("ConvolutionBackwardData",), _as_transposed_convolution),
     ("as a Convolution", ("ConvTransposeBackwardData",), _as_convolution),
     ("with its paddings written out", _PADDED, _with_paddings),
@@ -309,7 +305,7 @@ _WAYS: tuple[tuple[str, tuple[str, ...], Callable[[_Ops, Node], bool]], ...] = (
 
 
 def _recipe(
-    kinds: tuple[str, ...], write: Callable[[_Ops, Node], bool]
+    kinds: Collection[str], write: Callable[[_Ops, Node], bool]
 ) -> Callable[[GraphBuilder, Node, dict[int, Dims]], list[Node] | None]:
     def rewrite(builder: GraphBuilder, node: Node, shapes: dict[int, Dims]) -> list[Node] | None:
         if node.kind not in kinds:
