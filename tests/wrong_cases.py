@@ -1007,6 +1007,10 @@ ROWS = {
         (depthwise_scales(0), depthwise_scales(1, fused=True)),
         alone=(_one_channel,),
     ),
+    "scales_of_input_channels": Row(
+        (int8_sum(w=by_channel(0, 0, 0, axis=1), convolution=True),),
+        (int8_sum(w=by_channel(0, 0, 0, axis=2), convolution=True),),
+    ),
     "scales_of_flattened_source": Row(
         (
             int8_sum(source=by_channel(0, 0, axis=0), shape=(2, 5, 4)),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..machine import Conditions
-from ..ops.lookup import with_trait
+from ..ops.lookup import with_attribute, with_trait
 from .calls import Op, Tensor
 from .facts import (
     BINARY,
@@ -48,12 +48,14 @@ __all__ = [
     "product_over_nothing",
     "scales_of_channels_of_residual",
     "scales_of_flattened_source",
+    "scales_of_input_channels",
     "scales_of_one_channel",
     "strided_operand",
     "zero_points_of_channels",
 ]
 
 _PRODUCTS = with_trait("product") - with_trait("gradient")
+_CONVOLUTIONS = _PRODUCTS & with_attribute("weights_format")
 _DEQUANTIZES = with_trait("dequantizes")
 _QUANTIZATION = with_trait("quantizes") | _DEQUANTIZES
 
@@ -385,6 +387,18 @@ def scales_of_flattened_source(group: Group, conditions: Conditions) -> bool:
         if source.attr("axis") % rank:
             continue
         if rank == 1 or (rank > 2 and len(weights) < 3):
+            return True
+    return False
+
+
+def scales_of_input_channels(group: Group, conditions: Conditions) -> bool:
+    """Scales of a convolution's weights along another dim than that of the output's channels."""
+    for op in group.ops:
+        if op.kind not in _CONVOLUTIONS or (made := quantization_of(group, op.inputs[1])) is None:
+            continue
+        rank = len(group.shape(op.inputs[1]) or ())
+        written = str(op.attr("weights_format")).replace("X", "X" * (rank - 2))
+        if rank and _differ(made, "scales", 1) and written[made.attr("axis")] != "O":
             return True
     return False
 

@@ -521,6 +521,12 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
+        "scales_of_input_channels",
+        "oneDNN applies scales of the input's channels of a convolution's weights to the output's",
+        products.scales_of_input_channels,
+        out_of_bounds=True,
+    ),
+    Defect(
         "scales_of_flattened_source",
         "oneDNN reads scales along the first dim of a product's first operand as those of its rows",
         products.scales_of_flattened_source,
