@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def escaped(text: str, but: str) -> str:
+def _escaped(text: str, but: str) -> str:
     """See `text.names.printable`; it is here for what this file must not import."""
     if text.isprintable():
         return text
@@ -54,7 +54,7 @@ class OneDNNError(RuntimeError):
 
     def __str__(self) -> str:
         """Return the message, in which names of files can't command a terminal."""
-        return escaped(super().__str__(), "\n\t")
+        return _escaped(super().__str__(), "\n\t")
 
     def reason(self, *, timeout: float = 120.0) -> str | None:
         """Ask oneDNN why it refused what failed.

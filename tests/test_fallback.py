@@ -1,5 +1,6 @@
 """What stands in for kernels that oneDNN lacks; which ones it lacks is chosen here."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
