@@ -279,7 +279,7 @@ def test_paths_that_are_no_files(tmp_path):
     assert refused(tmp_path) == f"{tmp_path}: expected a file, got a folder"
     assert refused(tmp_path / "pipe") == f"{tmp_path / 'pipe'}: expected a file, got a pipe"
     assert refused("/dev/zero") == "/dev/zero: expected a file, got a device"
-    assert refused("a\0b") == "a\0b: 'a\\x00b': a path can't contain NUL"
+    assert refused("a\0b") == "a\\x00b: 'a\\x00b': a path can't contain NUL"
     with pytest.raises(FileNotFoundError):
         serialization.parse(tmp_path / "absent.json")
 

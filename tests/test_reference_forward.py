@@ -336,7 +336,8 @@ def test_dropout_leaves_its_mask_unwritten():
     assert not mask.any()
 
 
-def test_scales_of_groups_on_an_axis_of_one_have_no_meaning_by_themselves():
-    attrs = {"qtype": "per_channel", "axis": 1, "scales": [1.0] * 16, "zps": [0] * 16}
-    with pytest.raises(og.InvalidGraphOpError, match=r"16 scales .* for 1 channels"):
-        og.reference.run("Dequantize", [np.ones((16, 1, 3), np.uint8)], attrs)
+def test_scales_of_groups_on_an_axis_of_one_are_those_of_the_input_channels():
+    scales = np.arange(1, 17).tolist()
+    attrs = {"qtype": "per_channel", "axis": 1, "scales": scales, "zps": [0] * 16}
+    (made,) = og.reference.run("Dequantize", [np.ones((16, 1, 3), np.uint8)], attrs)
+    np.testing.assert_array_equal(made, np.repeat(scales, 3).reshape(16, 1, 3))

@@ -499,11 +499,13 @@ class Planner:
 
     def _add_reshape(self, part: Nodes) -> bool:
         """Add an op that only gives a tensor other dims, if it is one; return whether it did."""
-        known = self.known[part[0].inputs[0].id] if part[0].inputs else None
-        made = part[0].outputs[:1]
-        if known is None or not made or view_of(part[0], known, self.shapes[made[0].id]) is None:
+        node, *others = part
+        if others or not node.inputs or not node.outputs:
             return False
-        self.add_reference(part[0])
+        known, made = self.known[node.inputs[0].id], self.shapes[node.outputs[0].id]
+        if view_of(node, known, made) is None:
+            return False
+        self.add_reference(node)
         return True
 
     def split(self, nodes: Nodes, why: str, *, warn: bool = True) -> None:

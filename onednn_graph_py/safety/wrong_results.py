@@ -133,24 +133,24 @@ def _channels_of_select(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _is_constant(group: Group, tensor: Tensor) -> bool:
+    maker = group.producer(tensor)
+    if maker is not None:
+        return all(_is_constant(group, t) for t in maker.inputs)
+    return group.tensor(tensor).data is not None
+
+
 def _select_of_constants(group: Group, conditions: Conditions) -> bool:
     """A Select with a constant condition and input 2, in whose product it adds up the result.
 
     oneDNN keeps that product as a constant, so it is wrong from the second call on. A condition of
     the result's shape is right in f32.
     """
-
-    def constant(tensor: Tensor) -> bool:
-        maker = group.producer(tensor)
-        if maker is not None:
-            return all(map(constant, maker.inputs))
-        return group.tensor(tensor).data is not None
-
     for op in group.ops:
         made = group.shape(op.outputs[0])
         if op.kind != "Select" or made is None:
             continue
-        if not constant(op.inputs[0]) or not constant(op.inputs[2]):
+        if not _is_constant(group, op.inputs[0]) or not _is_constant(group, op.inputs[2]):
             continue
         condition, first, second = (aligned(group.shape(t), len(made)) or () for t in op.inputs)
         whole = all(tuple(map(max, condition, other)) == made for other in (first, second))
