@@ -459,9 +459,12 @@ ROWS |= {
         "binary_after_grouped_int8_convolution",
         "binary_after_int8_deconvolution",
         "elementwise_rank",
+        "elementwise_rank_behind_broadcast",
         "grouped_attention_select",
         "one_element_strides",
         "operand_twice_in_attention",
+        "strided_pointwise_weights_gradient",
+        "strided_running_statistics",
         "widening",
         "windows_in_padding",
     )
