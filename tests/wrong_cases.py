@@ -573,12 +573,14 @@ def operand_of(base, operand, strides):
     """A product, sum or normalization, and a strided operand behind it."""
 
     def build(b):
-        x = b.input((2, 3, 5, 4))
+        def x():
+            return b.input((2, 3, 5, 4))
+
         made = {
             "product": lambda: b.input((2, 3, 5, 6)) @ b.input((2, 3, 6, 4)),
-            "sum": lambda: x + b.input((2, 3, 5, 4)),
-            "norm": lambda: x.layer_norm(keep_stats=False, use_affine=False),
-            "softmax": lambda: x.softmax(axis=-1),
+            "sum": lambda: x() + x(),
+            "norm": lambda: x().layer_norm(keep_stats=False, use_affine=False),
+            "softmax": lambda: x().softmax(axis=-1),
         }[base]()
         b.output(made * b.input(operand, strides=strides))
 
