@@ -65,6 +65,7 @@ KNOWN: dict[str, Known] = {
     ),
     "pattern/f32/maxpool_sum_relu_fusion.json": _split("wide_operand_behind_pooling"),
     "pattern/int8/int8_maxpool_add_mul_fusion.json": _split("wide_operand_behind_pooling"),
+    "op/f32/select.json": _split("select_of_infinity"),
     "complex_fusion/mha/MHA-distill_bert-inf-int8-bs1.json": _split("attention_select"),
     "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": _split(
         "attention_batches", fused_since=(3, 13)

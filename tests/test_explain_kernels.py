@@ -270,8 +270,10 @@ def test_every_pattern_is_explained():
             assert step.work is not None, (name, step.label)
         kinds = sorted(n.kind for n in builder.nodes if n.kind != "End")
         if found.compiled:
-            ran = sorted(o.kind for s in found.steps for o in s.ops)
-            assert set(kinds) == set(ran), name
+            ran = {o.kind for s in found.steps for o in s.ops}
+            if "BiasAddBackward" in kinds:  # oneDNN has no kernel for it
+                ran ^= {"BiasAddBackward", "ReduceSum"}
+            assert set(kinds) == ran, name
             unknown = [s.kernels_unknown for s in found.steps if s.by == "oneDNN" and not s.kernels]
             assert not unknown, name
         else:

@@ -159,12 +159,12 @@ def _partitioned(builder: GraphBuilder, *, compiled: bool) -> _Partitioned:
         if not partition.is_supported():
             refusal, error = f"{' + '.join(kinds)} is not supported", None
         elif compiled:
-            alone = next((why for n in members if (why := _defect(builder, [n]))), None)
-            if alone:
-                refusal, error = f"{' + '.join(kinds)}: {alone}", None
-                continue
             wrong = _defect(builder, members)
             if wrong:
+                # Alone, an op may meet a defect that it does not among those which make its inputs.
+                if any(_defect(builder, [n]) == wrong for n in members):
+                    refusal, error = f"{' + '.join(kinds)}: {wrong}", None
+                    continue
                 # Some of these don't compile; whether they do makes no difference here.
                 defect = wrong
                 continue

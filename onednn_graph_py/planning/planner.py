@@ -480,7 +480,10 @@ class Planner:
 
     def _add_part(self, part: Nodes, why: str, *, slow: bool) -> bool:
         """Add the step of a part if it is one good partition; return whether it did."""
-        groups = self.groups(part)
+        try:
+            groups = self.groups(part)
+        except OneDNNError:  # reshapes of booleans, if no op may run in NumPy
+            groups = []
         nodes, partition = groups[0] if len(groups) == 1 else ((), None)
         if partition is None:
             return self._add_reshape(part)
