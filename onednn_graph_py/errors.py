@@ -26,11 +26,12 @@ __all__ = [
     "OneDNNError",
     "OutOfMemoryError",
     "UnimplementedError",
+    "escaped",
     "reworded",
 ]
 
 
-def _escaped(text: str, but: str) -> str:
+def escaped(text: str, but: str) -> str:
     """See `text.names.printable`; it is here for what this file must not import."""
     if text.isprintable():
         return text
@@ -54,7 +55,7 @@ class OneDNNError(RuntimeError):
 
     def __str__(self) -> str:
         """Return the message, in which names of files can't command a terminal."""
-        return _escaped(super().__str__(), "\n\t")
+        return escaped(super().__str__(), "\n\t")
 
     def reason(self, *, timeout: float = 120.0) -> str | None:
         """Ask oneDNN why it refused what failed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 
-from ..errors import _escaped
+from ..errors import escaped
 
 __all__ = ["did_you_mean", "printable", "shortened"]
 
@@ -30,7 +30,7 @@ def printable(text: str, but: str = "\n") -> str:
     >>> printable("a\x1b[31mé")
     'a\\x1b[31mé'
     """
-    return _escaped(text, but)
+    return escaped(text, but)
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:
