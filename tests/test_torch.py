@@ -28,6 +28,9 @@ def fresh():
     gc.collect()
     torch.manual_seed(0)
     yield
+    for name in list(globals()):  # torch keeps what follows a graph break there
+        if name.startswith(("__compiled_fn", "__resume_at")):
+            globals()[name] = None
     torch._dynamo.reset()
 
 
