@@ -195,8 +195,9 @@ def batch_norm_backward(call, x, gradient, mean, variance, gamma=None):
     epsilon = number(call, "epsilon")
     scale = (variance + epsilon).rsqrt()
     dx, dg, db = torch.ops.aten.native_batch_norm_backward(
-        gradient, x, gamma, None, None, mean, scale, True, epsilon, [True, True, True]
-    )
+        *(t.contiguous() for t in (gradient, x)), gamma, None, None,
+        *(t.contiguous() for t in (mean, scale)), True, epsilon, [True, True, True],
+    )  # fmt: skip
     if dg is None or not dg.numel():
         axes = [a for a in range(x.ndim) if a != 1]
         shape = [1, -1] + [1] * (x.ndim - 2)
@@ -218,7 +219,8 @@ def layer_norm_backward(call, x, gradient, mean, variance, gamma=None, beta=None
     kept = (*x.shape[:axis], *(1,) * (x.ndim - axis))
     scale = (variance + number(call, "epsilon")).rsqrt().reshape(kept)
     return torch.ops.aten.native_layer_norm_backward(
-        *(t.contiguous() for t in (gradient, x)), x.shape[axis:], mean.reshape(kept), scale,
+        *(t.contiguous() for t in (gradient, x)), x.shape[axis:],
+        *(t.contiguous() for t in (mean.reshape(kept), scale)),  # it ignores their strides
         gamma, beta, [True, gamma is not None, beta is not None],
     )  # fmt: skip
 
