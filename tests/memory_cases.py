@@ -75,6 +75,26 @@ def attention(query, key, value, between=None, keys_transposed=True):
     )
 
 
+def normalized_convolution(read):
+    """A convolution, normalized, plus its own result or another tensor."""
+    source, weights, made, normalized, total = (t(i, (2, 4, 4, 4)) for i in range(5))
+    weights = t(1, (4, 4, 1, 1))
+    other = made if read else t(9, (2, 4, 4, 4))
+    window = {"strides": (1, 1), "dilations": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0)}
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+    parameters = [t(i, (4,)) for i in range(5, 9)]
+    return case(
+        Op("Convolution", [source, weights], [made], {**window, **formats}),
+        Op(
+            "BatchNormInference",
+            [made, *parameters],
+            [normalized],
+            {"epsilon": 1e-3, "data_format": "NCX"},
+        ),
+        Op("Add", [normalized, other], [total]),
+    )
+
+
 HEADS = [t(i, (4, 4, 16, 32)) for i in range(3)]
 
 
@@ -340,6 +360,7 @@ FIVE = [t(0, (2, 2, 1, 3, 16)), t(1, (2, 2, 1, 4, 16)), t(2, (2, 2, 1, 4, 7))]
 
 ROWS = {
     "binary_after_pooling": Row(pooling((1, 8, 4, 4)), pooling((1, 8, 1, 1))),
+    "batch_norm_beside_its_source": Row(normalized_convolution(1), normalized_convolution(0)),
     "widening": Row(relu_add((1, 4096), (256, 4096)), relu_add((256, 4096), (1, 4096))),
     "elementwise_rank": Row(tanh((32, 16, 8, 4, 1, 2)), tanh(None)),
     "elementwise_rank_behind_broadcast": Row(
@@ -443,6 +464,7 @@ _KNOWN = {
         "Its own program does not show it. With 3.7.2 two graphs of "
         "`attention_select_of_other_rank` crash by it."
     ),
+    "batch_norm_beside_its_source": "oneDNN never ends compiling it, with 3.7.2 and 3.13.1.",
     "gaps": "It needs a result of layout `any`, which programs don't have.",
     "strides_before_reshape": f"{NEEDS_STRIDES}.",
     "pooling_backward_gaps": (
