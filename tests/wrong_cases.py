@@ -1142,10 +1142,8 @@ ROWS = {
         hidden="It shows from the second call on.",
     ),
     "strided_operand": Row(
-        (
-            operand_of("product", (2, 1, 5, 4), (20, 1, 1, 5)),
-            operand_of("product", (1, 3, 5, 1), (15, 1, 3, 15)),
-        ),
+        # One per channel and row, (1, 3, 5, 1), is right with AVX and SSE4.1, and avoided there too.
+        (operand_of("product", (2, 1, 5, 4), (20, 1, 1, 5)),),
         (
             operand_of("product", (2, 1, 5, 4), (20, 20, 4, 1)),
             operand_of("product", (2, 3, 5, 4), (60, 1, 12, 3)),
