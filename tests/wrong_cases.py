@@ -1139,7 +1139,7 @@ ROWS = {
         hidden="It shows from the second call on.",
     ),
     "strided_operand": Row(
-        # One per channel and row, (1, 3, 5, 1), is right with AVX and SSE4.1; models avoid it there.
+        # One per channel and row, (1, 3, 5, 1), is right with AVX and SSE4.1.
         (operand_of("product", (2, 1, 5, 4), (20, 1, 1, 5)),),
         (
             operand_of("product", (2, 1, 5, 4), (20, 20, 4, 1)),
