@@ -430,7 +430,7 @@ class Planner:
 
     def _add_without_kernel(self, node: Node, error: OneDNNError) -> None:
         """Add an op that oneDNN can't run alone: written in another way, or computed in NumPy."""
-        if self.options.fallback == "error":
+        if self.options.fallback == "error" and not _reduces_nothing(node, self.shapes):
             raise error from None
         self._made.without_kernel += 1
         why = f"oneDNN has no kernel for this {node.kind}"
@@ -935,6 +935,14 @@ class Planner:
         if self._shared.has_partition(partition):
             return self._shared.spaced(nodes, self._is_strict(nodes), partition)
         return partition_of(self.graph(nodes), partition.get_ops())
+
+
+def _reduces_nothing(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> bool:
+    """Return whether a reduction is over dims of 1 only, which needs no kernel."""
+    if node.kind not in with_trait("reduces"):
+        return False
+    axes = node.attr("axes") or ()
+    return bool(axes) and all(shapes[node.inputs[0].id][axis] == 1 for axis in axes)
 
 
 def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
