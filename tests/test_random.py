@@ -137,9 +137,6 @@ def test_onednn_itself_is_found_wrong(family, condition, wrong_here):
 def test_four_threads_at_once_compute_the_same(family):
     for seed in range(40):
         drawn = FAMILIES[family].draw(seed)
-        if any(n.kind == "ConvTransposeBackwardWeights" for n in drawn.builder.nodes):
-            # oneDNN 3.7.2 and 3.13.1 compute it wrongly in several threads at once.
-            continue
         with warnings.catch_warnings(), contextlib.suppress(og.OneDNNError):
             warnings.simplefilter("ignore", RuntimeWarning)
             model = drawn.builder.compile(slow_fusions="run")

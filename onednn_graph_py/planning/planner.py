@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -705,7 +706,8 @@ class Planner:
         """Take the constants that another way to write an op reads."""
         for value in (v for n in nodes for v in n.inputs):
             if value.data is not None and value.id not in self.known:
-                key = value.dtype, value.shape, value.data.tobytes()
+                # Not the elements: weights of 4 bits become many.
+                key = value.dtype, value.shape, sha256(value.data.tobytes()).digest()
                 with self._constants.lock:
                     number = self._constants.constant(key)
                     (array,) = self._constants.get([number]) or (aligned_copy(value.data),)
