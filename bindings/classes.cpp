@@ -20,6 +20,9 @@ py::tuple reduce(const py::object &self) {
     return py::make_tuple(make, py::make_tuple(type), self.attr("__getstate__")());
 }
 
+// As in C++, a copy is another handle of the same object.
+py::object copy(const py::object &self) { return self; }
+
 }  // namespace
 
 void init_classes(py::module_ &m) {
@@ -32,6 +35,9 @@ void init_classes(py::module_ &m) {
         // through pybind11's common base class, which ends the process.
         py::setattr(value, "__reduce__",
                 py::cpp_function(&reduce, py::name("__reduce__"), py::is_method(value)));
+        if (!py::hasattr(value, "__setstate__"))
+            py::setattr(value, "__copy__",
+                    py::cpp_function(&copy, py::name("__copy__"), py::is_method(value)));
     }
 }
 

@@ -1,6 +1,7 @@
 // dnnl::graph::compiled_partition, with all that is needed to check what it is executed with.
 #pragma once
 
+#include <mutex>
 #include <utility>
 
 #include "cached_constants.hpp"
@@ -24,6 +25,8 @@ struct compiled_partition {
     bool may_write_constants = false;
     mutable constant_writing writing;  // of calls through the mirror
     int threads = 1;                   // that it was compiled for
+    // Whether executions at the same time would write to the same memory of oneDNN's.
+    bool shares_memory = false;
     dg::compiled_partition value;
 
     compiled_partition() = default;
@@ -32,6 +35,16 @@ struct compiled_partition {
     compiled_partition &operator=(const compiled_partition &) = delete;
 
     const dg::compiled_partition &get() const;
+
+    // Is held during an execution, without the GIL; an allocator of the user's may execute within.
+    std::unique_lock<std::recursive_mutex> turn() const {
+        return shares_memory ? std::unique_lock<std::recursive_mutex>(turns_)
+                             : std::unique_lock<std::recursive_mutex>();
+    }
+
+private:
+    // One for all: oneDNN's cache has equal partitions share their kernels.
+    static inline std::recursive_mutex turns_;
 };
 
 using compiled_partition_ptr = std::shared_ptr<compiled_partition>;

@@ -130,6 +130,8 @@ void init_cpu_runtime(py::module_ &m) {
                     py::arg("count"))
             .def("__enter__",
                     [](compiling_with &self) {
+                        // Raises before anything is compiled where nothing can be.
+                        const inside_onednn inside(1, [] { return std::string("compile"); });
                         self.scope = std::make_unique<threads_scope>(self.count);
                     })
             .def(

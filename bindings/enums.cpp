@@ -413,8 +413,9 @@ void init_enums(py::module_ &m) {
     define_enum<dnnl::accumulation_mode>(m, "accumulation_mode", plain_enum,
             "Precision of accumulation. Mirrors ``dnnl::accumulation_mode``.\n\n"
             "oneDNN page: Primitive Attributes, accumulation mode.");
-    define_enum<dnnl::cpu_isa>(m, "cpu_isa", plain_enum,
+    define_enum<dnnl::cpu_isa>(m, "cpu_isa", open_enum,
             "Instruction sets that oneDNN dispatches to. Mirrors ``dnnl::cpu_isa``.\n\n"
+            "A number that has no name here is named ``unknown(0x...)``.\n\n"
             "oneDNN page: CPU Dispatcher Control.");
     define_enum<dnnl::cpu_isa_hints>(m, "cpu_isa_hints", plain_enum,
             "Hints for the CPU dispatcher. Mirrors ``dnnl::cpu_isa_hints``.");

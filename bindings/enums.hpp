@@ -105,6 +105,7 @@ struct enum_arg {
 
 // The Python classes that enumerations derive from; onednn_graph_py/_enums.py.
 constexpr auto plain_enum = "onednn_graph_py._enums.NamedEnum";
+constexpr auto open_enum = "onednn_graph_py._enums.OpenEnum";
 constexpr auto flag_enum = "onednn_graph_py._enums.NamedFlag";
 
 // Makes `scope.name` a Python enum of the table's entries.
@@ -139,8 +140,13 @@ namespace ogp {
 template <typename E>
 void define_enum(py::handle scope, const char *name, const char *base, const char *doc) {
     py::native_enum<E> enumeration(scope, name, base, doc);
-    for (const auto &entry : table_of<E>().entries) enumeration.value(entry.name, entry.value);
+    const auto &table = table_of<E>();
+    for (const auto &entry : table.entries) enumeration.value(entry.name, entry.value);
     enumeration.finalize();
+    py::dict newer;
+    for (const auto &n : table.newer)
+        newer[n.name] = needs_version(std::string(table.what) + " '" + n.name + "'", n.since);
+    if (newer.size()) py::setattr(scope.attr(name), "_newer_", newer);
 }
 
 }  // namespace ogp

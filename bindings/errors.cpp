@@ -52,12 +52,15 @@ void raise_invalid_graph_op(const std::string &message) {
     raise_status(dnnl_invalid_graph_op, message);
 }
 
-void raise_needs_version(const std::string &member, const std::string &since) {
+std::string needs_version(const std::string &member, const std::string &since) {
     const dnnl_version_t *v = dnnl_version();
-    raise_status(dnnl_unimplemented,
-            member + " needs oneDNN >= " + since + "; this package is linked against oneDNN "
-                    + std::to_string(v->major) + "." + std::to_string(v->minor) + "."
-                    + std::to_string(v->patch));
+    return member + " needs oneDNN >= " + since + "; this package is linked against oneDNN "
+            + std::to_string(v->major) + "." + std::to_string(v->minor) + "."
+            + std::to_string(v->patch);
+}
+
+void raise_needs_version(const std::string &member, const std::string &since) {
+    raise_status(dnnl_unimplemented, needs_version(member, since));
 }
 
 void init_errors(py::module_ &) {

@@ -280,7 +280,10 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
     count_use(1);
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
-    const auto execute = [&] { return call(submit, arguments, why); };
+    const auto execute = [&] {
+        const auto turn = cp.turn();
+        return call(submit, arguments, why);
+    };
     const dnnl_status_t status = may_write
             ? cp.writing.around(cp.engine_->kind(), arguments.stream, constants, execute)
             : execute();
@@ -469,6 +472,7 @@ double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
     for (size_t i = 0; i < outs.size(); ++i) cpp_outputs.push_back(outs[i].value);
     const inside_onednn inside(cp.threads, [&] { return cp.name + ": time_execute"; });
     const py::gil_scoped_release release;
+    const auto turn = cp.turn();
     const auto begin = std::chrono::steady_clock::now();
     for (size_t i = 0; i < count; ++i) cp.value.execute(s.value, cpp_inputs, cpp_outputs);
     const auto end = std::chrono::steady_clock::now();

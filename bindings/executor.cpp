@@ -163,6 +163,7 @@ public:
             }
             call &c = calls_[i];
             const auto execute = [&] {
+                const auto turn = s.compiled->turn();
 #if OGP_ONEDNN_AT_LEAST(3, 13)
                 return dnnl_graph_compiled_partition_execute_v2(s.compiled->value.get(),
                         stream_.get(), c.input_count, c.inputs.data(), c.output_count,

@@ -197,6 +197,30 @@ bool has_constants(const partition &p, const std::vector<logical_tensor> &inputs
     });
 }
 
+// Whether oneDNN leaves memory for intermediate results to a primitive, and so to all calls of it:
+// these ops' primitives are made without the attributes that ask for the caller's.
+bool shares_memory(const partition &p) {
+    using kind = dg::op::kind;
+    const auto ids = p.value.get_ops();
+    return std::any_of(ids.begin(), ids.end(), [&](size_t id) {
+        const auto it = p.record->ops.find(id);
+        if (it == p.record->ops.end()) return false;
+        switch (it->second.kind) {
+            case kind::ConvTransposeBackwardWeights:
+                return true;
+            case kind::AvgPoolBackward:
+            case kind::BatchNormTrainingBackward:
+            case kind::ConvolutionBackwardData:
+            case kind::ConvolutionBackwardWeights:
+            case kind::ConvTransposeBackwardData:
+            case kind::MaxPoolBackward:
+                return !OGP_ONEDNN_AT_LEAST(3, 13);
+            default:
+                return false;
+        }
+    });
+}
+
 compiled_partition_ptr compile(const partition &p, const std::vector<logical_tensor> &inputs,
         const std::vector<logical_tensor> &outputs, const engine_ptr &e) {
     const std::string context = label(p) + ": compile: ";
@@ -226,6 +250,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
         made->constants = p.constants;
         made->may_write_constants = has_constants(p, inputs);
     }
+    made->shares_memory = e->kind() == dnnl::engine::kind::cpu && shares_memory(p);
     made->threads = std::max(1, max_threads());
     note_threads(made->threads, survives_fork(e->kind()));
     std::vector<dnnl_graph_logical_tensor_t> plain_inputs, plain_outputs;

@@ -74,6 +74,7 @@ from .errors import (
     InvalidGraphOpError,
     InvalidShapeError,
     KnownDefectError,
+    MissingNameError,
     NoDeviceError,
     OneDNNError,
     OutOfMemoryError,
@@ -250,6 +251,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "GraphFormatError",
     "UnimplementedError",
     "KnownDefectError",
+    "MissingNameError",
     "OutOfMemoryError",
     "ExecutionError",
     # rooms

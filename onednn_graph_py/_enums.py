@@ -1,9 +1,24 @@
-"""The base class of the extension's enumerations."""
+"""The base classes of the extension's enumerations."""
+
+from __future__ import annotations
 
 import enum
+from typing import Any
+
+from .errors import MissingNameError
 
 
-class NamedEnum(enum.Enum):
+class _Names(enum.EnumMeta):
+    """Says of a name that the linked oneDNN lacks which version brings it."""
+
+    def __getattr__(cls, name: str) -> Any:
+        newer: dict[str, str] = cls.__dict__.get("_newer_", {})
+        if name in newer:
+            raise MissingNameError(newer[name])
+        raise AttributeError(f"{cls.__qualname__} has no enumerator {name!r}")
+
+
+class NamedEnum(enum.Enum, metaclass=_Names):
     """An enumeration whose members print as their oneDNN name; ``.value`` is oneDNN's number."""
 
     def __str__(self) -> str:
@@ -11,7 +26,19 @@ class NamedEnum(enum.Enum):
         return self.name
 
 
-class NamedFlag(enum.Flag):
+class OpenEnum(NamedEnum):
+    """An enumeration to which newer versions of oneDNN add numbers that have no name here yet."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> OpenEnum | None:
+        if not isinstance(value, int):
+            return None
+        made = object.__new__(cls)
+        made._name_, made._value_ = f"unknown({value:#x})", value
+        return cls._value2member_map_.setdefault(value, made)  # type: ignore[return-value]
+
+
+class NamedFlag(enum.Flag, metaclass=_Names):
     """Flags that print as their oneDNN names; combine them with ``|``."""
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ._core import data_type_of, logical_tensor, numpy_dtype
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 
-__all__ = ["HOST_DTYPES", "array_dtype", "data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
+__all__ = ["HOST_DTYPES", "NUMPY_NAMES", "array_dtype", "data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
 
 HOST_DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(dtype)
@@ -35,6 +35,11 @@ HOST_DTYPES: dict[str, np.dtype[Any]] = {
 
 oneDNN has ``s64`` from 3.12 on.
 """
+
+NUMPY_NAMES = {
+    numpy_dtype(name).name: name for name in logical_tensor.data_type.__members__ if name != "undef"
+} | {dtype.name: name for name, dtype in HOST_DTYPES.items()}
+"""The data types by the names that NumPy and ml_dtypes give them, such as ``float32``."""
 
 _RANGE = {"s4": (-8, 7), "u4": (0, 15)}
 

@@ -22,6 +22,7 @@ __all__ = [
     "InvalidIndexError",
     "InvalidShapeError",
     "KnownDefectError",
+    "MissingNameError",
     "NoDeviceError",
     "OneDNNError",
     "OutOfMemoryError",
@@ -130,6 +131,10 @@ class UnimplementedError(OneDNNError):
 
     Statuses unimplemented and last_impl_reached.
     """
+
+
+class MissingNameError(UnimplementedError, AttributeError):
+    """An enumerator that the linked oneDNN lacks; the message names the version that brings it."""
 
 
 class KnownDefectError(UnimplementedError):

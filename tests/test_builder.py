@@ -146,6 +146,25 @@ def test_variadic_inputs_follow_the_value():
     np.testing.assert_array_equal(y, np.concatenate([X, X + 1, X], 1))
 
 
+def test_variadic_inputs_may_be_one_list():
+    b = og.GraphBuilder()
+    x, y = b.input((2, 3)), b.input((2, 4))
+    assert b.concat([x, y], axis=1).shape == b.concat(x, y, axis=1).shape == (2, 7)
+
+
+def test_text_among_the_inputs_is_refused_with_what_to_write():
+    x = og.GraphBuilder().input((2, 3))
+    with pytest.raises(TypeError, match=r"TypeCast.*input 1.*got the text 'bf16'.*dtype='bf16'"):
+        x.type_cast("bf16")
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [("float32", "f32"), ("bfloat16", "bf16"), ("bool", "boolean")]
+)
+def test_data_types_may_have_numpys_names(given, taken):
+    assert og.GraphBuilder().input((2,), given).dtype == taken
+
+
 def test_attributes_are_taken_in_the_documents_spelling_and_kept_in_the_librarys():
     b = og.GraphBuilder()
     x, w = b.input((1, 8, 8, 2)), b.input((3, 3, 2, 4))

@@ -10,6 +10,7 @@ from graphs import LINKED, LT_ENUMS, RUNTIME, relu_op
 from inventory import rows
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import isa
 
 # oneDNN's enumeration -> ours.
 MIRRORED = {
@@ -180,6 +181,46 @@ def test_a_newer_name_works_or_says_which_onednn_it_needs(call, version):
         return
     with pytest.raises(og.UnimplementedError, match=rf"needs oneDNN >= {version[0]}\.{version[1]}"):
         call()
+
+
+@pytest.mark.parametrize(
+    ("enumeration", "name", "version"),
+    [
+        (og.op.kind, "RMSNorm", (3, 11)),
+        (og.op.attr, "accumulation_mode", (3, 10)),
+        (LT.property_type, "host_scalar", (3, 9)),
+        (LT.data_type, "s64", (3, 12)),
+        (og.cpu_isa, "avx10_2", (3, 12)),
+    ],
+)
+def test_a_newer_enumerator_is_there_or_says_which_onednn_it_needs(enumeration, name, version):
+    assert hasattr(enumeration, name) == (version <= LINKED)
+    if version <= LINKED:
+        assert getattr(enumeration, name).name == name
+        return
+    said = rf"'{name}' needs oneDNN >= {version[0]}\.{version[1]}"
+    with pytest.raises(og.MissingNameError, match=said) as caught:
+        getattr(enumeration, name)
+    assert isinstance(caught.value, og.UnimplementedError) and isinstance(
+        caught.value, AttributeError
+    )
+
+
+def test_a_name_that_no_version_has_is_a_plain_attribute_error():
+    with pytest.raises(AttributeError, match=r"op\.kind has no enumerator 'Rmsnorm'") as caught:
+        og.op.kind.Rmsnorm  # noqa: B018
+    assert not isinstance(caught.value, og.OneDNNError)
+
+
+def test_an_instruction_set_of_a_newer_onednn_has_a_number_and_its_features():
+    unknown = og.cpu_isa(0xA03FF)
+    assert unknown is og.cpu_isa(0xA03FF) and pickle.loads(pickle.dumps(unknown)) is unknown
+    assert (str(unknown), unknown.value) == ("unknown(0xa03ff)", 0xA03FF)
+    assert isa.has_amx(unknown.name) and isa.has_avx512(unknown.name)
+    assert not isa.has_amx(og.cpu_isa(0x100003).name)
+    assert unknown not in list(og.cpu_isa)
+    with pytest.raises(ValueError, match="not a valid"):
+        og.op.kind(12345)
 
 
 def test_the_isa_setters_take_names():

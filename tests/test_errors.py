@@ -28,6 +28,7 @@ BASES = {
     og.InvalidGraphOpError: (og.InvalidGraphError,),
     og.UnimplementedError: (og.OneDNNError,),
     og.KnownDefectError: (og.UnimplementedError,),
+    og.MissingNameError: (og.UnimplementedError, AttributeError),
     og.OutOfMemoryError: (og.OneDNNError, MemoryError),
     og.ExecutionError: (og.OneDNNError,),
     og.OneDNNError: (RuntimeError,),

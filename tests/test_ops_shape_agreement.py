@@ -12,7 +12,7 @@ LINKED_KINDS = [kind for kind in ROWS if OPS[kind].since <= LINKED]
 # No CPU kernel takes these as a partition of their own.
 NEVER_ALONE = {"BiasAddBackward", "Pow", "Reciprocal"}
 WANTED = 20
-DRAWS = 80
+DRAWS = 160
 
 
 def _all_reduced_are_one(c: Case) -> bool:

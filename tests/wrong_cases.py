@@ -747,22 +747,6 @@ _reused = (
     selecting(_alternate, (7, 1, 1), np.ones((7, 1, 4))),
 )
 
-_gradient_window = {
-    **PLAIN,
-    "pads_begin": (0, 0),
-    "pads_end": (0, 0),
-    "groups": 2,
-    "data_format": "NCX",
-    "weights_format": "IOX",
-}
-_transposed_gradient = one_op(
-    "ConvTransposeBackwardWeights",
-    *((4, 8, 6, 6), (4, 8, 8, 8)),
-    made="f32",
-    weights_shape=(8, 4, 3, 3),
-    **_gradient_window,
-)
-
 ROWS = {
     "softmax_inf_as_zero": Row(
         _outer, _inner, **ONLY_NEW, alone=_outer,
@@ -989,20 +973,6 @@ ROWS = {
     "product_over_nothing": Row(
         (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
         hidden="It does not show where memory that nobody wrote is 0, which is then right.",
-    ),
-    "transposed_gradients_at_once": Row(
-        (_transposed_gradient,),
-        (
-            one_op(
-                "ConvolutionBackwardWeights",
-                *((4, 8, 8, 8), (4, 8, 6, 6)),
-                made="f32",
-                weights_shape=(8, 4, 3, 3),
-                **_gradient_window | {"weights_format": "OIX"},
-            ),
-        ),
-        alone=(_transposed_gradient,),
-        hidden="It shows only in calls at the same time.",
     ),
     "auto_pad_of_transposed_gradients": Row(
         _gradients, (weights_gradient(4), padded_data_gradient(6)), alone=_gradients

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..dtypes import HOST_DTYPES, data_type_of
+from ..dtypes import HOST_DTYPES, NUMPY_NAMES, data_type_of
 from ..errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
@@ -592,6 +592,11 @@ class GraphBuilder(BuilderMethods):
     def _input(self, kind: str, name: str, i: int, given: Any, like: Value | None) -> Value:
         """Return an input of an op as a value, with errors that name the input."""
         try:
+            if isinstance(given, str):
+                raise TypeError(
+                    f"a tensor, an array or a number is expected, got the text {given!r}; a data "
+                    "type or an attribute needs its name, as in dtype='bf16'"
+                )
             return self._operand(given, like)
         except (OneDNNError, TypeError) as e:
             port = row(kind).port("inputs", i)
@@ -636,9 +641,11 @@ def _restored(
 
 
 def _dtype_name(dtype: Any) -> str:
-    """Return oneDNN's name of a data type, given by its name, NumPy's dtype or the enumerator."""
+    """Return oneDNN's name of a data type, given by its or NumPy's name, dtype or enumerator."""
     if isinstance(dtype, str) and dtype in HOST_DTYPES:
         return dtype
+    if isinstance(dtype, str) and dtype in NUMPY_NAMES:
+        return NUMPY_NAMES[dtype]
     if isinstance(dtype, str):
         name = _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
     elif hasattr(dtype, "name") and hasattr(dtype, "value"):

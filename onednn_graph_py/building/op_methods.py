@@ -67,6 +67,8 @@ def _method(owner: type[OpMethods], kind: str, schema: OpSchema) -> Callable[...
     def method(self: OpMethods, *inputs: Any, **given: Any) -> Any:
         dtype, name = given.pop("dtype", None), given.pop("name", None)
         if variadic:
+            if len(inputs) == 1 and isinstance(inputs[0], list | tuple):
+                inputs = tuple(inputs[0])  # as NumPy and torch take them
             return self.add_op(kind, inputs, given, dtype=dtype, name=name)
         values = list(inputs)
         label = label_of(kind, name or "")

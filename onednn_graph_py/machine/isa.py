@@ -25,7 +25,9 @@ _AVX512, _VNNI_512, _BF16_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 7, 1 << 8, 
 
 
 def _has(isa: str, bits: int) -> bool:
-    return bool(cpu_isa[isa].value & bits)
+    known = cpu_isa.__members__.get(isa)
+    value = int(isa[len("unknown(") : -1], 16) if known is None else known.value
+    return bool(value & bits)
 
 
 def has_avx2(isa: str) -> bool:

@@ -147,22 +147,6 @@ def _as_convolution(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _as_gradient_of_convolution(ops: _Ops, node: Node) -> bool:
-    """Write the gradient of a transposed convolution's weights as that of a convolution's.
-
-    What the windows slide over and what has an element for each window change places.
-    """
-    narrow, wide = node.inputs[:2]
-    made = node.outputs[0]
-    pads, _ = _windows(ops, node, wide, narrow, _kernel(ops, node, made), transposed=True)
-    names = ("strides", "dilations", "groups", "data_format")
-    attrs = {n: node.attrs[n] for n in names if n in node.attrs}
-    order = _TRANSPOSED_FORMATS[node.attr("weights_format")]
-    attrs |= {**pads, "weights_format": order, "weights_shape": ops.shapes[made.id]}
-    ops.op("ConvolutionBackwardWeights", wide, narrow, **attrs)
-    return True
-
-
 def _with_shape_as_attribute(ops: _Ops, node: Node) -> bool:
     """Leave out the input that says the shape of the output, which is known."""
     place, name = _SHAPES[node.kind]
@@ -308,11 +292,6 @@ _WAYS: tuple[tuple[str, Collection[str], Callable[[_Ops, Node], bool]], ...] = (
     ("with its shape as an attribute", _SHAPES, _with_shape_as_attribute),
     ("as a ConvTranspose", ("ConvolutionBackwardData",), _as_transposed_convolution),
     ("as a Convolution", ("ConvTransposeBackwardData",), _as_convolution),
-    (
-        "as a ConvolutionBackwardWeights",
-        ("ConvTransposeBackwardWeights",),
-        _as_gradient_of_convolution,
-    ),
     ("with its paddings written out", _PADDED, _with_paddings),
     ("without dims of 1", ("MatMul",), _with_bare_matrix),
     ("as a sum", ("PReLU",), _as_sum_of_sides),

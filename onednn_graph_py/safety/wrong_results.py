@@ -746,13 +746,6 @@ DEFECTS = (
         alone=windows.convolution_to_one_column_alone,
     ),
     Defect(
-        "transposed_gradients_at_once",
-        "oneDNN computes ConvTransposeBackwardWeights wrongly in calls at the same time, which "
-        "share memory",
-        lambda group, conditions: group.has("ConvTransposeBackwardWeights"),
-        alone=True,
-    ),
-    Defect(
         "one_channel_to_one_column",
         "oneDNN with AVX-512 computes strided convolutions of one channel to one column wrongly",
         windows.one_channel_to_one_column,
