@@ -17,7 +17,15 @@ import numpy.typing as npt
 from ._core import data_type_of, logical_tensor, numpy_dtype
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 
-__all__ = ["HOST_DTYPES", "NUMPY_NAMES", "array_dtype", "data_type_of", "numpy_dtype", "pack_int4", "unpack_int4"]
+__all__ = [
+    "HOST_DTYPES",
+    "NUMPY_NAMES",
+    "array_dtype",
+    "data_type_of",
+    "numpy_dtype",
+    "pack_int4",
+    "unpack_int4",
+]
 
 HOST_DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(dtype)

@@ -146,9 +146,15 @@ def test_four_threads_at_once_compute_the_same(family):
 
 
 # oneDNN up to 3.12 leaves memory for intermediate results to their primitives; 3.13 to one.
-SHARED = """AvgPoolBackward BatchNormTrainingBackward ConvTransposeBackwardData
-    ConvTransposeBackwardWeights ConvolutionBackwardData ConvolutionBackwardWeights
-    MaxPoolBackward""".split()
+SHARED = [
+    "AvgPoolBackward",
+    "BatchNormTrainingBackward",
+    "ConvTransposeBackwardData",
+    "ConvTransposeBackwardWeights",
+    "ConvolutionBackwardData",
+    "ConvolutionBackwardWeights",
+    "MaxPoolBackward",
+]
 
 
 @pytest.mark.parametrize("kind", SHARED)

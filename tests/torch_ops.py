@@ -194,6 +194,8 @@ def batch_norm_backward(call, x, gradient, mean, variance, gamma=None):
     x, gradient = first(call, x), first(call, gradient)
     epsilon = number(call, "epsilon")
     scale = (variance + epsilon).rsqrt()
+    if not x.numel():  # torch divides by the number of elements, and the process ends
+        return restored(call, gradient), *torch.zeros(2, x.shape[1], dtype=x.dtype)
     dx, dg, db = torch.ops.aten.native_batch_norm_backward(
         *(t.contiguous() for t in (gradient, x)), gamma, None, None,
         *(t.contiguous() for t in (mean, scale)), True, epsilon, [True, True, True],

@@ -656,6 +656,12 @@ _one_channel = depthwise_scales(1)
 _unreached = {"dtype": "u8", "op": "conv_transpose", "pads_begin": (0, 0), "pads_end": (0, 0)}
 _beyond = {**_unreached, "output_padding": (1, 0)}
 _empty = product_over(0)
+_of_nothing = (
+    one_op("PReLUBackward", (0, 9, 2), (2,), (0, 9, 2), outputs=2, data_format="NXC"),
+    one_op(
+        "LayerNormBackward", *((0, 2, 7),) * 2, *((0, 2),) * 2, (7,), (7,), outputs=3, epsilon=1e-3
+    ),
+)
 # Before 3.9 SoftMax has no statistics.
 _trained = (attention_with_statistics((1, 1, 32, 32)),)[: 1 * (LINKED >= (3, 9))]
 # Before 3.8 SoftMax has no mode.
@@ -972,6 +978,12 @@ ROWS = {
     ),
     "product_over_nothing": Row(
         (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
+        hidden="It does not show where memory that nobody wrote is 0, which is then right.",
+    ),
+    "results_of_nothing": Row(
+        _of_nothing,
+        (one_op("PReLUBackward", (3, 9, 2), (2,), (3, 9, 2), outputs=2, data_format="NXC"),),
+        alone=_of_nothing,
         hidden="It does not show where memory that nobody wrote is 0, which is then right.",
     ),
     "auto_pad_of_transposed_gradients": Row(

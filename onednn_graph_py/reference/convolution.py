@@ -30,6 +30,11 @@ def grouped_channels(call: Call, x: Array) -> Array:
     return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
 
 
+def joined_channels(x: Array) -> Array:
+    """Return (batch, channels, ...) from (batch, groups, channels of a group, ...)."""
+    return x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:])
+
+
 def _biased(call: Call, y: Array, bias: Array | None) -> Array:
     y = channels_restored(call, y)
     return y if bias is None else y + along_channels(call, bias, y.ndim)
@@ -44,7 +49,7 @@ def _convolution(call: Call, x: Array, weights: Array, bias: Array | None = None
     # n batch, g groups, o and i channels of a group; ... windows, then elements of a window
     out, element = "abc"[:rank], "xyz"[:rank]
     y = np.einsum(f"ngi{out}{element},goi{element}->ngo{out}", patches, kernels, optimize=True)
-    return _biased(call, y.reshape(y.shape[0], y.shape[1] * y.shape[2], *count), bias)
+    return _biased(call, joined_channels(y), bias)
 
 
 @reference("ConvTranspose")
@@ -57,6 +62,5 @@ def _conv_transpose(call: Call, x: Array, weights: Array, bias: Array | None = N
     patches = np.einsum(
         f"ngi{at},gio{element}->ngo{at}{element}", grouped_channels(call, x), kernels, optimize=True
     )
-    n, groups, channels = patches.shape[:3]
-    y = where.spread(patches.reshape(n, groups * channels, *patches.shape[3:]), spatial)
+    y = where.spread(joined_channels(patches), spatial)
     return _biased(call, y, bias)

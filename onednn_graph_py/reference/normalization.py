@@ -11,11 +11,11 @@ import numpy as np
 
 from ..ops.call import Call
 from .binary import along_channels
-from .convolution import grouped_channels
+from .convolution import grouped_channels, joined_channels
 from .registry import Array, reference
 from .windows import channels_first, channels_restored
 
-__all__ = ["batch_axes", "last_axes", "sizes_before_centring"]
+__all__ = ["batch_axes", "last_axes", "moments", "sizes_before_centring"]
 
 
 def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
@@ -27,6 +27,14 @@ def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
 def last_axes(call: Call, rank: int) -> tuple[int, ...]:
     """Return the axes from begin_norm_axis on."""
     return tuple(range(call.axis("begin_norm_axis", rank), rank))
+
+
+def moments(x: Array, axes: tuple[int, ...], *, keepdims: bool = False) -> tuple[Array, Array]:
+    """Return mean and variance along axes: NaN of no elements, of which NumPy would warn."""
+    if 0 in (x.shape[a] for a in axes):
+        nothing: Array = x.sum(axes, keepdims=keepdims) * np.nan
+        return nothing, nothing
+    return x.mean(axes, keepdims=keepdims), x.var(axes, keepdims=keepdims)
 
 
 def _affine(call: Call, x: Array, gamma: Array | None, beta: Array | None) -> Array:
@@ -54,7 +62,7 @@ def _batch_norm_training(
     beta: Array | None = None,
 ) -> tuple[Array, ...]:
     axes = batch_axes(call, x.ndim)
-    new_mean, new_variance = x.mean(axes), x.var(axes)
+    new_mean, new_variance = moments(x, axes)
     deviation = np.sqrt(new_variance + call.attr("epsilon"))
     centred = x - along_channels(call, new_mean, x.ndim)
     y = _affine(call, centred / along_channels(call, deviation, x.ndim), gamma, beta)
@@ -75,7 +83,7 @@ def _layer_norm(
     call: Call, x: Array, gamma: Array | None = None, beta: Array | None = None
 ) -> tuple[Array, ...]:
     axes = last_axes(call, x.ndim)
-    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    mean, variance = moments(x, axes, keepdims=True)
     y = (x - mean) / np.sqrt(variance + call.attr("epsilon"))
     if gamma is not None and beta is not None:
         # gamma and beta may be flat; give them the shape of the normalized dims.
@@ -90,9 +98,9 @@ def _group_norm(
 ) -> tuple[Array, ...]:
     parts = grouped_channels(call, channels_first(call, x))
     axes = tuple(range(2, parts.ndim))
-    mean, variance = parts.mean(axes, keepdims=True), parts.var(axes, keepdims=True)
+    mean, variance = moments(parts, axes, keepdims=True)
     y = (parts - mean) / np.sqrt(variance + call.attr("epsilon"))
-    y = channels_restored(call, y.reshape(y.shape[0], -1, *y.shape[3:]))
+    y = channels_restored(call, joined_channels(y))
     return _affine(call, y, gamma, beta), mean.squeeze(axes), variance.squeeze(axes)
 
 
@@ -106,10 +114,10 @@ def sizes_before_centring(call: Call, x: Array) -> Array:
         parts = grouped_channels(call, channels_first(call, x))
         axes = tuple(range(2, parts.ndim))
     axes = axes or batch_axes(call, x.ndim)
-    deviation = np.sqrt(parts.var(axes, keepdims=True) + call.attr("epsilon"))
-    sizes: Array = (np.abs(parts) + np.abs(parts.mean(axes, keepdims=True))) / deviation
+    mean, variance = moments(parts, axes, keepdims=True)
+    sizes: Array = (np.abs(parts) + np.abs(mean)) / np.sqrt(variance + call.attr("epsilon"))
     if call.kind == "GroupNorm":
-        sizes = channels_restored(call, sizes.reshape(x.shape[0], -1, *parts.shape[3:]))
+        sizes = channels_restored(call, joined_channels(sizes))
     return sizes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -32,7 +33,9 @@ def _max(call: Call, x: Array) -> Array:
 
 @reference("ReduceMean")
 def _mean(call: Call, x: Array) -> Array:
-    return _reduced(call, x, np.mean)
+    count = math.prod(x.shape[a] for a in call.attr("axes") or ())
+    total = _reduced(call, x, np.sum)
+    return total / count if count else total * np.nan  # NumPy's mean of no elements warns
 
 
 @reference("ReduceMin")

@@ -290,6 +290,28 @@ def _infinity_beside_broadcast_condition(group: Group, conditions: Conditions) -
     )
 
 
+_FILLED = frozenset(
+    [
+        "BatchNormForwardTraining",
+        "BatchNormTrainingBackward",
+        "LayerNorm",
+        "LayerNormBackward",
+        "PReLUBackward",
+    ]
+)
+"""Ops with results that have elements where the source has none, such as sums over a batch."""
+
+
+def _results_of_nothing(group: Group, conditions: Conditions) -> bool:
+    """An op on no elements, with a result that has some."""
+    return any(
+        0 in (group.shape(op.inputs[0]) or ())
+        and any(0 not in (group.shape(t) or (0,)) for t in op.outputs)
+        for op in group.ops
+        if op.kind in _FILLED
+    )
+
+
 def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
     return any(
         op.kind == "DynamicDequantize" and op.inputs[0].dtype in ("s4", "u4") for op in group.ops
@@ -487,6 +509,12 @@ DEFECTS = (
         "oneDNN leaves a product over no elements unwritten",
         products.product_over_nothing,
         until=(3, 13),
+        alone=True,
+    ),
+    Defect(
+        "results_of_nothing",
+        "oneDNN leaves results unwritten where the source has no elements",
+        _results_of_nothing,
         alone=True,
     ),
     Defect(

@@ -116,6 +116,7 @@ def chain_case(seed: int) -> Drawn:
     d = Draft("chains", seed)
     kind = d.pick(_FIRST if d.chance(0.7) else [k for k in ops.ROWS if "uantize" not in k])
     kind = kind if d.has(kind) else "MatMul"
+    d.opens = d.opens and not kind.endswith("BackwardWeights")
     made = ops.drawn(d, kind, ops.source(d, kind))
     made += _grown(d, made[0], d.random.randint(1, 5))
     return d.made(*_outputs(d, made))

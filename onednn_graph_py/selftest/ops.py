@@ -347,8 +347,7 @@ def _layer_norm(d: Draft, kind: str, x: Value) -> Any:
     if kind == "LayerNorm":
         attrs["keep_stats"] = d.chance(0.4)
         return d.op(kind, x, *parameters, **attrs)
-    kept = shape[:axis] or (1,)
-    statistics = [d.operand(kept, "f32", *b) for b in ((-0.5, 0.5), (0.5, 1.5))]
+    statistics = [d.operand(shape[:axis], "f32", *b) for b in ((-0.5, 0.5), (0.5, 1.5))]
     gradient = d.operand(shape, x.dtype)
     attrs["count"] = 3 if affine else 1
     return d.op(kind, x, gradient, *statistics, *parameters, **attrs)
@@ -478,7 +477,14 @@ def fits(d: Draft, kind: str, x: Value) -> bool:
     row = ROWS[kind]
     known = x.shape is not None and is_whole(x.shape)
     taken = x.dtype in ("f32", "bf16", "f16") and row.low <= x.ndim <= row.high
-    return d.has(kind) and taken and (known or kind not in _NO_OPEN_DIMS)
+    # The attribute of weights' shapes has the channels, which may be among unknown dims.
+    weights = kind.endswith("BackwardWeights")
+    if x.shape is not None and 0 in x.shape and (row.low > 2 or kind in _FULL):
+        return False
+    return d.has(kind) and taken and (known or not (weights or kind in _NO_OPEN_DIMS))
+
+
+_FULL = ("ReduceMax", "ReduceMin", *_NO_OPEN_DIMS)  # where a dim of 0 is refused
 
 
 def source(d: Draft, kind: str) -> Value:
@@ -488,7 +494,11 @@ def source(d: Draft, kind: str) -> Value:
     d.opens = d.opens and kind not in _NO_OPEN_DIMS
     high = min(row.high, 5) if d.chance(0.85) else row.high
     high = 2 if kind == "MatMul" and d.chance(0.3) else high
-    return d.input(d.dims(row.low, high), d.pick(("s8", "u8")) if integers else None)
+    shape = d.dims(row.low, high)
+    if d.chance(0.04) and kind not in _FULL:  # no elements: an empty batch, or another dim
+        axis = 0 if row.low > 2 else d.random.randrange(len(shape))
+        shape = (*shape[:axis], 0, *shape[axis + 1 :])
+    return d.input(shape, d.pick(("s8", "u8")) if integers else None)
 
 
 def drawn(d: Draft, kind: str, x: Value) -> list[Value]:

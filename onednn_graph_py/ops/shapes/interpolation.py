@@ -28,6 +28,8 @@ def _resized(call: Call) -> Shape:
                 f"dim, it has {len(listed)}"
             )
     spatial = list(data.spatial)
+    if 0 in spatial:
+        call.refuse_shape(f"spatial dims {spatial} of input 0 must be at least 1")
     for i, d in enumerate(spatial):
         if sizes:
             spatial[i] = sizes[i]

@@ -22,9 +22,15 @@ def reduce(call: Call) -> list[Shape]:
             f"attribute axes is {list(axes)}, which must be different axes of input 0, of rank "
             f"{rank}"
         )
+    left = [d for i, d in enumerate(src.shape) if i not in reduced]
+    if call.kind in ("ReduceMax", "ReduceMin") and 0 in src.shape and 0 not in left:
+        call.refuse_shape(
+            f"input 0 {shape_text(src.shape)} has no elements along axes {list(axes)}, of which "
+            "one would be the result"
+        )
     if call.attr("keep_dims"):
         return [tuple(1 if i in reduced else d for i, d in enumerate(src.shape))]
-    return [tuple(d for i, d in enumerate(src.shape) if i not in reduced)]
+    return [tuple(left)]
 
 
 def reshape(call: Call) -> list[Shape]:

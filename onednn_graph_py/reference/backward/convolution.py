@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops.call import Call
-from ..convolution import grouped_channels, grouped_weights
+from ..convolution import grouped_channels, grouped_weights, joined_channels
 from ..registry import Array, reference
 from ..windows import channels_first, channels_restored, spatial_extents, windows
 
@@ -21,7 +21,8 @@ _AT, _ELEMENT = "abc", "xyz"
 
 def _restored_weights(call: Call, grouped: Array) -> Array:
     """Return weights in the op's format, from the form of `grouped_weights`."""
-    weights = grouped.reshape(-1, *grouped.shape[2:])
+    groups, channels, *others = grouped.shape
+    weights = grouped.reshape(groups * channels, *others)
     if call.attr("weights_format") in ("XIO", "XOI"):
         weights = np.moveaxis(weights, (0, 1), (-1, -2))
     return weights
@@ -47,8 +48,7 @@ def _convolution_data(
         optimize=True,
     )
     where = windows(call, spatial, kernels.shape[3:], dy.shape[2:])
-    joined = patches.reshape(dy.shape[0], -1, *patches.shape[3:])
-    return channels_restored(call, where.spread(joined, spatial))
+    return channels_restored(call, where.spread(joined_channels(patches), spatial))
 
 
 @reference("ConvTransposeBackwardData")
@@ -59,7 +59,7 @@ def _transposed_data(call: Call, diff_dst: Array, weights: Array) -> Array:
     where = windows(call, dy.shape[2:], kernels.shape[3:], count, transposed=True)
     patches = grouped_channels(call, where.over(dy))
     dx = np.einsum(f"ngo{at}{element},gio{element}->ngi{at}", patches, kernels, optimize=True)
-    return channels_restored(call, dx.reshape(dx.shape[0], -1, *count))
+    return channels_restored(call, joined_channels(dx))
 
 
 @reference("ConvolutionBackwardWeights")

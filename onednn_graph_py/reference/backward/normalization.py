@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ops.call import Call
 from ..binary import along_channels
-from ..normalization import batch_axes, last_axes
+from ..normalization import batch_axes, last_axes, moments
 from ..registry import Array, reference
 
 
@@ -19,8 +19,8 @@ def _normalized(
     """Return the gradient of src, for statistics over some axes, and the normalized src."""
     normal = (x - mean) / deviation
     scaled = diff_dst * gamma
-    along_mean = scaled.mean(axes, keepdims=True)
-    along_deviation = normal * (scaled * normal).mean(axes, keepdims=True)
+    along_mean, _ = moments(scaled, axes, keepdims=True)
+    along_deviation = normal * moments(scaled * normal, axes, keepdims=True)[0]
     return (scaled - along_mean - along_deviation) / deviation, normal
 
 
