@@ -484,7 +484,8 @@ def fits(d: Draft, kind: str, x: Value) -> bool:
     return d.has(kind) and taken and (known or not (weights or kind in _NO_OPEN_DIMS))
 
 
-_FULL = ("ReduceMax", "ReduceMin", *_NO_OPEN_DIMS)  # where a dim of 0 is refused
+# Where a dim of 0 is refused, or gives NaN.
+_FULL = ("ReduceMax", "ReduceMin", "ReduceMean", "BatchNormForwardTraining", *_NO_OPEN_DIMS)
 
 
 def source(d: Draft, kind: str) -> Value:
