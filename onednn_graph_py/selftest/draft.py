@@ -266,7 +266,7 @@ class Draft:
         self, shape: Dims, dtype: str, axis: int | None = None, above: int = 0
     ) -> dict[str, Any]:
         """Draw the attributes of Quantize and Dequantize, per tensor or along an axis."""
-        if axis is None:
+        if axis is None or shape[axis] == 0:
             scales = self.scales(1, above)
             return {"qtype": "per_tensor", "scales": scales, "zps": self.zps(1, dtype)}
         n = shape[axis]
