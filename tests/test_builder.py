@@ -153,7 +153,8 @@ def test_variadic_inputs_may_be_one_list():
 
 
 def test_text_among_the_inputs_is_refused_with_what_to_write():
-    x = og.GraphBuilder().input((2, 3))
+    b = og.GraphBuilder()
+    x = b.input((2, 3))
     with pytest.raises(TypeError, match=r"TypeCast.*input 1.*got the text 'bf16'.*dtype='bf16'"):
         x.type_cast("bf16")
 

@@ -312,3 +312,20 @@ def test_check_changes_nothing_it_is_given():
     inputs = [list(IMAGE[0]), list(IMAGE[1])]
     check("Convolution", [tuple(i) for i in inputs], attrs)
     assert attrs == kept
+
+
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin"])
+def test_no_element_is_the_largest_or_smallest_of_none(kind):
+    b = og.GraphBuilder()
+    x = b.input((3, 0))
+    with pytest.raises(og.InvalidShapeError, match=rf"{kind}.*no elements along axes \[1\]"):
+        b.op(kind, x, axes=(1,), keep_dims=False)
+    assert b.op(kind, x, axes=(0,), keep_dims=False).shape == (0,)
+    assert b.reduce_sum(x, axes=(1,), keep_dims=False).shape == (3,)
+
+
+def test_nothing_is_interpolated_between_no_elements():
+    b = og.GraphBuilder()
+    x = b.input((2, 3, 0, 4))
+    with pytest.raises(og.InvalidShapeError, match=r"spatial dims \[0, 4\] of input 0 must be"):
+        x.interpolate(mode="nearest", sizes=(5, 6), data_format="NCX")
