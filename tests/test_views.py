@@ -335,6 +335,16 @@ def test_onednn_fills_only_a_part_where_its_reorder_chooses_gaps():
     assert not np.array_equal(target.numpy(), x[:, ::2])
 
 
+def test_batches_are_joined_across_a_dim_of_1_with_gaps():
+    """oneDNN takes the stride of the last of the batch dims for that of all."""
+    b = og.GraphBuilder()
+    q = b.input((1, 3, 1, 7, 16), strides=(390, 130, 130, 16, 1))
+    k, mask = b.input((1, 3, 1, 9, 16)), b.input((1, 3, 1, 7, 9))
+    scores = q.matmul(k, transpose_b=True) / 4.0 + mask
+    b.output(scores.softmax(axis=-1) @ b.input((1, 3, 1, 9, 16)))
+    assert b.compile().verify()
+
+
 @pytest.mark.parametrize("batch_stride", [2048, 32, 16, 1])
 @pytest.mark.parametrize("transpose_b", [True, False])
 def test_strides_of_a_dim_of_1_mean_nothing(batch_stride, transpose_b):

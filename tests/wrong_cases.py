@@ -132,11 +132,11 @@ def attention_of_values(size, tokens=16):
     return build
 
 
-def attention_of_five_dims(query, key, mask=None, strides=None, query_strides=None):
-    """Batches and heads; the strides of the values and of the queries."""
+def attention_of_five_dims(query, key, mask=None, strides=None):
+    """Batches and heads; the strides of the values."""
 
     def build(b):
-        q, k = b.input((*query, 7, 16), strides=query_strides), b.input((*key, 9, 16))
+        q, k = b.input((*query, 7, 16)), b.input((*key, 9, 16))
         scores = q.matmul(k, transpose_b=True) / 4.0
         if mask is not None:
             scores = scores + b.input(mask)
@@ -863,22 +863,6 @@ ROWS = {
             attention_of_five_dims((3, 5, 2), (3, 5, 1), (7, 9)),
         ),
         **BY_HEADS,
-    ),
-    "gaps_before_attention_mask": Row(
-        (
-            attention_of_five_dims(
-                (1, 3, 1), (1, 3, 1), (1, 3, 1, 7, 9), query_strides=(390, 130, 130, 16, 1)
-            ),
-        ),
-        (
-            attention_of_five_dims(
-                (1, 3, 1), (1, 3, 1), (1, 1, 1, 7, 9), query_strides=(390, 130, 130, 16, 1)
-            ),
-            attention_of_five_dims(
-                (1, 3, 1), (1, 3, 1), (1, 3, 1, 7, 9), query_strides=(336, 112, 112, 16, 1)
-            ),
-        ),
-        **ONLY_OLD,
     ),
     "gaps_between_shared_weights": Row(
         (_gapped,),

@@ -111,13 +111,16 @@ def beyond_ones(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]
     """Return strides in which a dim of 1 lies beyond the dims after it.
 
     Such a stride means nothing, but by it oneDNN may take a slow kernel, or MatMul reads other
-    elements of the second operand (3.7 on AVX-512; from 3.8 on also on AVX2).
+    elements of the second operand (3.7 on AVX-512; from 3.8 on also on AVX2). Before a matrix it is
+    that of the dim before, by which oneDNN joins batches (attention in five dims, up to 3.7).
     """
     made: list[int] = []
     beyond = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        made.append(beyond if size == 1 else stride)
-        beyond = max(beyond, size * made[-1])
+    for i in reversed(range(len(shape))):
+        outer = next((strides[k] for k in reversed(range(i)) if shape[k] != 1), 0)
+        joined = max(beyond, outer if i < len(shape) - 2 else 0)
+        made.append(joined if shape[i] == 1 else strides[i])
+        beyond = max(beyond, shape[i] * made[-1])
     return tuple(made[::-1])
 
 

@@ -16,7 +16,6 @@ from .facts import (
     contraction,
     integers_of,
     is_row_major,
-    operands,
     quantization_of,
     runs_in_amx,
 )
@@ -36,7 +35,6 @@ __all__ = [
     "attention_select_of_strided",
     "column_operand_of_transposed_product",
     "few_rows_transposed",
-    "gaps_before_attention_mask",
     "gaps_between_shared_weights",
     "gaps_between_weights_of_one_row",
     "int8_attention_of_mixed_types",
@@ -347,24 +345,6 @@ def gaps_between_shared_weights(group: Group, conditions: Conditions) -> bool:
         steps = [s for d, s in zip(weights[:-2], tensor.strides, strict=False) if d > 1]
         if steps and steps[-1] != math.prod(weights[-2:]):
             return True
-    return False
-
-
-def gaps_before_attention_mask(group: Group, conditions: Conditions) -> bool:
-    """Attention in five dims or more, of one wide batch dim between unit dims, with gaps there.
-
-    oneDNN computes wrong scores if it scales them and adds a mask of their shape.
-    """
-    for op, _, made in _products(group):
-        if len(made) < 5 or made[0] != 1 or made[-3] != 1 or not attention(group):
-            continue
-        if all(shape != made for _, shape, _ in operands(group, op)):
-            continue
-        for tensor in map(group.tensor, op.inputs[:2]):
-            shape, strides = tensor.shape or (), tensor.strides or ()
-            steps = [s for d, s in zip(shape[:-2], strides, strict=False) if d > 1]
-            if steps and steps[-1] != math.prod(shape[-2:]):
-                return True
     return False
 
 

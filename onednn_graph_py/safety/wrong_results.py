@@ -720,13 +720,6 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
-        "gaps_before_attention_mask",
-        "oneDNN computes masked attention in five dims wrongly where heads of queries or keys have "
-        "gaps between them",
-        products.gaps_before_attention_mask,
-        until=(3, 8),
-    ),
-    Defect(
         "operand_for_all_heads",
         "oneDNN with AMX reads an operand for all batches and heads, such as an attention mask, "
         "wrongly",
