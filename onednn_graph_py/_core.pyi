@@ -1432,13 +1432,10 @@ class _executor:
         been emptied. Constants that several share count once.
         """
     def __call__(
-        self,
-        *inputs: list[tensor] | tuple[tensor, ...],
-        out: typing.Any = None,
-        **named: typing.Any,
+        self, *inputs: typing.Any, out: typing.Any = None, **named: typing.Any
     ) -> typing.Any:
         """
-        Call self as a function.
+        Run on arrays, in the order of the inputs or by name.
         """
     def __init__(
         self,
@@ -1492,13 +1489,10 @@ class _model_base:
     How a `CompiledGraph` is called.
     """
     def __call__(
-        self,
-        *inputs: list[tensor] | tuple[tensor, ...],
-        out: typing.Any = None,
-        **named: typing.Any,
+        self, *inputs: typing.Any, out: typing.Any = None, **named: typing.Any
     ) -> typing.Any:
         """
-        Call self as a function.
+        Run on arrays, in the order of the inputs or by name.
         """
     def __init__(self) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
