@@ -19,9 +19,9 @@ CORRECTIONS = (
     (r"def __eq__\(self, \w+: [\w.]+\)", "def __eq__(self, other: object, /)"),
     (
         r"(?s)(^class (?:_executor|_model_base):(?:(?!^class ).)*?)"
-        r"def __call__\(self, \*args, \*\*kwargs\):",
+        r"def __call__\(self, \*args, \*\*kwargs\):(\s+\"\"\"\s+)Call self as a function\.",
         r"\1def __call__(self, *inputs: typing.Any, out: typing.Any = None, **named: typing.Any) "
-        r"-> typing.Any:",
+        r"-> typing.Any:\2Run on arrays, in the order of the inputs or by name.",
     ),
     (r"def __call__\(self, \*args, \*\*kwargs\):", "def __call__(self) -> None:"),
     (r"steps: list,", "steps: list[tuple[typing.Any, ...]],"),
@@ -31,7 +31,7 @@ CORRECTIONS = (
     (r"def (inputs|outputs)\(self\) -> tuple:", r"def \1(self) -> tuple[typing.Any, ...]:"),
     (r"def _run\(self\) -> _executor:", "def _run(self) -> _executor | None:"),
     (r"def _run\(self, arg0: _executor\)", "def _run(self, arg0: _executor | None)"),
-    (r"\b(inputs|outputs): typing\.Any", r"\1: list[tensor] | tuple[tensor, ...]"),
+    (r"(?<!\*)\b(inputs|outputs): typing\.Any", r"\1: list[tensor] | tuple[tensor, ...]"),
     (r"\bscratchpad: typing\.Any = None", "scratchpad: tensor | None = None"),
     (r"def __reduce__\((.*)\) -> tuple:", r"def __reduce__(\1) -> tuple[typing.Any, ...]:"),
     (r"^import numpy$", "import numpy\nimport numpy.typing"),

@@ -10,7 +10,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "extensions")]
 import onednn_graph_py as og  # noqa: E402
 
 project = "onednn_graph_py"
-author = "the authors of onednn_graph_py"
+author = "onednn_graph_py contributors"
 version = release = og.__version__
 
 extensions = [
@@ -42,5 +42,6 @@ html_theme = "furo"
 html_title = f"onednn_graph_py {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(HERE / "static" / "scorer.js")
 html_copy_source = False
 html_show_copyright = False

@@ -103,28 +103,32 @@ class accumulation_mode(onednn_graph_py._enums.NamedEnum):
     s32 = 3
     strict = 0
 
-class cpu_isa(onednn_graph_py._enums.NamedEnum):
+class cpu_isa(onednn_graph_py._enums.OpenEnum):
     """
     Instruction sets that oneDNN dispatches to. Mirrors ``dnnl::cpu_isa``.
+
+    A number that has no name here is named ``unknown(0x...)``.
 
     oneDNN page: CPU Dispatcher Control.
     """
 
-    avx = 3
-    avx10_1_512 = 495
-    avx10_1_512_amx = 4079
-    avx10_1_512_amx_fp16 = 8175
-    avx2 = 7
-    avx2_vnni = 15
-    avx2_vnni_2 = 31
-    avx512_core = 39
-    avx512_core_amx = 4079
-    avx512_core_amx_fp16 = 8175
-    avx512_core_bf16 = 231
-    avx512_core_fp16 = 495
-    avx512_core_vnni = 103
-    isa_default = 0
-    sse41 = 1
+    avx: typing.ClassVar[cpu_isa]
+    avx10_1_512: typing.ClassVar[cpu_isa]
+    avx10_1_512_amx: typing.ClassVar[cpu_isa]
+    avx10_1_512_amx_fp16: typing.ClassVar[cpu_isa]
+    avx2: typing.ClassVar[cpu_isa]
+    avx2_vnni: typing.ClassVar[cpu_isa]
+    avx2_vnni_2: typing.ClassVar[cpu_isa]
+    avx512_core: typing.ClassVar[cpu_isa]
+    avx512_core_amx: typing.ClassVar[cpu_isa]
+    avx512_core_amx_fp16: typing.ClassVar[cpu_isa]
+    avx512_core_bf16: typing.ClassVar[cpu_isa]
+    avx512_core_fp16: typing.ClassVar[cpu_isa]
+    avx512_core_vnni: typing.ClassVar[cpu_isa]
+    isa_default: typing.ClassVar[cpu_isa]
+    sse41: typing.ClassVar[cpu_isa]
+    @classmethod
+    def __new__(cls, value): ...
 
 class cpu_isa_hints(onednn_graph_py._enums.NamedEnum):
     """
@@ -141,6 +145,7 @@ class allocator:
     oneDNN page: Graph API, Allocator. Hand it to `make_engine_with_allocator`; the engine
     keeps it alive.
     """
+    def __copy__(self) -> typing.Any: ...
     @typing.overload
     def __init__(self) -> None:
         """
@@ -211,6 +216,7 @@ class engine:
         How many engines of a kind there are.
         """
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> typing.Any: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     @typing.overload
@@ -263,6 +269,7 @@ class stream:
     in_order: typing.ClassVar[stream.flags]
     out_of_order: typing.ClassVar[stream.flags]
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> typing.Any: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     @typing.overload
@@ -566,6 +573,7 @@ class tensor:
         """
     def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any: ...
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> typing.Any: ...
     def __dlpack__(
         self,
         *,
@@ -933,6 +941,7 @@ class op:
     weights_format: typing.ClassVar[op.attr]
     weights_shape: typing.ClassVar[op.attr]
     zps: typing.ClassVar[op.attr]
+    def __copy__(self) -> typing.Any: ...
     @typing.overload
     def __init__(self, id: int, kind: op.kind | str, verbose_name: str = "") -> None: ...
     @typing.overload
@@ -1019,6 +1028,7 @@ class compiled_partition:
     It may be executed from many threads at once.
     """
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> typing.Any: ...
     def __init__(self) -> None:
         """
         An empty one; using it raises `InvalidArgumentsError`.
@@ -1127,6 +1137,7 @@ class bound_execution:
         """
         Call self as a function.
         """
+    def __copy__(self) -> typing.Any: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
 
@@ -1135,6 +1146,7 @@ class _device_allocator:
     Where an engine takes device memory from; made by `sycl_interop.make_allocator` and
     `ocl_interop.make_allocator`. Mirrors ``dnnl::graph::allocator``.
     """
+    def __copy__(self) -> typing.Any: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
     def statistics(self) -> typing.Any:
@@ -1260,6 +1272,7 @@ class _sycl:
         """
         Waits for the execution that writes a tensor's memory.
         """
+    def __copy__(self) -> typing.Any: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
 class _ocl:
@@ -1327,12 +1340,14 @@ class _ocl:
         """
         Raises `UnimplementedError`, naming `what`, where it is not available.
         """
+    def __copy__(self) -> typing.Any: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
 class _compiling_with:
     """
     A ``with`` block in which oneDNN compiles for a number of threads; 0 leaves it as it is.
     """
+    def __copy__(self) -> typing.Any: ...
     def __enter__(self) -> None: ...
     def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) -> None: ...
     def __init__(self, count: int) -> None: ...
@@ -1342,6 +1357,7 @@ class _constant_cache_hold:
     """
     While it lives, the cache of constants on CPUs can't be emptied.
     """
+    def __copy__(self) -> typing.Any: ...
     def __init__(self, model: str) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
@@ -1349,6 +1365,7 @@ class _constant_place:
     """
     Where a constant of `_constant_memory` lies. It holds the addresses, not the array.
     """
+    def __copy__(self) -> typing.Any: ...
     def __init__(self, array: numpy.typing.NDArray[typing.Any]) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def array(self) -> numpy.typing.NDArray[typing.Any]:
@@ -1407,6 +1424,7 @@ class bound_model:
         """
         Call self as a function.
         """
+    def __copy__(self) -> typing.Any: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
     @property
@@ -1432,14 +1450,12 @@ class _executor:
         been emptied. Constants that several share count once.
         """
     def __call__(
-        self,
-        *inputs: list[tensor] | tuple[tensor, ...],
-        out: typing.Any = None,
-        **named: typing.Any,
+        self, *inputs: typing.Any, out: typing.Any = None, **named: typing.Any
     ) -> typing.Any:
         """
-        Call self as a function.
+        Run on arrays, in the order of the inputs or by name.
         """
+    def __copy__(self) -> typing.Any: ...
     def __init__(
         self,
         name: str,
@@ -1492,14 +1508,12 @@ class _model_base:
     How a `CompiledGraph` is called.
     """
     def __call__(
-        self,
-        *inputs: list[tensor] | tuple[tensor, ...],
-        out: typing.Any = None,
-        **named: typing.Any,
+        self, *inputs: typing.Any, out: typing.Any = None, **named: typing.Any
     ) -> typing.Any:
         """
-        Call self as a function.
+        Run on arrays, in the order of the inputs or by name.
         """
+    def __copy__(self) -> typing.Any: ...
     def __init__(self) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     @property
@@ -1514,6 +1528,7 @@ class _recorder:
     """
     The times at which steps of models ran, for `profile`.
     """
+    def __copy__(self) -> typing.Any: ...
     def __init__(self, max_calls: typing.SupportsInt | typing.SupportsIndex) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def calls(self) -> numpy.typing.NDArray[numpy.uint64]:
@@ -1563,6 +1578,7 @@ class partition:
     debug: typing.ClassVar[partition.policy]
     fusion: typing.ClassVar[partition.policy]
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> typing.Any: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     @typing.overload
@@ -1660,6 +1676,7 @@ class graph:
         Lower precisions that f32 ops may use.
     """
     def __bool__(self) -> bool: ...
+    def __copy__(self) -> typing.Any: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     @typing.overload
@@ -1800,6 +1817,7 @@ class _test:
         """
         Seconds that `count` calls take from a C++ loop.
         """
+    def __copy__(self) -> typing.Any: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
 
 def _constant_memory(size: int) -> numpy.typing.NDArray[typing.Any]:

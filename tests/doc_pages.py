@@ -2,7 +2,8 @@
 
 ``python doc_pages.py PAGE`` runs the Python of a page from top to bottom in one namespace, as a
 reader would. A block that imports a package which is not there, or SYCL's or OpenCL's where oneDNN
-has none, is left out, and so told on stdout. Commands of ``console`` blocks run in between.
+has none, is left out, and so told on stdout. Commands of ``console`` blocks run in between. A page
+may say what an expression or a command prints, in comments below the one, in lines below the other.
 ``python doc_pages.py PAGE FILE`` writes what each block prints and shows into a file, as JSON,
 which the site's extension ``outputs`` puts below the block.
 """
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,18 +50,29 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
+def program(page: Path) -> str:
+    """Return the Python of a page as one program, each line of which is where the page has it."""
+    lines: list[str] = []
+    for block in blocks(page):
+        if block.language == "python":
+            lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
+    return "\n".join(lines) + "\n"
+
+
 def prose(page: Path) -> str:
     """Return a page without its fenced blocks."""
     return _FENCE.sub("", page.read_text())
 
 
+def anchor(title: str) -> str:
+    """Return the anchor of a heading, as GitHub and MyST make it."""
+    words = re.sub(r"[^\w\- ]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title)).strip().lower()
+    return words.replace(" ", "-")
+
+
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub and MyST make them."""
-    made = set()
-    for title in re.findall(r"^#+ +(.*)$", prose(page), re.M):
-        words = re.sub(r"[^\w\- ]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title)).strip().lower()
-        made.add(words.replace(" ", "-"))
-    return made
+    """Return the anchors of a page's headings."""
+    return {anchor(title) for title in re.findall(r"^#+ +(.*)$", prose(page), re.M)}
 
 
 def links(page: Path) -> list[str]:
@@ -114,8 +127,17 @@ class LeftOut:
         return found
 
 
+def _agrees(said: str, printed: str, where: str) -> None:
+    """Compare what a page says with what is printed, where ``...`` stands for anything."""
+    same = doctest.OutputChecker().check_output(said, printed, doctest.ELLIPSIS)
+    assert same, f"{where} prints\n{printed}and should print\n{said}"
+
+
 def execute(block: Block, page: Path, names: dict[str, object]) -> object:
-    """Run a block of Python, where comments such as ``# TypeError: text`` tell what a line raises.
+    """Run a block of Python, where comments below a line tell what it raises or shows.
+
+    ``# TypeError: text`` is an error; below an expression other comments are what it prints, or its
+    value.
 
     Returns
     -------
@@ -125,17 +147,25 @@ def execute(block: Block, page: Path, names: dict[str, object]) -> object:
     Raises
     ------
     AssertionError
-        It raises nothing, or something else.
+        It raises nothing, or something else, or it shows something else.
     """
     lines = block.text.splitlines()
     # Empty lines above, so that a traceback shows the page's line.
     tree = ast.parse("\n" * (block.line - 1) + block.text, page.name)
     value = None
     for statement in tree.body:
-        below = lines[(statement.end_lineno or 0) - block.line + 1 :][:1]
-        told = re.match(r"# (\w+Error): (.*)", below[0]) if below else None
+        below = lines[(statement.end_lineno or 0) - block.line + 1 :]
+        comments = list(takewhile(lambda line: line.startswith("# "), below))
+        told = re.match(r"# (\w+Error): (.*)", comments[0]) if comments else None
         if told is None and isinstance(statement, ast.Expr):
-            value = eval(compile(ast.Expression(statement.value), page.name, "eval"), names)
+            code = compile(ast.Expression(statement.value), page.name, "eval")
+            with redirect_stdout(io.StringIO()) as printed:
+                value = eval(code, names)
+            print(printed.getvalue(), end="")
+            if comments:
+                said = "".join(line[2:] + "\n" for line in comments)
+                result = printed.getvalue() or f"{value!r}\n"
+                _agrees(said, result, f"line {statement.lineno}")
             continue
         value = None
         code = compile(ast.Module([statement], []), page.name, "exec")
@@ -165,13 +195,27 @@ def shown(value: object) -> dict[str, str]:
 
 
 def commands(block: Block) -> str:
-    """Run the commands of a ``console`` block, ``$ python ...``; return what they print."""
+    """Run the commands of a ``console`` block; return what they print.
+
+    A command is a line such as ``$ python ...  # exit status 1``. The lines below it, if there are
+    any, are what it prints.
+    """
     made = []
-    for line in block.text.splitlines():
-        words = shlex.split(line.removeprefix("$ "))
-        assert line.startswith("$ python "), f"line {block.line}: {line}"
-        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True)
-        assert done.returncode == 0, f"line {block.line}: {done.stdout}{done.stderr}"
+    for text in re.split(r"^(?=\$ )", block.text, flags=re.M)[1:]:
+        line, _, said = text.partition("\n")
+        where = f"line {block.line}: {line}"
+        assert line.startswith("$ python "), where
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        status = re.search(r"# exit status (\d)$", line)
+        done = subprocess.run(
+            [sys.executable if word == "python" else word for word in words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == int(status[1] if status else 0), f"{where}: {done.stdout}"
+        if said:
+            _agrees(said, done.stdout, where)
         made.append(done.stdout)
     return "".join(made)
 

@@ -354,24 +354,23 @@ def _told(reason: str) -> str:
 HEAD = """\
 # Ops of ONNX
 
-Which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and which stay in
-islands that onnxruntime or onnx's reference runs. The table is made of onnx's own cases, of which
-the tests run every one.
+Which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and which stay in islands
+that onnxruntime or onnx's reference runs. The table comes from onnx's own cases; the tests run all
+of them.
 
-For all ops: oneDNN computes in f32, bf16 and f16, the latter two where the CPU has them; whole
-numbers, booleans and f64 stay in islands, as do tensors without elements, and nodes whose dims
-follow only from the numbers of a call. What is known when a model is compiled, such as sizes, axes
-and masks of sizes, is computed then, by whatever op. A view takes no time, unless what reads it
-needs a copy.
+For all ops: oneDNN computes in f32, bf16 and f16, the latter two where the CPU has them. Islands
+run whole numbers, booleans, f64, tensors without elements, and nodes whose dims depend on the
+numbers of a call. Values known at compile time (sizes, axes, masks of sizes) are folded, whatever
+the op. A view takes no time, unless its reader needs a copy.
 
-oneDNN may make a number of NaN where an op compares: in Relu, Clip, HardSigmoid, Exp, Max, Min,
-ReduceMax, ReduceMin and MaxPool; Softmax and LogSoftmax make NaN only of NaN itself, not of its
-row. Infinities give what ONNX says, but for Gelu, whose result is NaN, for windows of MaxPool
-that have only -inf, whose result is the smallest finite number, and for infinite slopes of PRelu.
-Comparisons of floating-point numbers stay in islands, since oneDNN finds NaN greater than all.
+Ops that compare may turn NaN into a number: Relu, Clip, HardSigmoid, Exp, Max, Min, ReduceMax,
+ReduceMin and MaxPool. In Softmax and LogSoftmax NaN stays NaN, but does not spread to its row.
+Infinities give what ONNX says, with three exceptions: Gelu gives NaN, a window of MaxPool that has
+only -inf gives the smallest finite number, and PRelu differs with infinite slopes. Comparisons of
+floating-point numbers stay in islands, since oneDNN finds NaN greater than all.
 
-Before oneDNN 3.9 Gelu by tanh is made of other ops, before 3.11 RMSNormalization is, and before 3.8
-Where needs known dims unless the condition has the shape of what it chooses.
+Before oneDNN 3.9 Gelu by tanh runs as other ops, and so does RMSNormalization before 3.11. Before
+3.8 Where needs known dims, unless the condition has the shape of what it chooses.
 
 | op | oneDNN's ops | stays in an island if, or because |
 | --- | --- | --- |

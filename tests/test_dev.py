@@ -453,3 +453,20 @@ def test_a_manylinux_wheel_carries_its_own_openmp_and_runs_with_it(dev, tmp_path
     )
     assert len(output.splitlines()) == 3, output  # one OpenMP, one oneDNN
     assert all(line.startswith(str(tmp_path / "installed")) for line in output.splitlines()), output
+
+
+def test_lint_refuses_words_that_contributing_lists(dev, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    for name in ("README.md", "SECURITY.md", "notebooks/README.md", "docs/onednn_kernels.md"):
+        (tmp_path / name).write_text("It runs\nin parts.\n" if "/" in name else "Right.\n")
+    (tmp_path / "docs" / "guide.md").write_text(
+        "`anew`\n\n```\nanew\n```\n\nMade anew, in\nparts.\n"
+    )
+    (tmp_path / "CONTRIBUTING.md").write_text((DEV.parent / "CONTRIBUTING.md").read_text())
+    place = "see Words in CONTRIBUTING.md"
+    assert list(dev.words.refused(tmp_path)) == [
+        f"notebooks/README.md:2: 'in parts': {place}",
+        f"docs/guide.md:7: 'anew': {place}",
+        f"docs/guide.md:7: 'in parts': {place}",
+    ]

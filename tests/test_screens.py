@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -316,6 +318,16 @@ def test_a_page_of_the_site_is_legible_and_fits_any_screen(name, browser):
         shown.resize(width)
         page = "document.documentElement"
         assert shown.ask(f"return {page}.scrollWidth - {page}.clientWidth") <= 0, width
+
+
+@built
+def test_the_site_lists_the_options_of_compile_at_compile():
+    page = (SITE / "api" / "models.html").read_text(encoding="utf-8")
+    entry = page.partition('id="onednn_graph_py.GraphBuilder.compile"')[2]
+    entry = entry.partition('id="onednn_graph_py.GraphBuilder.diagram"')[0]
+    listed = re.findall(r"<li><p><strong>(\w+)</strong>", entry)
+    options = list(inspect.signature(og.CompiledGraph).parameters)
+    assert listed == options[1:]
 
 
 @built

@@ -19,16 +19,15 @@ __all__ = ["PAGE", "Row", "of_ops", "of_patterns", "text"]
 PAGE = Path(__file__).parents[2] / "docs" / "onednn_documents.md"
 
 HEAD = """\
-# What oneDNN's documents say and the library does not do
+# Where oneDNN differs from its documentation
 
-Each row names a page of oneDNN's documentation and what the library does instead. This package
-follows the library; where both spellings can be told apart it takes both. It is for anyone who
-wonders why a graph that follows the documents is refused, or is not fused. `./dev test` repeats
-each row: those of ops by the named test of `tests/`, those of patterns by
-`tests/test_patterns.py`, which runs the [gallery](patterns.md): its cases say for which versions
-they hold. Patterns were measured with 3.7.2 and 3.13.2: where a row begins or ends at 3.13, the
-versions between may do like either. oneDNN has a page for each op; where a row names several ops it
-gives the page of the first.
+Each row names a page of oneDNN's documentation and what the library does instead. It is for anyone
+who wonders why a graph that follows the documents is refused, or is not fused. This package follows
+the library, and takes both spellings where it can. `./dev test` checks each row: those of ops by
+the named test of `tests/`, those of patterns by `tests/test_patterns.py`, which runs the
+[gallery](patterns.md). Patterns were measured with 3.7.2 and 3.13.2: where a row begins or ends at
+3.13, the versions between may behave like either. Where a row names several ops, it gives the page
+of the first.
 
 """
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from doc_pages import anchor
 
 from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.text.markup import Markup, element
@@ -23,28 +25,27 @@ hide-toc: true
 
 # Kernels and speed by version and instruction set
 
-These maps show, for each pattern that oneDNN documents, whether it runs one of its
-reference kernels, and what fusion gains. They are for anyone who chooses a version, or who wants to
-know what a model gives up on a CPU with fewer instructions. One case of the
-[gallery](patterns.md) stands for each pattern and data type; it is small, so its kernels and times
-need not be those of large shapes. Measured with oneDNN held to one instruction set after the other
-(`./dev matrix`):
+These maps show whether each pattern that oneDNN documents runs a reference kernel, and what fusion
+gains. They are for anyone who chooses a version, or who wants to know what a CPU with fewer
+instructions costs. One case of the [gallery](patterns.md) stands for each pattern and data type.
+The cases are small, so large shapes may run other kernels. `./dev matrix` measured them with oneDNN
+held to one instruction set after the other:
 
 """
 
 KERNELS = """\
 ## Kernels
 
-✓: no measured data type runs a reference kernel, which is one whose name has `ref`: plain C++ that
-is not made for speed. ○ n/m: n of m data types run one. An empty cell: oneDNN does not run the
-pattern there, or it was not measured. The title of a cell names the kernels.
+✓: no measured data type runs a reference kernel. A reference kernel has `ref` in its name and is
+plain C++, not made for speed. ○ n/m: n of m data types run one. Empty: oneDNN does not run the
+pattern there, or it was not measured. Hover over a cell to see the kernels.
 """
 
 GAINS = """\
-## Fused against apart
+## Gains
 
-The time with one op in each partition by the time as models compile it: the mean of a pattern's
-data types (geometric). More than 1: fusion gains. Times of single small calls vary by some 10 %.
+The time with one op per partition, divided by the time as models compile it (geometric mean over a
+pattern's data types). Above 1, fusion gains. Times of single small calls vary by some 10 %.
 """
 
 _NOTABLE = 1.1
@@ -79,27 +80,41 @@ def _gains_cell(entries: dict[str, Any]) -> Markup:
     return element("td", f"{mean:.2g}", title="; ".join(lines), style=shade, **{"class": name})
 
 
-def _map(results: list[Result], cell: Callable[[dict[str, Any]], Markup]) -> Iterator[str]:
-    """Return the lines of a map: a row for each pattern, a column for each measurement."""
+def _by_version(results: list[Result]) -> dict[str, list[Result]]:
     versions: dict[str, list[Result]] = {}
     for r in results:
         versions.setdefault(f"{r.version} {r.runtime}", []).append(r)
+    return versions
+
+
+def _maps(
+    what: str, results: list[Result], cell: Callable[[dict[str, Any]], Markup]
+) -> Iterator[str]:
+    """Return the lines of the maps of all versions, each below a heading."""
+    for version, of in _by_version(results).items():
+        yield f"### {what} with {version}\n"
+        yield from _map(of, cell)
+
+
+def _map(results: list[Result], cell: Callable[[dict[str, Any]], Markup]) -> Iterator[str]:
+    """Return the lines of a map: a row for each pattern, a column for each instruction set."""
     yield '<div class="heat-map versions" tabindex="0"><table><thead>'
-    groups = (
-        element("th", v, colspan=str(len(rs)), scope="colgroup") for v, rs in versions.items()
-    )
-    yield element("tr", element("th", "pattern", scope="col", rowspan="2"), *groups)
-    yield element(
-        "tr", *(element("th", r.isa, scope="col") for rs in versions.values() for r in rs)
-    )
+    names = (element("th", r.isa, scope="col") for r in results)
+    yield element("tr", element("th", "pattern", scope="col"), *names)
     yield "</thead><tbody>"
     for pattern in PATTERNS.values():
         if not any(pattern.id in r.kernels for r in results):
             continue
         name = f"{pattern.id} {pattern.name.replace('_', ' ')}"
-        cells = (cell(r.kernels.get(pattern.id, {})) for of in versions.values() for r in of)
+        cells = (cell(r.kernels.get(pattern.id, {})) for r in results)
         yield element("tr", element("th", name, scope="row"), *cells)
     yield "</tbody></table></div>\n"
+
+
+def _index(versions: Iterable[str]) -> Iterator[str]:
+    for what in ("Kernels", "Gains"):
+        links = (f"[{v}](#{anchor(f'{what} with {v}')})" for v in versions)
+        yield f"{what}: {', '.join(links)}.\n"
 
 
 def text() -> str:
@@ -110,6 +125,7 @@ def text() -> str:
         for r in results
         for s in [r.sources["kernels"]]
     )
-    lines = [HEAD + "\n".join(where) + "\n", KERNELS, *_map(results, _kernels_cell)]
-    lines += [GAINS, *_map(results, _gains_cell)]
+    lines = [HEAD + "\n".join(where) + "\n", *_index(_by_version(results))]
+    lines += [KERNELS, *_maps("Kernels", results, _kernels_cell)]
+    lines += [GAINS, *_maps("Gains", results, _gains_cell)]
     return "\n".join(lines).rstrip() + "\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import memory_cases
+from doc_pages import anchor
 from wrong_cases import ROWS, group, row_of
 
 import onednn_graph_py as og
@@ -36,13 +37,12 @@ PAGE = DOCS / "onednn_defects.md"
 HEAD = """\
 # Where oneDNN computes wrong numbers, or crashes
 
-This page is for people who work on oneDNN or rely on it. Each entry has one to five graphs that
-oneDNN takes as one partition, and computes wrong without saying so; the [last part](#out-of-bounds)
-has those with which it reads or writes out of bounds, or crashes. Models avoid all of them
-([how](guide_models.md#compiling)), and their
-warnings and errors end with the name of an entry, such as `[wide_operand_behind_pooling]`.
-`compile(known_defects="run")` runs them all the same, but for those that also read or write out of
-bounds.
+This page is for people who work on oneDNN or rely on it. The [index](#index) lists all entries.
+Each has one to five graphs that oneDNN takes as one partition and computes wrong without an error,
+or with which it reads or writes out of bounds or crashes. Models avoid all of them
+([how](guide_models.md#compiling)), and their warnings and errors end with the name of an entry,
+such as `[wide_operand_behind_pooling]`. `compile(known_defects="run")` runs them all the same, but
+for those that also read or write out of bounds.
 
 The tables are measured: each graph is a C++ program that also holds the right numbers, computed by
 the reference in NumPy. It runs against oneDNN alone, held to one instruction set after the other
@@ -56,7 +56,7 @@ the reference in NumPy. It runs against oneDNN alone, held to one instruction se
 
 Each graph is called twice, and memory that oneDNN takes is filled with other numbers before
 (`MALLOC_PERTURB_`), since some results depend on it. Tensors lie between pages that can't be read,
-so **crashed** may also be a read or a write beside one. Some entries depend on how threads share
+so **crashed** may also be a read or a write out of bounds. Some entries depend on how threads share
 memory, and show only sometimes. In a source tree, this prints, builds and runs the program of an
 entry's first graph, here with a system's oneDNN (ours is `-ldnnl_ogp`, below
 `~/.cache/onednn_graph_py`):
@@ -78,11 +78,11 @@ MEMORY = """\
 (out-of-bounds)=
 ## Out of bounds
 
-With these partitions oneDNN reads or writes beside its buffers, or crashes. The mirror refuses them
-with `KnownDefectError`. Models run their ops apart, write them in another way, or compute them in
+With these partitions oneDNN reads or writes out of bounds, or crashes. The mirror refuses them
+with `KnownDefectError`. Models split them, write their ops in another way, or compute them in
 NumPy. The programs are like those above, so their tensors lie between pages that can't be read:
 **crashed** may be such a read. **right** means that no number was wrong and no such page was
-touched; what is read beside a tensor within a page, or beside memory of oneDNN's own, is not seen.
+touched; reads that stay within a page, or around oneDNN's own memory, are not seen.
 An outcome without instruction sets is that of all that were measured with any version. Where no
 outcome shows a defect, the entry says how it is known.
 
@@ -91,11 +91,11 @@ outcome shows a defect, the entry says how it is known.
 CASES = """\
 ## Documented patterns and random graphs
 
-The cases of all documented [patterns](patterns.md) that oneDNN makes the documented partitions of,
-out of those that this version and instruction set can run, and what became of random graphs of
-`selftest`. **right** and **wrong**: the model, by the reference
-in NumPy. **avoided**: oneDNN alone is wrong or crashes, and the model is not. **refused**: oneDNN
-runs no such graph. **slow**: the model takes more than 1.2 times as long as its ops apart.
+**fused**: the cases of documented [patterns](patterns.md) for which oneDNN makes the documented
+partitions, out of those that this version and instruction set can run. The other columns count
+random graphs of `selftest`. **right** and **wrong**: the model, against the reference in NumPy.
+**avoided**: oneDNN alone is wrong or crashes, and the model is not. **refused**: oneDNN runs no
+such graph. **slow**: the model takes more than 1.2 times as long as its separate ops.
 
 """
 
@@ -244,8 +244,27 @@ def _guarded(defect: Defect | MemoryDefect, results: Iterable[Result]) -> str:
     return said
 
 
-def _seen(row: str, results: list[Result]) -> Iterator[str]:
-    """Yield sentences about the versions that showed a row, and one of the outcomes."""
+def _index(results: list[Result]) -> Iterator[str]:
+    """Return the list of entries, each a link."""
+    rows = []
+    for row, what in titles().items():
+        bad, measured = _versions(row, results)
+        seen = "all measured" if set(bad) == set(measured) else ", ".join(bad) or "none measured"
+        rows.append((f"[{row}](#{anchor(_title(row, what))})", _title(row, what), seen))
+    yield "## Index\n"
+    yield from markdown_table(("entry", "what is wrong", "oneDNN"), rows)
+    yield "\nOut of bounds:\n"
+    entries = ((f"[{name}](#{name})", what) for name, what in memory_titles().items())
+    yield from markdown_table(("entry", "what reads or writes out of bounds, or crashes"), entries)
+    yield ""
+
+
+def _title(row: str, what: str) -> str:
+    return TITLES.get(row, what)
+
+
+def _versions(row: str, results: list[Result]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Return the instruction sets that showed a row, and those that were measured, by version."""
     bad: dict[str, set[str]] = {}
     measured: dict[str, set[str]] = {}
     for r in results:
@@ -254,6 +273,12 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
             measured.setdefault(column, set()).add(r.isa)
             if any(map(is_bad, _own(row, r))):
                 bad.setdefault(column, set()).add(r.isa)
+    return bad, measured
+
+
+def _seen(row: str, results: list[Result]) -> Iterator[str]:
+    """Yield sentences about the versions that showed a row, and one of the outcomes."""
+    bad, measured = _versions(row, results)
     if not bad:
         yield "No call of those measured showed it."
     else:
@@ -276,13 +301,13 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
 def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     defect = row_of(row)
     yield f"({row})="
-    yield f"## {TITLES.get(row, what)}\n"
+    yield f"## {_title(row, what)}\n"
     yield from _table(row, results)
     yield f"\nName: `{row}`."
     yield from _seen(row, results)
     if ROWS[row].hidden:
         yield ROWS[row].hidden
-    done = "Its ops alone are right, so models run them apart"
+    done = "Its ops alone are right, so models split them"
     if defect.alone is True:
         done = (
             "The op alone is wrong too, so models write it in another way, or compute it in NumPy"
@@ -290,11 +315,11 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     elif defect.alone:
         done = (
             "Some of these ops alone are wrong too; models write those in another way, or compute "
-            "them in NumPy, and run the others apart"
+            "them in NumPy, and run the others separately"
         )
     yield f"{done}, with {_guarded(defect, results)}."
     if defect.out_of_bounds:
-        yield "It also reads or writes beside its tensors, so the mirror refuses it."
+        yield "It also reads or writes out of bounds, so the mirror refuses it."
     yield f"[Graph](data/defects/{graph_file(row).name})."
     shown = benchdnn_that_fails(row, results)
     if shown is not None:
@@ -411,6 +436,7 @@ def text() -> str:
     """Return the page."""
     results = list(load_all())
     lines = [HEAD.rstrip(), ""]
+    lines += _index(results)
     lines += _measured(results)
     lines += _cases(results)
     for row, what in titles().items():
