@@ -112,23 +112,21 @@ class cpu_isa(onednn_graph_py._enums.OpenEnum):
     oneDNN page: CPU Dispatcher Control.
     """
 
-    avx: typing.ClassVar[cpu_isa]
-    avx10_1_512: typing.ClassVar[cpu_isa]
-    avx10_1_512_amx: typing.ClassVar[cpu_isa]
-    avx10_1_512_amx_fp16: typing.ClassVar[cpu_isa]
-    avx2: typing.ClassVar[cpu_isa]
-    avx2_vnni: typing.ClassVar[cpu_isa]
-    avx2_vnni_2: typing.ClassVar[cpu_isa]
-    avx512_core: typing.ClassVar[cpu_isa]
-    avx512_core_amx: typing.ClassVar[cpu_isa]
-    avx512_core_amx_fp16: typing.ClassVar[cpu_isa]
-    avx512_core_bf16: typing.ClassVar[cpu_isa]
-    avx512_core_fp16: typing.ClassVar[cpu_isa]
-    avx512_core_vnni: typing.ClassVar[cpu_isa]
-    isa_default: typing.ClassVar[cpu_isa]
-    sse41: typing.ClassVar[cpu_isa]
-    @classmethod
-    def __new__(cls, value): ...
+    avx = 3
+    avx10_1_512 = 495
+    avx10_1_512_amx = 4079
+    avx10_1_512_amx_fp16 = 8175
+    avx2 = 7
+    avx2_vnni = 15
+    avx2_vnni_2 = 31
+    avx512_core = 39
+    avx512_core_amx = 4079
+    avx512_core_amx_fp16 = 8175
+    avx512_core_bf16 = 231
+    avx512_core_fp16 = 495
+    avx512_core_vnni = 103
+    isa_default = 0
+    sse41 = 1
 
 class cpu_isa_hints(onednn_graph_py._enums.NamedEnum):
     """
