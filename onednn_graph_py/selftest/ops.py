@@ -393,7 +393,7 @@ def _reduce(d: Draft, kind: str, x: Value) -> Any:
 def _reshape(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     known = [i for i, s in enumerate(shape) if not isinstance(s, Open)]
-    if len(known) == len(shape) and d.chance(0.6):
+    if len(known) == len(shape) and (0 in shape or d.chance(0.6)):
         wanted = [int(s) for s in shape]
         d.random.shuffle(wanted)
         at = d.random.randrange(len(wanted))
@@ -402,7 +402,7 @@ def _reshape(d: Draft, kind: str, x: Value) -> Any:
             wanted[at : at + 2] = [wanted[at] * wanted[at + 1]]
         elif len(wanted) < 6:
             wanted.insert(at, 1)
-        if d.chance(0.3) and wanted:
+        if d.chance(0.3) and wanted and 0 not in wanted:
             wanted[at] = -1
         return d.op(kind, x, shape=wanted, special_zero=False)
     return d.op(kind, x, shape=[0, -1] if len(shape) > 1 else [-1, 1], special_zero=True)
