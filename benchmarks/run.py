@@ -5,7 +5,7 @@ each counts. Each library has a process of its own, started with as many threads
 so that no pool of threads spins in another's time; and all of them must give the same answer, that
 of NumPy, before they are timed. What is not installed is not measured, and said so:
 
-    pip install onednn-graph-py[bench]
+    pip install --group bench .
 
 Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build, torch, onnx;
 all of them by default. In the section torch all ratios are to torch.compile with the backend of

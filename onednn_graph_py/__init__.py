@@ -1,6 +1,33 @@
-"""oneDNN's Graph API in Python.
+"""oneDNN's Graph API in Python: graphs that oneDNN fuses, compiles and runs.
 
-The names below mirror ``dnnl::graph``, so that oneDNN's own documentation reads straight across:
+Write a graph, compile it, and call the model with arrays:
+
+>>> import numpy as np
+>>> import onednn_graph_py as og
+>>> b = og.GraphBuilder()
+>>> x = b.input((2, 3), "f32")
+>>> y = b.output((x @ b.constant(np.ones((3, 4), np.float32))).relu())
+>>> b.compile()(np.ones((2, 3), np.float32))
+array([[3., 3., 3., 3.],
+       [3., 3., 3., 3.]], dtype=float32)
+
+``help(og.GraphBuilder)`` and the like describe each of these:
+
+graphs         `GraphBuilder`, `Value`, `trace`, `jit`; `blocks` such as attention
+models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs`, `assert_fused`
+front ends     `torch` (torch.compile), `onnx` (models in files), `parallel` (many processes);
+               `regions` for front ends of your own
+graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
+seeing         `explain`, `diagram`, `profile`, `compare`, `verbose_log`
+what runs      `version`, `devices`, `capabilities`, `patterns`, `selftest`; `ops` and `reference`
+               say what each op takes and computes
+settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches` and others
+errors         `OneDNNError`, from which all are derived; `errors` lists them
+interop        `dtypes`, `sycl_interop`, `ocl_interop`
+
+`engine`, `stream`, `logical_tensor`, `tensor`, `op`, `graph`, `partition`, `compiled_partition` and
+the rest of ``dir(og)`` mirror ``dnnl::graph``, so that oneDNN's own documentation reads straight
+across:
 
 >>> from onednn_graph_py import *
 >>> relu = op(0, op.ReLU, "relu")
@@ -12,11 +39,14 @@ The names below mirror ``dnnl::graph``, so that oneDNN's own documentation reads
 >>> g.finalize()
 >>> [p.get_ops() for p in g.get_partitions()]
 [[0]]
+
+``python -m onednn_graph_py`` lists the commands.
 """
 
 from .loading import extension as extension  # first: it decides how the extension is loaded
 
 # isort: split
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +174,22 @@ def __getattr__(name: str) -> Any:
     return made
 
 
+# Public as well, but not for a star import.
+_ROOMS = (
+    *("onnx", "parallel", "torch", "regions"),
+    *("capture", "export", "patterns", "replay", "selftest", "shrinking"),
+)
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # help() would show each class in full, 11,000 lines; the docstring names them.
+    caller = sys._getframe().f_back
+    for _ in range(3):  # pydoc asks through `inspect`
+        if caller and caller.f_globals.get("__name__") == "pydoc":
+            return []
+        caller = caller and caller.f_back
+    dunder = {name for name in globals() if name.startswith("__")}
+    return sorted({*dunder, *__all__, *_ROOMS})
 
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)

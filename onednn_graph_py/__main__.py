@@ -1,4 +1,4 @@
-"""``python -m onednn_graph_py``: see `onednn_graph_py.cli`."""
+"""``python -m onednn_graph_py`` and ``onednn-graph``: see `onednn_graph_py.cli`."""
 
 import os
 import signal
@@ -16,18 +16,24 @@ def end(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-try:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, end)
-    from .cli import main
+def main() -> int:
+    """Run the command line; return the exit status."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+                signal.signal(number, end)
+        from . import cli
 
-    status = main()
-    sys.stdout.flush()
-except BrokenPipeError:  # the reader stopped reading, such as ``... | head``
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    status = 1
-except KeyboardInterrupt:  # before the command is known
-    print("interrupted", file=sys.stderr)
-    status = 130
-sys.exit(128 + ended_by if ended_by and status == 130 else status)
+        status = cli.main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader stopped reading, such as ``... | head``
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except KeyboardInterrupt:  # before the command is known
+        print("interrupted", file=sys.stderr)
+        status = 130
+    return 128 + ended_by if ended_by and status == 130 else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ._core import _sycl
 from .errors import InvalidArgumentsError, UnimplementedError
+from .text.names import needs
 
 # A capsule keeps a pointer to its name, so the names live as long as the module.
 _CAPSULE_NAMES = {"SyclContext": b"SyclContextRef", "SyclQueue": b"SyclQueueRef",
@@ -82,9 +83,7 @@ def _import(what: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "dpctl":
             raise
-        raise ModuleNotFoundError(
-            f"{what} needs dpctl: pip install 'onednn-graph-py[sycl]'", name="dpctl"
-        ) from None
+        raise needs(what, "dpctl", "sycl") from None
 
 
 def address_of(value: object, kind: str, what: str) -> int:

@@ -1,18 +1,25 @@
-"""The command line: ``python -m onednn_graph_py COMMAND``."""
+"""The command line: ``python -m onednn_graph_py COMMAND``, or ``onednn-graph COMMAND``."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
+from . import _core
 from .capture.command import add_capture
 from .comparing.command import add_compare
 from .errors import OneDNNError
 from .explaining.command import add_explain
 from .export.command import add_export
 from .hardware.command import add_devices
+from .hardware.facts import cpu_data_types
 from .inspect.log_command import add_log
+from .linked import version
 from .onnx.command import add_onnx
 from .ops.command import add_ops
 from .patterns.command import add_patterns
@@ -20,18 +27,62 @@ from .probing.command import add_capabilities
 from .replay.command import add_replay
 from .selftest.command import add_selftest
 from .shrinking.command import add_shrink
-from .text.names import printable
+from .text.files import told, write_whole
+from .text.names import did_you_mean, install_line, printable
+from .text.options import help_form
 from .text.progress import show_progress
+from .text.table import text_table
 
 __all__ = ["main"]
 
 _RENAMED = {"run": "replay", "reduce": "shrink"}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m onednn_graph_py", description="oneDNN's Graph API from the command line."
+# Front ends, and a module that each needs; its extra has the front end's name.
+_FRONT_ENDS = {"torch": "torch", "onnx": "onnx_ir", "ray": "ray"}
+
+
+def _versions() -> str:
+    linked, package = version(), vars(_core)["__version__"]
+    runtimes = f"cpu {linked.cpu_runtime}, gpu {linked.gpu_runtime}"
+    return f"onednn_graph_py {package}, oneDNN {linked.release} (runtimes: {runtimes})"
+
+
+def _screen(parser: argparse.ArgumentParser) -> str:
+    """Return what is linked, what runs here, and the commands."""
+    commands = [(f"  {name}", told) for name, told in _commands(parser).items()]
+    front_ends = [
+        (f"  {name}", "installed" if find_spec(module) else install_line(name))
+        for name, module in _FRONT_ENDS.items()
+    ]
+    return "\n".join(
+        [
+            _versions(),
+            f"CPU: {_core.get_effective_cpu_isa().name} instructions, "
+            f"{_core.num_threads()} threads, data types {' '.join(cpu_data_types())}",
+            "front ends:",
+            *text_table(front_ends),
+            "commands:",
+            *text_table(commands),
+            f"{parser.prog} COMMAND --help describes a command, with an example",
+        ]
     )
+
+
+def _commands(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the line of help of each command."""
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return {a.dest: a.help or "" for a in commands._choices_actions}
+
+
+def _parser() -> argparse.ArgumentParser:
+    script = Path(sys.argv[0]).name
+    parser = argparse.ArgumentParser(
+        prog=script if script == "onednn-graph" else "python -m onednn_graph_py",
+        description="oneDNN's Graph API from the command line.",
+        formatter_class=help_form,
+    )
+    parser.add_argument("--version", action="version", version=_versions())
     commands = parser.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", required=True
     )
@@ -57,9 +108,17 @@ def main(words: Sequence[str] | None = None) -> int:
     if words and words[0] in _RENAMED:
         old, words[0] = words[0], _RENAMED[words[0]]
         print(f"{old}: this command is now called {words[0]}", file=sys.stderr)
-    arguments = _parser().parse_args(words)
+    parser = _parser()
+    if not words:
+        print(_screen(parser))
+        return 0
+    known = _commands(parser)
+    if not words[0].startswith("-") and words[0] not in known:
+        hint = did_you_mean(words[0], known, str) or f"; there are: {', '.join(known)}"
+        parser.error(f"there is no command {words[0]!r}{hint}")
+    arguments = parser.parse_args(words)
     try:
-        status: int = arguments.run(arguments)
+        return _run(arguments)
     except BrokenPipeError:  # __main__ handles it
         raise
     except KeyboardInterrupt:
@@ -67,6 +126,23 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{arguments.command}: interrupted", file=sys.stderr)
         return 130
     except (OneDNNError, OSError) as e:  # errors about a file or an option
-        print(printable(f"{arguments.command}: {e}"), file=sys.stderr)
+        print(printable(f"{arguments.command}: {told(e)}"), file=sys.stderr)
         return 2
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a command, and write what it prints into a file if the options say so."""
+    output = getattr(arguments, "output", None)
+    if output is None:
+        status: int = arguments.run(arguments)
+        return status
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = arguments.run(arguments)
+    if status == 130:  # interrupted
+        return status
+    try:
+        write_whole(output, printed.getvalue())
+    except OSError:
+        print(printed.getvalue(), end="")  # it may have taken long
+        raise
     return status

@@ -49,7 +49,7 @@ _EVERYWHERE = {
 METHODS: dict[type, dict[str, Attached]] = {
     GraphMethods: {
         **_EVERYWHERE,
-        "compile": Attached(".running.model", "CompiledGraph"),
+        "compile": Attached(".running.model", "compile"),
         "save": Attached(".serialization", "save"),
         "to_benchdnn": Attached(".export", "to_benchdnn"),
         "to_cpp": Attached(".export", "to_cpp"),

@@ -3,7 +3,7 @@
 oneDNN pages: OpenCL extensions of the Graph API, and OpenCL Interoperability. Devices, contexts,
 queues and events are pyopencl's, or their handles as integers. The module needs a oneDNN whose GPU
 runtime is OpenCL; without it every function raises `UnimplementedError`. Functions that return
-events need pyopencl: ``pip install 'onednn-graph-py[ocl]'``.
+events need pyopencl: ``pip install '.[ocl]'`` in a clone.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 oneDNN pages: SYCL extensions of the Graph API, and DPC++ Interoperability. Devices, contexts,
 queues and events are dpctl's, or addresses of the C++ objects; memory is any object with
 ``__sycl_usm_array_interface__`` (dpctl, dpnp). The module needs a oneDNN that runs on SYCL, as the
-``onednn`` wheel does, and dpctl: ``pip install 'onednn-graph-py[sycl]'``.
+``onednn`` wheel does, and dpctl: ``pip install '.[sycl]'`` in a clone.
 
     queue = dpctl.SyclQueue("cpu", property="in_order")
     eng = sycl_interop.make_engine(queue)

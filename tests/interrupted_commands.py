@@ -80,13 +80,13 @@ COMMANDS = {
         "--threads 1,2 --seconds 600 wide.json", "--threads 1 --seconds 0 small.json", helped=True
     ),
     "explain": Command("--seconds 600 wide.json", "--seconds 0.01 small.json"),
-    "export": Command("--to cpp-check -o made.cpp long.json", "-o made.py small.json"),
+    "export": Command("--format cpp-check -o made.cpp long.json", "-o made.py small.json"),
     "log": Command("-", "-"),
     "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx.timing"),
     "patterns": Command("", "--no-time data_type_boolean"),
     "replay": Command("--verify long.json", "--verify small.json", helped=True),
     "selftest": Command(
-        "--minutes 10 --json found.json", "--minutes 0.001 --only ops", helped=True
+        "--minutes 10 --json -o found.json", "--minutes 0.001 --only ops", helped=True
     ),
     "shrink": Command(
         "--while crash --timeout 600 -o shrunk.json long.json",

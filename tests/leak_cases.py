@@ -677,7 +677,7 @@ def selftests():
     def run():
         selftest.Finding("ops", 0, "wrong", "").as_dict()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            words = ["selftest", "--minutes", "0.005", "--only", "ops", "--json", "found"]
+            words = ["selftest", "--minutes", "0.005", "--only", "ops", "--json", "-o", "found"]
             assert cli.main(words) == 0
 
     return run

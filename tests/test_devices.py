@@ -400,7 +400,7 @@ def test_without_dpctl_devices_are_named_all_the_same(tmp_path):
     name, remedies = program(show)
     assert name.endswith(" None")
     assert len(name) > len(" None")
-    assert remedies == "[\"pip install 'onednn-graph-py[sycl]'\"]"
+    assert remedies == "[\"pip install '.[sycl]' in a clone of onednn_graph_py\"]"
 
 
 # -- why there is no GPU

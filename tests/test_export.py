@@ -297,9 +297,9 @@ def test_command_line(tmp_path, capsys):
     path = tmp_path / "a graph.json"
     b.save(path)
     for to in ("python", "mirror", "cpp"):
-        assert main(["export", str(path), "--to", to]) == 0
+        assert main(["export", str(path), "--format", to]) == 0
         assert "A oneDNN graph, exported by onednn_graph_py" in capsys.readouterr().out
-    assert main(["export", str(path), "--to", "benchdnn"]) == 0
+    assert main(["export", str(path), "--format", "benchdnn"]) == 0
     assert capsys.readouterr().out == f"benchdnn --graph --mode=C --engine=cpu '--case={path}'\n"
     made = tmp_path / "out.py"
     assert main(["export", str(path), "-o", str(made)]) == 0

@@ -23,7 +23,7 @@ FACE = "__init__"
 
 ROOMS = (
     # what everything stands on
-    "errors", "_enums", "loading", "linked", "_dpctl", "dtypes", "text", "ocl_interop",
+    "errors", "_enums", "loading", "linked", "dtypes", "text", "_dpctl", "ocl_interop",
     "processes", "refusals", "machine",
     # ops one by one
     "ops", "sycl_interop", "safety", "reference", "probing", "hardware",

@@ -246,7 +246,7 @@ def test_an_input_without_dims_needs_a_shape(tmp_path, capsys):
 
 def test_the_regions_are_written_as_a_graph_of_onednn(files, tmp_path, capsys):
     path = tmp_path / "graph.json"
-    status, _, err = run(capsys, files["sorted"], "--to", str(path))
+    status, _, err = run(capsys, files["sorted"], "--graph", str(path))
     assert status == 0
     assert err == f"{path}: 2 ops of oneDNN, without the weights' numbers\n"
     builder = og.load(path)
@@ -258,7 +258,7 @@ def test_the_regions_are_written_as_a_graph_of_onednn(files, tmp_path, capsys):
 
 def test_views_are_ops_or_inputs_of_the_graph_that_is_written(files, tmp_path, capsys):
     path = tmp_path / "graph.json"
-    status, _, _ = run(capsys, files["gated"], "--to", str(path))
+    status, _, _ = run(capsys, files["gated"], "--graph", str(path))
     assert status == 0
     builder = og.load(path)
     assert {n.kind for n in builder.nodes} <= {"MatMul", "Multiply", "StaticTranspose"}
@@ -271,7 +271,7 @@ def test_a_model_without_a_region_can_not_be_written(tmp_path, capsys):
     text = """<ir_version: 10, opset_import: ["": 21]>
         top (float[4] x) => (float[2] y, int64[2] i) <int64[1] k = {2}> { y, i = TopK(x, k) }"""
     onnx.save(onnx.parser.parse_model(text), path)
-    status, _, err = run(capsys, path, "--to", str(tmp_path / "graph.json"))
+    status, _, err = run(capsys, path, "--graph", str(tmp_path / "graph.json"))
     assert status == 2
     assert "oneDNN takes no part of it" in err
 
@@ -321,7 +321,7 @@ def test_the_command_says_what_is_not_installed(files):
         assert cli.main(["onnx", {files["mlp"]!r}]) == 2
         assert cli.main(["ops", "ReLU"]) == 0
     """)
-    assert "pip install 'onednn-graph-py[onnx]'" in done.stderr
+    assert "pip install '.[onnx]' in a clone" in done.stderr
 
 
 def test_an_interrupted_command_leaves_nothing():

@@ -1,5 +1,6 @@
 """The package as it is installed: versions, files, and which oneDNN it loads."""
 
+import email
 import importlib.metadata
 import itertools
 import json
@@ -20,6 +21,7 @@ from onednn_graph_py import _core
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(onednn_graph_py.__file__).resolve().parent
+NOTICES = "THIRD-PARTY-NOTICES"
 EXTENSION = Path(_core.__file__).resolve()
 # Not distribution(): in the source tree, builds leave an egg-info that would be found first.
 SITE_PACKAGES = sysconfig.get_path("purelib")
@@ -106,7 +108,7 @@ def sdist(tmp_path_factory):
     ignore = shutil.ignore_patterns("*.so*", "__pycache__", "*.egg-info")
     for name in ("bindings", "onednn_graph_py", "third_party"):
         shutil.copytree(ROOT / name, tree / name, ignore=ignore)
-    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", NOTICES):
         shutil.copy(ROOT / name, tree / name)
     # What else a source tree has.
     for name in ("tests/test_more.py", "docs/page.md", "benchmarks/run.py", "third_party/x.pyc"):
@@ -126,12 +128,33 @@ def test_an_sdist_holds_all_that_a_build_needs_and_no_more(sdist):
         for path in (ROOT / place).rglob("*")
         if path.is_file() and path.suffix not in (".pyc", ".so") and ".so." not in path.name
     ]
-    wanted += ["LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"]
+    wanted += ["LICENSE", NOTICES, "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"]
     assert set(wanted) <= names
     # What setuptools writes, folders, and nothing of the tree's other parts.
     more = {name for name in names - set(wanted) if not re.search(r"\.egg-info(/|$)", name)}
     folders = {str(parent) for name in wanted for parent in Path(name).parents}
     assert more - folders == {"", "PKG-INFO", "setup.cfg"}
+
+
+def test_the_metadata_names_people_and_licences_and_only_the_extras_of_users(sdist):
+    with tarfile.open(sdist) as archive:
+        (info,) = (n for n in archive.getnames() if n.count("/") == 1 and n.endswith("/PKG-INFO"))
+        told = email.message_from_bytes(archive.extractfile(info).read())
+    assert told["Author"] == "onednn_graph_py contributors"
+    assert told.get_all("License-File") == ["LICENSE", NOTICES]
+    assert told["License-Expression"] == "Apache-2.0"
+    minors = [
+        c.rpartition(".")[2] for c in told.get_all("Classifier") if re.search(r":: 3\.\d+$", c)
+    ]
+    assert minors == ["10", "11", "12", "13", "14"]
+    table = (ROOT / "docs/install.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
+    assert set(told.get_all("Provides-Extra")) == set(re.findall(r"\n\| `(\w+)`", table))
+
+
+def test_notices_name_all_that_is_compiled_in_or_carried():
+    notices = (ROOT / NOTICES).read_text()
+    assert all(name in notices for name in ("oneDNN", "pybind11", "libgomp"))
+    assert "Copyright 2026 onednn_graph_py contributors" in (ROOT / "LICENSE").read_text()
 
 
 def pythons() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What the package promises: names and documentation."""
 
 import inspect
+import pydoc
 import re
 from pathlib import Path
 
@@ -84,3 +85,62 @@ def test_every_public_name_has_a_docstring(name, value):
         line for line in text.splitlines() if line and "(self" not in line and "->" not in line
     ]
     assert lines, f"{name} has a signature but no words"
+
+
+def help_of(thing):
+    return pydoc.plain(pydoc.render_doc(thing))
+
+
+def test_help_of_the_package_fits_on_three_screens():
+    lines = help_of(og).splitlines()
+    assert len(lines) <= 3 * 40
+    assert all(
+        name in "\n".join(lines) for name in ("GraphBuilder", "onnx", "explain", "OneDNNError")
+    )
+
+
+def test_help_of_the_package_names_only_what_there_is():
+    rows = re.findall(r"^\w[\w ]*?  +.*(?:\n {15}.*)*", og.__doc__, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert len(names) > 30
+    assert names <= set(dir(og))
+
+
+def test_dir_lists_what_is_public_and_nothing_else():
+    listed = {name for name in dir(og) if not name.startswith("_")}
+    assert set(og.__all__) | {"onnx", "torch", "parallel", "regions"} <= listed
+    assert not listed & {"Any", "TYPE_CHECKING", "import_module", "sys", "methods", "loading"}
+    modules = listed - set(og.__all__)
+    assert all((ROOT / "onednn_graph_py" / name).is_dir() for name in modules - {"regions"})
+
+
+def test_help_of_compile_is_about_compiling():
+    told = help_of(og.GraphBuilder().compile)
+    assert "method compile" in told.splitlines()[0]
+    assert "compile(*, layout: " in told and "-> 'CompiledGraph'" in told
+    assert "Compile the graph into a model" in told
+    options = list(inspect.signature(og.CompiledGraph).parameters)
+    assert list(inspect.signature(og.GraphBuilder.compile).parameters) == options
+    assert all(f"\n    {option} : " in told for option in options)
+
+
+@pytest.mark.parametrize(
+    ("module", "use", "extra"),
+    [
+        ("onnx", "og.onnx.load", "onnx"),
+        ("onnx_ir", "og.onnx.load", "onnx"),
+        ("torch", "og.torch", "torch"),
+        ("torch", "import onednn_graph_py.torch", "torch"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named_with_its_install_line(module, use, extra):
+    done = python(f"""
+        import sys
+        import onednn_graph_py as og
+        sys.modules[{module!r}] = None
+        try:
+            {use}
+        except ModuleNotFoundError as e:
+            print(e, e.name)
+    """)
+    assert f"pip install '.[{extra}]' in a clone of onednn_graph_py" in done.stdout

@@ -7,28 +7,33 @@ import sys
 from typing import Any
 
 from ..errors import OneDNNError
+from ..text.files import told
 from ..text.numbers import counted
+from ..text.options import add_command
 from .program import Captured, capture
 
 __all__ = ["add_capture"]
 
-_DESCRIPTION = """\
-Run a program and keep the graphs that any oneDNN in it (torch's, this package's, that of a C++
-program) partitions. Exit status: the program's; 128 and the signal's number if a signal ended it;
+_MORE = """\
+Exit status: the program's; 128 and the signal's number if a signal ended it;
 125 if nothing could be captured, 126 if the program can't be run, 127 if it does not exist.
 """
 
 
 def add_capture(commands: Any) -> None:
     """Add the command to those of a parser."""
-    made = commands.add_parser(
+    made = add_command(
+        commands,
         "capture",
-        help="run a program and keep the graphs that it partitions",
-        description=_DESCRIPTION,
+        "run a program and keep the graphs that it partitions",
+        "Run a program and keep the graphs that any oneDNN in it partitions: torch's, this "
+        "package's, that of a C++ program.",
+        "-o graphs -- python script.py",
+        more=_MORE,
         usage="%(prog)s [-h] [-o DIR] [--parts] [--] PROGRAM [ARGUMENT ...]",
     )
     made.add_argument(
-        "-o",
+        *("-o", "--output"),
         dest="folder",
         metavar="DIR",
         default="graphs",
@@ -56,7 +61,7 @@ def _capture(arguments: argparse.Namespace) -> int:
     try:
         found = capture(words, arguments.folder, parts=arguments.parts)
     except (OneDNNError, OSError) as e:
-        print(f"capture: {e}", file=sys.stderr)
+        print(f"capture: {told(e)}", file=sys.stderr)
         if not isinstance(e, OSError) or e.filename is None or str(e.filename) != words[0]:
             return 125
         return 127 if isinstance(e, FileNotFoundError) else 126

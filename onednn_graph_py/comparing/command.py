@@ -10,7 +10,7 @@ from typing import Any
 
 from ..replay.cases import cases_of
 from ..replay.stages import Ended, read
-from ..text.options import add_forms, add_seed, add_set, add_timeout, at_least, seconds
+from ..text.options import add_command, add_forms, add_seed, add_set, add_timeout, at_least, seconds
 from ..text.progress import show_progress
 from .compare import compare_document
 from .comparison import Comparison
@@ -18,11 +18,10 @@ from .settings import settings_of
 
 __all__ = ["add_compare"]
 
-_DESCRIPTION = """\
-Run the same graph under all combinations of settings and oneDNN installs, each in a process of its
-own, and show partitions, numbers and times side by side. Runs are timed one at a time, in turns.
-Exit status: 0 if no run failed, 1 if one is wrong, refused, crashed or too slow, 2 if files or
-options can't be read. A run for which oneDNN has no kernel does not count as failed.
+_MORE = """\
+Each run has a process of its own. Runs are timed one at a time, in turns. Exit
+status: 0 if no run failed, 1 if one is wrong, refused, crashed or too slow, 2 if
+files or options can't be read. A run for which oneDNN has no kernel does not count as failed.
 """
 
 
@@ -32,10 +31,14 @@ def _counts(text: str) -> list[int]:
 
 def add_compare(commands: Any) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "compare",
-        help="run a graph under several settings, and compare the runs",
-        description=_DESCRIPTION,
+        "run a graph under several settings, and compare the runs",
+        "Run the same graph under all combinations of settings and oneDNN installs, and show "
+        "partitions, numbers and times side by side.",
+        "graph.json --isa avx2,avx512_core --threads 1,2",
+        more=_MORE,
     )
     parser.add_argument("file", nargs="+", help="a graph's JSON file")
     parser.add_argument(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..text.names import install_line
 from ._report import ExampleError
 
 Array = npt.NDArray[np.float64]
@@ -71,7 +72,7 @@ def train() -> Classifier:
         from sklearn.neural_network import MLPClassifier
     except ImportError as error:
         raise ExampleError(
-            f"scikit-learn is needed ({error}): pip install 'onednn-graph-py[examples]'"
+            f"scikit-learn is needed ({error}): {install_line('examples')}"
         ) from None
     digits = load_digits()
     # Pixels are whole numbers from 0 to 16.

@@ -10,16 +10,10 @@ from ..building.builder import GraphBuilder
 from ..errors import InvalidArgumentsError
 from ..serialization import load, parse, to_builder
 from ..serialization.options import parse_rewritings
-from ..text.options import add_forms, add_set, seconds
+from ..text.options import add_command, add_forms, add_set, seconds
 from .explain import explain
 
 __all__ = ["add_explain"]
-
-_DESCRIPTION = """\
-Read a graph that oneDNN dumped, and show its partitions with their kernels, layouts, memory and
-speed. For ops that stay unfused or have no kernel, show the reason and the changes that help. Exit
-status: 0, also for a graph that does not run here; 2 if the file or an option can't be read.
-"""
 
 
 def _graph(file: Path, options: list[str]) -> GraphBuilder:
@@ -58,10 +52,15 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "explain",
-        help="show a graph's partitions, kernels and speed, and why ops did not fuse",
-        description=_DESCRIPTION,
+        "show a graph's partitions, kernels and speed, and why ops did not fuse",
+        "Show the partitions of a graph that oneDNN dumped, with kernels, memory and speed. For "
+        "ops that stay unfused, show the reason and what helps.",
+        "graph.json --set mb=4",
+        more="Exit status: 0, also for a graph that does not run here; 2 if the file or an option "
+        "can't be read.",
     )
     parser.add_argument("file", help="a graph's JSON file")
     add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")

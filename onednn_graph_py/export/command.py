@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..serialization import load
-from ..text.files import write_whole
-from ..text.options import add_seed
+from ..text.options import add_command, add_output, add_seed
 from .benchdnn import benchdnn_command
 from .cpp_program import to_cpp
 from .python_program import to_python
@@ -31,29 +29,34 @@ _FORMS: dict[str, Callable[[GraphBuilder, int], str]] = {
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    if arguments.to == "benchdnn":
-        text = shlex.join(benchdnn_command(arguments.file)) + "\n"
+    if arguments.format == "benchdnn":
+        print(shlex.join(benchdnn_command(arguments.file)))
     else:
-        text = _FORMS[arguments.to](load(Path(arguments.file)), arguments.seed)
-    if arguments.output is None:
-        sys.stdout.write(text)
-    else:
-        write_whole(arguments.output, text)
+        text = _FORMS[arguments.format](load(Path(arguments.file)), arguments.seed)
+        print(text, end="")
     return 0
 
 
 def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser("export", help="write a graph's JSON as a program")
+    parser = add_command(
+        commands,
+        "export",
+        "write a graph's JSON as a program",
+        "Write a graph that oneDNN dumped as a program in Python or C++ that builds and runs it, "
+        "or as a command of benchdnn.",
+        "graph.json --format cpp -o graph.cpp",
+    )
     parser.add_argument("file", help="a graph's JSON file")
     parser.add_argument(
-        "--to",
+        *("--format", "--to"),
         choices=[*_FORMS, "benchdnn"],
+        metavar="FORM",
         default="python",
         help="python: Python with GraphBuilder; mirror: Python with dnnl::graph's classes; "
         "cpp: C++17; cpp-check: the same, which also compares its results with the reference's; "
         "benchdnn: the command that replays the file (default: %(default)s)",
     )
-    parser.add_argument("-o", "--output", help="output file (default: standard output)")
+    add_output(parser)
     add_seed(parser)
     parser.set_defaults(run=_export)

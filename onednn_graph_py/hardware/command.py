@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from ..text.options import add_command, add_forms
 from .find import devices
 
 __all__ = ["add_devices"]
@@ -12,12 +13,19 @@ __all__ = ["add_devices"]
 
 def _devices(arguments: argparse.Namespace) -> int:
     found = devices()
-    print(json.dumps(found.to_dict(), indent=2) if arguments.json else found)
+    print(json.dumps(found.to_dict(), indent=2) if arguments.form == "json" else found)
     return 0
 
 
 def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser("devices", help="list devices, and explain what is missing")
-    parser.add_argument("--json", action="store_true", help="print JSON, with memory in bytes")
+    parser = add_command(
+        commands,
+        "devices",
+        "list devices, and explain what is missing",
+        "List the CPUs and GPUs that oneDNN can run on here, with their data types. For a kind "
+        "that is missing, say why and what to do.",
+        "--json",
+    )
+    add_forms(parser, json="print JSON, with memory in bytes")
     parser.set_defaults(run=_devices)

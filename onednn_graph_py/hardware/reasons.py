@@ -8,6 +8,7 @@ from typing import Any
 
 from ..linked import version_t
 from ..loading import opencl_drivers as drivers
+from ..text.names import install_line
 from .device import Missing
 from .look import Failure
 from .system import INTEL, Node
@@ -123,7 +124,7 @@ def no_package(name: str, why: str, extra: str) -> Missing:
         name,
         f"{why}; without it, devices' memory and aspects are unknown, and {extra}_interop can't be "
         "used",
-        f"pip install 'onednn-graph-py[{extra}]'",
+        install_line(extra),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..errors import UnimplementedError
 from ..text.markup import element, joined
+from ..text.names import install_line
 from .drawing import Drawing
 from .labels import edge_lines, node_lines, terminal_lines, title_lines
 from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
@@ -93,7 +94,7 @@ def missing() -> str:
     try:
         importlib.import_module("graphviz")
     except ImportError:
-        lacking.append("the Python package graphviz (pip install 'onednn-graph-py[diagrams]')")
+        lacking.append(f"the Python package graphviz ({install_line('diagrams')})")
     if shutil.which("dot") is None:
         lacking.append("Graphviz's program dot (Debian: apt install graphviz)")
     return " and ".join(lacking)

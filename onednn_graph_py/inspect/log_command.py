@@ -7,6 +7,7 @@ import json
 import sys
 
 from ..text.files import lines_of
+from ..text.options import add_command, add_forms
 from .verbose_log import read_verbose_log
 from .verbose_summary import summarize
 
@@ -19,18 +20,23 @@ def _log(arguments: argparse.Namespace) -> int:
     # Programs may write any bytes into a log.
     with open(where, encoding="utf-8", errors="replace", closefd=not piped) as f:
         summary = summarize(read_verbose_log(lines_of(f)), problems=arguments.problems)
-    print(json.dumps(summary.to_dict(), indent=2) if arguments.json else summary)
+    print(json.dumps(summary.to_dict(), indent=2) if arguments.form == "json" else summary)
     return 0
 
 
 def add_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "log", help="show where time went, from a log that ONEDNN_VERBOSE wrote"
+    parser = add_command(
+        commands,
+        "log",
+        "show where time went, from a log that ONEDNN_VERBOSE wrote",
+        "Read the log of a program that ran with ONEDNN_VERBOSE=profile, and add up the times of "
+        "its primitives, partitions and reorders.",
+        "program.log --problems",
     )
     parser.add_argument("file", help="the log file; - reads standard input")
     parser.add_argument(
         "--problems", action="store_true", help="show different shapes in separate rows"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with milliseconds")
+    add_forms(parser, json="print JSON, with milliseconds")
     parser.set_defaults(run=_log)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..text.names import needs
+
 if TYPE_CHECKING:
     from .model import OnnxModel, load
     from .report import OnnxReport
@@ -28,7 +30,12 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{home}", __name__), name)
+    try:
+        return getattr(import_module(f".{home}", __name__), name)
+    except ModuleNotFoundError as e:
+        if e.name not in ("onnx", "onnx_ir", "onnxscript"):
+            raise
+        raise needs(f"onnx.{name}", e.name, "onnx") from None
 
 
 def __dir__() -> list[str]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgumentsError, UnimplementedError
-from ..text.names import printable
+from ..text.names import install_line, printable
 from ..text.numbers import seconds_text
-from ..text.options import add_seed, at_least, seconds
+from ..text.options import add_command, add_forms, add_seed, at_least, seconds
 from .options import RTOL, RTOL_INT8
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_onnx"]
 
-_DESCRIPTION = """\
-Load an ONNX model, and show which of its nodes oneDNN runs: regions, which are models of oneDNN,
-and islands between them, with the reasons. Dims that the model leaves open get their sizes by
+_MORE = """\
+Dims that the model leaves open get their sizes by
 --set; for others a size is chosen and shown. Exit status: 0; 1 if a result is wrong; 2 if the file
 or an option can't be read, or a node can't run.
 """
@@ -45,9 +44,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def _require_packages() -> None:
     missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if importlib.util.find_spec(n) is None]
     if missing:
-        raise UnimplementedError(
-            f"not installed: {', '.join(missing)}; pip install 'onednn-graph-py[onnx]'"
-        )
+        raise UnimplementedError(f"not installed: {', '.join(missing)}; {install_line('onnx')}")
 
 
 def _onnx(arguments: argparse.Namespace) -> int:
@@ -77,7 +74,7 @@ def _onnx(arguments: argparse.Namespace) -> int:
     if arguments.time:
         times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
     made = overview_of(name, entry, told, guessed, times.steps if times else None)
-    if arguments.json:
+    if arguments.form == "json":
         print(json.dumps({**made.to_dict(), **_details(found, times)}, indent=2))
     else:
         print(made)
@@ -85,8 +82,8 @@ def _onnx(arguments: argparse.Namespace) -> int:
             print(f"\n{_times_text(times)}")
         if found is not None:
             print(f"\n{found}")
-    if arguments.to is not None:
-        _write(model, shapes, arguments.to)
+    if arguments.graph is not None:
+        _write(model, shapes, arguments.graph)
     return 1 if found is not None and not found.ok else 0
 
 
@@ -159,8 +156,14 @@ def _write(model: OnnxModel, shapes: Mapping[str, Shape], path: str) -> None:
 
 def add_onnx(commands: Any) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "onnx", help="show what oneDNN runs of an ONNX model", description=_DESCRIPTION
+    parser = add_command(
+        commands,
+        "onnx",
+        "show what oneDNN runs of an ONNX model",
+        "Show which nodes of an ONNX model oneDNN runs: regions, which are models of oneDNN, and "
+        "islands between them, with the reasons.",
+        "model.onnx --set batch=1 --verify",
+        more=_MORE,
     )
     parser.add_argument("file", help="an ONNX model")
     parser.add_argument(
@@ -190,9 +193,9 @@ def add_onnx(commands: Any) -> None:
         action="store_true",
         help="time calls and their steps, and onnxruntime where it is installed",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_forms(parser, json="print JSON")
     parser.add_argument(
-        "--to",
+        *("--graph", "--to"),
         metavar="FILE",
         help="write the regions as a graph of oneDNN into a JSON file, for benchdnn and for the "
         "commands explain, replay and export",

@@ -7,6 +7,7 @@ import argparse
 from ..errors import InvalidArgumentsError
 from ..linked import linked_version
 from ..text.names import did_you_mean
+from ..text.options import add_command, add_output
 from .describe import signature, text
 from .lookup import overview
 from .table import OPS
@@ -22,7 +23,7 @@ def _ops(arguments: argparse.Namespace) -> int:
     for i, name in enumerate(arguments.name):
         kind = known.get(name.lower())
         if kind is None:
-            hint = did_you_mean(name.lower(), known, known.__getitem__)
+            hint = did_you_mean(name.lower(), known, known.__getitem__) or "; ops lists all"
             raise InvalidArgumentsError(f"oneDNN has no op {name!r}{hint}")
         print(("\n" if i else "") + f"{kind}{signature(OPS[kind])}\n\n{text(OPS[kind])}")
     return 0
@@ -30,6 +31,14 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 def add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser("ops", help="list all operations, or describe some")
+    parser = add_command(
+        commands,
+        "ops",
+        "list all operations, or describe some",
+        "List oneDNN's operations, or describe some: inputs, attributes with their defaults, data "
+        "types, and what changed between versions.",
+        "MatMul SoftMax",
+    )
     parser.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")
+    add_output(parser)
     parser.set_defaults(run=_ops)

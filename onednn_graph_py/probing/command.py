@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..text.options import add_command, add_forms
 from ..text.progress import show_progress
 from . import capabilities
 
@@ -15,17 +16,22 @@ def _capabilities(arguments: argparse.Namespace) -> int:
         show_progress(f"probing: {done} of {of}" * (done < of))
 
     found = capabilities(refresh=arguments.refresh, progress=progress)
-    print(found._repr_html_() if arguments.html else found)
+    print(found._repr_html_() if arguments.form == "html" else found)
     return 0
 
 
 def add_capabilities(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "capabilities", help="show which ops run unfused on this machine, with which data types"
+    parser = add_command(
+        commands,
+        "capabilities",
+        "show which ops run unfused on this machine, with which data types",
+        "Try every op alone with every data type, and show for which oneDNN has a kernel on this "
+        "CPU. The results are kept.",
+        "--html -o ops.html",
     )
     parser.add_argument(
         "--refresh", action="store_true", help="probe again instead of using stored results"
     )
-    parser.add_argument("--html", action="store_true", help="print a heat map as HTML")
+    add_forms(parser, html="print a heat map as HTML")
     parser.set_defaults(run=_capabilities)

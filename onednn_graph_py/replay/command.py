@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from ..errors import InvalidArgumentsError
-from ..text.options import add_seed, add_set, add_timeout, at_least
+from ..text.options import add_command, add_forms, add_seed, add_set, add_timeout, at_least
 from ..text.progress import show_progress
 from .cases import cases_of
 from .pool import replay
@@ -17,17 +17,22 @@ from .verdicts import Result
 
 __all__ = ["add_replay"]
 
-_DESCRIPTION = """\
-Read graphs that oneDNN dumped, partition, compile and run each in its own process, and print a line
-for each: verdict, partitions (supported/all), largest error, time. Exit status: 0 if no graph
-failed, 1 if one did, 2 if files or options can't be read.
+_MORE = """\
+A line has the verdict, the partitions (supported/all), the largest error and the time. Exit
+status: 0 if no graph failed, 1 if one did, 2 if files or options can't be read.
 """
 
 
 def add_replay(commands: Any) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "replay", help="run graphs from JSON files again", description=_DESCRIPTION
+    parser = add_command(
+        commands,
+        "replay",
+        "run graphs from JSON files again",
+        "Partition, compile and run graphs that oneDNN dumped, each in its own process, and print "
+        "a line for each.",
+        "graphs/ --verify",
+        more=_MORE,
     )
     parser.add_argument("place", nargs="*", help="a file, a folder, or a pattern such as '*.json'")
     add_set(
@@ -63,7 +68,7 @@ def add_replay(commands: Any) -> None:
     )
     add_seed(parser)
     add_timeout(parser, 600.0, "per graph")
-    parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
+    add_forms(parser, json="print JSON, one object per line")
     parser.set_defaults(run=_run)
 
 
@@ -87,12 +92,12 @@ def _run(arguments: argparse.Namespace) -> int:
             results.append(result)
             failed += result.verdict.failed
             show_progress("")
-            print(json_line(result) if arguments.json else line(result), flush=True)
+            print(json_line(result) if arguments.form == "json" else line(result), flush=True)
             show_progress(bar(len(results), len(cases), failed))
     except KeyboardInterrupt:
         show_progress("")
         print(f"replay: interrupted after {summary(results)}", file=sys.stderr)
         return 130
-    if not arguments.json and len(results) > 1:
+    if arguments.form != "json" and len(results) > 1:
         print(summary(results))
     return exit_status(results)

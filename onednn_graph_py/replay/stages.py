@@ -58,7 +58,7 @@ def read(case: Case) -> GraphDocument:
     try:
         document = parse(case.path)
     except (GraphFormatError, OSError) as e:
-        raise Ended(Verdict.UNREADABLE, e) from None
+        raise Ended(Verdict.UNREADABLE, getattr(e, "strerror", None) or e) from None
     rewriting = case.rewriting
     if rewriting is None:
         try:

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from inspect import getdoc, signature
 from typing import Any, NamedTuple, SupportsIndex
 
 from .. import _core, _dpctl
@@ -38,7 +39,7 @@ from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
 from .releasing import plain_bytes, release, require_plain
 
-__all__ = ["CompiledGraph", "Stats", "Step", "assert_fused"]
+__all__ = ["CompiledGraph", "Stats", "Step", "assert_fused", "compile"]
 
 
 class Stats(NamedTuple):
@@ -808,3 +809,13 @@ def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[in
         f"{model.name} should run in {partitions} oneDNN partitions, but has {len(steps)} steps:"
         f"{listed}"
     )
+
+
+def compile(builder: GraphBuilder, **options: Any) -> CompiledGraph:
+    """Compile the graph into a model, a `CompiledGraph`, which is called with arrays."""
+    return CompiledGraph(builder, **options)
+
+
+# The options, and what they mean, stand in one place: the class.
+vars(compile)["__signature__"] = signature(CompiledGraph).replace(return_annotation="CompiledGraph")
+compile.__doc__ = f"{compile.__doc__}\n\n{(getdoc(CompiledGraph) or '').partition(chr(10) * 2)[2]}"

@@ -14,7 +14,7 @@ from ..export.cpp_program import to_cpp
 from ..export.python_program import to_python
 from ..serialization import parse, to_builder
 from ..text.files import write_whole
-from ..text.options import at_least, positive
+from ..text.options import add_command, add_forms, at_least, positive
 from ..text.progress import show_progress
 from .draws import FAMILIES, Family
 from .judging import keep_verdicts
@@ -24,10 +24,9 @@ from .run import search
 
 __all__ = ["add_selftest"]
 
-_DESCRIPTION = """\
-Test whether this oneDNN computes correctly on this CPU. The command runs the documented patterns
-and random graphs: single ops, chains of ops, products of integers, attention and other blocks, in
-every data type that runs here, in helper processes that may crash. It counts the results. wrong,
+_MORE = """\
+The graphs are single ops, chains of ops, products of integers, attention and other blocks, in every
+data type that runs here. The command counts the results. wrong,
 crashed: a model compiled by default computes wrong numbers, or crashes. avoided: oneDNN itself is
 wrong or crashes, the model does not. slow: the model takes more than 1.2 times as long as its
 separate ops. refused: oneDNN has no kernel here. NumPy: NumPy computes an op instead. even: an
@@ -42,10 +41,14 @@ _REDUCING, _JUDGING = 0.5, 0.25  # shares of the time of the search
 
 def add_selftest(commands: Any) -> None:
     """Add the command to those of a parser."""
-    selftest = commands.add_parser(
+    selftest = add_command(
+        commands,
         "selftest",
-        help="test whether this oneDNN computes correctly on this CPU",
-        description=_DESCRIPTION,
+        "test whether this oneDNN computes correctly on this CPU",
+        "Run the documented patterns and random graphs in helper processes that may crash, and "
+        "compare them with the reference.",
+        "--minutes 10 --json -o found.json",
+        more=_MORE,
     )
     selftest.add_argument(
         "--minutes", type=positive, default=2.0, help="search time (default: %(default)g)"
@@ -70,9 +73,7 @@ def add_selftest(commands: Any) -> None:
         help="number of processes that share the cores "
         "(default: %(default)s, a quarter of the cores)",
     )
-    selftest.add_argument(
-        "--json", metavar="FILE", help="write the results to FILE as JSON; - prints them"
-    )
+    add_forms(selftest, json="print JSON")
     selftest.add_argument(
         "--findings",
         metavar="DIR",
@@ -113,10 +114,8 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
                 write_whole(folder / f"{finding.name}.json", finding.graph)
                 write_whole(folder / f"{finding.name}.py", to_python(builder))
                 write_whole(folder / f"{finding.name}.cpp", to_cpp(builder, check=True))
-    text = json.dumps(report.as_dict(), indent=1, allow_nan=False)
-    print(text if arguments.json == "-" else report)
-    if arguments.json not in (None, "-"):
-        write_whole(arguments.json, text + "\n")
+    told = report.as_dict() if arguments.form == "json" else None
+    print(report if told is None else json.dumps(told, indent=1, allow_nan=False))
 
 
 def _selftest(arguments: argparse.Namespace) -> int:

@@ -8,9 +8,8 @@ from typing import Any
 
 from ..errors import InvalidArgumentsError
 from ..serialization import parse, to_json
-from ..text.files import write_whole
 from ..text.numbers import counted
-from ..text.options import add_seed, add_timeout
+from ..text.options import add_command, add_output, add_seed, add_timeout
 from ..text.progress import show_progress
 from .outcome import SYMPTOMS
 from .shows import Shows
@@ -18,19 +17,25 @@ from .shrink import Progress, elements_of, shrink
 
 __all__ = ["add_shrink"]
 
-_DESCRIPTION = """\
-Make a graph from a JSON file smaller while it still shows a symptom. mismatch: oneDNN's fused
-partitions, without workarounds for known defects, compute something else than the reference. crash:
-the process that runs the graph crashes. hang: that process does not end in time. unsupported:
-oneDNN has no kernel for an op here. refused: oneDNN or this package rejects the graph. Exit status:
-0 if the graph showed the symptom, 1 if it did not, 2 if the file can't be read.
+_MORE = """\
+mismatch: oneDNN's fused partitions, without workarounds for known defects, compute something else
+than the reference. crash: the process that runs the graph crashes. hang: that process does not
+end in time. unsupported: oneDNN has no kernel for an op here. refused: oneDNN or this package
+rejects the graph. Exit status: 0 if the graph showed the symptom, 1 if it did not, 2 if the file
+can't be read.
 """
 
 
 def add_shrink(commands: Any) -> None:
     """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "shrink", help="make a graph smaller while it shows a symptom", description=_DESCRIPTION
+    parser = add_command(
+        commands,
+        "shrink",
+        "make a graph smaller while it shows a symptom",
+        "Make a graph that shows a symptom smaller: fewer ops, shorter dims, fewer attributes, "
+        "while it still shows the symptom.",
+        "graph.json --while mismatch -o small.json",
+        more=_MORE,
     )
     parser.add_argument("file", help="a graph's JSON file")
     parser.add_argument(
@@ -40,9 +45,7 @@ def add_shrink(commands: Any) -> None:
         choices=SYMPTOMS,
         help="the symptom that the smaller graph must still show",
     )
-    parser.add_argument(
-        "-o", dest="out", metavar="OUT", help="output file (default: standard output)"
-    )
+    add_output(parser)
     add_seed(parser)
     add_timeout(parser, 60.0, "per try")
     parser.add_argument(
@@ -76,9 +79,5 @@ def _shrink(arguments: argparse.Namespace) -> int:
         f"{elements_of(made)} elements, after {tried} tries\n{outcome.with_reason()}",
         file=sys.stderr,
     )
-    text = to_json(made)
-    if arguments.out is None:
-        print(text)
-        return 0
-    write_whole(arguments.out, text)
+    print(to_json(made))
     return 0

@@ -11,7 +11,7 @@ from typing import BinaryIO, TextIO
 
 from ..errors import InvalidArgumentsError
 
-__all__ = ["Unreadable", "lines_of", "open_limited", "read_limited", "write_whole"]
+__all__ = ["Unreadable", "lines_of", "open_limited", "read_limited", "told", "write_whole"]
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -103,6 +103,13 @@ def _check_size(size: int, limit: int) -> None:
         raise Unreadable(f"too large: {size} bytes, at most {limit} are read")
 
 
+def told(error: Exception) -> str:
+    """Return an error's message; for one about a file the path and what is wrong, no number."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write a file of UTF-8, so that one that is interrupted leaves what was there before.
 
@@ -131,9 +138,11 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         if mode is not None:
             os.chmod(partial, stat.S_IMODE(mode))
         os.replace(partial, target)
-    except BaseException:
+    except BaseException as e:
         with contextlib.suppress(OSError):
             os.unlink(partial)
+        if isinstance(e, OSError):
+            e.filename = os.fspath(path)  # which one knows, other than that of the partial file
         raise
 
 

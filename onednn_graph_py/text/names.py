@@ -7,13 +7,29 @@ from difflib import get_close_matches
 
 from ..errors import escaped
 
-__all__ = ["did_you_mean", "printable", "shortened"]
+__all__ = ["did_you_mean", "install_line", "needs", "printable", "shortened"]
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
     """Return a hint such as ``, did you mean 'MatMul'?``; empty if no name is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f", did you mean {shown(near[0])}?" if near else ""
+
+
+def install_line(extra: str) -> str:
+    """Return how to install what an extra brings; the package is not on PyPI yet.
+
+    Examples
+    --------
+    >>> install_line("onnx")
+    "pip install '.[onnx]' in a clone of onednn_graph_py"
+    """
+    return f"pip install '.[{extra}]' in a clone of onednn_graph_py"
+
+
+def needs(what: str, module: str, extra: str) -> ModuleNotFoundError:
+    """Make the error of what can't work without a module, which the extra installs."""
+    return ModuleNotFoundError(f"{what} needs {module}: {install_line(extra)}", name=module)
 
 
 def printable(text: str, but: str = "\n") -> str:

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+import shutil
+import textwrap
+from argparse import (
+    ArgumentParser,
+    ArgumentTypeError,
+    HelpFormatter,
+    RawDescriptionHelpFormatter,
+    _SubParsersAction,
+)
 from collections.abc import Callable
 from math import isfinite
 from typing import TypeVar
 
-__all__ = ["add_forms", "add_seed", "add_set", "add_timeout", "at_least", "positive", "seconds"]
+__all__ = [
+    "add_command",
+    "add_forms",
+    "add_output",
+    "add_seed",
+    "add_set",
+    "add_timeout",
+    "at_least",
+    "help_form",
+    "positive",
+    "seconds",
+]
+
+_WIDEST = 98
+"""Columns of help, on however wide a terminal."""
 
 
 N = TypeVar("N", int, float)
@@ -56,8 +78,70 @@ def add_timeout(parser: ArgumentParser, default: float, of: str) -> None:
     parser.add_argument("--timeout", type=positive, default=default, help=told)
 
 
+def _width() -> int:
+    return min(_WIDEST, shutil.get_terminal_size().columns - 2)
+
+
+def help_form(prog: str) -> HelpFormatter:
+    """Make the formatter of a parser's help."""
+    return RawDescriptionHelpFormatter(prog, width=_width())
+
+
+def add_command(
+    commands: _SubParsersAction[ArgumentParser],
+    name: str,
+    help: str,
+    description: str,
+    example: str,
+    *,
+    more: str = "",
+    usage: str | None = None,
+) -> ArgumentParser:
+    """Add a command with its help: a description of two lines, an example, and what else to know.
+
+    Parameters
+    ----------
+    commands : argparse._SubParsersAction
+    name : str
+    help : str
+        The command's line in the list of commands.
+    description : str
+    example : str
+        The words after the command's name.
+    more : str
+    usage : str, optional
+        By default argparse writes it.
+    """
+    return commands.add_parser(
+        name,
+        help=help,
+        usage=usage,
+        description=textwrap.fill(description, _width()),
+        epilog=f"example:\n  %(prog)s {example}\n\n{textwrap.fill(more, _width())}",
+        formatter_class=help_form,
+    )
+
+
 def add_forms(parser: ArgumentParser, **helps: str) -> None:
-    """Add an option for each form of the output; at most one may be given, and sets `form`."""
+    """Add ``--format``, an option for each form of the output, and ``--output``.
+
+    At most one form may be given, and sets `form`; `cli.main` writes the output.
+    """
     group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--format",
+        dest="form",
+        choices=["text", *helps],
+        metavar="FORM",
+        help=f"form of the output: {', '.join(['text', *helps])} (default: text)",
+    )
     for form, told in helps.items():
         group.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=told)
+    add_output(parser)
+
+
+def add_output(parser: ArgumentParser) -> None:
+    """Add ``--output``, which `cli.main` obeys."""
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="output file (default: standard output)"
+    )
