@@ -36,7 +36,7 @@ class GraphMethods:
         queue: Any = None,
         copy: bool | None = None,
     ) -> CompiledGraph:
-        """A graph that can be called with arrays; `GraphBuilder.compile` makes it."""
+        """Compile the graph into a model, a `CompiledGraph`, which is called with arrays."""
     def diagram(
         self,
         path: str | os.PathLike[str] | None = None,
