@@ -15,32 +15,16 @@ array([[3., 3., 3., 3.],
 
 graphs         `GraphBuilder`, `Value`, `trace`, `jit`; `blocks` such as attention
 models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs`, `assert_fused`
-front ends     `torch` (torch.compile), `onnx` (models in files), `parallel` (many processes);
-               `regions` for front ends of your own
+front ends     `torch`, `onnx`, `parallel` (many processes), `regions` for those of your own
 graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
 seeing         `explain`, `diagram`, `profile`, `compare`, `verbose_log`
 what runs      `version`, `devices`, `capabilities`, `patterns`, `selftest`; `ops` and `reference`
                say what each op takes and computes
-settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches` and others
+settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches`; `dtypes`
 errors         `OneDNNError`, from which all are derived; `errors` lists them
-interop        `dtypes`, `sycl_interop`, `ocl_interop`
 
-`engine`, `stream`, `logical_tensor`, `tensor`, `op`, `graph`, `partition`, `compiled_partition` and
-the rest of ``dir(og)`` mirror ``dnnl::graph``, so that oneDNN's own documentation reads straight
-across:
-
->>> from onednn_graph_py import *
->>> relu = op(0, op.ReLU, "relu")
->>> relu.add_input(logical_tensor(0, logical_tensor.f32, [2, 3], logical_tensor.strided))
->>> relu.add_output(logical_tensor(1, logical_tensor.f32, [2, 3], logical_tensor.strided))
->>> g = graph(engine.cpu)
->>> g.add_op(relu)
-<status.success: 0>
->>> g.finalize()
->>> [p.get_ops() for p in g.get_partitions()]
-[[0]]
-
-``python -m onednn_graph_py`` lists the commands.
+`engine`, `op`, `graph` and the rest of ``dir(og)`` mirror ``dnnl::graph``, so that oneDNN's own
+documentation reads straight across. ``python -m onednn_graph_py`` lists the commands.
 """
 
 from .loading import extension as extension  # first: it decides how the extension is loaded
@@ -183,11 +167,11 @@ _ROOMS = (
 
 def __dir__() -> list[str]:
     # help() would show each class in full, 11,000 lines; the docstring names them.
-    caller = sys._getframe().f_back
+    caller = sys._getframe()
     for _ in range(3):  # pydoc asks through `inspect`
-        if caller and caller.f_globals.get("__name__") == "pydoc":
+        caller = caller.f_back or caller
+        if caller.f_globals.get("__name__") == "pydoc":
             return []
-        caller = caller and caller.f_back
     dunder = {name for name in globals() if name.startswith("__")}
     return sorted({*dunder, *__all__, *_ROOMS})
 

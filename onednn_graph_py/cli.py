@@ -38,7 +38,7 @@ __all__ = ["main"]
 _RENAMED = {"run": "replay", "reduce": "shrink"}
 
 
-# Front ends, and a module that each needs; its extra has the front end's name.
+# Extras of front ends, and a module that each needs.
 _FRONT_ENDS = {"torch": "torch", "onnx": "onnx_ir", "ray": "ray"}
 
 
@@ -55,18 +55,11 @@ def _screen(parser: argparse.ArgumentParser) -> str:
         (f"  {name}", "installed" if find_spec(module) else install_line(name))
         for name, module in _FRONT_ENDS.items()
     ]
-    return "\n".join(
-        [
-            _versions(),
-            f"CPU: {_core.get_effective_cpu_isa().name} instructions, "
-            f"{_core.num_threads()} threads, data types {' '.join(cpu_data_types())}",
-            "front ends:",
-            *text_table(front_ends),
-            "commands:",
-            *text_table(commands),
-            f"{parser.prog} COMMAND --help describes a command, with an example",
-        ]
-    )
+    isa, types = _core.get_effective_cpu_isa().name, " ".join(cpu_data_types())
+    cpu = f"CPU: {isa} instructions, {_core.num_threads()} threads, data types {types}"
+    last = f"{parser.prog} COMMAND --help describes a command, with an example"
+    rows = [*text_table(front_ends), "commands:", *text_table(commands)]
+    return "\n".join([_versions(), cpu, "front ends:", *rows, last])
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, str]:
@@ -134,10 +127,9 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run a command, and write what it prints into a file if the options say so."""
     output = getattr(arguments, "output", None)
     if output is None:
-        status: int = arguments.run(arguments)
-        return status
+        return int(arguments.run(arguments))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        status = arguments.run(arguments)
+        status = int(arguments.run(arguments))
     if status == 130:  # interrupted
         return status
     try:

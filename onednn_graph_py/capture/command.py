@@ -15,8 +15,8 @@ from .program import Captured, capture
 __all__ = ["add_capture"]
 
 _MORE = """\
-Exit status: the program's; 128 and the signal's number if a signal ended it;
-125 if nothing could be captured, 126 if the program can't be run, 127 if it does not exist.
+Exit status: the program's; 128 and the signal's number if a signal ended it; 125 if nothing could
+be captured, 126 if the program can't be run, 127 if it does not exist.
 """
 
 
@@ -26,12 +26,11 @@ def add_capture(commands: Any) -> None:
         commands,
         "capture",
         "run a program and keep the graphs that it partitions",
-        "Run a program and keep the graphs that any oneDNN in it partitions: torch's, this "
-        "package's, that of a C++ program.",
+        "Run a program and keep the graphs that any oneDNN in it, such as torch's, partitions.",
         "-o graphs -- python script.py",
         more=_MORE,
-        usage="%(prog)s [-h] [-o DIR] [--parts] [--] PROGRAM [ARGUMENT ...]",
     )
+    made.usage = "%(prog)s [-h] [-o DIR] [--parts] [--] PROGRAM [ARGUMENT ...]"
     made.add_argument(
         *("-o", "--output"),
         dest="folder",

@@ -19,9 +19,9 @@ from .settings import settings_of
 __all__ = ["add_compare"]
 
 _MORE = """\
-Each run has a process of its own. Runs are timed one at a time, in turns. Exit
-status: 0 if no run failed, 1 if one is wrong, refused, crashed or too slow, 2 if
-files or options can't be read. A run for which oneDNN has no kernel does not count as failed.
+Each run has a process of its own. Runs are timed one at a time, in turns. Exit status: 0 if no run
+failed, 1 if one is wrong, refused, crashed or too slow, 2 if files or options can't be read. A run
+for which oneDNN has no kernel does not count as failed.
 """
 
 
@@ -35,8 +35,7 @@ def add_compare(commands: Any) -> None:
         commands,
         "compare",
         "run a graph under several settings, and compare the runs",
-        "Run the same graph under all combinations of settings and oneDNN installs, and show "
-        "partitions, numbers and times side by side.",
+        "Run a graph under all combinations of settings and oneDNN installs, side by side.",
         "graph.json --isa avx2,avx512_core --threads 1,2",
         more=_MORE,
     )

@@ -56,11 +56,9 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         commands,
         "explain",
         "show a graph's partitions, kernels and speed, and why ops did not fuse",
-        "Show the partitions of a graph that oneDNN dumped, with kernels, memory and speed. For "
-        "ops that stay unfused, show the reason and what helps.",
+        "Show a graph's partitions, kernels, memory and speed, and what would help ops to fuse.",
         "graph.json --set mb=4",
-        more="Exit status: 0, also for a graph that does not run here; 2 if the file or an option "
-        "can't be read.",
+        more="Exit status: 0, also if the graph does not run here; 2 if something can't be read.",
     )
     parser.add_argument("file", help="a graph's JSON file")
     add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")

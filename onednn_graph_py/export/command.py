@@ -43,8 +43,7 @@ def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         commands,
         "export",
         "write a graph's JSON as a program",
-        "Write a graph that oneDNN dumped as a program in Python or C++ that builds and runs it, "
-        "or as a command of benchdnn.",
+        "Write a graph that oneDNN dumped as a program in Python or C++, or for benchdnn.",
         "graph.json --format cpp -o graph.cpp",
     )
     parser.add_argument("file", help="a graph's JSON file")

@@ -23,8 +23,7 @@ def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         commands,
         "devices",
         "list devices, and explain what is missing",
-        "List the CPUs and GPUs that oneDNN can run on here, with their data types. For a kind "
-        "that is missing, say why and what to do.",
+        "List the devices that oneDNN can run on here; for those that are missing, say why.",
         "--json",
     )
     add_forms(parser, json="print JSON, with memory in bytes")

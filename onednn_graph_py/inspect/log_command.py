@@ -30,8 +30,7 @@ def add_log(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         commands,
         "log",
         "show where time went, from a log that ONEDNN_VERBOSE wrote",
-        "Read the log of a program that ran with ONEDNN_VERBOSE=profile, and add up the times of "
-        "its primitives, partitions and reorders.",
+        "Add up the times in the log of a program that ran with ONEDNN_VERBOSE=profile.",
         "program.log --problems",
     )
     parser.add_argument("file", help="the log file; - reads standard input")

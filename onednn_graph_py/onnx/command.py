@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["add_onnx"]
 
 _MORE = """\
-Dims that the model leaves open get their sizes by
---set; for others a size is chosen and shown. Exit status: 0; 1 if a result is wrong; 2 if the file
-or an option can't be read, or a node can't run.
+Dims that the model leaves open get their sizes by --set; for others a size is chosen and shown.
+Exit status: 0; 1 if a result is wrong; 2 if the file or an option can't be read, or a node can't
+run.
 """
 
 
@@ -160,8 +160,7 @@ def add_onnx(commands: Any) -> None:
         commands,
         "onnx",
         "show what oneDNN runs of an ONNX model",
-        "Show which nodes of an ONNX model oneDNN runs: regions, which are models of oneDNN, and "
-        "islands between them, with the reasons.",
+        "Show which nodes of a model run in oneDNN (regions), and which do not (islands), and why.",
         "model.onnx --set batch=1 --verify",
         more=_MORE,
     )

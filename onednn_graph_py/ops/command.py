@@ -35,8 +35,7 @@ def add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         commands,
         "ops",
         "list all operations, or describe some",
-        "List oneDNN's operations, or describe some: inputs, attributes with their defaults, data "
-        "types, and what changed between versions.",
+        "List oneDNN's operations, or describe some: inputs, attributes, data types, versions.",
         "MatMul SoftMax",
     )
     parser.add_argument("name", nargs="*", help="an op such as Convolution (default: list all)")

@@ -26,8 +26,7 @@ def add_capabilities(commands: argparse._SubParsersAction[argparse.ArgumentParse
         commands,
         "capabilities",
         "show which ops run unfused on this machine, with which data types",
-        "Try every op alone with every data type, and show for which oneDNN has a kernel on this "
-        "CPU. The results are kept.",
+        "Run every op alone with every data type, as far as this CPU can; the results are kept.",
         "--html -o ops.html",
     )
     parser.add_argument(

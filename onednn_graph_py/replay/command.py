@@ -18,8 +18,8 @@ from .verdicts import Result
 __all__ = ["add_replay"]
 
 _MORE = """\
-A line has the verdict, the partitions (supported/all), the largest error and the time. Exit
-status: 0 if no graph failed, 1 if one did, 2 if files or options can't be read.
+A line has the verdict, the partitions (supported/all), the largest error and the time. Exit status:
+0 if no graph failed, 1 if one did, 2 if files or options can't be read.
 """
 
 
@@ -29,8 +29,7 @@ def add_replay(commands: Any) -> None:
         commands,
         "replay",
         "run graphs from JSON files again",
-        "Partition, compile and run graphs that oneDNN dumped, each in its own process, and print "
-        "a line for each.",
+        "Compile and run graphs that oneDNN dumped, each in a process; print a line for each.",
         "graphs/ --verify",
         more=_MORE,
     )

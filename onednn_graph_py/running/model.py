@@ -816,6 +816,5 @@ def compile(builder: GraphBuilder, **options: Any) -> CompiledGraph:
     return CompiledGraph(builder, **options)
 
 
-# The options, and what they mean, stand in one place: the class.
 vars(compile)["__signature__"] = signature(CompiledGraph).replace(return_annotation="CompiledGraph")
 compile.__doc__ = f"{compile.__doc__}\n\n{(getdoc(CompiledGraph) or '').partition(chr(10) * 2)[2]}"

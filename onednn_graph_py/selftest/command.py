@@ -26,7 +26,7 @@ __all__ = ["add_selftest"]
 
 _MORE = """\
 The graphs are single ops, chains of ops, products of integers, attention and other blocks, in every
-data type that runs here. The command counts the results. wrong,
+data type that runs here, in helper processes that may crash. The command counts the results. wrong,
 crashed: a model compiled by default computes wrong numbers, or crashes. avoided: oneDNN itself is
 wrong or crashes, the model does not. slow: the model takes more than 1.2 times as long as its
 separate ops. refused: oneDNN has no kernel here. NumPy: NumPy computes an op instead. even: an
@@ -45,8 +45,7 @@ def add_selftest(commands: Any) -> None:
         commands,
         "selftest",
         "test whether this oneDNN computes correctly on this CPU",
-        "Run the documented patterns and random graphs in helper processes that may crash, and "
-        "compare them with the reference.",
+        "Run the documented patterns and random graphs, and compare them with the reference.",
         "--minutes 10 --json -o found.json",
         more=_MORE,
     )
@@ -114,8 +113,8 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
                 write_whole(folder / f"{finding.name}.json", finding.graph)
                 write_whole(folder / f"{finding.name}.py", to_python(builder))
                 write_whole(folder / f"{finding.name}.cpp", to_cpp(builder, check=True))
-    told = report.as_dict() if arguments.form == "json" else None
-    print(report if told is None else json.dumps(told, indent=1, allow_nan=False))
+    as_json = arguments.form == "json"
+    print(json.dumps(report.as_dict(), indent=1, allow_nan=False) if as_json else report)
 
 
 def _selftest(arguments: argparse.Namespace) -> int:

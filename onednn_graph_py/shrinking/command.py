@@ -19,10 +19,10 @@ __all__ = ["add_shrink"]
 
 _MORE = """\
 mismatch: oneDNN's fused partitions, without workarounds for known defects, compute something else
-than the reference. crash: the process that runs the graph crashes. hang: that process does not
-end in time. unsupported: oneDNN has no kernel for an op here. refused: oneDNN or this package
-rejects the graph. Exit status: 0 if the graph showed the symptom, 1 if it did not, 2 if the file
-can't be read.
+than the reference. crash: the process that runs the graph crashes. hang: that process does not end
+in time. unsupported: oneDNN has no kernel for an op here. refused: oneDNN or this package rejects
+the graph. Exit status: 0 if the graph showed the symptom, 1 if it did not, 2 if the file can't be
+read.
 """
 
 
@@ -32,8 +32,7 @@ def add_shrink(commands: Any) -> None:
         commands,
         "shrink",
         "make a graph smaller while it shows a symptom",
-        "Make a graph that shows a symptom smaller: fewer ops, shorter dims, fewer attributes, "
-        "while it still shows the symptom.",
+        "Remove ops, dims and attributes from a graph while it still shows a symptom.",
         "graph.json --while mismatch -o small.json",
         more=_MORE,
     )

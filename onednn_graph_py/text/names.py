@@ -17,13 +17,7 @@ def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = 
 
 
 def install_line(extra: str) -> str:
-    """Return how to install what an extra brings; the package is not on PyPI yet.
-
-    Examples
-    --------
-    >>> install_line("onnx")
-    "pip install '.[onnx]' in a clone of onednn_graph_py"
-    """
+    """Return how to install what an extra brings; the package is not on PyPI yet."""
     return f"pip install '.[{extra}]' in a clone of onednn_graph_py"
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import textwrap
-from argparse import (
-    ArgumentParser,
-    ArgumentTypeError,
-    HelpFormatter,
-    RawDescriptionHelpFormatter,
-    _SubParsersAction,
-)
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from math import isfinite
 from typing import TypeVar
@@ -28,8 +23,10 @@ __all__ = [
     "seconds",
 ]
 
-_WIDEST = 98
-"""Columns of help, on however wide a terminal."""
+
+def _width() -> int:
+    """Return the columns of help: at most 98, on however wide a terminal."""
+    return min(98, shutil.get_terminal_size().columns - 2)
 
 
 N = TypeVar("N", int, float)
@@ -78,44 +75,27 @@ def add_timeout(parser: ArgumentParser, default: float, of: str) -> None:
     parser.add_argument("--timeout", type=positive, default=default, help=told)
 
 
-def _width() -> int:
-    return min(_WIDEST, shutil.get_terminal_size().columns - 2)
-
-
-def help_form(prog: str) -> HelpFormatter:
+def help_form(prog: str) -> argparse.HelpFormatter:
     """Make the formatter of a parser's help."""
-    return RawDescriptionHelpFormatter(prog, width=_width())
+    return argparse.RawDescriptionHelpFormatter(prog, width=_width())
 
 
 def add_command(
-    commands: _SubParsersAction[ArgumentParser],
+    commands: argparse._SubParsersAction[ArgumentParser],
     name: str,
     help: str,
     description: str,
     example: str,
     *,
     more: str = "",
-    usage: str | None = None,
 ) -> ArgumentParser:
-    """Add a command with its help: a description of two lines, an example, and what else to know.
+    """Add a command; `help` is its line in the list, `example` what follows its name.
 
-    Parameters
-    ----------
-    commands : argparse._SubParsersAction
-    name : str
-    help : str
-        The command's line in the list of commands.
-    description : str
-    example : str
-        The words after the command's name.
-    more : str
-    usage : str, optional
-        By default argparse writes it.
+    The description has at most two lines of full width; `more` has the rest.
     """
     return commands.add_parser(
         name,
         help=help,
-        usage=usage,
         description=textwrap.fill(description, _width()),
         epilog=f"example:\n  %(prog)s {example}\n\n{textwrap.fill(more, _width())}",
         formatter_class=help_form,
