@@ -57,8 +57,8 @@ def _screen(parser: argparse.ArgumentParser) -> str:
     ]
     isa, types = _core.get_effective_cpu_isa().name, " ".join(cpu_data_types())
     cpu = f"CPU: {isa} instructions, {_core.num_threads()} threads, data types {types}"
-    last = f"{parser.prog} COMMAND --help describes a command, with an example"
     rows = [*text_table(front_ends), "commands:", *text_table(commands)]
+    last = f"{parser.prog} COMMAND --help describes a command, with an example"
     return "\n".join([_versions(), cpu, "front ends:", *rows, last])
 
 
@@ -130,10 +130,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return int(arguments.run(arguments))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         status = int(arguments.run(arguments))
-    if status == 130:  # interrupted
-        return status
     try:
-        write_whole(output, printed.getvalue())
+        if status != 130:  # interrupted
+            write_whole(output, printed.getvalue())
     except OSError:
         print(printed.getvalue(), end="")  # it may have taken long
         raise
