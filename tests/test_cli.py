@@ -180,7 +180,8 @@ def test_a_misspelt_name_gets_a_suggestion(words, hint, capsys):
         "capture -o graphs FILE",
     ],
 )
-def test_an_error_of_a_file_is_one_line(words, tmp_path, capsys):
+def test_an_error_of_a_file_is_one_line(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # capture makes its folder first
     missing = tmp_path / "missing"
     assert cli.main(words.replace("FILE", str(missing)).split()) != 0
     told = capsys.readouterr()
