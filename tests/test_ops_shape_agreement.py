@@ -29,6 +29,7 @@ REFUSED = {
     "Select": lambda c: len(set(c.shapes)) > 1,
     "BatchNormTrainingBackward": lambda c: len(c.shapes[0]) < 4,
     "AvgPool": lambda c: c.attrs.get("rounding_type") == "ceil",
+    "MatMul": lambda c: LINKED >= (3, 13) and c.shapes[0][-1] == 0,
     **dict.fromkeys((k for k in OPS if k.startswith("Reduce")), _all_reduced_are_one),
 }
 
@@ -82,7 +83,7 @@ def test_inferred_shapes_are_what_onednn_fills_in(kind):
         inputs, outputs = typed(c)
         try:
             theirs = filled_in(c, inputs, outputs, declared=False)
-        except og.InvalidArgumentsError as e:
+        except (og.InvalidArgumentsError, og.InvalidGraphOpError) as e:
             if kind in REFUSED and REFUSED[kind](c):
                 continue
             # oneDNN may fill in too little; with our shapes it must then compile.

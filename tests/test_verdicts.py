@@ -17,6 +17,7 @@ from graphs import RUNTIME, SAME_SIZE
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
+from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, running, subject_of
 from onednn_graph_py.verdicts.arrays import arrays_of, written
 from onednn_graph_py.verdicts.examine import examine
@@ -226,28 +227,23 @@ def test_saturating_weights_are_judged_by_how_large_they_are(monkeypatch):
 
 
 def test_a_slow_partition_is_told(monkeypatch):
+    """By times that no load changes."""
     from onednn_graph_py.verdicts import speed
 
-    real = speed._calls
+    called = []
 
-    def slower(subject, ops, arrays, policy):
-        call = real(subject, ops, arrays, policy)
-        if policy != "fusion" or call is None:
-            return call
+    def measured(fused, apart, seconds):
+        for call in (fused, apart):
+            call()
+            called.append(call)
+        return Pace(3e-3, 1e-3)
 
-        def slow():
-            end = time.perf_counter() + 0.2
-            while time.perf_counter() < end:
-                call()
-
-        return slow
-
-    monkeypatch.setattr(speed, "_calls", slower)
-    # With one thread: others that want the CPU make threads wait for each other.
-    verdict = examine(replace(linear(), threads=1), Limits(speed=0.5))
+    monkeypatch.setattr(speed.Pace, "measured", measured)
+    verdict = examine(linear(), Limits(speed=0.5))
+    assert len(set(called)) == 2
     assert verdict.outcome == Outcome.SLOW
-    assert verdict.ratio > 1.2
-    assert "times as slow as its separate ops" in verdict.detail
+    assert verdict.ratio == 3.0
+    assert "3.0 times as slow as its separate ops" in verdict.detail
 
 
 @pytest.mark.skipif(
@@ -416,6 +412,7 @@ import sys
 from contextlib import closing
 from test_verdicts import unary
 from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
+from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.verdicts import Judge, judge
 judge._WORKER = "faulty_judge"
 with closing(Judge()) as j:

@@ -10,12 +10,9 @@ import numpy as np
 from ..ops.call import Call
 from .registry import Array
 from .rounding import NUMPY_DTYPES, float_info, is_integer, round_to
-from .tolerance import slack
+from .tolerance import SMALLEST, slack
 
 __all__ = ["Comparison", "compare"]
-
-# Smaller numbers may become 0 in intermediate results.
-_SMALLEST = 2.0**-126
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ def compare(
     with np.errstate(all="ignore"):
         off = slack(call, output, inputs, given if given.dtype.kind in "iub" else exact)
         if off.any():
-            off = off + _SMALLEST
+            off = off + SMALLEST
             if given.dtype == NUMPY_DTYPES[dtype] and not is_integer(dtype):
                 info = float_info(dtype)
                 off += np.maximum(np.abs(exact) * float(info.eps), float(info.smallest_subnormal))

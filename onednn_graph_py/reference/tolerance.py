@@ -15,7 +15,7 @@ from .registry import Array
 from .rounding import is_integer
 from .run import evaluate
 
-__all__ = ["Tolerance", "slack", "tolerance"]
+__all__ = ["SMALLEST", "Tolerance", "slack", "tolerance"]
 
 _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
 """The largest relative error of one rounding, by the data type of sums."""
@@ -70,6 +70,9 @@ _FUNCTIONS = {
     "TanhBackward": 16,
 }
 _ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
+
+# Smaller numbers may become 0 in intermediate results.
+SMALLEST = 2.0**-126
 
 # Half a unit in the last place of the smallest type in which a floating-point math mode lets oneDNN
 # compute f32, by the mode's name.
@@ -295,6 +298,17 @@ def _narrowing(call: Call, fpmath_mode: str) -> float:
     return _NARROWED[fpmath_mode] * sum(o.dtype == "f32" for o in call.inputs[:2])
 
 
+def _underflow(call: Call, x: Array, magnitude: Array) -> Array:
+    """Return what a product or a root of squares loses where a part of it is too small for f32."""
+    if call.kind == "ReduceProd":
+        factors = np.maximum(np.abs(x.astype(np.float64)), 1.0)
+        axes = tuple(call.attr("axes") or ())
+        grown: Array = factors.prod(axis=axes, keepdims=call.attr("keep_dims"))
+        return SMALLEST * grown
+    lost = SMALLEST * (x.size // max(magnitude.size, 1))
+    return np.asarray(np.sqrt(magnitude**2 + lost) - magnitude)
+
+
 def slack(
     call: Call,
     output: int,
@@ -348,4 +362,6 @@ def slack(
         finite = magnitude[np.isfinite(magnitude)]
         share = limits.accumulation + _narrowing(call, fpmath_mode)
         allowed = allowed + share * 2.0 * float(finite.max(initial=0.0))
+    if call.kind in ("ReduceProd", "ReduceL2") and inputs is not None:
+        allowed = allowed + _underflow(call, inputs[0], magnitude)
     return np.asarray(allowed)
