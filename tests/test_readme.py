@@ -16,7 +16,9 @@ def test_the_table_of_speed_is_that_of_the_guide():
 
 
 def test_what_others_do_faster_is_said_with_the_figures_of_the_guide():
-    lost = re.findall(r"\b\d+\.\d\b", SPEED[SPEED.index("Where we are slower:") : SPEED.index("[All pages]")])
+    lost = re.findall(
+        r"\b\d+\.\d\b", SPEED[SPEED.index("Where we are slower:") : SPEED.index("[All pages]")]
+    )
     assert len(lost) == 8
     assert [figure for figure in lost if figure not in PERFORMANCE] == []
 
