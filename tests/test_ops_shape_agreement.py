@@ -29,7 +29,7 @@ REFUSED = {
     "Select": lambda c: len(set(c.shapes)) > 1,
     "BatchNormTrainingBackward": lambda c: len(c.shapes[0]) < 4,
     "AvgPool": lambda c: c.attrs.get("rounding_type") == "ceil",
-    "MatMul": lambda c: LINKED >= (3, 13) and c.shapes[0][-1] == 0,
+    "MatMul": lambda c: LINKED >= (3, 13) and 0 in c.shapes[0] and 0 in c.shapes[1],
     **dict.fromkeys((k for k in OPS if k.startswith("Reduce")), _all_reduced_are_one),
 }
 
