@@ -20,7 +20,6 @@ namespace ogp {
 [[noreturn]] void raise_invalid_graph_op(const std::string &message);
 
 // "<member> needs oneDNN >= <since>; this package is linked against <version>".
-// Says which version of oneDNN brings something.
 std::string needs_version(const std::string &member, const std::string &since);
 [[noreturn]] void raise_needs_version(const std::string &member, const std::string &since);
 
