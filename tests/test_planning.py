@@ -611,3 +611,31 @@ def test_pools_read_channels_that_lie_last_by_their_strides():
 def test_products_read_transposed_tensors_by_their_strides():
     lt = transposed(lambda b, y: y @ np.ones((32, 8), "f"))
     assert tuple(lt.get_strides()) == (2048, 32, 128, 1)
+
+
+def test_a_scale_along_a_kernels_dim_is_not_read_as_those_of_channels():
+    """oneDNN would read 64 scales, of which there is one."""
+    b = og.GraphBuilder()
+    x = b.input((5, 8, 2), "u8").dequantize(scales=[2.0**-7], zps=[0], qtype="per_tensor")
+    integers = np.random.default_rng(0).integers(-60, 61, (64, 2, 1)).astype(np.int8)
+    w = b.constant(integers).dequantize(scales=[2.0**-7], zps=[0], qtype="per_channel", axis=2)
+    window = {"strides": (2,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,)}
+    y = x.convolution(w, data_format="NCX", weights_format="OIX", groups=4, **window)
+    b.output(y.square())
+    with pytest.warns(RuntimeWarning, match="scales_of_input_channels"):
+        model = b.compile()
+    assert not any({"Dequantize", "Convolution"} <= set(s.ops) for s in model.steps())
+    assert model.verify()
+
+
+def test_attention_is_right_after_a_product_of_two_transposed_operands():
+    """oneDNN would take a tensor of that product's for one of the attention's."""
+    b = og.GraphBuilder()
+    x, w = b.input((5, 2, 8, 66)), b.input((3, 8))
+    b.output(x.matmul(w, transpose_a=True, transpose_b=True))
+    with pytest.warns(RuntimeWarning, match="both_transposed_and_shared"):
+        product = b.compile()
+    b = og.GraphBuilder()
+    q, k, v = b.input((1, 10, 2, 8)), b.input((1, 5, 3, 8)), b.input((1, 5, 3, 8))
+    b.output(og.blocks.sdpa(q, k, v))
+    assert b.compile().verify() and product.verify()

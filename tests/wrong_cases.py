@@ -656,6 +656,7 @@ _one_channel = depthwise_scales(1)
 _unreached = {"dtype": "u8", "op": "conv_transpose", "pads_begin": (0, 0), "pads_end": (0, 0)}
 _beyond = {**_unreached, "output_padding": (1, 0)}
 _empty = product_over(0)
+_both_transposed = one_op("MatMul", (5, 2, 8, 6), (3, 8), transpose_a=True, transpose_b=True)
 _of_nothing = (
     one_op("PReLUBackward", (0, 9, 2), (2,), (0, 9, 2), outputs=2, data_format="NXC"),
     one_op(
@@ -963,6 +964,16 @@ ROWS = {
     "product_over_nothing": Row(
         (_empty,), (product_over(4),), **ONLY_OLD, alone=(_empty,),
         hidden="It does not show where memory that nobody wrote is 0, which is then right.",
+    ),
+    "both_transposed_and_shared": Row(
+        (_both_transposed,),
+        (
+            one_op("MatMul", (5, 2, 6, 8), (3, 8), transpose_a=False, transpose_b=True),
+            one_op("MatMul", (5, 2, 8, 6), (8, 3), transpose_a=True, transpose_b=False),
+            one_op("MatMul", (5, 2, 8, 6), (5, 2, 3, 8), transpose_a=True, transpose_b=True),
+        ),
+        alone=(_both_transposed,),
+        hidden="It shows only in what is compiled afterwards.",
     ),
     "results_of_nothing": Row(
         _of_nothing,

@@ -33,6 +33,7 @@ __all__ = [
     "attention_on_strided_inputs",
     "attention_select_of_other_rank",
     "attention_select_of_strided",
+    "both_transposed_and_shared",
     "column_operand_of_transposed_product",
     "few_rows_transposed",
     "gaps_between_shared_weights",
@@ -239,6 +240,15 @@ def column_operand_of_transposed_product(group: Group, conditions: Conditions) -
 # -- single products
 
 
+def both_transposed_and_shared(group: Group, conditions: Conditions) -> bool:
+    """A product with transpose_a, and transposed weights that all its batches share."""
+    for op, weights, made in _products(group):
+        turned = op.attr("transpose_b") or not is_row_major(group.tensor(op.inputs[1]))
+        if op.attr("transpose_a") and turned and len(weights) == 2 < len(made):
+            return True
+    return False
+
+
 def _shared_row(product: Op, weights: tuple[int, ...], made: tuple[int, ...]) -> bool:
     """Whether a product has one row, transposed, and the same weights for the whole batch."""
     return (
@@ -392,13 +402,20 @@ def scales_of_flattened_source(group: Group, conditions: Conditions) -> bool:
 
 
 def scales_of_input_channels(group: Group, conditions: Conditions) -> bool:
-    """Scales of a convolution's weights along another dim than that of the output's channels."""
+    """Scales of a convolution's weights along another dim than that of the output's channels.
+
+    oneDNN reads one for each of these, equal ones too, and beyond the last where there are fewer.
+    """
     for op in group.ops:
         if op.kind not in _CONVOLUTIONS or (made := quantization_of(group, op.inputs[1])) is None:
             continue
-        rank = len(group.shape(op.inputs[1]) or ())
-        written = str(op.attr("weights_format")).replace("X", "X" * (rank - 2))
-        if rank and _differ(made, "scales", 1) and written[made.attr("axis")] != "O":
+        shape = group.shape(op.inputs[1]) or ()
+        if not shape or made.attr("qtype") != "per_channel":
+            continue
+        written = str(op.attr("weights_format")).replace("X", "X" * (len(shape) - 2))
+        axis = made.attr("axis") % len(shape)
+        fewer = shape[axis] < shape[written.index("O")]
+        if written[axis] != "O" and (fewer or _differ(made, "scales", 1)):
             return True
     return False
 

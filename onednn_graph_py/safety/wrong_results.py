@@ -512,6 +512,13 @@ DEFECTS = (
         alone=True,
     ),
     Defect(
+        "both_transposed_and_shared",
+        "oneDNN computes attention with shared heads wrongly after it compiled a product with "
+        "transpose_a and transposed weights that all batches share",
+        products.both_transposed_and_shared,
+        alone=True,
+    ),
+    Defect(
         "results_of_nothing",
         "oneDNN leaves results unwritten where the source has no elements",
         _results_of_nothing,
