@@ -639,3 +639,17 @@ def test_attention_is_right_after_a_product_of_two_transposed_operands():
     q, k, v = b.input((1, 10, 2, 8)), b.input((1, 5, 3, 8)), b.input((1, 5, 3, 8))
     b.output(og.blocks.sdpa(q, k, v))
     assert b.compile().verify() and product.verify()
+
+
+@pytest.mark.parametrize("bias", [(1,), (1, 5, 16, 7), (3, 1, 1, 7)])
+def test_attention_that_adds_a_bias_and_selects_keys_does_not_crash(bias):
+    """As T5 does; oneDNN 3.7 takes a kernel for it that ends the process."""
+    b = og.GraphBuilder()
+    q, k, v = b.input((3, 5, 16, 8)), b.input((3, 5, 8, 7)), b.input((3, 5, 7, 8))
+    scores = q.matmul(k) + b.constant(np.random.default_rng(0).random(bias, np.float32))
+    seen = b.input((3, 1, 1, 7), "boolean")
+    kept = b.op("Select", seen, b.constant(np.float32([-1e4])), scores)
+    b.output(kept.softmax(axis=-1) @ v)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert b.compile().verify()

@@ -532,7 +532,8 @@ def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
 def attention_select(group: Group, op: Op) -> Met | None:
     """Find attention with a Select whose condition or masking input lacks the shape of the scores.
 
-    The kernel assumes that both have it; with a mask of keys, which heads share, another runs.
+    The kernel assumes that both have it; with a mask of keys, which heads share, another runs,
+    unless a mask is added to the scores, too.
     """
     if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
         return None
@@ -543,7 +544,7 @@ def attention_select(group: Group, op: Op) -> Met | None:
     condition, other = (group.shape(t) for t in op.inputs[:2])
     if scores and condition and other is not None and not group.has("Dequantize"):
         heads_share = len(condition) == len(scores) == 4 and (1, 1, 1, *other)[-3] == 1
-        if heads_share and condition[:2] == (scores[0], 1):
+        if heads_share and condition[:2] == (scores[0], 1) and maker.kind != "Add":
             return None
     for i in (0, 1):
         if scores is None or group.shape(op.inputs[i]) != scores:
