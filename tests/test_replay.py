@@ -208,10 +208,7 @@ def test_what_is_no_graph_is_unreadable(tmp_path, text):
         path.write_text(text)
     result = run_case(Case(str(path)))
     assert result.verdict is Verdict.UNREADABLE
-    if text is None:
-        assert result.case == str(path) and result.reason == "No such file or directory"
-    else:
-        assert str(path) in result.reason
+    assert str(path) in result.reason
 
 
 def test_a_rewriting_that_does_not_fit_is_refused(tmp_path):

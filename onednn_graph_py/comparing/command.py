@@ -113,7 +113,8 @@ def _compare(arguments: argparse.Namespace) -> int:
             try:
                 document = read(case)
             except Ended as e:
-                print(f"compare: {case}: {e.reason}", file=sys.stderr)
+                where = "" if case.path in e.reason else f"{case}: "
+                print(f"compare: {where}{e.reason}", file=sys.stderr)
                 unreadable = True
                 continue
             found = compare_document(

@@ -20,6 +20,7 @@ from ..refusals import with_reason
 from ..serialization import GraphDocument, parse, to_builder, to_graph
 from ..serialization.links import check_agreement
 from ..serialization.options import Rewriting
+from ..text.files import told
 from ..text.numbers import gib_text
 from .cases import Case
 from .hardware import why_unsupported
@@ -58,7 +59,7 @@ def read(case: Case) -> GraphDocument:
     try:
         document = parse(case.path)
     except (GraphFormatError, OSError) as e:
-        raise Ended(Verdict.UNREADABLE, getattr(e, "strerror", None) or e) from None
+        raise Ended(Verdict.UNREADABLE, told(e)) from None
     rewriting = case.rewriting
     if rewriting is None:
         try:
