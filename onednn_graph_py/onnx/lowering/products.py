@@ -42,7 +42,7 @@ def _gemm(call: Call) -> Value:
         y, alpha = call.b.constant(known.astype(np.float64) * alpha, y.dtype), 1.0
     across, along = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
     columns = (y.shape or ())[0 if along else 1]
-    bias = None if beta == 0 else _scaled(call, 2, beta)
+    bias = None if beta == 0 else _bias(call, beta)
     if bias is not None and alpha == 1 and bias.shape in ((columns,), (1, columns)) and columns > 0:
         row = bias if bias.ndim == 1 else bias.squeeze(0)
         return call.b.matmul(x, y, row, transpose_a=across, transpose_b=along)
@@ -50,9 +50,9 @@ def _gemm(call: Call) -> Value:
     return made if bias is None else made + bias
 
 
-def _scaled(call: Call, i: int, factor: float) -> Value:
-    """Return an input, multiplied by a number; a constant is multiplied now."""
-    known, value = call.known(i), call.value(i)
+def _bias(call: Call, factor: float) -> Value:
+    """Return Gemm's input 2, multiplied by a number; a constant is multiplied now."""
+    known, value = call.known(2), call.value(2)
     if known is None or factor == 1:
         return call.times(value, factor)
     return call.b.constant(known.astype(np.float64) * factor, value.dtype)
