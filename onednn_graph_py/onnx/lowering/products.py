@@ -15,8 +15,7 @@ from .windows import halves, spatial, windows_of
 
 @lowers("MatMul")
 def _matmul(call: Call) -> Value:
-    x, y = call.value(0), call.value(1)
-    call.need_float(x, y)
+    x, y = call.floats(0, 1)
     return _product(call, x, y)
 
 
@@ -33,8 +32,7 @@ def _product(call: Call, x: Value, y: Value) -> Value:
 
 @lowers("Gemm")
 def _gemm(call: Call) -> Value:
-    x, y = call.value(0), call.value(1)
-    call.need_float(x, y)
+    x, y = call.floats(0, 1)
     alpha = float(call.attribute("alpha", 1.0))
     beta = float(call.attribute("beta", 1.0)) if call.has(2) else 0.0
     known = call.known(1)
@@ -60,8 +58,7 @@ def _bias(call: Call, factor: float) -> Value:
 
 @lowers("Conv")
 def _conv(call: Call) -> Value:
-    x, weights = call.value(0), call.value(1)
-    call.need_float(x, weights)
+    x, weights = call.floats(0, 1)
     if x.ndim != weights.ndim or x.ndim < 3:
         raise NotLowered("there are no spatial dims")
     windows = windows_of(call, x.shape or (), _kernel(weights))
@@ -88,8 +85,7 @@ def _kernel(weights: Value) -> Sequence[int]:
 
 @lowers("ConvTranspose")
 def _conv_transpose(call: Call) -> Value:
-    x, weights = call.value(0), call.value(1)
-    call.need_float(x, weights)
+    x, weights = call.floats(0, 1)
     if x.ndim != weights.ndim or x.ndim < 3:
         raise NotLowered("there are no spatial dims")
     kernel = _kernel(weights)
