@@ -21,7 +21,8 @@ import onednn_graph_py.torch  # noqa: E402
 from onednn_graph_py.building.value import Node  # noqa: E402
 from onednn_graph_py.linked import linked_version  # noqa: E402
 from onednn_graph_py.machine.cpu import lacks  # noqa: E402
-from onednn_graph_py.ops.check import make_call  # noqa: E402
+from onednn_graph_py.ops.inference import make_call  # noqa: E402
+from onednn_graph_py.ops.lookup import row  # noqa: E402
 from onednn_graph_py.reference.tolerance import tolerance  # noqa: E402
 from onednn_graph_py.torch import capture  # noqa: E402
 from onednn_graph_py.torch.captured import Captured  # noqa: E402
@@ -262,7 +263,7 @@ def steps_of(program):
         for node in region.model.builder.nodes:
             if type(node) is Node:  # not a view
                 yield make_call(
-                    node.kind,
+                    row(node.kind),
                     [(v.shape, v.dtype) for v in node.inputs],
                     node.attrs,
                     [(v.shape, v.dtype) for v in node.outputs],

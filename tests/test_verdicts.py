@@ -19,7 +19,7 @@ import onednn_graph_py as og
 from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, running, subject_of
-from onednn_graph_py.verdicts.arrays import arrays_of, written
+from onednn_graph_py.verdicts.arrays import draws_of, written
 from onednn_graph_py.verdicts.examine import examine
 from onednn_graph_py.verdicts.kept import Kept
 from onednn_graph_py.verdicts.portion import portion_for, seconds_of, shapes_of
@@ -306,7 +306,7 @@ def residual(size=24, stride=1):
 def test_of_spatial_axes_one_end_is_computed_and_what_is_right_of_it_compared(stride):
     s = residual(stride=stride)
     portion = portion_for(s, 0.0)
-    arrays = arrays_of(s)
+    arrays = next(draws_of(s))
     whole, values = written(s, shapes_of(s, {}), {}, {})
     expected = reference_values(whole, [arrays[t] for t in s.inputs])
     part, its = written(s, shapes_of(s, portion.picks), {}, portion.picks)
@@ -332,7 +332,7 @@ def test_scales_of_channels_go_with_them():
     b.output(x @ w)
     s = subject(b)
     portion = portion_for(s, 0.0)
-    arrays = arrays_of(s)
+    arrays = next(draws_of(s))
     whole, values = written(s, shapes_of(s, {}), {}, {})
     part, its = written(s, shapes_of(s, portion.picks), {}, portion.picks)
     expected = reference_values(whole, [arrays[t] for t in s.inputs])

@@ -22,7 +22,8 @@ from ..errors import (
     OneDNNError,
     reworded,
 )
-from ..ops.check import check, make_call
+from ..ops.check import check
+from ..ops.inference import make_call
 from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from ..ops.terms import label_of, shape_text
@@ -392,7 +393,7 @@ class GraphBuilder(BuilderMethods):
                         f"{label_of(kind, full)}: the data type of output {i} can't be inferred "
                         "from the inputs; give dtype"
                     )
-        call = make_call(kind, given, attrs, made, name=full)
+        call = make_call(row(kind), given, attrs, made, name=full)
         node = Node(new_id(), kind, full, values, (), dict(call.attrs), where or caller())
         return self._append(node, [(s.shape, s.dtype or "undef") for s in made])
 

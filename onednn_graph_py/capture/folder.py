@@ -68,8 +68,8 @@ class DumpFolder:
             self.into.mkdir(parents=True, exist_ok=True)
             stack.enter_context(_locked(self.folder))
             # Temporary folders have names that nobody else uses.
-            self._stage = Path(stack.enter_context(_temporary(prefix=".graphs-", dir=self.into)))
-            self._aside = Path(stack.enter_context(_temporary(prefix=".graphs-", dir=self.folder)))
+            self._stage = Path(stack.enter_context(_temporary(dir=self.into)))
+            self._aside = Path(stack.enter_context(_temporary(dir=self.folder)))
             stack.callback(self._place)
             stack.callback(self._put_back)  # runs before _place, as both folders may be one
             for file in self._found():
@@ -145,8 +145,8 @@ def _in_order(file: Path) -> tuple[int, str]:
     return int(file.name.split("-")[1].removesuffix(".json")), file.name
 
 
-def _temporary(prefix: str, dir: Path) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=dir)
+def _temporary(dir: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=".graphs-", dir=dir)
 
 
 @contextlib.contextmanager

@@ -110,21 +110,19 @@ def _divide(use: _Use) -> Size:
     return _bounded(one.mean / by, one.deviation / by)
 
 
+def _parameters(use: _Use) -> tuple[float, float]:
+    if "scales" in use.node.attrs:
+        return quantization_parameters(use.node)
+    return math.sqrt(use.given[1].square), use.given[2].mean if len(use.given) > 2 else 0.0
+
+
 def _dequantize(use: _Use) -> Size:
-    if use.node.kind == "Dequantize":
-        scale, point = quantization_parameters(use.node)
-    else:
-        scale = math.sqrt(use.given[1].square)
-        point = use.given[2].mean if len(use.given) > 2 else 0.0
+    scale, point = _parameters(use)
     return _bounded((use.given[0].mean - point) * scale, use.given[0].deviation * scale)
 
 
 def _quantize(use: _Use) -> Size:
-    if use.node.kind == "Quantize":
-        scale, point = quantization_parameters(use.node)
-    else:
-        scale = math.sqrt(use.given[1].square)
-        point = use.given[2].mean if len(use.given) > 2 else 0.0
+    scale, point = _parameters(use)
     low, high = integer_limits(use.node.outputs[0].dtype)
     scale = max(scale, 1e-30)
     mean = use.given[0].mean / scale + point

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..building.value import Node, Value, is_whole
 from ..linked import linked_version
-from ..ops.check import make_call
+from ..ops.inference import make_call
 from ..ops.lookup import row, with_attribute
 from ..ops.row import Attribute
 from ..ops.tensor_spec import TensorSpec
@@ -158,7 +158,7 @@ def _pads(node: Node, automatic: str) -> tuple[tuple[int, ...], tuple[int, ...]]
     if kernel is None:
         return None
     specs = [[TensorSpec(v.shape, v.dtype) for v in vs] for vs in (node.inputs, node.outputs)]
-    call = make_call(node.kind, specs[0], node.attrs, specs[1])
+    call = make_call(row(node.kind), specs[0], node.attrs, specs[1])
     transposed = node.kind.startswith("ConvTranspose")
     found = windows(call, data, kernel, made, transposed=transposed)
     # The padding behind the data reaches to the end of the last window.

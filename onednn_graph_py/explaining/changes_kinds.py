@@ -93,11 +93,11 @@ def _added_bias(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Valu
     rank = len(data.shape or ())
     last = node.attr("data_format") == "NXC"
     shape = (1,) * (rank - 1) + (-1,) if last else (1, -1) + (1,) * (rank - 2)
-    bias = _as_shape(copy, bias, node.inputs[1], shape)
+    bias = _as_shape(copy, bias, shape)
     return (copy.instead("Add", [data, bias], name=node.name or None),)
 
 
-def _as_shape(copy: Copy, value: Value, old: Value, shape: tuple[int, ...]) -> Value:
+def _as_shape(copy: Copy, value: Value, shape: tuple[int, ...]) -> Value:
     """Give a constant another shape, or reshape any other value with a StaticReshape."""
     if value.data is not None and value.dtype not in ("s4", "u4"):
         return copy.constant(np.asarray(value.data).reshape(shape), value.dtype)
@@ -117,10 +117,7 @@ def _flattened(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) ->
     shape = node.inputs[0].shape or ()
     flat = (*shape[:first], math.prod(shape[first:]))
     data = copy.add("StaticReshape", inputs[:1], {"shape": flat, "special_zero": False})
-    parameters = [
-        _as_shape(copy, v, old, (flat[-1],))
-        for v, old in zip(inputs[1:], node.inputs[1:], strict=True)
-    ]
+    parameters = [_as_shape(copy, v, (flat[-1],)) for v in inputs[1:]]
     attrs = {k: v for k, v in node.attrs.items() if k != "begin_norm_axis"}
     made = copy.instead(node.kind, [data, *parameters], attrs, name=node.name or None)
     results = made if isinstance(made, tuple) else (made,)

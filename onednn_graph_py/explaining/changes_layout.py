@@ -174,10 +174,6 @@ def data_formats(around: Around) -> Iterator[Candidate]:
             )
 
 
-def _permuted(order: Order, copy: Copy, value: Value) -> Value:
-    return _leaf(order, copy, value)
-
-
 def _with_format(name: str, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     return copy.same(node, inputs, {**node.attrs, "weights_format": name})
 
@@ -208,9 +204,7 @@ def weights_formats(around: Around) -> Iterator[Candidate]:
             yield Candidate(
                 f"set weights_format of {called(node)} to {other}, and permute {weights.name!r} "
                 "to match",
-                Edit(
-                    nodes=edit.nodes, leaves={number: partial(_permuted, order)}, kinds=edit.kinds
-                ),
+                Edit(nodes=edit.nodes, leaves={number: partial(_leaf, order)}, kinds=edit.kinds),
             )
 
 

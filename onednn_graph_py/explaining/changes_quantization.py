@@ -26,11 +26,11 @@ def _through(copy: Copy, value: Value, dtype: str, attrs: dict[str, Any]) -> Val
     return back
 
 
-def _scale(value: Value, largest: int) -> float:
-    """Return the scale for a constant's largest element; a fixed one for other values."""
+def _scale(value: Value) -> float:
+    """Return the s8 scale for a constant's largest element; a fixed one for other values."""
     if value.data is None or value.data.size == 0:
         return _SCALE
-    return float(np.abs(value.data.astype(np.float64)).max() / largest) or 1.0
+    return float(np.abs(value.data.astype(np.float64)).max() / 127) or 1.0
 
 
 def _parameters(scale: float) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _inputs_quantized(
 ) -> tuple[Value, ...]:
     given = list(inputs)
     for i in which:
-        given[i] = _through(copy, given[i], "s8", _parameters(_scale(given[i], 127)))
+        given[i] = _through(copy, given[i], "s8", _parameters(_scale(given[i])))
     return copy.same(node, given)
 
 

@@ -172,7 +172,7 @@ def _total(sizes: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
-def _unsupported(builder: GraphBuilder, steps: list[StepFacts]) -> list[StepFacts]:
+def _unsupported(steps: list[StepFacts]) -> list[StepFacts]:
     """Mark the steps of ops for which oneDNN has no kernel as unsupported."""
     known = with_trait("moves")
     return [
@@ -213,7 +213,7 @@ def _finish(
         steps = [_merged(s, key, known) for s, key in zip(steps, keys, strict=True)]
         subject.notes += _notes_on(builder, steps)
         if not subject.runs:
-            steps = _unsupported(builder, steps)
+            steps = _unsupported(steps)
         elif seconds > 0:
             try:
                 times, whole, calls = timed(model, plan, subject.shapes, seconds)

@@ -16,7 +16,7 @@ from ..planning import SlowFusions
 from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
 from .probe import Group, Probe, can_compile, grouped, refused_alone, specialised
-from .rebuild import for_engine_kind, numbers_of
+from .rebuild import for_gpu, numbers_of
 from .search import Search, Status, helpful, tried_in_vain
 
 __all__ = ["Change", "Reason", "Status", "reasons"]
@@ -225,7 +225,7 @@ def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[in
     if not unsupported or not on_cpu or version().gpu_runtime.lower() == "none":
         return frozenset()
     try:
-        groups = grouped(for_engine_kind(builder, "gpu"))
+        groups = grouped(for_gpu(builder))
     except OneDNNError:
         return frozenset()
     return frozenset(n.id for g in groups if g.supported for n in g.nodes if n.id in unsupported)

@@ -19,7 +19,7 @@ __all__ = [
     "Edit",
     "LeafWriter",
     "Writer",
-    "for_engine_kind",
+    "for_gpu",
     "numbers_of",
     "rebuild",
     "values_of",
@@ -303,8 +303,8 @@ def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:
     copy.builder.output(**{name: copy.values[v.id] for name, v in outputs.items()})
 
 
-def for_engine_kind(builder: GraphBuilder, kind: str) -> GraphBuilder:
-    """Copy a graph for another kind of engine."""
+def for_gpu(builder: GraphBuilder) -> GraphBuilder:
+    """Copy a graph for GPUs."""
     made = builder.snapshot()
-    made.engine_kind = _core.graph(kind).get_engine_kind()
+    made.engine_kind = _core.engine.kind.gpu
     return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .._core import cpu_isa
 
 __all__ = [
-    "NAMES",
     "has_amx",
     "has_avx2",
     "has_avx512",
@@ -15,9 +14,6 @@ __all__ = [
     "has_f16",
     "has_vnni",
 ]
-
-NAMES = tuple(name for name in cpu_isa.__members__ if name != "isa_default")
-"""All names, in the order of `cpu_isa`."""
 
 # The bits of dnnl_cpu_isa_t; an instruction set has the bits of those that it contains, too.
 _AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def _binary(op_type: str) -> Rewrite:
     return rewrite
 
 
-def _unary(op_type: str, defaults: Mapping[str, Any] | None = None) -> Rewrite:
+def _unary(op_type: str) -> Rewrite:
     """Return the rewrite of an op of one tensor; some can have channels last."""
 
     def rewrite(edits: Edits, node: ir.Node) -> ir.Value | None:
@@ -138,7 +138,7 @@ def _unary(op_type: str, defaults: Mapping[str, Any] | None = None) -> Rewrite:
             node,
             op_type,
             [x],
-            {**(defaults or {}), **_attributes(node, "channels_last", "opset")},
+            _attributes(node, "channels_last", "opset"),
             None if version is None else version.as_int(),
         )
         return _quantized(edits, node, made, (3, 4))

@@ -10,13 +10,14 @@ from typing import Any
 import onnx_ir as ir
 
 from ..errors import OneDNNError
+from ..ops.lookup import is_quantized
 from ..ops.terms import shape_text
 from ..running.model import Step
 from ..text.names import printable, shortened
 from ..text.numbers import bytes_text, counted
 from ..text.table import text_table
 from .programs import Entry
-from .report import QUANTIZATION, stages
+from .report import stages
 from .survey import Survey, why_unknown
 from .tensors import Shape
 from .work import operations
@@ -117,11 +118,7 @@ class Overview:
     def int8_partitions(self) -> int:
         """The number of partitions that oneDNN computes in 8 bits."""
         return sum(
-            k.count
-            for k in self.kinds
-            if k.implementation == "oneDNN"
-            and any(o in QUANTIZATION for o in k.ops)
-            and any(o not in QUANTIZATION for o in k.ops)
+            k.count for k in self.kinds if k.implementation == "oneDNN" and is_quantized(k.ops)
         )
 
     def to_dict(self) -> dict[str, Any]:

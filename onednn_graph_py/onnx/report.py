@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from ..errors import OneDNNError
-from ..ops.lookup import with_trait
+from ..ops.lookup import is_quantized
 from ..ops.terms import shape_text
 from ..running.model import Step
 from ..text.names import printable
@@ -20,8 +20,6 @@ from .tensors import Shape
 from .work import operations
 
 __all__ = ["Left", "OnnxReport", "ProgramReport", "reported"]
-
-QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 
 @dataclass(frozen=True)
@@ -87,12 +85,7 @@ class ProgramReport:
     @property
     def int8_partitions(self) -> int:
         """The number of partitions that oneDNN computes in 8 bits."""
-        return sum(
-            s.implementation == "oneDNN"
-            and any(o in QUANTIZATION for o in s.ops)
-            and any(o not in QUANTIZATION for o in s.ops)
-            for s in self.steps
-        )
+        return sum(s.implementation == "oneDNN" and is_quantized(s.ops) for s in self.steps)
 
     def __str__(self) -> str:
         sets = "; ".join(", ".join(map(shape_text, s)) for s in self.shapes[-3:])

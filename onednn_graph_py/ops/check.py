@@ -8,15 +8,14 @@ from typing import Any
 
 from ..errors import InvalidGraphOpError
 from ..linked import linked_version
-from . import inference
 from .attributes import spelling
-from .call import Call
+from .inference import infer_outputs
 from .lookup import row
 from .table import OPS
 from .tensor_spec import SpecLike, TensorSpec
 from .terms import Version
 
-__all__ = ["check", "library_spelling", "make_call", "type_combinations"]
+__all__ = ["check", "library_spelling", "type_combinations"]
 
 
 def library_spelling(kind: str, name: str, value: str) -> str:
@@ -24,20 +23,6 @@ def library_spelling(kind: str, name: str, value: str) -> str:
     schema = OPS.get(kind)
     attribute = schema.attribute(name) if schema is not None else None
     return value if attribute is None else spelling(attribute, value)
-
-
-def make_call(
-    kind: str,
-    inputs: Sequence[SpecLike],
-    attrs: Mapping[str, Any] | None = None,
-    outputs: Sequence[SpecLike] | None = None,
-    *,
-    name: str = "",
-    id: int | None = None,
-    version: Version | None = None,
-) -> Call:
-    """Make a `Call`, and check each attribute by itself; see `check` for the parameters."""
-    return inference.make_call(row(kind), inputs, attrs, outputs, name=name, id=id, version=version)
 
 
 def check(
@@ -90,9 +75,7 @@ def check(
     >>> check("MatMul", [((8, 64), "f32"), ((64, 10), "f32")])
     (TensorSpec(shape=(8, 10), dtype='f32'),)
     """
-    return inference.infer_outputs(
-        row(kind), inputs, attrs, outputs, name=name, id=id, version=version
-    )
+    return infer_outputs(row(kind), inputs, attrs, outputs, name=name, id=id, version=version)
 
 
 def type_combinations(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from ..errors import InvalidArgumentsError
@@ -12,7 +13,7 @@ from .table import OPS
 from .terms import Version
 from .traits import Trait
 
-__all__ = ["overview", "row", "with_attribute", "with_trait"]
+__all__ = ["is_quantized", "overview", "row", "with_attribute", "with_trait"]
 
 
 def row(kind: str) -> OpSchema:
@@ -57,6 +58,11 @@ def with_attribute(name: str) -> frozenset[str]:
     ['Dequantize', 'Quantize']
     """
     return frozenset(kind for kind, row in OPS.items() if row.attribute(name) is not None)
+
+
+def is_quantized(kinds: Iterable[str]) -> bool:
+    """Return whether a partition of these kinds computes in 8 bits: has others between casts."""
+    return len({k in with_trait("quantizes") | with_trait("dequantizes") for k in kinds}) == 2
 
 
 def overview(version: Version) -> str:

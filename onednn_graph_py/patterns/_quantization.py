@@ -61,8 +61,7 @@ def dequantized_weights(
     *,
     axis: int,
     per_channel: bool,
-    zero_point: int = 0,
-    stored: str = "s8",
+    zero_point: int,
 ) -> Value:
     """Return dequantized constant weights; weights in f32 are quantized first.
 
@@ -71,7 +70,7 @@ def dequantized_weights(
     b : GraphBuilder
     shape : sequence of int
     dtype : str
-        ``s8`` or ``u8``, or ``f32`` for weights that the graph quantizes to `stored` itself.
+        ``s8`` or ``u8``, or ``f32`` for weights that the graph quantizes to ``s8`` itself.
     compute : str
         The float type of the result.
     axis : int
@@ -79,7 +78,6 @@ def dequantized_weights(
     per_channel : bool
         Whether there is a scale for each output channel.
     zero_point : int
-    stored : str
     """
     channels = shape[axis]
     terms = int(np.prod(shape)) // channels
@@ -87,7 +85,7 @@ def dequantized_weights(
     scale = 2 / (terms**0.5 * _WEIGHTS_STEPS)
     parameters = _parameters(scale, zero_point, channels if per_channel else None, axis)
     if dtype == "f32":
-        made = b.constant(exact, name="weights").quantize(dtype=stored, **parameters)
+        made = b.constant(exact, name="weights").quantize(dtype="s8", **parameters)
     else:
         low, high = (0, 255) if dtype == "u8" else (-128, 127)
         along_axis = [-1 if i == axis else 1 for i in range(len(shape))]

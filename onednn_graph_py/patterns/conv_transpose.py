@@ -14,8 +14,8 @@ from .pattern import Case, Deviation, Pattern, named
 __all__ = [
     "AUTO_PADS",
     "CHANNELS",
+    "DOCUMENTED_SHAPES",
     "FORMATS",
-    "OTHER_SHAPE",
     "PATTERNS",
     "attributes_of",
     "layout",
@@ -131,11 +131,19 @@ FORMATS = tuple(
         weights_format=weights,
     )
 )
-OTHER_SHAPE = (
-    Deviation(
-        None,
-        "oneDNN needs (IC, OC / groups, spatial), not the documented (IC / groups, OC, spatial)",
-    ),
+_OTHER_SHAPE = Deviation(
+    None, "oneDNN needs (IC, OC / groups, spatial), not the documented (IC / groups, OC, spatial)"
+)
+DOCUMENTED_SHAPES = tuple(
+    case
+    for weights in ("IOX", "XOI")
+    for case in in_floats(
+        f"2, {weights}, documented shape",
+        deviations=(_OTHER_SHAPE,),
+        groups=2,
+        weights_format=weights,
+        documented_weights=True,
+    )
 )
 # The documents' spelling, which the package accepts too, and the library's.
 AUTO_PADS = (
@@ -182,20 +190,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *in_floats("2, XOI", groups=2, weights_format="XOI"),
             *in_floats("4, NCX", groups=4, data_format="NCX", weights_format="IOX"),
             *in_floats("a channel each", groups=16, channels=(16, 16), weights_format="IOX"),
-            *in_floats(
-                "2, IOX, documented shape",
-                deviations=OTHER_SHAPE,
-                groups=2,
-                weights_format="IOX",
-                documented_weights=True,
-            ),
-            *in_floats(
-                "2, XOI, documented shape",
-                deviations=OTHER_SHAPE,
-                groups=2,
-                weights_format="XOI",
-                documented_weights=True,
-            ),
+            *DOCUMENTED_SHAPES,
         ),
     ),
     Pattern(

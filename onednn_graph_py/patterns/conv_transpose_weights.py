@@ -10,8 +10,8 @@ from ._cases import in_floats
 from .conv_transpose import (
     AUTO_PADS,
     CHANNELS,
+    DOCUMENTED_SHAPES,
     FORMATS,
-    OTHER_SHAPE,
     attributes_of,
     layout,
     weights_shape,
@@ -117,20 +117,7 @@ PATTERNS: tuple[Pattern, ...] = (
             *in_floats("2, IOX", groups=2, weights_format="IOX"),
             *in_floats("2, XOI", groups=2, weights_format="XOI"),
             *in_floats("a channel each", groups=16, channels=(16, 16), weights_format="IOX"),
-            *in_floats(
-                "2, IOX, documented shape",
-                deviations=OTHER_SHAPE,
-                groups=2,
-                weights_format="IOX",
-                documented_weights=True,
-            ),
-            *in_floats(
-                "2, XOI, documented shape",
-                deviations=OTHER_SHAPE,
-                groups=2,
-                weights_format="XOI",
-                documented_weights=True,
-            ),
+            *DOCUMENTED_SHAPES,
         ),
     ),
     Pattern(

@@ -168,12 +168,8 @@ def _row(dtype: str, rule: str, build: Build, *cases: Case) -> Pattern:
     return Pattern(f"DT-{dtype}", f"data type {dtype}", "data model", rule, _PAGE, build, cases)
 
 
-def _cases(
-    dtype: str, *forms: str, kernels: tuple[str, ...] = (), deviations: tuple[Deviation, ...] = ()
-) -> tuple[Case, ...]:
-    return tuple(
-        Case(form, dtype, {"form": form}, kernels=kernels, deviations=deviations) for form in forms
-    )
+def _cases(dtype: str, *forms: str, kernels: tuple[str, ...] = ()) -> tuple[Case, ...]:
+    return tuple(Case(form, dtype, {"form": form}, kernels=kernels) for form in forms)
 
 
 PATTERNS: tuple[Pattern, ...] = (

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
-from ..ops.check import make_call
-from ..ops.lookup import with_attribute, with_trait
+from ..ops.inference import make_call
+from ..ops.lookup import row, with_attribute, with_trait
 from ..reference.windows import windows
 from .writing import Ops as _Ops
 
@@ -105,7 +105,7 @@ def _windows(
         Whether the op is a transposed convolution, or its gradient.
     """
     given, made = ([(ops.shapes[v.id], v.dtype) for v in s] for s in (node.inputs, node.outputs))
-    call = make_call(node.kind, given, node.attrs, made)
+    call = make_call(row(node.kind), given, node.attrs, made)
     last = node.attr("data_format") == "NXC"
     spatial, count = (
         shape[1:-1] if last else shape[2:] for shape in (ops.shapes[v.id] for v in (wide, narrow))

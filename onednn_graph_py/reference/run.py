@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from ..errors import InvalidArgumentsError, InvalidShapeError
 from ..ops.call import Call
-from ..ops.check import check, make_call
+from ..ops.check import check
+from ..ops.inference import make_call
+from ..ops.lookup import row
 from ..ops.terms import Shape, Version
 from .registry import Array, exact, implementation
 from .rounding import dtype_name, round_to
@@ -57,7 +59,7 @@ def call_of(
                 f"{kind}: output {i} can't be inferred from inputs and attributes, only {spec}; "
                 "give outputs"
             )
-    return make_call(kind, given, attrs, made, version=version)
+    return make_call(row(kind), given, attrs, made, version=version)
 
 
 def _stored(call: Call) -> dict[str, Any]:

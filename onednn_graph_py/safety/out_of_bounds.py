@@ -993,21 +993,11 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     ),
     MemoryDefect(gaps, _COPIES, since=(3, 8), strided=True),
     MemoryDefect(attention_order, _BINARY, since=(3, 8), fused=True, beside=_SOFTMAX),
-    MemoryDefect(
-        attention_condition,
-        _in("Select"),
-        since=(3, 8),
-        where=_beside_sycl,
-        fused=True,
-        beside=_SOFTMAX,
-    ),
-    MemoryDefect(
-        attention_mask_and_select,
-        _in("Select"),
-        since=(3, 8),
-        where=_beside_sycl,
-        fused=True,
-        beside=_SOFTMAX,
+    *(
+        MemoryDefect(
+            met, _in("Select"), since=(3, 8), where=_beside_sycl, fused=True, beside=_SOFTMAX
+        )
+        for met in (attention_condition, attention_mask_and_select)
     ),
     MemoryDefect(
         grouped_attention_select,

@@ -77,7 +77,7 @@ def _one_column(group: Group, op: Op, slide: Slide, conditions: Conditions) -> b
     )
 
 
-def _one_plane(group: Group, op: Op, slide: Slide) -> int:
+def _one_plane(slide: Slide) -> int:
     """Return the channels of a group, where a source is 1 deep and its kernel deeper; else 0."""
     kernel, channels = slide.window.kernel, slide.source.channels
     if len(kernel) != 3 or slide.source.spatial[0] != 1 or kernel[0] == 1 or kernel[-1] == 1:
@@ -90,12 +90,12 @@ def _one_plane(group: Group, op: Op, slide: Slide) -> int:
 def _one_channel(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
     bf16 = op.inputs[0].dtype == "bf16" and conditions.avx512_bf16
     narrow = bf16 or integers_of(group, op) is not None
-    return narrow and _one_plane(group, op, slide) == 1
+    return narrow and _one_plane(slide) == 1
 
 
 def _padded_channels(group: Group, op: Op, slide: Slide, conditions: Conditions) -> bool:
     together = 2 if integers_of(group, op) is None else 4  # channels in 4 bytes
-    return runs_in_amx(group, op, conditions) and _one_plane(group, op, slide) % together != 0
+    return runs_in_amx(group, op, conditions) and _one_plane(slide) % together != 0
 
 
 def _some_convolution(

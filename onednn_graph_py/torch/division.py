@@ -283,11 +283,11 @@ def lowered(
         made = LOWERINGS[node.target](Lowering(b, node, constants), *args, **kwargs)
     results = [made] if isinstance(made, Value) else list(made)
     for value, wanted in zip(results, _tensors(node), strict=False):
-        _check(node, value, wanted, host)
+        _check(value, wanted, host)
     return made
 
 
-def _check(node: fx.Node, value: Value, wanted: torch.Tensor, host: bool) -> None:
+def _check(value: Value, wanted: torch.Tensor, host: bool) -> None:
     """Raise `NotLowered` if a lowering does not give what torch gives."""
     shape = value.shape
     dims = dims_of(wanted)

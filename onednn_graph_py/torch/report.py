@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from ..explaining.times import timed
-from ..ops.lookup import with_trait
+from ..ops.lookup import is_quantized
 from ..running.model import CompiledGraph, Step
 from ..text.numbers import counted
 from . import capture
@@ -22,8 +22,6 @@ from .captured import CAPTURED, Captured, share_in_regions
 from .division import source
 
 __all__ = ["GraphReport", "Left", "RegionReport", "Report", "report"]
-
-QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,7 @@ class RegionReport:
     @property
     def int8_partitions(self) -> int:
         """The number of partitions that oneDNN computes in 8 bits: others' ops between casts."""
-        return sum(
-            s.implementation == "oneDNN"
-            and any(o in QUANTIZATION for o in s.ops)
-            and any(o not in QUANTIZATION for o in s.ops)
-            for s in self.steps
-        )
+        return sum(s.implementation == "oneDNN" and is_quantized(s.ops) for s in self.steps)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..reference.rounding import integer_limits, round_to
 from .portion import Picks, part_of
 from .subject import Subject
 
-__all__ = ["arrays_of", "draws_of", "written"]
+__all__ = ["draws_of", "written"]
 
 Array = npt.NDArray[Any]
 
@@ -60,11 +60,6 @@ def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int, seed: 
     if fill.kind == "mostly true":
         made[..., 0] = True
     return made
-
-
-def arrays_of(subject: Subject) -> dict[int, Array]:
-    """Make arrays for all inputs and constants, with numbers that make errors visible."""
-    return next(draws_of(subject))
 
 
 def draws_of(subject: Subject) -> Iterator[dict[int, Array]]:

@@ -61,12 +61,12 @@ def _differing(one: Array, other: Array) -> int:
     return int(np.count_nonzero(different))
 
 
-def _check_equal(first: Sequence[Array], again: Sequence[Array], when: str) -> None:
+def _check_equal(first: Sequence[Array], again: Sequence[Array]) -> None:
     for port, (a, b) in enumerate(zip(first, again, strict=True)):
         if not same(a, b):
             raise Ended(
                 Outcome.WRONG,
-                f"output {port} differs {when}: {_differing(a, b)} of {a.size} elements",
+                f"output {port} differs from call to call: {_differing(a, b)} of {a.size} elements",
             )
 
 
@@ -152,7 +152,7 @@ def _results(
         while calls < 2 or (spent < 0.01 and calls < 6):
             seconds, again = timed(partial(run, DIRT[(calls + 1) % len(DIRT)]))
             calls, spent = calls + 1, spent + seconds
-            _check_equal(first, again, "from call to call")
+            _check_equal(first, again)
             if seconds > 1.0:
                 break
         run.check_inputs()

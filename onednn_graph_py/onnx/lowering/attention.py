@@ -26,8 +26,7 @@ Causal = Literal["top_left", "bottom_right"] | None
 
 @lowers("Attention")
 def _attention(call: Call) -> list[Value]:
-    query, key, value = (call.value(i) for i in range(3))
-    call.need_float(query, key, value)
+    query, key, value = call.floats(0, 1, 2)
     if call.attribute("softmax_precision") not in (None, 1, 10, 16):
         raise NotLowered("oneDNN has no SoftMax in this precision")
     flat = query.ndim == 3
@@ -217,8 +216,7 @@ def _by_steps(
 
 @lowers("RotaryEmbedding")
 def _rotary_embedding(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     shape = x.shape or ()
     tables = [_table(call, i) for i in (1, 2)]
     rotated = call.attribute("rotary_embedding_dim", 0)

@@ -18,8 +18,7 @@ def _function(op_type: str, method: str) -> None:
 
     @lowers(op_type)
     def function(call: Call) -> Value:
-        x = call.value(0)
-        call.need_float(x)
+        [x] = call.floats(0)
         made: Value = getattr(call.b, method)(x)
         return made
 
@@ -41,22 +40,19 @@ for _op_type, _method in (
 
 @lowers("Round")
 def _round(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return call.cast(call.b.round(call.cast(x, "f32")), x.dtype)  # no kernel for small types
 
 
 @lowers("Elu")
 def _elu(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return call.b.elu(x, alpha=float(call.attribute("alpha", 1.0)))
 
 
 @lowers("Celu")
 def _celu(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     alpha = float(call.attribute("alpha", 1.0))
     if alpha == 1:
         return call.b.elu(x, alpha=1.0)
@@ -67,8 +63,7 @@ def _celu(call: Call) -> Value:
 
 @lowers("Selu")
 def _selu(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     alpha = float(call.attribute("alpha", 1.67326319217681884765625))
     gamma = float(call.attribute("gamma", 1.05070102214813232421875))
     return call.times(call.b.elu(x, alpha=alpha), gamma)
@@ -76,31 +71,27 @@ def _selu(call: Call) -> Value:
 
 @lowers("LeakyRelu")
 def _leaky_relu(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return call.b.leaky_relu(x, alpha=float(call.attribute("alpha", 0.01)))
 
 
 @lowers("HardSigmoid")
 def _hard_sigmoid(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     alpha, beta = call.attribute("alpha", 0.2), call.attribute("beta", 0.5)
     return call.b.hard_sigmoid(x, alpha=float(alpha), beta=float(beta))
 
 
 @lowers("Softsign")
 def _softsign(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return call.b.divide(x, call.b.abs(x) + 1.0)
 
 
 @lowers("Gelu")
 @lowers("Gelu", domain="com.microsoft")
 def _gelu(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     if call.attribute("approximate", "none") == "none":
         return call.b.gelu(x)
     if linked_version() >= (3, 9):
@@ -112,8 +103,7 @@ def _gelu(call: Call) -> Value:
 
 @lowers("Swish")
 def _swish(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return _gated(call, x)
 
 
@@ -123,15 +113,13 @@ def _gated(call: Call, x: Value) -> Value:
 
 @lowers("SwiGLU")
 def _swiglu(call: Call) -> Value:
-    x, y = call.value(0), call.value(1)
-    call.need_float(x, y)
+    x, y = call.floats(0, 1)
     return _gated(call, x) * y
 
 
 @lowers("PRelu")
 def _prelu(call: Call) -> Value:
-    x, slope = call.value(0), call.value(1)
-    call.need_float(x, slope)
+    x, slope = call.floats(0, 1)
     if x.ndim < 2 or slope.ndim > x.ndim:
         raise NotLowered("oneDNN's PReLU needs channels")
     slope = slope[(None,) * (x.ndim - slope.ndim)] if slope.ndim < x.ndim else slope
@@ -140,8 +128,7 @@ def _prelu(call: Call) -> Value:
 
 @lowers("Clip")
 def _clip(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     if call.version < 11:
         low = call.attribute("min", -math.inf)
         high = call.attribute("max", math.inf)
@@ -155,15 +142,13 @@ def _clip(call: Call) -> Value:
 
 @lowers("Neg")
 def _neg(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return call.times(x, -1.0)
 
 
 @lowers("Reciprocal")
 def _reciprocal(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     return inverse(call, x)
 
 
@@ -174,8 +159,7 @@ def inverse(call: Call, x: Value) -> Value:
 
 @lowers("Pow")
 def _pow(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     exponents = call.need(1, "the exponent")
     if exponents.size != 1 or exponents.ndim > x.ndim:
         raise NotLowered("the exponents are a tensor")
@@ -201,8 +185,7 @@ def _operands(call: Call) -> list[Value]:
     """Return all inputs; constants of one element do not need more dims than the others."""
     if call.version < 7 and call.attribute("broadcast", 0):
         raise NotLowered("it broadcasts as in opsets before 7")
-    values = [call.value(i) for i in range(len(call))]
-    call.need_float(*values)
+    values = call.floats(*range(len(call)))
     return values
 
 
@@ -245,8 +228,7 @@ def _mean(call: Call) -> Value:
 
 @lowers("Where")
 def _where(call: Call) -> Value:
-    x, y = call.value(1), call.value(2)
-    call.need_float(x, y)
+    x, y = call.floats(1, 2)
     return chosen(call, call.value(0), x, y)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,10 @@ Array = npt.NDArray[Any]
 
 def looked_up(call: Call) -> Value:
     """Take slices of input 0 at the places that input 1 has, which a call determines."""
+    return _step(call, _taken, _shape)
+
+
+def _step(call: Call, taken: Callable[..., Array], shape: Callable[..., Any]) -> Value:
     rank = len(call.dims(0))
     if not rank:
         raise NotLowered("the tensor has no dims")
@@ -27,10 +32,10 @@ def looked_up(call: Call) -> Value:
         raise NotLowered("4-bit integers are packed")
     axis = call.attribute("axis", 0) % rank
     made: Value = call.b.call(
-        partial(_taken, call.node.name or "Gather", axis),
+        partial(taken, call.node.name or call.node.op_type, axis),
         call.value(0),
         call.value(1),
-        outputs=partial(_shape, call.dtype(0), axis),
+        outputs=partial(shape, call.dtype(0), axis),
     )
     return made
 
@@ -51,22 +56,10 @@ def _shape(
 
 @lowers("GatherElements")
 def _gather_elements(call: Call) -> Value:
-    rank = len(call.dims(0))
-    if not rank:
-        raise NotLowered("the tensor has no dims")
-    if call.dtype(0) in ("s4", "u4"):
-        raise NotLowered("4-bit integers are packed")
-    axis = call.attribute("axis", 0) % rank
-    made: Value = call.b.call(
-        partial(elements, call.node.name or "GatherElements", axis),
-        call.value(0),
-        call.value(1),
-        outputs=partial(_as_places, call.dtype(0)),
-    )
-    return made
+    return _step(call, elements, _as_places)
 
 
 def _as_places(
-    dtype: str, data: tuple[int, ...], places: tuple[int, ...]
+    dtype: str, axis: int, data: tuple[int, ...], places: tuple[int, ...]
 ) -> list[tuple[tuple[int, ...], str]]:
     return [(places, dtype)]

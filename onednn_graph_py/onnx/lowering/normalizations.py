@@ -70,8 +70,7 @@ def _of_rows(call: Call, i: int, sizes: tuple[int, ...], number: float) -> Value
 
 @lowers("LayerNormalization")
 def _layer_normalization(call: Call) -> list[Value]:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     rows, sizes = _rows(call, x, call.attribute("axis", -1))
     epsilon = float(call.attribute("epsilon", 1e-5))
     scale, shift = _of_rows(call, 1, sizes, 1), _of_rows(call, 2, sizes, 0)
@@ -97,8 +96,7 @@ def _statistic(call: Call, given: Value, lead: tuple[int, ...], x: Value) -> Val
 
 @lowers("RMSNormalization", "SimplifiedLayerNormalization")
 def _rms_normalization(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     if call.is_read(1):
         raise NotLowered("its statistics are read")
     rows, sizes = _rows(call, x, call.attribute("axis", -1))
@@ -160,8 +158,7 @@ def _in_groups(call: Call, x: Value, groups: int, scale: Value, shift: Value) ->
 
 @lowers("BatchNormalization")
 def _batch_normalization(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     if call.attribute("training_mode", 0) or (call.version < 7 and not call.attribute("is_test")):
         raise NotLowered("it computes the statistics of a batch")
     if any(call.is_read(i) for i in range(1, 5)):
@@ -191,8 +188,7 @@ def _log_softmax(call: Call) -> Value:
 
 
 def _along(call: Call, method: str) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     axis = call.attribute("axis", 1 if call.version < 13 else -1)
     axis = axis % max(x.ndim, 1)
     if x.ndim == 0:

@@ -10,8 +10,7 @@ from .windows import Windows, windows_of
 
 
 def _pooled(call: Call) -> tuple[Value, Windows]:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     if call.is_read(1):
         raise NotLowered("the indices of the largest elements are read")
     kernel = call.attribute("kernel_shape", ())
@@ -56,8 +55,7 @@ def _average_pool(call: Call) -> Value:
 @lowers("LRN")
 def _lrn(call: Call) -> Value:
     """Divide by a power of the mean square of neighbouring channels."""
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     beta = call.attribute("beta", 0.75)
     if beta not in (0.5, 0.75, 1.0):
         raise NotLowered(f"oneDNN has no kernel for Pow; beta is {beta:g}")

@@ -15,8 +15,7 @@ from .windows import halves, spatial, windows_of
 
 @lowers("MatMul")
 def _matmul(call: Call) -> Value:
-    x, y = call.value(0), call.value(1)
-    call.need_float(x, y)
+    x, y = call.floats(0, 1)
     return _product(call, x, y)
 
 
@@ -33,8 +32,7 @@ def _product(call: Call, x: Value, y: Value) -> Value:
 
 @lowers("Gemm")
 def _gemm(call: Call) -> Value:
-    x, y = call.value(0), call.value(1)
-    call.need_float(x, y)
+    x, y = call.floats(0, 1)
     alpha = float(call.attribute("alpha", 1.0))
     beta = float(call.attribute("beta", 1.0)) if call.has(2) else 0.0
     known = call.known(1)
@@ -42,7 +40,7 @@ def _gemm(call: Call) -> Value:
         y, alpha = call.b.constant(known.astype(np.float64) * alpha, y.dtype), 1.0
     across, along = bool(call.attribute("transA", 0)), bool(call.attribute("transB", 0))
     columns = (y.shape or ())[0 if along else 1]
-    bias = None if beta == 0 else _scaled(call, 2, beta)
+    bias = None if beta == 0 else _bias(call, beta)
     if bias is not None and alpha == 1 and bias.shape in ((columns,), (1, columns)) and columns > 0:
         row = bias if bias.ndim == 1 else bias.squeeze(0)
         return call.b.matmul(x, y, row, transpose_a=across, transpose_b=along)
@@ -50,9 +48,9 @@ def _gemm(call: Call) -> Value:
     return made if bias is None else made + bias
 
 
-def _scaled(call: Call, i: int, factor: float) -> Value:
-    """Return an input, multiplied by a number; a constant is multiplied now."""
-    known, value = call.known(i), call.value(i)
+def _bias(call: Call, factor: float) -> Value:
+    """Return Gemm's input 2, multiplied by a number; a constant is multiplied now."""
+    known, value = call.known(2), call.value(2)
     if known is None or factor == 1:
         return call.times(value, factor)
     return call.b.constant(known.astype(np.float64) * factor, value.dtype)
@@ -60,8 +58,7 @@ def _scaled(call: Call, i: int, factor: float) -> Value:
 
 @lowers("Conv")
 def _conv(call: Call) -> Value:
-    x, weights = call.value(0), call.value(1)
-    call.need_float(x, weights)
+    x, weights = call.floats(0, 1)
     if x.ndim != weights.ndim or x.ndim < 3:
         raise NotLowered("there are no spatial dims")
     windows = windows_of(call, x.shape or (), _kernel(weights))
@@ -88,8 +85,7 @@ def _kernel(weights: Value) -> Sequence[int]:
 
 @lowers("ConvTranspose")
 def _conv_transpose(call: Call) -> Value:
-    x, weights = call.value(0), call.value(1)
-    call.need_float(x, weights)
+    x, weights = call.floats(0, 1)
     if x.ndim != weights.ndim or x.ndim < 3:
         raise NotLowered("there are no spatial dims")
     kernel = _kernel(weights)

@@ -21,8 +21,7 @@ def _quantize(call: Call) -> Value:
     dtype = call.result_dtypes[0]
     if dtype not in EIGHT_BITS:
         raise NotLowered(f"oneDNN's Quantize makes 8 bits, not {dtype}")
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     scales, points, axis = _parameters(call)
     return quantize(x, dtype, scales, points, axis)
 

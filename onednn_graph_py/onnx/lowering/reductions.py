@@ -61,8 +61,7 @@ def _over_axes(
     before: Callable[[Value], Value] | None = None,
     after: Callable[[Value], Value] | None = None,
 ) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     dtype = x.dtype
     axes = _axes(call)
     if before is not None or after is not None:
@@ -127,8 +126,7 @@ def _over_space(call: Call, method: str) -> Value:
 
 @lowers("LpNormalization")
 def _lp_normalization(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     method = {1: "reduce_l1", 2: "reduce_l2"}.get(call.attribute("p", 2))
     if method is None:
         raise NotLowered("p is neither 1 nor 2")

@@ -74,8 +74,7 @@ def _scales(call: Call) -> list[float | None] | None:
 
 @lowers("Resize", "Upsample")
 def _resize(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     mode = call.attribute("mode", "nearest")
     mode = "linear" if mode == "bilinear" else mode
     if mode not in ("nearest", "linear"):

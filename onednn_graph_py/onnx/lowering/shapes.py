@@ -291,8 +291,7 @@ def _gather(call: Call) -> Value:
 
 @lowers("DepthToSpace")
 def _depth_to_space(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     size = call.attribute("blocksize")
     n, c, h, w = _of_image(x)
     if call.attribute("mode", "DCR") == "DCR":
@@ -307,8 +306,7 @@ def _depth_to_space(call: Call) -> Value:
 
 @lowers("SpaceToDepth")
 def _space_to_depth(call: Call) -> Value:
-    x = call.value(0)
-    call.need_float(x)
+    [x] = call.floats(0)
     size = call.attribute("blocksize")
     n, c, h, w = _of_image(x)
     split = [n, c, h // size, size, w // size, size]

@@ -141,6 +141,12 @@ class Call:
         except OneDNNError as e:
             raise NotLowered(str(e)) from None
 
+    def floats(self, *inputs: int) -> list[Value]:
+        """Return inputs as values, of floating-point types that the CPU has."""
+        values = [self.value(i) for i in inputs]
+        self.need_float(*values)
+        return values
+
     def dims(self, i: int) -> Shape:
         """Return the dims of an input, -1 for those that can differ between calls."""
         return self._operand(i).dims
