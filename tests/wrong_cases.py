@@ -548,6 +548,10 @@ def one_op(kind, *shapes, layouts=(), outputs=1, dtype="f32", made="f32", **attr
     return build
 
 
+def _slope_gradient(shape, slope, data_format):
+    return one_op("PReLUBackward", shape, slope, shape, outputs=2, data_format=data_format)
+
+
 def layer_norm_of_constants(*shape):
     def build(b):
         y = b.constant(noise(1, 1, 1, 4)).layer_norm(b.input((4,)), b.input((4,)), keep_stats=False)
@@ -657,6 +661,10 @@ _unreached = {"dtype": "u8", "op": "conv_transpose", "pads_begin": (0, 0), "pads
 _beyond = {**_unreached, "output_padding": (1, 0)}
 _empty = product_over(0)
 _both_transposed = one_op("MatMul", (5, 2, 8, 6), (3, 8), transpose_a=True, transpose_b=True)
+_shared_columns = (
+    _slope_gradient((2, 3, 4, 5), (1, 3, 4, 1), "NCX"),
+    _slope_gradient((2, 4, 5, 3), (4, 1, 3), "NXC"),
+)
 _of_nothing = (
     one_op("PReLUBackward", (0, 9, 2), (2,), (0, 9, 2), outputs=2, data_format="NXC"),
     one_op(
@@ -980,6 +988,16 @@ ROWS = {
         (one_op("PReLUBackward", (3, 9, 2), (2,), (3, 9, 2), outputs=2, data_format="NXC"),),
         alone=_of_nothing,
         hidden="It does not show where memory that nobody wrote is 0, which is then right.",
+    ),
+    "slope_of_channels_and_rows": Row(
+        _shared_columns,
+        (
+            _slope_gradient((2, 3, 4, 5), (1, 3, 1, 1), "NCX"),
+            _slope_gradient((2, 3, 4, 5), (1, 3, 1, 5), "NCX"),
+            _slope_gradient((2, 3, 4, 1), (1, 3, 4, 1), "NCX"),
+            _slope_gradient((2, 4, 5, 3), (4, 5, 3), "NXC"),
+        ),
+        alone=_shared_columns,
     ),
     "auto_pad_of_transposed_gradients": Row(
         _gradients, (weights_gradient(4), padded_data_gradient(6)), alone=_gradients
