@@ -207,6 +207,20 @@ def test_strided_int8_convolutions_of_pixels(source, stride, met):
     assert is_met(defect, group, Conditions((3, 7), "OpenMP", "avx2", 2)) == met
 
 
+@pytest.mark.parametrize(("kind", "met"), [("ReLU", True), ("Sigmoid", False)])
+def test_an_op_whose_source_others_read_has_a_kernel_of_its_own(kind, met):
+    """It ends by corrupt memory, on 3.7.2 and 3.13.1, but for Swish, which oneDNN has as one op."""
+    x, y, difference, one, made = (t(i, (3, 2, 4, 5, 2, 3)) for i in range(5))
+    group = group_of(
+        case(
+            Op("Subtract", [x, y], [difference]),
+            Op(kind, [difference], [one]),
+            Op("Multiply", [one, difference], [made]),
+        )
+    )
+    assert is_met(BY_NAME["elementwise_rank"], group, CONDITIONS[0]) == met
+
+
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "dilation", "operand", "met"),
     [

@@ -252,7 +252,7 @@ def widening(group: Group, op: Op) -> Met | None:
 
 def elementwise_rank(group: Group, op: Op) -> Met | None:
     """Find an element-wise op on more than five dims, beyond what its reference kernel handles."""
-    if not op.inputs or group.producer(op.inputs[0]):
+    if not op.inputs or (group.producer(op.inputs[0]) and not _starts_a_kernel(group, op)):
         return None
     rank = len(group.shape(op.inputs[0]) or ())
     if rank <= 5:
@@ -265,6 +265,14 @@ def elementwise_rank(group: Group, op: Op) -> Met | None:
     if len(group.ops) == 1:
         return None
     return Met(f"rank {rank} with other ops fused to it", f"{_SPLIT}, or use at most 5 dims")
+
+
+def _starts_a_kernel(group: Group, op: Op) -> bool:
+    """Whether an element-wise op has post-ops but is none, as a further op reads what it reads."""
+    readers = [o for o in group.ops if any(t.id == op.inputs[0].id for t in o.inputs)]
+    after = [o for o in group.ops if any(t.id == op.outputs[0].id for t in o.inputs)]
+    swish = op.kind == "Sigmoid" and len(readers) == 2 and after == readers[1:]
+    return len(readers) > 1 and not swish and any(o.kind in _BINARY for o in after)
 
 
 def elementwise_rank_behind_broadcast(group: Group, op: Op) -> Met | None:
