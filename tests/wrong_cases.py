@@ -552,6 +552,21 @@ def _slope_gradient(shape, slope, data_format):
     return one_op("PReLUBackward", shape, slope, shape, outputs=2, data_format=data_format)
 
 
+def _slopes_after_product(kind, slope):
+    """An op on a tensor of two dims, and a product that oneDNN writes with the same two.
+
+    oneDNN's partitions come in reverse, so that the product is compiled first.
+    """
+    diff = [(15, 2)] if kind == "PReLUBackward" else []
+    build = one_op(kind, (15, 2), slope, *diff, outputs=1 + len(diff), data_format="NXC")
+
+    def both(b):
+        build(b)
+        b.output(b.input((3, 5, 4)).matmul(b.input((4, 2))) + b.input((3, 5, 2)))
+
+    return both
+
+
 def layer_norm_of_constants(*shape):
     def build(b):
         y = b.constant(noise(1, 1, 1, 4)).layer_norm(b.input((4,)), b.input((4,)), keep_stats=False)
@@ -664,6 +679,10 @@ _both_transposed = one_op("MatMul", (5, 2, 8, 6), (3, 8), transpose_a=True, tran
 _shared_columns = (
     _slope_gradient((2, 3, 4, 5), (1, 3, 4, 1), "NCX"),
     _slope_gradient((2, 4, 5, 3), (4, 1, 3), "NXC"),
+)
+_by_reference = tuple(
+    _slopes_after_product(kind, slope)
+    for kind, slope in (("PReLUBackward", (1,)), ("PReLUBackward", (1, 1)), ("PReLU", (15, 1)))
 )
 _of_nothing = (
     one_op("PReLUBackward", (0, 9, 2), (2,), (0, 9, 2), outputs=2, data_format="NXC"),
@@ -998,6 +1017,15 @@ ROWS = {
             _slope_gradient((2, 4, 5, 3), (4, 5, 3), "NXC"),
         ),
         alone=_shared_columns,
+    ),
+    "slope_by_reference": Row(
+        _by_reference,
+        tuple(
+            _slopes_after_product(kind, slope)
+            for kind in ("PReLU", "PReLUBackward")
+            for slope in ((2,), (15, 2))
+        ),
+        alone=_by_reference,
     ),
     "auto_pad_of_transposed_gradients": Row(
         _gradients, (weights_gradient(4), padded_data_gradient(6)), alone=_gradients

@@ -328,6 +328,30 @@ def _slope_of_channels_and_rows(group: Group, conditions: Conditions) -> bool:
     return False
 
 
+def _slope_by_reference(group: Group, conditions: Conditions) -> bool:
+    """A PReLU or its gradient that only oneDNN's reference kernel computes, in at most four dims.
+
+    The kernel goes along five dims, and takes those that a tensor lacks from memory that is not
+    always empty: a product that oneDNN writes in two dims leaves its third there, in a description
+    that all later tensors with the same two dims share.
+    """
+    for op in group.ops:
+        if op.kind not in ("PReLU", "PReLUBackward") or group.producer(op.inputs[0]):
+            continue
+        source, slope = (group.shape(t) for t in op.inputs[:2])
+        if source is None or slope is None or len(source) > 4:
+            continue
+        channel = 1 if op.attr("data_format") == "NCX" else len(source) - 1
+        per_channel = len(slope) == 1 and op.attr("per_channel_broadcast") is not False
+        if per_channel and slope[0] == source[channel]:
+            continue
+        dims = aligned(slope, len(source))
+        along = (1,) * channel + source[channel : channel + 1] + (1,) * (len(source) - channel - 1)
+        if dims not in (source, along):
+            return True
+    return False
+
+
 def _four_bit_weights(group: Group, conditions: Conditions) -> bool:
     return any(
         op.kind == "DynamicDequantize" and op.inputs[0].dtype in ("s4", "u4") for op in group.ops
@@ -546,6 +570,14 @@ DEFECTS = (
         "row, shared by the columns",
         _slope_of_channels_and_rows,
         alone=True,
+    ),
+    Defect(
+        "slope_by_reference",
+        "oneDNN computes PReLU with other slopes than one a channel or element wrongly, and reads "
+        "beside its buffers, after it compiled a product",
+        _slope_by_reference,
+        alone=True,
+        out_of_bounds=True,
     ),
     Defect(
         "auto_pad_of_transposed_gradients",
