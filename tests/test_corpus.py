@@ -319,6 +319,8 @@ def _explanation(case: Case, result: Result) -> str:
         return "excused"
     if result.verdict is Verdict.UNSUPPORTED and "for the prelu backward" in result.reason:
         return "prelu"
+    if result.verdict is Verdict.SPLIT and "oneDNN computes PReLU with" in result.reason:
+        return "prelu"
     known = KNOWN.get(os.path.relpath(case.path, FOLDER))
     if known is not None and known.met() and known.verdict is result.verdict:
         return "known" if known.reason in result.reason else ""

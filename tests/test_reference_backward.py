@@ -172,7 +172,7 @@ LONG_SUMS = {
     ),
     "LayerNormBackward": ([(40, 600), (40, 600), (40,), (40,), (600,), (600,)], {}),
     "LogSoftmaxBackward": ([(4, 3000), (4, 3000)], {"axis": 1}),
-    "PReLUBackward": ([(40, 500), (1,), (40, 500)], {}),
+    "PReLUBackward": ([(9000, 2), (2,), (9000, 2)], {}),
     "SoftMaxBackward": ([(4, 3000), (4, 3000)], {"axis": 1}),
 }
 

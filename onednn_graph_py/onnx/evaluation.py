@@ -65,6 +65,9 @@ SLOW = frozenset(
 """Ops whose reference is a loop in Python, or takes time and memory that dims do not tell; they run
 as those on other numbers do."""
 
+MISTAKEN = frozenset({"BatchNormalization", "LRN"})
+"""Ops whose reference computes something else: it moves statistics before opset 14, and sums over
+channels for as many as there are images."""
 
 NUMPY = {name: dtype.numpy() for dtype, name in NAMES.items()}
 
@@ -103,7 +106,7 @@ def evaluated(
         return [Tensor.of_arrays(tuple(sizes), "s64")]
     if any(o is not None and o.arrays is None for o in operands) or subgraphs(node):
         return None
-    if node.op_type in QUANTIZING | RANDOM | SLOW or not fact.has_schema:
+    if node.op_type in QUANTIZING | RANDOM | SLOW | MISTAKEN or not fact.has_schema:
         return None
     columns: list[list[npt.NDArray[Any]]] = []
     inferred: list[Inferred] = []

@@ -312,22 +312,6 @@ def _results_of_nothing(group: Group, conditions: Conditions) -> bool:
     )
 
 
-def _slope_of_channels_and_rows(group: Group, conditions: Conditions) -> bool:
-    """A gradient of PReLU in four dims, with a slope a channel and row that columns share."""
-    for op in group.ops:
-        if op.kind != "PReLUBackward":
-            continue
-        source, slope = (group.shape(t) for t in op.inputs[:2])
-        slope = aligned(slope, 4)
-        if source is None or slope is None or len(source) != 4:
-            continue
-        order = (0, 3, 1, 2) if op.attr("data_format") == "NXC" else range(4)
-        batch, channels, rows, columns = (slope[i] for i in order)
-        if batch == columns == 1 and channels > 1 and rows > 1 and source[order[3]] > 1:
-            return True
-    return False
-
-
 def _slope_by_reference(group: Group, conditions: Conditions) -> bool:
     """A PReLU or its gradient that only oneDNN's reference kernel computes, in at most four dims.
 
@@ -562,13 +546,6 @@ DEFECTS = (
         "results_of_nothing",
         "oneDNN leaves results unwritten where the source has no elements",
         _results_of_nothing,
-        alone=True,
-    ),
-    Defect(
-        "slope_of_channels_and_rows",
-        "oneDNN computes the gradient of a slope wrongly that has a value for each channel and "
-        "row, shared by the columns",
-        _slope_of_channels_and_rows,
         alone=True,
     ),
     Defect(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ...building.value import Value
 from .table import Call, NotLowered, lowers
 
-Array = npt.NDArray[np.float64]
+Array = npt.NDArray[np.floating[Any]]
 
 _NAMES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
@@ -24,8 +24,8 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 
 
 def _places(how: str, before: int, after: int, scale: float) -> Array:
-    """Return the place in a dim that each element of its result comes from."""
-    to = np.arange(after, dtype=np.float64)
+    """Return the place in a dim that each element of its result comes from, as runtimes round."""
+    to = np.arange(after, dtype=np.float32)
     centers = (to + 0.5) / scale - 0.5
     if how == "half_pixel" or (how == "pytorch_half_pixel" and after > 1):
         return centers
