@@ -6,6 +6,7 @@ A model that breaks a rule raises `GraphFormatError`, which names the file and t
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,7 +229,8 @@ def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
 
     Links in the folder are its owner's, such as those of a hub's cache, and may.
     """
-    location = os.fspath(tensor.location)
+    location: str = os.fspath(tensor.location)
+    _require_text(location)
     if not folder:
         raise GraphFormatError(
             f"tensor {tensor.name!r} is in the file {location}; load the model by its path"
@@ -241,7 +243,7 @@ def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
             f"tensor {tensor.name!r} is in the file {location}, outside of the model's folder"
         )
     path = Path(os.path.realpath(os.path.join(folder, inside)))
-    if not path.is_file():
+    if not os.path.isfile(path):  # which a name that is too long is not; Path's own raises
         raise GraphFormatError(f"tensor {tensor.name!r}: there is no file {location}")
     offset, size = tensor.offset or 0, path.stat().st_size
     if offset < 0 or offset + tensor.nbytes > size or tensor.length not in (None, tensor.nbytes):
@@ -315,6 +317,9 @@ def _require_text(*names: Any) -> None:
 def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value]) -> int:
     """Check that all that sorted nodes read is there, and return how many nodes there are."""
     _require_text(graph.name, *(v.name for v in (*graph.inputs, *graph.initializers.values())))
+    for name, number in Counter(v.name for v in graph.inputs).items():
+        if number > 1:
+            raise GraphFormatError(f"{number} inputs of graph {graph.name!r} are named {name!r}")
     known = {*outside, *graph.inputs, *graph.initializers.values()}
     count = 0
     for node in graph:
@@ -347,6 +352,10 @@ def _check_opsets(model: ir.Model) -> None:
         raise GraphFormatError(
             f"its opset is {version}; onnx {onnx.__version__} knows those up to {newest}"
         )
+    for opsets in (model.opset_imports, *(f.opset_imports for f in model.functions.values())):
+        for domain, number in opsets.items():
+            if number.bit_length() > 31:
+                raise GraphFormatError(f"the opset of the domain {domain!r} is {number}")
 
 
 def _check_arity(model: ir.Model, graph: ir.Graph, opsets: Mapping[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import onnx_ir as ir
@@ -38,7 +39,8 @@ def prepare(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
     _without_dropout(model.graph)
     _without_identities(model.graph)
     _fold(model)
-    passes.CommonSubexpressionEliminationPass()(model)
+    with contextlib.suppress(TypeError):  # it can hash no attribute that is a type
+        passes.CommonSubexpressionEliminationPass()(model)
     rules.rewrite(model)
     if quantization.rewrite(model, requantize, dynamic_quantization):
         _fold(model)

@@ -130,9 +130,9 @@ def _count(content: bytes) -> None:
         else:
             if key & 7 not in _NUMBERS:
                 raise GraphFormatError("it is not an ONNX model, or only a part: an unknown field")
-            if key < 0x80:
+            if at == begin + 1:
                 found = _run_of(key, _SPAN).match(content, begin, end)
-            else:  # of which there are too many for a pattern each
+            else:  # of longer keys there are too many for a pattern each
                 found = _run_of(key & 7, 0).match(content, at, end)
             if found is None:
                 raise IndexError
