@@ -36,7 +36,8 @@ TEXTS = {
         <float[2, 2, 1, 1] w = {1, 2, 3, 4}, float[2] s = {1, 2}, float[2] b = {0, 1}> {
         a = Conv <pads = [1, 1, 1, 1], strides = [2, 1]> (x, w, b)
         c = BatchNormalization(a, s, b, b, s)
-        d = MaxPool <kernel_shape = [2, 2], ceil_mode = 1> (c) y = HardSigmoid <alpha = 0.3> (d) }""",
+        d = MaxPool <kernel_shape = [2, 2], ceil_mode = 1> (c)
+        y = HardSigmoid <alpha = 0.3> (d) }""",
     "branches and loops": """g (float[N, 4] x, bool c) => (float[M, 4] y, float[2, N, 4] z)
         <int64 n = {2}> {
         a = If (c) <then_branch = t () => (float[N, 4] r) { r = Relu(x) },

@@ -577,7 +577,7 @@ def test_a_cache_that_a_group_may_write_to_is_refused_and_never_made(monkeypatch
     finally:
         os.umask(before)
     (recipe.cache.root / "prefix").chmod(0o775)
-    with pytest.raises(RecipeError, match="not used as a cache: group team may write to .*prefix"):
+    with pytest.raises(RecipeError, match=r"not used as a cache: group team may write to .*"):
         recipe.cache.check_owner()
 
 

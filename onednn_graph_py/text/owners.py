@@ -5,6 +5,7 @@ The recipe that builds oneDNN runs this file by itself, where there is no packag
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
@@ -93,7 +94,5 @@ def make_folders(path: str | os.PathLike[str]) -> None:
     folder = os.path.abspath(path)
     if not os.path.isdir(folder):
         make_folders(os.path.dirname(folder))
-        try:
+        with contextlib.suppress(FileExistsError):  # another process has made it
             os.mkdir(folder, 0o755)
-        except FileExistsError:  # another process has made it
-            pass
