@@ -128,6 +128,9 @@ NAMES = (
 )
 OPS = sorted({s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated})
 
+CRASHING = (b"Einsum", b"Div")
+"""What ends a process in onnxruntime: no elements to sum over; the least integer over -1."""
+
 
 def _messages(message: Any) -> list[Any]:
     """Return a message and all that it has inside."""
@@ -250,13 +253,15 @@ def outcome(data: bytes) -> str:
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            model = front.load(file, fallback="auto" if len(data) % 2 else "reference")
+            native = len(data) % 2 and not any(name in data for name in CRASHING)
+            model = front.load(file, fallback="auto" if native else "reference")
             stage = "call"
             shapes = [
                 [d if isinstance(d, int) else 2 for d in dims or ()]
                 for dims in model.input_dims.values()
             ]
-            if sum(int(np.prod(s, dtype=object)) for s in shapes) < 1 << 20:
+            few = sum(int(np.prod(s, dtype=object)) for s in shapes) < 1 << 20
+            if few and b"Loop" not in data:  # which runs as often as a file says
                 model(model.random_inputs(shapes))
             str(model.report())
         for one in warned:

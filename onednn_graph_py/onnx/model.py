@@ -133,7 +133,9 @@ class OnnxModel:
                 value.const_value = None
         graph.inputs[:] = inputs
         try:
-            prepare(model, self.options.requantize, self.options.dynamic_quantization)
+            prepare(
+                model, self.options.requantize, self.options.dynamic_quantization, self.options.most
+            )
         except GraphFormatError as e:
             raise reworded(e, f"{self.name}: {e}") from e.__cause__
         weights = {n: v for n, v in graph.initializers.items() if v.const_value is not None}
@@ -149,6 +151,7 @@ class OnnxModel:
             dict(model.opset_imports),
             model.ir_version,
             files=lengths_of(v.const_value for v in weights.values()),
+            most=self.options.most,
         )
         unknown = {
             v: None if v.shape is None else [not isinstance(d, int) for d in v.shape]
@@ -343,6 +346,8 @@ def load(
     threads: int | None = None,
     fpmath_mode: FpmathMode = "strict",
     known_defects: KnownDefects = "avoid",
+    folding_bytes: int | None = None,
+    folding_work: int | None = None,
     **unknown: Any,
 ) -> OnnxModel:
     """Load an ONNX model.
@@ -369,6 +374,13 @@ def load(
         The smaller types that oneDNN may use to compute f32.
     known_defects : str
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
+    folding_bytes : int, optional
+        The most bytes of results, at one time, that are computed of weights before calls. What
+        takes more runs at each call. By default 1 GiB and four times the weights, and at most half
+        of the memory.
+    folding_work : int, optional
+        The most elements that are read and written for that, and products. By default 2^30, and 16
+        for each byte of the weights.
     **unknown
         Other names are refused, with the nearest one that there is.
 
@@ -404,5 +416,7 @@ def load(
         threads,
         fpmath_mode,
         known_defects,
+        folding_bytes,
+        folding_work,
     )
     return OnnxModel(loaded(source), chosen, described(source))

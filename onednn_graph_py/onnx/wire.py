@@ -35,6 +35,7 @@ MOST_NUMBERS = 1 << 26
 _MOST_NESTED = 100  # messages inside each other, as in protobuf
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_GROUP = (3, 4)  # begin and end
 _NUMBERS = {_VARINT: rb"[\x80-\xff]{0,9}[\x00-\x7f]", _FIXED64: rb".{8}", _FIXED32: rb".{4}"}
 _SPAN = 4096  # of a list of numbers; regular expressions take memory for each
 
@@ -127,7 +128,7 @@ def _count(content: bytes) -> None:
                 end, kind = at + length, inner
                 if end > around[-1][0]:
                     raise IndexError
-        else:
+        elif key & 7 not in _GROUP:  # whose fields count as those of the message around it
             if key & 7 not in _NUMBERS:
                 raise GraphFormatError("it is not an ONNX model, or only a part: an unknown field")
             if at == begin + 1:
