@@ -35,7 +35,8 @@ def run_worker(command: list[str], bound: float) -> tuple[list[str], str | None]
     """
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert worker.stdout is not None and worker.stderr is not None
-    read, pending = [], b""
+    read: list[str] = []
+    pending = b""
     try:
         while True:
             if not select.select([worker.stdout], [], [], bound)[0]:

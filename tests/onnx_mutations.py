@@ -76,7 +76,7 @@ def samples() -> list[bytes]:
     made += [_model(add, [_external("w.bin")]), _model(add, [_external("linked.bin", 4)])]
     sparse = _model(add)
     indices = onnx.numpy_helper.from_array(np.array([0, 2]), "i")
-    values = onnx.numpy_helper.from_array(np.float32([1, 2]), "w")
+    values = onnx.numpy_helper.from_array(np.array([1, 2], np.float32), "w")
     sparse.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [4]))
     made.append(sparse)
     texts = [helper.make_tensor(n, onnx.TensorProto.STRING, [4], list("abcd")) for n in "st"]
@@ -214,7 +214,7 @@ def mutated(seed: int) -> bytes:
             else:
                 made[at : at + rng.randrange(3)] = rng.randbytes(rng.randrange(4))
         data = bytes(made)
-    return data if rng.random() < 0.97 else data[: rng.randrange(len(data))]
+    return data if rng.random() < 0.97 else data[: rng.randrange(len(data) + 1)]
 
 
 @functools.cache

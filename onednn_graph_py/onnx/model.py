@@ -13,7 +13,13 @@ import onnx_ir as ir
 
 from .._core import num_threads
 from ..building.builder import GraphBuilder
-from ..errors import GraphFormatError, OneDNNError, UnimplementedError, reworded
+from ..errors import (
+    GraphFormatError,
+    OneDNNError,
+    OutOfMemoryError,
+    UnimplementedError,
+    reworded,
+)
 from ..explaining.explanation import Explanation
 from ..processes.forked import renew_in_forks
 from ..text.names import printable
@@ -108,6 +114,8 @@ class OnnxModel:
             if not found:
                 raise
             raise reworded(e, f"{e} ({found})") from e
+        except MemoryError as e:
+            raise OutOfMemoryError(f"{self.name}: {e}") from e
         return made[0] if len(made) == 1 else tuple(made)
 
     # -- programs
@@ -392,6 +400,8 @@ def load(
     ------
     GraphFormatError
         It is not a valid model; the message names the file and the node.
+    OutOfMemoryError
+        It takes more memory than there is.
     InvalidArgumentsError
         There is no such option, or it has no such value.
     OSError
@@ -419,4 +429,9 @@ def load(
         folding_bytes,
         folding_work,
     )
-    return OnnxModel(loaded(source), chosen, described(source))
+    try:
+        return OnnxModel(loaded(source), chosen, described(source))
+    except OneDNNError:
+        raise
+    except MemoryError as e:
+        raise OutOfMemoryError(f"{described(source)}: {e}") from e

@@ -204,9 +204,9 @@ def _know(value: ir.Value, made: Survey, sets: int) -> None:
 def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
     """Return the branch of an If that runs, if that is known."""
     condition = made.tensors[node.inputs[0]] if node.inputs[0] is not None else None
-    if condition is None or condition.arrays is None:
+    if condition is None or condition.arrays is None or any(a.size != 1 for a in condition.arrays):
         return None
-    taken = {bool(a.reshape(-1)[0]) for a in condition.arrays}
+    taken = {a.item() for a in condition.arrays}
     if len(taken) > 1:
         raise NotGeneral(f"{node.name} takes another branch")
     return node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()
