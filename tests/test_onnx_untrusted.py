@@ -212,6 +212,18 @@ INVALID = {
         made([helper.make_node("Relu", ["x"], ["y", "z"], name="the_node")]),
         r"'the_node' \(Relu\) has 2 outputs",
     ),
+    "a reference outside of functions": (
+        made([onnx.NodeProto(
+            op_type="Softmax", input=["x"], output=["y"], name="the_node",
+            attribute=[onnx.AttributeProto(name="axis", type=2, ref_attr_name="a")],
+        )]),
+        "'axis' of node 'the_node' refers to one of a function",
+    ),
+    "two inputs of one name": (made([RELU], inputs=("x", "x")), "2 inputs.*named 'x'"),
+    "an opset of 2^40": (
+        model_of("g (float[N] x) => (float[N] y) { y = Relu(x) }", '"": 17, "o": 1099511627776'),
+        "opset of the domain 'o' is",
+    ),
     "data outside of the folder": (external("../data.bin"), "load the model by its path"),
 }  # fmt: skip
 

@@ -206,22 +206,28 @@ def _check_references(model: ir.Model) -> None:
 
     No op of ONNX's own needs it, and onnx_ir's walks over nodes fail where they meet it.
     """
-    for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        _check_references_of(graph, 0)
+    _check_references_of(model.graph, 0, False)
+    for function in model.functions.values():
+        _check_references_of(function.graph, 0, True)
 
 
-def _check_references_of(graph: ir.Graph, depth: int) -> None:
+def _check_references_of(graph: ir.Graph, depth: int, in_function: bool) -> None:
     if depth > MOST_DEPTH:
         raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
     for node in graph:
         for attribute in node.attributes.values():
+            if attribute.is_ref() and not in_function:
+                raise GraphFormatError(
+                    f"attribute {attribute.name!r} of node {node.name!r} refers to one of a "
+                    "function, and is in none"
+                )
             if attribute.is_ref() and attribute.type in _GRAPHS:
                 raise GraphFormatError(
                     f"attribute {attribute.name!r} of node {node.name!r} refers to a graph, which "
                     "is not supported"
                 )
         for inner in subgraphs(node):
-            _check_references_of(inner, depth + 1)
+            _check_references_of(inner, depth + 1, in_function)
 
 
 def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
