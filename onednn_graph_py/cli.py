@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     script = Path(sys.argv[0]).name
-    parser = _Parser(
+    parser: argparse.ArgumentParser = _Parser(
         prog=script if script == "onednn-graph" else "python -m onednn_graph_py",
         description="oneDNN's Graph API from the command line.",
         formatter_class=help_form,
