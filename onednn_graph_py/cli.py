@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 from . import _core
 from .capture.command import add_capture
@@ -68,9 +69,16 @@ def _commands(parser: argparse.ArgumentParser) -> dict[str, str]:
     return {a.dest: a.help or "" for a in commands._choices_actions}
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors can't command a terminal: a shell may pass names of others' files."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     script = Path(sys.argv[0]).name
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog=script if script == "onednn-graph" else "python -m onednn_graph_py",
         description="oneDNN's Graph API from the command line.",
         formatter_class=help_form,

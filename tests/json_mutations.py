@@ -1,8 +1,6 @@
 """Graph JSON files made wrong: seeded mutations of small samples, by structure and by byte.
 
-``mutated(seed)`` makes one. As a program this is the worker of test_json_fuzz.py:
-``json_mutations.py FIRST LAST`` says which seed it starts, and how it ended;
-``json_mutations.py SEED`` shows one file and what becomes of it.
+``mutated(seed)`` makes one. As a program this is the worker of test_json_fuzz.py.
 """
 
 from __future__ import annotations
@@ -11,10 +9,10 @@ import copy
 import functools
 import json
 import random
-import resource
-import sys
 from collections.abc import Callable
 from typing import Any
+
+from mutation_worker import work
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
@@ -22,7 +20,6 @@ from onednn_graph_py.linked import linked_version
 from onednn_graph_py.ops.check import type_combinations
 
 UNKNOWN = -(2**63)
-MEMORY = 4 << 30
 
 # What stands where something else should.
 WRONG: tuple[Any, ...] = (
@@ -519,21 +516,5 @@ def outcome(data: bytes) -> str:
     return "all"
 
 
-def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    if len(sys.argv) == 2:
-        data = mutated(int(sys.argv[1]))
-        print(data[:20_000].decode(errors="replace"))
-        print(outcome(data))
-        return
-    for seed in range(int(sys.argv[1]), int(sys.argv[2])):
-        print(f"start {seed}", flush=True)
-        try:
-            told = outcome(mutated(seed))
-        except Exception as e:
-            told = f"WRONG {type(e).__name__}: {e}".replace("\n", " ")
-        print(f"end {seed} {told[:300].encode(errors='replace').decode()}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    work(mutated, outcome)

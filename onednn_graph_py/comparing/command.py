@@ -10,6 +10,7 @@ from typing import Any
 
 from ..replay.cases import cases_of
 from ..replay.stages import Ended, read
+from ..text.names import printable
 from ..text.options import add_command, add_forms, add_seed, add_set, add_timeout, at_least, seconds
 from ..text.progress import show_progress
 from .compare import compare_document
@@ -114,7 +115,7 @@ def _compare(arguments: argparse.Namespace) -> int:
                 document = read(case)
             except Ended as e:
                 where = "" if case.path in e.reason else f"{case}: "
-                print(f"compare: {where}{e.reason}", file=sys.stderr)
+                print(printable(f"compare: {where}{e.reason}"), file=sys.stderr)
                 unreadable = True
                 continue
             found = compare_document(
@@ -135,7 +136,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         print(f"compare: interrupted after {len(made)} of {len(cases)} graphs", file=sys.stderr)
         return 130
     if made:
-        print(_shown(made, arguments.form))
+        print(printable(_shown(made, arguments.form)))
     if not all(c.ok for c in made):
         return 1
     return 2 if unreadable else 0

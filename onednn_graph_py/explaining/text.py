@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..inspect.labels import visible
+from ..text.names import printable
 from ..text.table import text_table
 from .facts import Facts
 from .words import HEADER, NUMBERS, cells, heading, place_known, step_lines, title_lines
@@ -38,6 +39,6 @@ def to_text(of: Facts) -> str:
         lines = [f"{name}, {reason.status}: {reason.why}"]
         lines += [f"  to fuse it: {c.description} ({c.result})" for c in reason.changes]
         lines += [f"  to fuse it: {text}" for text in reason.elsewhere]
-        lines += [f"  made at {reason.where}"] if place_known(reason.where) else []
+        lines += [f"  made at {printable(reason.where)}"] if place_known(reason.where) else []
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

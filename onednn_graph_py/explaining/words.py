@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..inspect.labels import kinds_text, visible
 from ..ops.terms import shape_text
+from ..text.names import printable
 from ..text.numbers import bytes_text, counted, seconds_text
 from .facts import Facts, Kernel, StepFacts, TensorFacts
 
@@ -159,7 +160,7 @@ def _places(wheres: Sequence[str]) -> list[str]:
         # "model.py:12", or "g.json: graph[3] 'conv'" with a name of any characters.
         found = _PLACE.fullmatch(where)
         file, place = found.groups() if found else (where, "")
-        files.setdefault(file, []).append(place)
+        files.setdefault(printable(file), []).append(place)
     return [f + ", ".join(filter(None, places)) for f, places in files.items()]
 
 

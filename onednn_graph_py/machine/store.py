@@ -14,7 +14,7 @@ from typing import Any
 from .. import _core
 from ..linked import version
 from ..text.files import read_limited
-from ..text.owners import changed_by_others
+from ..text.owners import changed_by_others, make_folders
 
 __all__ = ["facts", "folder", "load", "place", "processor", "save"]
 
@@ -90,8 +90,10 @@ def save(file: Path, found: Any) -> None:
     """Write results as JSON, so that a reader sees all or nothing; ignore a read-only cache."""
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial, "x", encoding="utf-8") as opened:  # a new file, never through a link
+        make_folders(file.parent)
+        # A new file, never through a link, which nobody else may change.
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        with open(descriptor, "w", encoding="utf-8") as opened:
             json.dump(found, opened)
         partial.replace(file)
     except BaseException as e:

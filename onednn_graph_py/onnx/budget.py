@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import onnx_ir as ir
 
 from .tensors import Shape
 
-__all__ = ["MOST_COMPUTED", "MOST_WORK", "Budget", "memory", "work_of"]
+__all__ = ["MOST_COMPUTED", "MOST_WORK", "Budget", "Most", "memory", "work_of"]
+
+Most: TypeAlias = tuple[int | None, int | None]
 
 MOST_COMPUTED = 1 << 30
 """Bytes of results that are alive together, and four times what the weights take beside."""
@@ -46,13 +49,17 @@ class Budget:
     Parameters
     ----------
     weights : iterable of int
-        The bytes of the model's weights, in whose proportion more may be computed.
+        The bytes of the model's weights, in whose proportion more may be computed by default.
+    most : tuple of two int or None
+        Bytes and work that were asked for instead.
     """
 
-    def __init__(self, weights: Iterable[int] = ()) -> None:
+    def __init__(self, weights: Iterable[int] = (), most: Most = (None, None)) -> None:
         given = sum(weights)
-        self.bytes = min(MOST_COMPUTED + 4 * given, memory() // 2)
-        self.work = MOST_WORK + 16 * given
+        computed, work = most
+        default = min(MOST_COMPUTED + 4 * given, memory() // 2)
+        self.bytes = default if computed is None else computed
+        self.work = MOST_WORK + 16 * given if work is None else work
 
     def takes(self, node: ir.Node, work: int, nbytes: int) -> bool:
         """Return whether a node may be computed, and note what it takes."""

@@ -6,6 +6,7 @@ A model that breaks a rule raises `GraphFormatError`, which names the file and t
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,22 +206,28 @@ def _check_references(model: ir.Model) -> None:
 
     No op of ONNX's own needs it, and onnx_ir's walks over nodes fail where they meet it.
     """
-    for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        _check_references_of(graph, 0)
+    _check_references_of(model.graph, 0, False)
+    for function in model.functions.values():
+        _check_references_of(function.graph, 0, True)
 
 
-def _check_references_of(graph: ir.Graph, depth: int) -> None:
+def _check_references_of(graph: ir.Graph, depth: int, in_function: bool) -> None:
     if depth > MOST_DEPTH:
         raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
     for node in graph:
         for attribute in node.attributes.values():
+            if attribute.is_ref() and not in_function:
+                raise GraphFormatError(
+                    f"attribute {attribute.name!r} of node {node.name!r} refers to one of a "
+                    "function, and is in none"
+                )
             if attribute.is_ref() and attribute.type in _GRAPHS:
                 raise GraphFormatError(
                     f"attribute {attribute.name!r} of node {node.name!r} refers to a graph, which "
                     "is not supported"
                 )
         for inner in subgraphs(node):
-            _check_references_of(inner, depth + 1)
+            _check_references_of(inner, depth + 1, in_function)
 
 
 def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
@@ -228,7 +235,8 @@ def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
 
     Links in the folder are its owner's, such as those of a hub's cache, and may.
     """
-    location = os.fspath(tensor.location)
+    location: str = os.fspath(tensor.location)
+    _require_text(location)
     if not folder:
         raise GraphFormatError(
             f"tensor {tensor.name!r} is in the file {location}; load the model by its path"
@@ -241,7 +249,7 @@ def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
             f"tensor {tensor.name!r} is in the file {location}, outside of the model's folder"
         )
     path = Path(os.path.realpath(os.path.join(folder, inside)))
-    if not path.is_file():
+    if not os.path.isfile(path):  # which a name that is too long is not; Path's own raises
         raise GraphFormatError(f"tensor {tensor.name!r}: there is no file {location}")
     offset, size = tensor.offset or 0, path.stat().st_size
     if offset < 0 or offset + tensor.nbytes > size or tensor.length not in (None, tensor.nbytes):
@@ -315,6 +323,9 @@ def _require_text(*names: Any) -> None:
 def _check_graph(graph: ir.Graph, outside: frozenset[ir.Value]) -> int:
     """Check that all that sorted nodes read is there, and return how many nodes there are."""
     _require_text(graph.name, *(v.name for v in (*graph.inputs, *graph.initializers.values())))
+    for name, number in Counter(v.name for v in graph.inputs).items():
+        if number > 1:
+            raise GraphFormatError(f"{number} inputs of graph {graph.name!r} are named {name!r}")
     known = {*outside, *graph.inputs, *graph.initializers.values()}
     count = 0
     for node in graph:
@@ -347,6 +358,10 @@ def _check_opsets(model: ir.Model) -> None:
         raise GraphFormatError(
             f"its opset is {version}; onnx {onnx.__version__} knows those up to {newest}"
         )
+    for opsets in (model.opset_imports, *(f.opset_imports for f in model.functions.values())):
+        for domain, number in opsets.items():
+            if number.bit_length() > 31:
+                raise GraphFormatError(f"the opset of the domain {domain!r} is {number}")
 
 
 def _check_arity(model: ir.Model, graph: ir.Graph, opsets: Mapping[str, int]) -> None:

@@ -13,7 +13,13 @@ import onnx_ir as ir
 
 from .._core import num_threads
 from ..building.builder import GraphBuilder
-from ..errors import GraphFormatError, OneDNNError, UnimplementedError, reworded
+from ..errors import (
+    GraphFormatError,
+    OneDNNError,
+    OutOfMemoryError,
+    UnimplementedError,
+    reworded,
+)
 from ..explaining.explanation import Explanation
 from ..processes.forked import renew_in_forks
 from ..text.names import printable
@@ -108,6 +114,8 @@ class OnnxModel:
             if not found:
                 raise
             raise reworded(e, f"{e} ({found})") from e
+        except MemoryError as e:
+            raise OutOfMemoryError(f"{self.name}: {e}") from e
         return made[0] if len(made) == 1 else tuple(made)
 
     # -- programs
@@ -133,7 +141,9 @@ class OnnxModel:
                 value.const_value = None
         graph.inputs[:] = inputs
         try:
-            prepare(model, self.options.requantize, self.options.dynamic_quantization)
+            prepare(
+                model, self.options.requantize, self.options.dynamic_quantization, self.options.most
+            )
         except GraphFormatError as e:
             raise reworded(e, f"{self.name}: {e}") from e.__cause__
         weights = {n: v for n, v in graph.initializers.items() if v.const_value is not None}
@@ -149,6 +159,7 @@ class OnnxModel:
             dict(model.opset_imports),
             model.ir_version,
             files=lengths_of(v.const_value for v in weights.values()),
+            most=self.options.most,
         )
         unknown = {
             v: None if v.shape is None else [not isinstance(d, int) for d in v.shape]
@@ -343,6 +354,8 @@ def load(
     threads: int | None = None,
     fpmath_mode: FpmathMode = "strict",
     known_defects: KnownDefects = "avoid",
+    folding_bytes: int | None = None,
+    folding_work: int | None = None,
     **unknown: Any,
 ) -> OnnxModel:
     """Load an ONNX model.
@@ -369,6 +382,13 @@ def load(
         The smaller types that oneDNN may use to compute f32.
     known_defects : str
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
+    folding_bytes : int, optional
+        The most bytes of results, at one time, that are computed of weights before calls. What
+        takes more runs at each call. By default 1 GiB and four times the weights, and at most half
+        of the memory.
+    folding_work : int, optional
+        The most elements that are read and written for that, and products. By default 2^30, and 16
+        for each byte of the weights.
     **unknown
         Other names are refused, with the nearest one that there is.
 
@@ -380,6 +400,8 @@ def load(
     ------
     GraphFormatError
         It is not a valid model; the message names the file and the node.
+    OutOfMemoryError
+        It takes more memory than there is.
     InvalidArgumentsError
         There is no such option, or it has no such value.
     OSError
@@ -404,5 +426,12 @@ def load(
         threads,
         fpmath_mode,
         known_defects,
+        folding_bytes,
+        folding_work,
     )
-    return OnnxModel(loaded(source), chosen, described(source))
+    try:
+        return OnnxModel(loaded(source), chosen, described(source))
+    except OneDNNError:
+        raise
+    except MemoryError as e:
+        raise OutOfMemoryError(f"{described(source)}: {e}") from e

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from ..errors import InvalidArgumentsError
 from ..planning.options import KnownDefects
+from .budget import Most
 
 __all__ = [
     "RTOL",
@@ -45,6 +46,8 @@ class Options:
     threads: int | None = None
     fpmath_mode: FpmathMode = "strict"
     known_defects: KnownDefects = "avoid"
+    folding_bytes: int | None = None
+    folding_work: int | None = None
 
     def __post_init__(self) -> None:
         for name, choice in (
@@ -61,14 +64,19 @@ class Options:
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 names = ", ".join(map(repr, allowed))
                 raise InvalidArgumentsError(f"{name} must be one of {names}, got {given!r}{hint}")
-        for name in ("max_shapes", "threads"):
+        for name in ("max_shapes", "threads", "folding_bytes", "folding_work"):
             given = getattr(self, name)
-            if given is None and name == "threads":
+            if given is None and name != "max_shapes":
                 continue
             if isinstance(given, bool) or not isinstance(given, int) or given < 1:
                 raise InvalidArgumentsError(
                     f"{name} must be a whole number, at least 1, got {given!r}"
                 )
+
+    @property
+    def most(self) -> Most:
+        """What may be computed of weights before calls, in bytes and work."""
+        return self.folding_bytes, self.folding_work
 
 
 def refuse(unknown: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import onnx_ir as ir
@@ -9,7 +10,7 @@ import onnx_ir.passes.common as passes
 
 from ..errors import GraphFormatError
 from . import quantization, rules
-from .budget import Budget
+from .budget import Budget, Most
 from .evaluation import evaluated
 from .inference import NodeFacts
 from .loading import subgraphs
@@ -18,7 +19,9 @@ from .tensors import Tensor, dtype_of
 __all__ = ["prepare"]
 
 
-def prepare(model: ir.Model, requantize: str, dynamic_quantization: str) -> None:
+def prepare(
+    model: ir.Model, requantize: str, dynamic_quantization: str, most: Most = (None, None)
+) -> None:
     """Simplify a model in place; dims that are unknown stay so.
 
     Functions are inlined, what weights alone determine is computed, equal nodes become one, and
@@ -37,11 +40,12 @@ def prepare(model: ir.Model, requantize: str, dynamic_quantization: str) -> None
         raise GraphFormatError(f"its functions or constants are not valid: {e}") from e
     _without_dropout(model.graph)
     _without_identities(model.graph)
-    _fold(model)
-    passes.CommonSubexpressionEliminationPass()(model)
+    _fold(model, most)
+    with contextlib.suppress(TypeError):  # it can hash no attribute that is a type
+        passes.CommonSubexpressionEliminationPass()(model)
     rules.rewrite(model)
     if quantization.rewrite(model, requantize, dynamic_quantization):
-        _fold(model)
+        _fold(model, most)
     for node in model.graph:
         _results_apart(node)
     passes.RemoveUnusedNodesPass()(model)
@@ -107,13 +111,14 @@ def _without_identities(graph: ir.Graph) -> None:
         graph.remove(node, safe=True)
 
 
-def _fold(model: ir.Model) -> None:
+def _fold(model: ir.Model, most: Most) -> None:
     """Compute what follows from weights."""
     graph = model.graph
     inputs = set(graph.inputs)
     known: dict[ir.Value, Tensor] = {}
     sizes: dict[ir.Value, int] = {}
-    budget = Budget(v.const_value.nbytes for v in graph.initializers.values() if v.const_value)
+    weights = (v.const_value.nbytes for v in graph.initializers.values() if v.const_value)
+    budget = Budget(weights, most)
 
     def operands(node: ir.Node) -> Iterator[Tensor | None]:
         for value in node.inputs:

@@ -277,6 +277,7 @@ class Tail:
                     section.ir_version,
                     section.facts,
                     section.misinferred,
+                    most=section.most,
                 )
                 found = self._found.tensors
                 unknown: dict[ir.Value, Sequence[bool] | None] = {

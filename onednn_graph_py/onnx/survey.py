@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
-from .budget import Budget, memory
+from .budget import Budget, Most, memory
 from .evaluation import evaluated, require_sane
 from .external import require_files
 from .inference import NodeFacts
@@ -45,6 +45,8 @@ class Section:
         The files that weights are mapped from, and how long they have to be.
     misinferred : set of onnx_ir.Node
         Nodes whose islands made other dims than onnx infers.
+    most : tuple of two int or None
+        What may be computed, in bytes and work.
     """
 
     nodes: Sequence[ir.Node]
@@ -57,6 +59,7 @@ class Section:
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
     misinferred: set[ir.Node] = field(default_factory=set)
     files: Mapping[str, int] = field(default_factory=dict)
+    most: Most = (None, None)
 
     def fact(self, node: ir.Node) -> NodeFacts:
         """Return what ONNX knows of a node."""
@@ -148,7 +151,7 @@ def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey
         made.tensors[value] = Tensor(section.dtypes[value], tuple(s[value] for s in sets))
     for value, array in section.known.items():
         made.tensors[value] = Tensor.of_arrays((array,) * len(sets), dtype_of(array))
-    budget = Budget(array.nbytes for array in section.known.values())
+    budget = Budget((array.nbytes for array in section.known.values()), section.most)
     _visit(section, section.nodes, made, len(sets), budget)
     return made
 
@@ -201,9 +204,9 @@ def _know(value: ir.Value, made: Survey, sets: int) -> None:
 def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
     """Return the branch of an If that runs, if that is known."""
     condition = made.tensors[node.inputs[0]] if node.inputs[0] is not None else None
-    if condition is None or condition.arrays is None:
+    if condition is None or condition.arrays is None or any(a.size != 1 for a in condition.arrays):
         return None
-    taken = {bool(a.reshape(-1)[0]) for a in condition.arrays}
+    taken = {a.item() for a in condition.arrays}
     if len(taken) > 1:
         raise NotGeneral(f"{node.name} takes another branch")
     return node.attributes["then_branch" if taken.pop() else "else_branch"].as_graph()

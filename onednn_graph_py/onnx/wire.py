@@ -35,8 +35,17 @@ MOST_NUMBERS = 1 << 26
 _MOST_NESTED = 100  # messages inside each other, as in protobuf
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_GROUP = (3, 4)  # begin and end
 _NUMBERS = {_VARINT: rb"[\x80-\xff]{0,9}[\x00-\x7f]", _FIXED64: rb".{8}", _FIXED32: rb".{4}"}
 _SPAN = 4096  # of a list of numbers; regular expressions take memory for each
+
+_SMALL = 4096
+"""Bytes of a message of which it is enough, at first, to know how many it could hold."""
+
+
+_OUTER = ("ModelProto", "GraphProto", "FunctionProto")
+_DESCENDED = ("GraphProto", "TrainingInfoProto", "TensorProto")
+"""Messages of which small parts are passed over at first, and parts that never are."""
 
 
 class _Kind:
@@ -46,6 +55,7 @@ class _Kind:
         self.name = name
         self.inside: dict[int, _Kind] = {}
         self.lists: set[int] = set()
+        self.begins: set[int] = set()  # first bytes of the keys of what may be passed over
 
 
 @cache
@@ -59,12 +69,27 @@ def _kinds() -> _Kind:
             for field in descriptor.fields:
                 key = field.number << 3 | _BYTES
                 if field.message_type is not None:
-                    kind.inside[key] = visit(field.message_type)
+                    inner = kind.inside[key] = visit(field.message_type)
+                    top = descriptor.name in ("ModelProto", "TrainingInfoProto")
+                    if not (top and inner.name in _DESCENDED):
+                        begin = key & 0x7F
+                        inner.begins |= {begin | 0x80} if key > 0x7F else {begin, begin | 0x80}
                 elif descriptor.name == "AttributeProto":
                     kind.lists |= {key} if field.name in ("ints", "floats") else set()
         return kind
 
     return visit(onnx.ModelProto.DESCRIPTOR)
+
+
+@cache
+def _limited() -> dict[_Kind, int]:
+    """Return the kinds of `MOST_MESSAGES`, and how many there may be."""
+    found, left = set(), [_kinds()]
+    while left:
+        kind = left.pop()
+        left += [inner for inner in kind.inside.values() if inner not in found]
+        found.add(kind)
+    return {k: MOST_MESSAGES[k.name] for k in found if k.name in MOST_MESSAGES}
 
 
 @cache
@@ -85,20 +110,35 @@ def check_counts(content: bytes) -> None:
     GraphFormatError
     """
     try:
-        _count(content)
+        small = bytearray()
+        if not _few(_count(content, small), small):
+            _count(content)
     except IndexError:
         raise GraphFormatError("it is not an ONNX model, or only a part: it is cut") from None
 
 
-def _count(content: bytes) -> None:
-    counts: Counter[str] = Counter()
+def _few(counts: Counter[_Kind], small: bytearray) -> bool:
+    """Return whether messages that were passed over can't hold too many, whatever they are.
+
+    Each takes two bytes or more, and begins with one of a few bytes.
+    """
+    size = len(small)
+    return 2 * MOST_OTHERS > size < MOST_NUMBERS and all(
+        min(size // 2, sum(small.count(begin) for begin in kind.begins)) + counts[kind] <= most
+        for kind, most in _limited().items()
+    )
+
+
+def _count(content: bytes, small: bytearray | None = None) -> Counter[_Kind]:
+    """Count messages; of small ones the bytes are kept instead, if `small` is given."""
+    counts: Counter[_Kind] = Counter()
     at, end, kind = 0, len(content), _kinds()
     around: list[tuple[int, _Kind]] = []
     left, numbers = MOST_FIELDS, MOST_NUMBERS
     while True:
         while at == end:
             if not around:
-                return
+                return counts
             end, kind = around.pop()
         left -= 1
         if left < 0:
@@ -116,10 +156,18 @@ def _count(content: bytes) -> None:
             if inner is None:
                 at += length
                 numbers -= length if key in kind.lists else 0
+            elif (
+                small is not None
+                and length < _SMALL
+                and kind.name in _OUTER
+                and inner.name not in _DESCENDED
+            ):
+                at += length
+                small += content[begin:at]
             else:
-                counts[inner.name] += 1
+                counts[inner] += 1
                 most = MOST_MESSAGES.get(inner.name, MOST_OTHERS)
-                if counts[inner.name] > most:
+                if counts[inner] > most:
                     raise GraphFormatError(f"it has more than {most:,} of {inner.name}")
                 around.append((end, kind))
                 if len(around) > _MOST_NESTED:
@@ -127,12 +175,12 @@ def _count(content: bytes) -> None:
                 end, kind = at + length, inner
                 if end > around[-1][0]:
                     raise IndexError
-        else:
+        elif key & 7 not in _GROUP:  # whose fields count as those of the message around it
             if key & 7 not in _NUMBERS:
                 raise GraphFormatError("it is not an ONNX model, or only a part: an unknown field")
-            if key < 0x80:
+            if at == begin + 1:
                 found = _run_of(key, _SPAN).match(content, begin, end)
-            else:  # of which there are too many for a pattern each
+            else:  # of longer keys there are too many for a pattern each
                 found = _run_of(key & 7, 0).match(content, at, end)
             if found is None:
                 raise IndexError

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..machine.store import folder
+from ..text.owners import make_folders
 
 __all__ = ["CpuLocks"]
 
@@ -107,7 +108,7 @@ def _place() -> Path:
 def _opened() -> int:
     """Open the file, where nobody else can have put another."""
     place = _place()
-    place.parent.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(place.parent.parent)
     with contextlib.suppress(FileExistsError):
         place.parent.mkdir(0o700)
     where = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

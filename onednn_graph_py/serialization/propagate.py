@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._core import UNKNOWN_DIM
-from ..errors import InvalidShapeError, OneDNNError, reworded
+from ..errors import GraphFormatError, InvalidShapeError, OneDNNError, reworded
 from ..ops.check import check
 from ..ops.lookup import row, with_attribute, with_trait
 from ..text.names import printable
@@ -88,6 +88,8 @@ def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> 
             )
         except OneDNNError as e:
             raise reworded(e, printable(f"graph[{i}]: {e}")) from None
+        except TypeError as e:
+            raise GraphFormatError(f"graph[{i}]: {e}") from None
         for k, (tensor, spec) in enumerate(zip(op.outputs, made, strict=True)):
             shape = spec.shape
             if shape is None:

@@ -16,7 +16,7 @@ from typing import Any
 from .. import _core
 from ..machine.store import facts, folder, place, save
 from ..text.files import Unreadable, open_limited, read_limited
-from ..text.owners import changed_by_others
+from ..text.owners import changed_by_others, make_folders
 from .verdict import Limits, Outcome, Verdict
 
 __all__ = ["Kept", "number_kept"]
@@ -155,7 +155,7 @@ def _write_secret(file: Path, *, anew: bool) -> None:
     """Write a new secret; keep one that another process has made, unless `anew`."""
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(file.parent)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "wb") as opened:

@@ -3,10 +3,10 @@
 import fcntl
 import json
 import os
+import runpy
 import secrets
-import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from typing import Any
 from .report import RecipeError, say
 
 Record = dict[str, Any]
+
+# The package's own check, which needs nothing of the package: that can't be imported yet.
+_OWNERS = Path(__file__).parents[2] / "onednn_graph_py" / "text" / "owners.py"
+_changed_by_others: Callable[..., str] = runpy.run_path(str(_OWNERS))["changed_by_others"]
 
 
 def read_record(path: Path) -> Record | None:
@@ -79,26 +83,13 @@ class Cache:
         """
         # What is fetched is verified by its contents; what is built is loaded as it is.
         own = [self.root, *self.root.glob("*"), *self.root.glob("*/*")]
-        own += (self.root / "prefix").glob("*/**/*")
-        paths = {os.path.abspath(path) for path in own} | {os.path.realpath(path) for path in own}
-        for place, facts in _leading_to(paths):
-            who = ""
-            if facts.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
-                who = f"it belongs to user {facts.st_uid}"
-            # The mode of a link says nothing. In a sticky folder, such as /tmp, each user may
-            # replace only what is his.
-            elif (
-                facts.st_mode & stat.S_IWOTH
-                and not stat.S_ISLNK(facts.st_mode)
-                and (place in paths or not facts.st_mode & stat.S_ISVTX)
-            ):
-                who = "all users may write to it"
-            if who:
-                raise RecipeError(
-                    f"{place} is not used as a cache: {who}, so what is built from it could be "
-                    "anything. Name another folder by ONEDNN_GRAPH_PY_CACHE, or change its owner "
-                    "or mode (chown, chmod o-w)."
-                )
+        why = _changed_by_others(*own, *(self.root / "prefix").glob("*/**/*"))
+        if why:
+            raise RecipeError(
+                f"{self.root} is not used as a cache: {why}, so what is built from it could be "
+                "anything. Name another folder by ONEDNN_GRAPH_PY_CACHE, or change its owner "
+                "or mode (chown, chmod go-w)."
+            )
 
     @contextmanager
     def lock(self, poll_seconds: float = 0.5) -> Iterator[int]:
@@ -107,6 +98,8 @@ class Cache:
         Yields the lock's file descriptor. A build's child processes inherit it, so that compile
         jobs which outlive a killed parent still keep others out of their build directory.
         """
+        before = os.umask(0o077)
+        os.umask(before | 0o022)  # what is made is this user's alone to change
         self.root.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.root / "lock", flags, 0o644)
@@ -117,25 +110,7 @@ class Cache:
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def _leading_to(paths: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield what lies at paths and each folder on the way to it, also where links lead."""
-    left, seen = list(paths), set()
-    while left:
-        place = left.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        folder = os.path.dirname(place)
-        left.append(folder)
-        try:
-            facts = os.lstat(place)
-            if stat.S_ISLNK(facts.st_mode):
-                left.append(os.path.abspath(os.path.join(folder, os.readlink(place))))
-        except FileNotFoundError:  # not there yet, or another process's temporary file
-            continue
-        yield place, facts
+            os.umask(before)
 
 
 def _wait_for(descriptor: int, root: Path, poll_seconds: float) -> None:
