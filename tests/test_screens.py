@@ -288,7 +288,7 @@ def test_what_is_not_supported_is_told_with_a_change(page):
 # -- the site that ./dev docs builds
 
 SITE = ROOT / "build" / "docs"
-SOURCES = [p for form in ("*.md", "*.rst") for p in (ROOT / "docs").rglob(form)]
+SOURCES = [p for form in ("*.md", "*/*.rst", "*.rst") for p in (ROOT / "docs").glob(form)]
 SITE_PAGES = sorted(str(p.relative_to(ROOT / "docs").with_suffix(".html")) for p in SOURCES)
 built = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not built: ./dev docs")
 
@@ -307,6 +307,27 @@ return found;
 """
 
 
+# What is wider than its place, and has no scroll bar that takes room below it.
+CUT_OFF = """
+return [...document.querySelectorAll("article *")].filter((e) => {
+  const style = getComputedStyle(e);
+  const borders = parseFloat(style.borderTopWidth) + parseFloat(style.borderBottomWidth);
+  return e.clientWidth && style.overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1
+    && e.offsetHeight - e.clientHeight <= borders + 1;
+}).map((e) => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`);
+"""
+
+# Labels of arrows that lie across the border of a partition.
+ACROSS = """
+const parts = [...document.querySelectorAll("g.cluster > path")].map(box);
+return [...document.querySelectorAll("g.edge text")].filter((text) => {
+  const label = box(text), middle = (label.top + label.bottom) / 2;
+  return parts.some((p) => p.top < middle && middle < p.bottom
+    && label.left < p.right && p.right < label.right);
+}).map((text) => text.textContent);
+"""
+
+
 @built
 @pytest.mark.parametrize("name", SITE_PAGES)
 def test_a_page_of_the_site_is_legible_and_fits_any_screen(name, browser):
@@ -314,10 +335,14 @@ def test_a_page_of_the_site_is_legible_and_fits_any_screen(name, browser):
     for theme in ("light", "dark"):
         shown.ask("document.body.dataset.theme = arguments[0]", theme)
         assert shown.ask(ILLEGIBLE) == [], theme
+        scheme = shown.ask("return getComputedStyle(document.documentElement).colorScheme")
+        assert (scheme == "dark") == (theme == "dark")  # the page's own scroll bar has it too
+    assert shown.ask(ACROSS) == []
     for width in (1400, 400):
         shown.resize(width)
         page = "document.documentElement"
         assert shown.ask(f"return {page}.scrollWidth - {page}.clientWidth") <= 0, width
+        assert shown.ask(CUT_OFF) == [], width
 
 
 @built
