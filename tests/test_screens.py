@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import os
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -353,6 +354,22 @@ def test_the_site_lists_the_options_of_compile_at_compile():
     listed = re.findall(r"<li><p><strong>(\w+)</strong>", entry)
     options = list(inspect.signature(og.CompiledGraph).parameters)
     assert listed == options[1:]
+
+
+@built
+@pytest.mark.parametrize("words", ["why not fused", "attention", "stride"])
+def test_a_search_finds_guides_first_and_measured_pages_later(words, browser):
+    shown = browser(SITE / "search.html")
+    shown.ask("location.search = new URLSearchParams({q: arguments[0]})", words)
+    # Sphinx shows its hits one after the other.
+    links = "[...document.querySelectorAll('ul.search li > a')].map((a) => a.pathname)"
+    deadline = time.monotonic() + 30
+    while len(hits := shown.ask(f"return {links}")) < 5 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pages = [Path(hit).name for hit in hits[:5]]
+    assert len(pages) == 5
+    assert pages[0].startswith("guide_")
+    assert not [page for page in pages if page.startswith(("onednn_", "patterns"))]
 
 
 @built
