@@ -39,8 +39,8 @@ __all__ = ["main"]
 _RENAMED = {"run": "replay", "reduce": "shrink"}
 
 
-# Extras of front ends, and a module that each needs.
-_FRONT_ENDS = {"torch": "torch", "onnx": "onnx_ir", "ray": "ray"}
+# Extras, and a module that each needs.
+_EXTRAS = {"torch": "torch", "onnx": "onnx_ir", "ray": "ray"}
 
 
 def _versions() -> str:
@@ -52,15 +52,15 @@ def _versions() -> str:
 def _screen(parser: argparse.ArgumentParser) -> str:
     """Return what is linked, what runs here, and the commands."""
     commands = [(f"  {name}", told) for name, told in _commands(parser).items()]
-    front_ends = [
-        (f"  {name}", "installed" if find_spec(module) else install_line(name))
-        for name, module in _FRONT_ENDS.items()
+    extras = [
+        (f"  {name}", "installed" if find_spec(module) else f"not installed: {install_line(name)}")
+        for name, module in _EXTRAS.items()
     ]
     isa, types = _core.get_effective_cpu_isa().name, " ".join(cpu_data_types())
     cpu = f"CPU: {isa} instructions, {_core.num_threads()} threads, data types {types}"
-    rows = [*text_table(front_ends), "commands:", *text_table(commands)]
+    rows = [*text_table(extras), "commands:", *text_table(commands)]
     last = f"{parser.prog} COMMAND --help describes a command, with an example"
-    return "\n".join([_versions(), cpu, "front ends:", *rows, last])
+    return "\n".join([_versions(), cpu, "extras:", *rows, last])
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, str]:

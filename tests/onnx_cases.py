@@ -354,9 +354,9 @@ def _told(reason: str) -> str:
 HEAD = """\
 # Ops of ONNX
 
-Which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and which stay in islands
-that onnxruntime or onnx's reference runs. The table comes from onnx's own cases; the tests run all
-of them.
+This table shows which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives to oneDNN, and
+which stay in islands: nodes that onnxruntime or onnx's reference runs. It comes from onnx's own
+cases, all of which the tests run.
 
 For all ops: oneDNN computes in f32, bf16 and f16, the latter two where the CPU has them. Islands
 run whole numbers, booleans, f64, tensors without elements, and nodes whose dims depend on the

@@ -87,7 +87,6 @@ def browser(profile: Path) -> Iterator[Any]:
     switches: Sequence[str] = [
         "headless=new",
         "no-first-run",
-        "hide-scrollbars",
         "host-resolver-rules=MAP * ~NOTFOUND",
         f"user-data-dir={profile}",
         *(f"disable-{name}" for name in quiet),

@@ -262,7 +262,7 @@ def test_pooling_with_a_full_operand_is_refused_only_where_it_is_fused():
         Op("MaxPool", [Tensor(0, dims=(1, 8, 5, 5))], [pooled], POOL),
         Op("Add", [pooled, Tensor(2, dims=(1, 8, 4, 4))], [Tensor(3, dims=(1, 8, 4, 4))]),
     ]
-    assert "fused behind pooling makes oneDNN" in run_case(Case(0, ops))
+    assert "fused after pooling makes oneDNN" in run_case(Case(0, ops))
     assert run_case(Case(0, ops, policy="debug")) == "executed 2"
 
 

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import os
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -288,7 +289,7 @@ def test_what_is_not_supported_is_told_with_a_change(page):
 # -- the site that ./dev docs builds
 
 SITE = ROOT / "build" / "docs"
-SOURCES = [p for form in ("*.md", "*.rst") for p in (ROOT / "docs").rglob(form)]
+SOURCES = [p for form in ("*.md", "*/*.rst", "*.rst") for p in (ROOT / "docs").glob(form)]
 SITE_PAGES = sorted(str(p.relative_to(ROOT / "docs").with_suffix(".html")) for p in SOURCES)
 built = pytest.mark.skipif(not SITE.is_dir(), reason="the site is not built: ./dev docs")
 
@@ -307,6 +308,27 @@ return found;
 """
 
 
+# What is wider than its place, and has no scroll bar that takes room below it.
+CUT_OFF = """
+return [...document.querySelectorAll("article *")].filter((e) => {
+  const style = getComputedStyle(e);
+  const borders = parseFloat(style.borderTopWidth) + parseFloat(style.borderBottomWidth);
+  return e.clientWidth && style.overflowX !== "visible" && e.scrollWidth > e.clientWidth + 1
+    && e.offsetHeight - e.clientHeight <= borders + 1;
+}).map((e) => `${e.tagName} ${e.className}: ${e.textContent.trim().slice(0, 40)}`);
+"""
+
+# Labels of arrows that lie across the border of a partition.
+ACROSS = """
+const parts = [...document.querySelectorAll("g.cluster > path")].map(box);
+return [...document.querySelectorAll("g.edge text")].filter((text) => {
+  const label = box(text), middle = (label.top + label.bottom) / 2;
+  return parts.some((p) => p.top < middle && middle < p.bottom
+    && label.left < p.right && p.right < label.right);
+}).map((text) => text.textContent);
+"""
+
+
 @built
 @pytest.mark.parametrize("name", SITE_PAGES)
 def test_a_page_of_the_site_is_legible_and_fits_any_screen(name, browser):
@@ -314,10 +336,14 @@ def test_a_page_of_the_site_is_legible_and_fits_any_screen(name, browser):
     for theme in ("light", "dark"):
         shown.ask("document.body.dataset.theme = arguments[0]", theme)
         assert shown.ask(ILLEGIBLE) == [], theme
+        scheme = shown.ask("return getComputedStyle(document.documentElement).colorScheme")
+        assert (scheme == "dark") == (theme == "dark")  # the page's own scroll bar has it too
+    assert shown.ask(ACROSS) == []
     for width in (1400, 400):
         shown.resize(width)
         page = "document.documentElement"
         assert shown.ask(f"return {page}.scrollWidth - {page}.clientWidth") <= 0, width
+        assert shown.ask(CUT_OFF) == [], width
 
 
 @built
@@ -328,6 +354,22 @@ def test_the_site_lists_the_options_of_compile_at_compile():
     listed = re.findall(r"<li><p><strong>(\w+)</strong>", entry)
     options = list(inspect.signature(og.CompiledGraph).parameters)
     assert listed == options[1:]
+
+
+@built
+@pytest.mark.parametrize("words", ["why not fused", "attention", "stride"])
+def test_a_search_finds_guides_first_and_measured_pages_later(words, browser):
+    shown = browser(SITE / "search.html")
+    shown.ask("location.search = new URLSearchParams({q: arguments[0]})", words)
+    # Sphinx shows its hits one after the other.
+    links = "[...document.querySelectorAll('ul.search li > a')].map((a) => a.pathname)"
+    deadline = time.monotonic() + 30
+    while len(hits := shown.ask(f"return {links}")) < 5 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pages = [Path(hit).name for hit in hits[:5]]
+    assert len(pages) == 5
+    assert pages[0].startswith("guide_")
+    assert not [page for page in pages if page.startswith(("onednn_", "patterns"))]
 
 
 @built

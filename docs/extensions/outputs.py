@@ -55,7 +55,10 @@ def _svg(dot: str, title: str) -> str:
         [program, "-Tsvg"], input=dot, check=True, capture_output=True, text=True
     ).stdout
     svg = re.sub(r' id="[^"]*"', "", svg[svg.index("<svg") :])
-    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
+    # On a narrow screen it shrinks as long as letters can be read, then it scrolls.
+    least = 0.65 * float(re.findall(r'width="([\d.]+)pt"', svg)[0])
+    shown = f'<svg role="img" aria-label="{escape(title)}" style="min-width: {least:.0f}pt"'
+    return svg.replace("<svg", shown, 1)
 
 
 def _box(html: str) -> nodes.raw:

@@ -118,7 +118,7 @@ def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[
         return
     dtype = source.inputs[0].dtype
     yield Candidate(
-        f"put Quantize to {dtype} and Dequantize behind {called(node)}",
+        f"put Quantize to {dtype} and Dequantize after {called(node)}",
         around.written(node, partial(_output_quantized, dtype, dict(source.attrs))),
         exact=node.kind == "MaxPool",
     )

@@ -232,7 +232,7 @@ def _finish(
     if threads_can_be_set() and (library := loaded_before()):
         subject.notes.append(
             f"OpenMP's threads wait as another library has them wait, which has loaded {library} "
-            "before: beside busy processes calls can take many times as long. Import "
+            "before: with other busy processes, calls can take many times as long. Import "
             "onednn_graph_py first, or set GOMP_SPINCOUNT=1000"
         )
     return Explanation(

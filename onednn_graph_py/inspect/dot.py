@@ -26,6 +26,25 @@ def _label(lines: Sequence[str], *, heading: bool = False) -> str:
     return f"<{joined(shown, '<br/>')}>"
 
 
+def _margins(drawing: Drawing) -> dict[int, int]:
+    """Return the points around the nodes of each group, within which labels of arrows end.
+
+    Graphviz draws a label right of an arrow and makes no room for it in a cluster.
+    """
+    groups = {node.key: node.group for node in drawing.nodes if node.group is not None}
+    labels, widest = dict.fromkeys(groups.values(), 0), dict.fromkeys(groups.values(), 0)
+    for node in drawing.nodes:
+        if node.group is not None:
+            letters = max(map(len, node_lines(drawing, node)))
+            widest[node.group] = max(letters, widest[node.group])
+    for edge in drawing.edges:
+        group = groups.get(edge.source)
+        if group is not None and group == groups.get(edge.target):
+            labels[group] = max(labels[group], *map(len, edge_lines(edge)))
+    # A letter of a label takes up to 6 points; half a node, 3 a letter and 16 beside them.
+    return {i: max(14, 6 * labels[i] - 3 * widest[i]) for i in labels}
+
+
 def to_dot(drawing: Drawing) -> str:
     """Return a digraph: ops are boxes, groups are clusters, arrows show tensors.
 
@@ -62,6 +81,7 @@ def to_dot(drawing: Drawing) -> str:
     members: dict[int | None, list[int]] = {}
     for i, node in enumerate(drawing.nodes):
         members.setdefault(node.group, []).append(i)
+    margins = _margins(drawing)
     for i, group in enumerate(drawing.groups):
         if i not in members:
             continue
@@ -69,7 +89,7 @@ def to_dot(drawing: Drawing) -> str:
         lines += [
             f"  subgraph cluster_g{i} {{",
             f'    graph [style="{style}", fillcolor="{fill_of(i, group)}", color="{TEXT}", '
-            f"fontsize=11, labeljust=l, margin=14, label={_label([group.title])}]",
+            f"fontsize=11, labeljust=l, margin={margins[i]}, label={_label([group.title])}]",
             *(node_line("    ", n) for n in members[i]),
             "  }",
         ]

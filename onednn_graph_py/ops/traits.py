@@ -36,7 +36,7 @@ TRAITS: Mapping[Trait, str] = MappingProxyType(
         "dequantizes": "Converts integers (or f8) to floating-point numbers, by scales.",
         "elementwise": "Computes each element of the result from those at its place in the inputs, "
         "which broadcast.",
-        "epilogue": "Is in the documents' category Unary or Binary, which oneDNN fuses behind "
+        "epilogue": "Is in the documents' category Unary or Binary, which oneDNN fuses after "
         "other ops.",
         "gradient": "Computes the gradients of another op, for training.",
         "keeps": "Returns each element of the inputs once, and nothing else; it may be "

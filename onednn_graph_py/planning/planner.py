@@ -685,7 +685,7 @@ class Planner:
             and len(nodes) > 1
             and not slow
         ):
-            raise Unfit(f"it is slower fused than apart: {verdict.detail}", slow=True)
+            raise Unfit(f"it is slower fused than as separate ops: {verdict.detail}", slow=True)
         return str(verdict), verdict.detail if verdict.outcome == Outcome.UNVERIFIED else ""
 
     # -- constants

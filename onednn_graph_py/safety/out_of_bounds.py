@@ -230,7 +230,7 @@ def binary_after_pooling(group: Group, op: Op) -> Met | None:
             continue
         shape = group.shape(tensor)
         if _wide(shape):
-            return Met(f"an operand of shape {shape_text(shape)} fused behind pooling", _APART)
+            return Met(f"an operand of shape {shape_text(shape)} fused after pooling", _APART)
     return None
 
 
@@ -296,7 +296,7 @@ def elementwise_rank_behind_broadcast(group: Group, op: Op) -> Met | None:
     if maker.kind == "Add" and second == made and _one_element(first):
         return None
     return Met(
-        f"rank {len(made)} with other ops fused to it, behind an op that broadcasts",
+        f"rank {len(made)} with other ops fused to it, after an op that broadcasts",
         f"{_SPLIT}, or use at most 5 dims",
     )
 
@@ -378,7 +378,7 @@ def windows_in_padding(group: Group, op: Op) -> Met | None:
 
 
 def window_behind_the_data(group: Group, op: Op) -> Met | None:
-    """Find a convolution with a window along the innermost dim that begins behind the last element.
+    """Find a convolution with a window along the innermost dim that begins after the last element.
 
     The defect was seen if one thread's share of a short row begins with that window; others
     happen to be right.
@@ -388,7 +388,7 @@ def window_behind_the_data(group: Group, op: Op) -> Met | None:
     for slide in _slides(group, op)[-1:]:
         if (slide.windows - 1) * slide.stride - slide.begin >= slide.size:
             return Met(
-                f"a window that begins behind the {slide.size} elements of the innermost dim",
+                f"a window that begins after the {slide.size} elements of the innermost dim",
                 "use smaller paddings at the end, one thread, or f32",
             )
     return None
@@ -451,7 +451,7 @@ _TWICE = Met("one tensor as both inputs", _SPLIT)
 
 
 def operand_twice_behind_pooling(group: Group, op: Op) -> Met | None:
-    """Find an op behind int8 pooling with one tensor as both inputs; fusion assumes two tensors."""
+    """Find an op after int8 pooling with one tensor as both inputs; fusion assumes two tensors."""
     behind = group.follows(op, _POOLING) and group.follows(op, {"Dequantize"})
     return _TWICE if behind and _is_twice(group, op) else None
 
@@ -529,12 +529,12 @@ def strides_before_reshape(group: Group, op: Op) -> Met | None:
 
 
 def channel_scales_after_normalization(group: Group, op: Op) -> Met | None:
-    """Find a Quantize with several scales behind a normalization, whose kernels take only one."""
+    """Find a Quantize with several scales after a normalization, whose kernels take only one."""
     if op.attr("qtype") != "per_channel":
         return None
     if not group.follows(op, {"GroupNorm", "LayerNorm", "SoftMax"}):
         return None
-    return Met("scales per channel fused behind a normalization", f"use qtype per_tensor, {_APART}")
+    return Met("scales per channel fused after a normalization", f"use qtype per_tensor, {_APART}")
 
 
 def attention_select(group: Group, op: Op) -> Met | None:
@@ -568,7 +568,7 @@ def attention_select(group: Group, op: Op) -> Met | None:
 def _selects_scaled_scores(group: Group, op: Op) -> bool:
     """Whether attention selects between its scaled scores and something else.
 
-    With a Select directly behind the product, oneDNN does not take the kernel that computes one
+    With a Select directly after the product, oneDNN does not take the kernel that computes one
     head after another.
     """
     if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
@@ -610,7 +610,7 @@ def grouped_attention_select(group: Group, op: Op) -> Met | None:
 
 
 def attention_mask_and_select(group: Group, op: Op) -> Met | None:
-    """Find attention with a Select behind an Add of a mask, which a kernel overlooks."""
+    """Find attention with a Select after an Add of a mask, which a kernel overlooks."""
     makers = [group.producer(t) for t in op.inputs[1:]]
     if not _selects_scaled_scores(group, op) or not any(m and m.kind == "Add" for m in makers):
         return None
@@ -623,7 +623,7 @@ def attention_mask_and_select(group: Group, op: Op) -> Met | None:
 def gaps(group: Group, op: Op) -> Met | None:
     """Find gaps in the input of an op whose result keeps the input's layout.
 
-    oneDNN copies the bytes between the elements too, and some behind the last one.
+    oneDNN copies the bytes between the elements too, and some after the last one.
     """
     if not op.inputs or not op.outputs:
         return None
@@ -650,7 +650,7 @@ def attention_order(group: Group, op: Op) -> Met | None:
 
 
 def binary_after_int8_deconvolution(group: Group, op: Op) -> Met | None:
-    """Find an operand behind an int8 ConvTranspose, which oneDNN reads beyond its end.
+    """Find an operand after an int8 ConvTranspose, which oneDNN reads beyond its end.
 
     One of one element a channel is right.
     """
@@ -659,7 +659,7 @@ def binary_after_int8_deconvolution(group: Group, op: Op) -> Met | None:
     for tensor in op.inputs:
         shape = group.shape(tensor)
         if not group.producer(tensor) and _wide(shape):
-            what = f"an operand of shape {shape_text(shape)} fused behind int8 ConvTranspose"
+            what = f"an operand of shape {shape_text(shape)} fused after int8 ConvTranspose"
             return Met(what, _APART)
     return None
 
@@ -701,7 +701,7 @@ def zero_points_of_columns(group: Group, op: Op) -> Met | None:
 
 
 def binary_after_grouped_int8_convolution(group: Group, op: Op) -> Met | None:
-    """Find an operand behind an int8 convolution of one channel a group, masked by a wrong mask."""
+    """Find an operand after an int8 convolution of one channel a group, masked by a wrong mask."""
     if not group.follows(op, {"Convolution"}) or not group.follows(op, {"Dequantize"}):
         return None
     if not any(_has_one_channel_a_group(group, o) for o in group.ops):
@@ -710,7 +710,7 @@ def binary_after_grouped_int8_convolution(group: Group, op: Op) -> Met | None:
         shape = group.shape(tensor)
         if not group.producer(tensor) and not _one_element(shape):
             return Met(
-                f"an operand of shape {shape_text(shape)} fused behind int8 Convolution with one "
+                f"an operand of shape {shape_text(shape)} fused after int8 Convolution with one "
                 "channel a group",
                 _APART,
             )
@@ -732,7 +732,7 @@ def strided_int8_pointwise_convolution(group: Group, op: Op) -> Met | None:
 
     If the strides divide the data, oneDNN copies what the kernel reads: whole vectors of channels,
     to a part of its scratchpad that has room for one image, with the channels rounded up to half a
-    vector. The last vector may be read from behind the data, and written into the next thread's
+    vector. The last vector may be read from beyond the data, and written into the next thread's
     part, whose results are then wrong. That was seen with OpenMP, and not with SYCL.
     """
     slide = slide_of(group, op) if integers_of(group, op) else None
@@ -764,7 +764,7 @@ def strided_int8_pointwise_convolution(group: Group, op: Op) -> Met | None:
 def strided_pointwise_weights_gradient(group: Group, op: Op) -> Met | None:
     """Find a gradient of weights with a kernel of 1, as in `strided_int8_pointwise_convolution`.
 
-    Some results were wrong, and some calls did not end, for up to half a vector of channels behind
+    Some results were wrong, and some calls did not end, for up to half a vector of channels after
     whole ones.
     """
     made, shapes = group.shape(op.outputs[0]), [group.shape(t) for t in op.inputs[:2]]
@@ -788,7 +788,7 @@ def strided_pointwise_weights_gradient(group: Group, op: Op) -> Met | None:
 
 
 def operand_behind_gapped_deconvolution(group: Group, op: Op) -> Met | None:
-    """Find an operand behind a ConvTranspose with gaps, which oneDNN reads beyond its end.
+    """Find an operand after a ConvTranspose with gaps, which oneDNN reads beyond its end.
 
     Where the strides are larger than the kernel, no tap reaches some elements of the result. oneDNN
     computes the innermost dim in blocks, and reads a whole one for a last one that the stride does
@@ -808,7 +808,7 @@ def operand_behind_gapped_deconvolution(group: Group, op: Op) -> Met | None:
             shape = group.shape(tensor)
             if not group.producer(tensor) and _wide(shape):
                 return Met(
-                    f"an operand of shape {shape_text(shape)} fused behind a ConvTranspose with "
+                    f"an operand of shape {shape_text(shape)} fused after a ConvTranspose with "
                     f"strides of {stride} and a kernel of {window.kernel[-1]}",
                     _APART,
                 )
@@ -816,7 +816,7 @@ def operand_behind_gapped_deconvolution(group: Group, op: Op) -> Met | None:
 
 
 def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
-    """Find an op fused behind a binary op that reads operands in two layouts, one channels-last.
+    """Find an op fused after a binary op that reads operands in two layouts, one channels-last.
 
     The kernel then reads a table of offsets that it never made. It was seen to do so if this op's
     operand varies along the last dim alone.
@@ -833,7 +833,7 @@ def last_dim_behind_two_layouts(group: Group, op: Op) -> Met | None:
     if before is None:
         return None
     return Met(
-        f"an operand of shape {shape_text(group.shape(tensor))} fused behind {before.label}, which "
+        f"an operand of shape {shape_text(group.shape(tensor))} fused after {before.label}, which "
         "reads two layouts,",
         f"pass contiguous arrays, or {_SPLIT}",
     )
@@ -870,7 +870,7 @@ def _reads_two_layouts(group: Group, op: Op) -> bool:
     if not any(_may_be_channels_last(group, t) for t in op.inputs):
         return False
     if group.follows(op, _FORWARD_CONVOLUTIONS):
-        # A convolution takes the ops behind it into its own kernel, up to the first that it can't.
+        # A convolution takes the ops after it into its own kernel, up to the first that it can't.
         return any(_is_apart(group, o) for o in _chain(group, op))
     if all(group.producer(t) is None for t in op.inputs):
         return group.tensor(op.inputs[0]).strides != group.tensor(op.inputs[1]).strides
@@ -894,7 +894,7 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
 
 
 def _is_apart(group: Group, op: Op) -> bool:
-    """Whether the kernel of a convolution can't take a binary op behind it.
+    """Whether the kernel of a convolution can't take a binary op after it.
 
     It takes operands of its result's shape, of one element, and those that vary along the batch and
     channels alone.

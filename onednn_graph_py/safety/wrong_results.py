@@ -60,7 +60,7 @@ def _quantize_per_channel(*producers: str) -> Met:
 
 
 def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
-    """An Add of a tensor of the same shape to a LayerNorm's result, maybe behind a TypeCast.
+    """An Add of a tensor of the same shape to a LayerNorm's result, maybe after a TypeCast.
 
     oneDNN is right for other shapes, but for dims of 1 in front.
     """
@@ -78,7 +78,7 @@ def _layer_norm_and_sum(group: Group, conditions: Conditions) -> bool:
 
 
 def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
-    """An operand behind a quantized normalization; elsewhere oneDNN checks it and does not fuse."""
+    """An operand after a quantized normalization; elsewhere oneDNN checks it and does not fuse."""
     if not group.has("Quantize"):
         return False
     for op in group.ops:
@@ -96,9 +96,9 @@ def _quantized_norm_and_operand(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_of_a_second_operand(group: Group, conditions: Conditions) -> bool:
-    """A binary op without spatial extent, with an operand for each channel, fused behind another.
+    """A binary op without spatial extent, with an operand for each channel, fused after another.
 
-    Or it is fused behind a SoftMax along the channels.
+    Or it is fused after a SoftMax along the channels.
 
     With an operand that varies over the batch oneDNN takes another kernel, which is right.
     """
@@ -178,7 +178,7 @@ def _strides(group: Group, tensor: Tensor, shape: tuple[int, ...]) -> Iterator[t
 def _behind_permuted(
     group: Group, conditions: Conditions
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Yield operands fused behind a binary op that reads a tensor without gaps, in any dim order.
+    """Yield operands fused after a binary op that reads a tensor without gaps, in any dim order.
 
     Each comes with the result's shape and that tensor's strides, which the result gets too.
     """
@@ -196,7 +196,7 @@ def _behind_permuted(
 
 
 def _last_dim_behind_permuted(group: Group, conditions: Conditions) -> bool:
-    """An operand that varies along the last dim alone, behind tensors that are not row-major.
+    """An operand that varies along the last dim alone, after tensors that are not row-major.
 
     Behind two layouts oneDNN reads it out of bounds, which the mirror refuses.
     """
@@ -209,7 +209,7 @@ def _last_dim_behind_permuted(group: Group, conditions: Conditions) -> bool:
 
 
 def _channels_behind_permuted(group: Group, conditions: Conditions) -> bool:
-    """An operand for each channel, where channels are neither innermost nor behind the batch."""
+    """An operand for each channel, where channels are neither innermost nor next to the batch."""
     for operand, made, strides in _behind_permuted(group, conditions):
         if len(made) < 2 or operand == made or operand[1] in (1, math.prod(made)):
             continue
@@ -361,7 +361,7 @@ def _old_avx512(conditions: Conditions) -> bool:
 
 _FINITE = {"MatMul", "Convolution", "ConvTranspose", "SoftMax", "LayerNorm", "GroupNorm", "Sigmoid"}
 _MEASURED = ("sse41", "avx", "avx2", "avx512_core", "avx512_core_vnni", "avx512_core_bf16")
-_SHARED_WEIGHTS = "oneDNN reads an operand that varies over a part of the batch wrongly behind a "
+_SHARED_WEIGHTS = "oneDNN reads an operand that varies over a part of the batch wrongly after a "
 _PER_CHANNEL = "scales per channel wrongly when it quantizes a"
 
 DEFECTS = (
@@ -685,13 +685,13 @@ DEFECTS = (
     ),
     Defect(
         "operand_behind_vector",
-        "oneDNN reads an operand wrongly behind a product with a vector",
+        "oneDNN reads an operand wrongly after a product with a vector",
         products.operand_behind_vector,
         until=(3, 13),
     ),
     Defect(
         "operand_of_one_column",
-        "oneDNN reads an operand that is broadcast wrongly behind a product of one column with "
+        "oneDNN reads an operand that is broadcast wrongly after a product of one column with "
         "transpose_a",
         products.column_operand_of_transposed_product,
         since=(3, 8),
@@ -719,7 +719,7 @@ DEFECTS = (
     ),
     Defect(
         "last_dim_operand_of_strided",
-        "oneDNN reads an operand that varies along the last dim alone wrongly behind a binary op "
+        "oneDNN reads an operand that varies along the last dim alone wrongly after a binary op "
         "on tensors that are not row-major",
         _last_dim_behind_permuted,
         since=(3, 8),
@@ -727,7 +727,7 @@ DEFECTS = (
     ),
     Defect(
         "channel_operand_of_strided",
-        "oneDNN reads an operand for each channel wrongly behind a binary op on tensors whose "
+        "oneDNN reads an operand for each channel wrongly after a binary op on tensors whose "
         "channels are neither innermost nor next to the batch",
         _channels_behind_permuted,
     ),
@@ -769,7 +769,7 @@ DEFECTS = (
     ),
     Defect(
         "operand_for_each_row",
-        "oneDNN with AMX reads an operand for each head and row wrongly behind a product",
+        "oneDNN with AMX reads an operand for each head and row wrongly after a product",
         products.operand_for_each_row,
         until=(3, 8),
         where=_amx,
@@ -846,7 +846,7 @@ DEFECTS = (
     ),
     Defect(
         "binary_behind_dilated_depthwise",
-        "oneDNN computes binary ops behind dilated depthwise convolutions in f16 wrongly",
+        "oneDNN computes binary ops after dilated depthwise convolutions in f16 wrongly",
         windows.dilated_depthwise_and_binary,
         since=(3, 8),
         where=lambda conditions: conditions.avx512 and conditions.f16,

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import memory_cases
-from doc_pages import anchor
 from wrong_cases import ROWS, group, row_of
 
 import onednn_graph_py as og
@@ -24,6 +23,7 @@ from onednn_graph_py.safety.group import Group
 from onednn_graph_py.safety.out_of_bounds import MemoryDefect
 from onednn_graph_py.safety.wrong_results import DEFECTS
 from onednn_graph_py.serialization import GraphDocument
+from onednn_graph_py.text.markup import Markup
 from onednn_graph_py.text.table import markdown_table
 
 from .programs import memory_titles, titles
@@ -244,17 +244,22 @@ def _guarded(defect: Defect | MemoryDefect, results: Iterable[Result]) -> str:
     return said
 
 
+def _link(name: str) -> Markup:
+    """Return a link to an entry, whose name may go on in the next line."""
+    return Markup(f"[{name.replace('_', '_<wbr>')}](#{name})")
+
+
 def _index(results: list[Result]) -> Iterator[str]:
     """Return the list of entries, each a link."""
     rows = []
     for row, what in titles().items():
         bad, measured = _versions(row, results)
         seen = "all measured" if set(bad) == set(measured) else ", ".join(bad) or "none measured"
-        rows.append((f"[{row}](#{anchor(_title(row, what))})", _title(row, what), seen))
+        rows.append((_link(row), _title(row, what), seen))
     yield "## Index\n"
     yield from markdown_table(("entry", "what is wrong", "oneDNN"), rows)
     yield "\nOut of bounds:\n"
-    entries = ((f"[{name}](#{name})", what) for name, what in memory_titles().items())
+    entries = ((_link(name), what) for name, what in memory_titles().items())
     yield from markdown_table(("entry", "what reads or writes out of bounds, or crashes"), entries)
     yield ""
 
@@ -300,10 +305,10 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
 
 def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     defect = row_of(row)
-    yield f"({row})="
-    yield f"## {_title(row, what)}\n"
+    yield f"## {row}\n"
+    yield f"{_title(row, what)}.\n"
     yield from _table(row, results)
-    yield f"\nName: `{row}`."
+    yield ""
     yield from _seen(row, results)
     if ROWS[row].hidden:
         yield ROWS[row].hidden
@@ -370,7 +375,6 @@ def _memory(results: list[Result]) -> Iterator[str]:
     yield MEMORY
     for name, what in memory_titles().items():
         defect, known = memory_cases.BY_NAME[name], memory_cases.ROWS[name].known
-        yield f"({name})="
         yield f"### {name}\n"
         yield f"{what[0].upper()}{what[1:]}"
         yield f"Models avoid it with {_guarded(defect, results)}."
