@@ -193,7 +193,7 @@ def _slope_of(ops: _Ops, node: Node) -> Value:
     x, slope = node.inputs[:2]
     rank, shape = len(ops.shapes[x.id]), ops.shapes[slope.id]
     per_channel = node.kind == "PReLUBackward" or node.attr("per_channel_broadcast")
-    first = per_channel and node.attr("data_format") == "NCX" and len(shape) == 1 < shape[0]
+    first = per_channel and node.attr("data_format") == "NCX" and len(shape) == 1 and shape != (1,)
     behind = (1,) * (rank - 2) if first else ()
     return ops.reshape(slope, (1,) * (rank - len(shape) - len(behind)) + shape + behind)
 

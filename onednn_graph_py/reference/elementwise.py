@@ -156,6 +156,6 @@ def _prelu(call: Call, x: Array, slope: Array) -> Array:
 def prelu_slope(call: Call, x: Array, slope: Array) -> Array:
     """Return the slope of PReLU in a shape that broadcasts to the input's."""
     per_channel = call.attr("per_channel_broadcast")
-    if slope.ndim == 1 and per_channel and not call.channels_last and slope.size > 1:
+    if slope.ndim == 1 and per_channel and not call.channels_last and slope.size != 1:
         return slope.reshape(-1, *[1] * (x.ndim - 2))
     return slope
