@@ -3,6 +3,7 @@
 import gc
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,12 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
             return self.setdefault(key, Pace(1e-4, 1e-4))  # kept, as helper processes are told
 
     monkeypatch.setattr(pace, "_measured", Equal())
+
+
+@pytest.fixture(scope="session")
+def peaks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache in which the machine's peaks are kept once they were measured."""
+    return tmp_path_factory.mktemp("cache")
 
 
 # Files about the project or about what knows nothing of oneDNN: one build of it is enough for them.

@@ -20,12 +20,10 @@ from onednn_graph_py.planning import planner
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """The machine's peaks are measured for these tests alone."""
+def cache(peaks_folder):
     with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("cache")
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(root))
-        yield root
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(peaks_folder))
+        yield
 
 
 @pytest.fixture(scope="module")

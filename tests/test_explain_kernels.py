@@ -24,9 +24,9 @@ from onednn_graph_py.patterns.measure import _known_shapes
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
+def cache(peaks_folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(peaks_folder))
         yield
 
 
