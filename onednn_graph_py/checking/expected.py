@@ -147,8 +147,8 @@ def reference_values(
     inputs : sequence of numpy.ndarray
         The graph's inputs, in the order of a call.
     after : callable, optional
-        Called with a node, the index of an output, its exact values and the largest error of
-        each; returns the values to use in their place.
+        Called with a node that does not quantize, the index of an output, its exact values and
+        the largest error of each; returns the values to use in their place.
     kept : dict, optional
         Exact values and errors of ops that read only inputs and constants, by the op's id, for
         another time with the same inputs.
@@ -194,7 +194,7 @@ def compute(
             for v in node.outputs
         ]
         call = call_of(node.kind, given, node.attrs, specs)
-        if after is None:
+        if after is None or node.kind in with_trait("quantizes"):
             results = evaluate(call, given)
         else:
             pairs = kept.get(node.id) if kept is not None else None
@@ -232,7 +232,7 @@ def _margins(
     kept: dict[int, list[tuple[Array, Array]]] = {}
 
     def disturb(node: Node, i: int, result: Array, off: Array) -> Array:
-        if result.dtype.kind != "f" or node.kind in with_trait("quantizes"):
+        if result.dtype.kind != "f":
             return result
         # Inside a partition oneDNN may keep a bf16 tensor in f32, or an f32 one in bf16.
         off = off + _epsilon(node.outputs[i].dtype) * np.abs(result)
