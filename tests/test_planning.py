@@ -139,6 +139,17 @@ def test_all_shapes_share_what_was_computed_from_constants():
     np.testing.assert_array_equal(copied(x), model(x))
 
 
+def test_results_of_one_op_of_constants_are_told_apart():
+    b = og.GraphBuilder()
+    w = b.constant(noise(3, 16) + 1)
+    normalized, mean, variance = w.layer_norm(use_affine=False, keep_stats=True)
+    b.output((b.input((-1, 3), name="x") * mean - variance) @ normalized)
+    model = b.compile()
+    for rows in (2, 5):  # the second plan takes what the first computed
+        assert model.verify(noise(rows, 3))
+        assert implementations(model, (rows, 3))[0] == "constant"
+
+
 def test_a_constant_that_is_an_output_is_computed_at_each_call():
     b = og.GraphBuilder()
     w = b.constant(whole(4, 4)).dequantize(**PER_TENSOR)
