@@ -124,10 +124,12 @@ def members(session: int) -> dict[int, tuple[float, str]]:
             continue
         try:
             stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(stat[3]) != session or stat[0] in "ZX":
+                continue
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if int(stat[3]) == session and stat[0] not in "ZX":
+        else:
             ticks = int(stat[11]) + int(stat[12])
             found[int(entry.name)] = (ticks / os.sysconf("SC_CLK_TCK"), command[:80])
     return found
@@ -147,7 +149,7 @@ def wait_until(condition, seconds: float) -> bool:
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.02)
+        time.sleep(0.05)
     return True
 
 
