@@ -23,8 +23,14 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def peaks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache in which the machine's peaks are kept once they were measured."""
-    return tmp_path_factory.mktemp("cache")
+    """A cache that holds only the machine's peaks."""
+    from onednn_graph_py.explaining import machine
+
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
+        machine()
+    return folder
 
 
 # Files about the project or about what knows nothing of oneDNN: one build of it is enough for them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,8 +173,11 @@ def at_work(name: str, process: subprocess.Popen[bytes], starting: float) -> boo
     return process.pid in found and found[process.pid][0] > 1.5 * starting + 0.5
 
 
-def end(name: str, number: int, *, group: bool, starting: float) -> Left:
-    """Start a command, send a signal to it while it works, and wait for its end."""
+def end(name: str, number: int, *, group: bool, starting: float, cache: Path | None = None) -> Left:
+    """Start a command, send a signal to it while it works, and wait for its end.
+
+    The command that follows finds what `cache` holds.
+    """
     with tempfile.TemporaryDirectory(prefix="interrupted-") as given:
         folder = Path(given)
         (folder / "temporary").mkdir()
@@ -208,6 +212,8 @@ def end(name: str, number: int, *, group: bool, starting: float) -> Left:
             for f in folder.rglob("*")
             if f.is_file() and f.name not in FILES
         ]
+        if cache is not None:
+            shutil.copytree(cache, folder / "cache", dirs_exist_ok=True)
         following = _started(words[1], folder)
         try:
             _, after = following.communicate(timeout=STARTING)

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import json
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -20,9 +21,11 @@ from onednn_graph_py.planning import planner
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(peaks_folder):
+def cache(peaks_folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(peaks_folder))
+        folder = tmp_path_factory.mktemp("cache")
+        shutil.copytree(peaks_folder, folder, dirs_exist_ok=True)
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
         yield
 
 

@@ -192,7 +192,8 @@ WAYS = {
 @pytest.mark.parametrize(
     "way", [w if w in ("-c", "-I") else pytest.param(w, marks=pytest.mark.slow) for w in WAYS]
 )
-def test_helper_processes_import_nothing_from_the_current_folder(tmp_path, way):
+def test_helper_processes_import_nothing_from_the_current_folder(tmp_path, way, peaks_folder):
+    shutil.copytree(peaks_folder, tmp_path / "cache")
     shutil.copy(Path(__file__).with_name("helper_kinds.py"), tmp_path)
     done = subprocess.run(
         [sys.executable, *WAYS[way]],
