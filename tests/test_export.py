@@ -195,6 +195,23 @@ def test_python_programs_run_and_agree(name, printed):
     assert mirror.splitlines()[0] == builder.splitlines()[0]
 
 
+@pytest.mark.parametrize("dtype", ["s4", "u4"])
+def test_constants_of_four_bits_come_back(dtype, capsys):
+    b = og.GraphBuilder(apply_to_int=True)
+    weights = np.random.default_rng(0).integers(0, 8, (32, 8))
+    scales = b.input((4, 8), name="s")
+    w = b.constant(weights, dtype).dynamic_dequantize(
+        scales, qtype="per_group", axis=0, group_shape=(8, 1)
+    )
+    b.output(b.input((4, 32), name="x") @ w)
+    said = []
+    for style in ("mirror", "builder"):
+        exec(to_python(b, style), {"__name__": "__main__"})
+        said.append(capsys.readouterr().out)
+    assert_right(said[0], b)
+    assert said[0] == said[1]
+
+
 @needs_compiler
 @needs_headers
 @pytest.mark.parametrize("name", GRAPHS)
