@@ -85,6 +85,19 @@ def test_arrays_of_other_strides_are_copied_and_counted(name):
     assert model.copies == 1
 
 
+def test_strides_of_dims_of_1_do_not_matter():
+    model = relu_model((1, 4), copy=False)
+    x, out = (np.full((6, 8), -1, np.float32)[::3, :4][:1] for _ in range(2))
+    assert x.strides == (96, 4)
+    assert model(x, out=out) is out
+    np.testing.assert_array_equal(out, [[0, 0, 0, 0]])
+    b = og.GraphBuilder()
+    b.output(b.input((3, 4)) + b.input((1, 4)))
+    model = b.compile()
+    np.testing.assert_array_equal(model(np.asfortranarray(X), x), X - 1)
+    assert model.copies == 1  # of the other
+
+
 def test_declared_strides_are_used_as_they_are():
     b = og.GraphBuilder()
     b.output(b.relu(b.input((3, 4), strides=(1, 3), name="x")))
