@@ -70,7 +70,9 @@ def _verified(model: CompiledGraph, given: Sequence[Any], seed: int) -> Verifica
     found = expected.compare(actual, names)
     if not found.ok or model.queue is not None:
         return found
+    first = [array.tobytes() for array in outputs]
     for array in outputs:
         array.reshape(-1).view(np.uint8)[...] = _LEFT_THERE
     model(*given, out=outputs)
-    return expected.compare(actual, names)
+    same = [array.tobytes() for array in outputs] == first
+    return found if same else expected.compare(actual, names)

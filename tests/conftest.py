@@ -3,6 +3,7 @@
 import gc
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,18 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
             return self.setdefault(key, Pace(1e-4, 1e-4))  # kept, as helper processes are told
 
     monkeypatch.setattr(pace, "_measured", Equal())
+
+
+@pytest.fixture(scope="session")
+def peaks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds only the machine's peaks."""
+    from onednn_graph_py.explaining import machine
+
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
+        machine()
+    return folder
 
 
 # Files about the project or about what knows nothing of oneDNN: one build of it is enough for them.

@@ -23,6 +23,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -94,7 +95,9 @@ def lacking(block: Block) -> str | None:
         if name in ("dpctl", "dpnp", "pyopencl"):
             from onednn_graph_py import ocl_interop, sycl_interop
 
-            reason = (ocl_interop if name == "pyopencl" else sycl_interop).missing()
+            reason: str | None = (
+                ocl_interop.missing() if name == "pyopencl" else sycl_interop.missing()
+            )
             if reason is not None:
                 return reason
     return None
@@ -182,7 +185,7 @@ def execute(block: Block, page: Path, names: dict[str, object]) -> object:
     return value
 
 
-def shown(value: object) -> dict[str, str]:
+def shown(value: Any) -> dict[str, str]:
     """Return what a notebook shows of a value: HTML, a diagram in Graphviz's language, or text."""
     if value is None:
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,10 +125,12 @@ def members(session: int) -> dict[int, tuple[float, str]]:
             continue
         try:
             stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(stat[3]) != session or stat[0] in "ZX":
+                continue
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if int(stat[3]) == session and stat[0] not in "ZX":
+        else:
             ticks = int(stat[11]) + int(stat[12])
             found[int(entry.name)] = (ticks / os.sysconf("SC_CLK_TCK"), command[:80])
     return found
@@ -147,7 +150,7 @@ def wait_until(condition, seconds: float) -> bool:
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.02)
+        time.sleep(0.05)
     return True
 
 
@@ -170,8 +173,11 @@ def at_work(name: str, process: subprocess.Popen[bytes], starting: float) -> boo
     return process.pid in found and found[process.pid][0] > 1.5 * starting + 0.5
 
 
-def end(name: str, number: int, *, group: bool, starting: float) -> Left:
-    """Start a command, send a signal to it while it works, and wait for its end."""
+def end(name: str, number: int, *, group: bool, starting: float, cache: Path | None = None) -> Left:
+    """Start a command, send a signal to it while it works, and wait for its end.
+
+    The command that follows finds what `cache` holds.
+    """
     with tempfile.TemporaryDirectory(prefix="interrupted-") as given:
         folder = Path(given)
         (folder / "temporary").mkdir()
@@ -206,6 +212,8 @@ def end(name: str, number: int, *, group: bool, starting: float) -> Left:
             for f in folder.rglob("*")
             if f.is_file() and f.name not in FILES
         ]
+        if cache is not None:
+            shutil.copytree(cache, folder / "cache", dirs_exist_ok=True)
         following = _started(words[1], folder)
         try:
             _, after = following.communicate(timeout=STARTING)

@@ -46,3 +46,7 @@ def unpicklable():
 
 def flags():
     return sys.flags.optimize, sys.flags.no_user_site
+
+
+def imported(module):
+    return module in sys.modules

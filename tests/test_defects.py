@@ -11,6 +11,7 @@ from wrong_cases import (
     AMX,
     AVX512,
     EVERYWHERE,
+    OLD,
     PER_TENSOR,
     ROWS,
     attention_gradients,
@@ -30,6 +31,7 @@ from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.reference import round_to
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.out_of_bounds import DEFECTS as MEMORY_DEFECTS
+from onednn_graph_py.safety.saturation import LARGEST_WEIGHT, magnitude_of
 from onednn_graph_py.safety.wrong_results import DEFECTS, wrong_result
 from onednn_graph_py.verify import reference_values
 
@@ -79,6 +81,26 @@ def test_a_row_meets_its_graphs_where_it_holds(name, build):
 def test_a_row_does_not_meet_what_is_right_beside_it(name, build):
     given = group(build)
     assert [c for c in EVERYWHERE if row_of(name).find(given, c) is not None] == []
+
+
+def test_a_strided_operand_of_the_whole_shape_is_met_if_one_dim_is_wide():
+    def build(dims, strides):
+        return lambda b: b.output(
+            b.input((*dims[:-1], 6)) @ b.input((6, dims[-1])) + b.input(dims, strides=strides)
+        )
+
+    row = row_of("strided_operand")
+    assert row.find(group(build((1, 8), (16, 2))), OLD)
+    assert row.find(group(build((1, 8), (8, 1))), OLD) is None
+    assert row.find(group(build((3, 8), (16, 2))), OLD) is None
+
+
+def test_the_largest_weight_is_the_last_of_which_two_products_fit_into_16_bits():
+    assert 2 * 255 * LARGEST_WEIGHT < 2**15 <= 2 * 255 * (LARGEST_WEIGHT + 1)
+    for sign in (-1, 1):
+        for more in (0, 1):
+            weights = np.array([0, sign * (LARGEST_WEIGHT + more)], np.int8)
+            assert magnitude_of(weights).small == (not more)
 
 
 @pytest.mark.parametrize(("name", "build"), graphs("alone"))

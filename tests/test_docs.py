@@ -53,22 +53,6 @@ def test_a_page_that_is_wrong_fails(tmp_path):
         assert place in done.stdout + done.stderr
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("mypy"), reason="mypy is not installed")
-def test_the_programs_of_all_pages_pass_mypy_in_strict_mode(tmp_path):
-    programs = []
-    for page in CODE:
-        program = tmp_path / f"program_of_{page.stem}.py"
-        program.write_text(doc_pages.program(page))
-        programs.append(program)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), *map(str, programs)],
-        cwd=ROOT,  # its pyproject.toml says strict
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_relative_link_leads_to_a_file_and_a_heading(page):
     for target in doc_pages.links(page):

@@ -10,7 +10,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import LINKED, RUNTIME, needs, python
+from graphs import LINKED, RUNTIME, needs, python, random
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
@@ -83,6 +83,19 @@ def test_arrays_of_other_strides_are_copied_and_counted(name):
     assert model.copies == 1
     model(np.ascontiguousarray(turned))
     assert model.copies == 1
+
+
+def test_strides_of_dims_of_1_do_not_matter():
+    model = relu_model((1, 4), copy=False)
+    x, out = (np.full((6, 8), -1, np.float32)[::3, :4][:1] for _ in range(2))
+    assert x.strides == (96, 4)
+    assert model(x, out=out) is out
+    np.testing.assert_array_equal(out, [[0, 0, 0, 0]])
+    b = og.GraphBuilder()
+    b.output(b.input((3, 4)) + b.input((1, 4)))
+    model = b.compile()
+    np.testing.assert_array_equal(model(np.asfortranarray(X), x), X - 1)
+    assert model.copies == 1  # of the other
 
 
 def test_declared_strides_are_used_as_they_are():
@@ -432,6 +445,39 @@ def test_intermediate_memory_is_planned_by_lifetime():
     # Nobody reads a layer's tensors after the next one: the chain's length does not matter.
     assert held[0] == held[1]
     assert 0 < held[0] <= 4 * 64 * 64 * 4
+
+
+def products(x, count=3):
+    """Products that can't run in place, and a SoftMax behind each."""
+    for i in range(count):
+        x = (x @ random(64, 64, seed=i)).softmax(axis=0) * 8.0
+    return x
+
+
+def read_as_it_is_written(b, x):
+    return products(x)
+
+
+def read_after_an_op_in_place(b, x):
+    y = products(x, 1)
+    return (y * 0.5).softmax(axis=1) @ random(64, 64) + y
+
+
+def read_as_a_view(b, x):
+    y = products(x, 1)
+    view = y[8:40]
+    return products(y)[:32] + view
+
+
+@pytest.mark.parametrize(
+    "graph", [read_as_it_is_written, read_after_an_op_in_place, read_as_a_view]
+)
+def test_tensors_that_are_needed_at_once_share_no_memory(graph):
+    b = og.GraphBuilder()
+    b.output(graph(b, b.input((64, 64))))
+    for policy in ("fusion", "debug"):
+        checked = b.compile(policy=policy, warn=False).verify()
+        assert checked, f"{policy}: {checked}"
 
 
 def test_calls_one_after_the_other_share_their_memory():

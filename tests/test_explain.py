@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import json
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -20,12 +21,12 @@ from onednn_graph_py.planning import planner
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """The machine's peaks are measured for these tests alone."""
+def cache(peaks_folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("cache")
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(root))
-        yield root
+        folder = tmp_path_factory.mktemp("cache")
+        shutil.copytree(peaks_folder, folder, dirs_exist_ok=True)
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
+        yield
 
 
 @pytest.fixture(scope="module")

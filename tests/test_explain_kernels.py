@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -24,9 +25,11 @@ from onednn_graph_py.patterns.measure import _known_shapes
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
+def cache(peaks_folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        folder = tmp_path_factory.mktemp("cache")
+        shutil.copytree(peaks_folder, folder, dirs_exist_ok=True)
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
         yield
 
 

@@ -53,6 +53,19 @@ def test_reshapes_and_transposes_are_views_of_what_oneDNN_made(without):
         og.assert_fused(model, 3)
 
 
+def test_a_reduction_over_dims_of_1_needs_no_kernel(without):
+    options = {**without("ReduceSum"), "fallback": "error"}
+
+    def summed(dims):
+        b = og.GraphBuilder()
+        b.output(b.input(dims).square().reduce_sum(axes=(1,), keep_dims=True).relu())
+        return b.compile(**options)
+
+    np.testing.assert_array_equal(summed((4, 1))(X[0, 0, :, None]), X[0, 0, :, None] ** 2)
+    with pytest.raises(og.UnimplementedError, match="no cpu kernel for this op alone"):
+        summed((4, 2))
+
+
 def test_views_of_inputs_constants_and_views(without):
     options = without("StaticReshape", "StaticTranspose")
     b = og.GraphBuilder()

@@ -395,9 +395,13 @@ assert right(fixed(X)) and fixed.threads == 2
 
 
 @openmp
-def test_children_while_other_threads_end():
+@pytest.mark.parametrize(
+    ("starting", "forks"), [(2, 50), pytest.param(4, 150, marks=pytest.mark.slow)]
+)
+def test_children_while_other_threads_end(starting, forks):
     """In the end of a thread oneDNN takes a lock for each model that the thread called."""
     run(
+        f"STARTING, FORKS = {starting}, {forks}"
         """
 models = [make(1, threads=1) for _ in range(150)]
 stop = threading.Event()
@@ -412,11 +416,11 @@ def start():
         thread.start()
         thread.join()
 
-starting = [threading.Thread(target=start) for _ in range(4)]
+starting = [threading.Thread(target=start) for _ in range(STARTING)]
 for t in starting:
     t.start()
 # It would wait for a lock that no thread of the child can give back.
-for _ in range(150):
+for _ in range(FORKS):
     assert answer(lambda: make(2, threads=1)(X[:2]).shape) == (2, 160)
 stop.set()
 for t in starting:
@@ -426,7 +430,8 @@ for t in starting:
 
 
 @openmp
-def test_children_while_a_thread_of_another_library_goes_on(tmp_path):
+@pytest.mark.parametrize("forks", [60, pytest.param(200, marks=pytest.mark.slow)])
+def test_children_while_a_thread_of_another_library_goes_on(forks, tmp_path):
     """Its Python part has ended, which looks like its end; a fork waits for it only so long."""
     source, library = tmp_path / "other.c", tmp_path / "other.so"
     source.write_text(
@@ -462,7 +467,7 @@ def call():
 
 assert other.begin(call) == 0
 assert called.wait(60)
-for _ in range(200):
+for _ in range({forks}):
     assert answer(lambda: make(2, threads=1)(X[:2]).shape) == (2, 160)
 assert other.end() == 0
 assert answer(lambda: make(2, threads=1)(X[:2]).shape) == (2, 160)

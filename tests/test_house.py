@@ -64,6 +64,12 @@ def tree(module: str) -> ast.Module:
     return ast.parse(files()[module].read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(module: str) -> list[ast.AST]:
+    return list(ast.walk(tree(module)))
+
+
+@cache
 def imported(module: str) -> list[tuple[str, str]]:
     """What a module imports of the package: each a module, and a name in it or ``""``.
 
@@ -73,7 +79,7 @@ def imported(module: str) -> list[tuple[str, str]]:
     full = PACKAGE if module == FACE else f"{PACKAGE}.{module}"
     package = full if path.stem == FACE else full.rpartition(".")[0]
     found = []
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -92,6 +98,7 @@ def imported(module: str) -> list[tuple[str, str]]:
     return made
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     return {m: {source for source, _ in imported(m)} - {m} for m in files()}
 
@@ -204,7 +211,7 @@ def private_names() -> dict[str, set[str]]:
     """The private names that each room defines: functions, classes, variables, attributes."""
     found: dict[str, set[str]] = {room: set() for room in ROOMS}
     for module in files():
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             match node:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     found[room_of(module)].add(name)
@@ -220,7 +227,7 @@ def test_no_room_reaches_for_private_attributes_of_another():
     assert [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module in files()
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Attribute)
         and node.attr in everywhere - private_names()[room_of(module)]
         and ast.unparse(node.value) != "_core"
@@ -236,7 +243,7 @@ def test_no_room_lists_kinds_by_hand():
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module in files()
         if room_of(module) not in SPELLS_KINDS
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Tuple | ast.List | ast.Set)
         for words in [[e.value for e in node.elts if isinstance(e, ast.Constant)]]
         if len(words) > 1 and all(w in OPS for w in words)
@@ -249,7 +256,7 @@ def test_only_the_table_says_what_an_attribute_is_where_it_is_not_set():
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module in files()
         if room_of(module) not in ("ops", "reference", "patterns")
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Call) and len(node.args) == 2
         and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
         and isinstance(node.args[0], ast.Constant) and node.args[0].value in defaults
@@ -263,7 +270,7 @@ def test_processes_are_started_in_two_rooms_only():
     found = {
         module
         for module in files()
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if (isinstance(node, ast.Import) and any(a.name == "subprocess" for a in node.names))
         or (isinstance(node, ast.ImportFrom) and node.module == "subprocess")
     }
@@ -281,7 +288,7 @@ def test_one_module_times_calls():
     found = {
         module
         for module in files()
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Attribute | ast.alias)
         and re.fullmatch("perf_counter(_ns)?", getattr(node, "attr", getattr(node, "name", "")))
     }

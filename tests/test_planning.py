@@ -13,6 +13,7 @@ from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.planning import pace, planner
 from onednn_graph_py.planning.trial import Trial
+from onednn_graph_py.planning.views import view_of
 from onednn_graph_py.safety.wrong_results import Finding
 from onednn_graph_py.verdicts import Outcome, Verdict
 
@@ -29,6 +30,35 @@ def whole(*shape, low=-8, high=8, seed=0):
 
 def implementations(model, *shapes):
     return [s.implementation for s in model.steps(*shapes)]
+
+
+# -- views
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "shape", "moves"),
+    [
+        ((2, 3, 4), (12, 4, 1), (6, 4), False),
+        ((1, 3, 4), (99, 4, 1), (3, 4), False),
+        ((2, 3, 4), (12, 1, 3), (6, 4), True),
+        ((2, 3, 4), (24, 8, 2), (6, 4), True),
+    ],
+)
+def test_ops_that_move_nothing_are_views_as_in_numpy(dims, strides, shape, moves):
+    b = og.GraphBuilder()
+    x = b.input(dims, strides=strides)
+    source = og.logical_tensor(x.id, "f32", dims, strides)
+    memory = np.lib.stride_tricks.as_strided(np.zeros(100, np.int8), dims, strides)
+    turned = x.static_transpose(order=(1, 2, 0))
+    view, offset = view_of(turned.producer, source, turned.shape)
+    wanted = memory.transpose(1, 2, 0)
+    pairs = zip(wanted.shape, view.get_strides(), wanted.strides, strict=True)
+    assert offset == 0 and all(n == 1 or made == want for n, made, want in pairs)
+    reshaped = x.static_reshape(shape=shape, special_zero=False)
+    found = view_of(reshaped.producer, source, shape)
+    assert (found is None) == moves
+    if found is not None:
+        assert (found[0].get_strides(), found[1]) == ([4, 1], 0)
 
 
 # -- constants
@@ -107,6 +137,17 @@ def test_all_shapes_share_what_was_computed_from_constants():
     assert len(set(memory)) == 1
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied(x), model(x))
+
+
+def test_results_of_one_op_of_constants_are_told_apart():
+    b = og.GraphBuilder()
+    w = b.constant(noise(3, 16) + 1)
+    normalized, mean, variance = w.layer_norm(use_affine=False, keep_stats=True)
+    b.output((b.input((-1, 3), name="x") * mean - variance) @ normalized)
+    model = b.compile()
+    for rows in (2, 5):  # the second plan takes what the first computed
+        assert model.verify(noise(rows, 3))
+        assert implementations(model, (rows, 3))[0] == "constant"
 
 
 def test_a_constant_that_is_an_output_is_computed_at_each_call():

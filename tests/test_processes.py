@@ -141,6 +141,16 @@ def test_calls_in_forks_return_raise_crash_and_hang():
         assert forks.call(processes_called.seconds_asleep, 0, timeout=60) == ("returned", 0)
 
 
+def test_modules_of_calls_are_imported_before_the_forks():
+    for modules in ((), ("colorsys",)):
+        with Isolated(*modules) as forks:
+            found = forks.call(processes_called.imported, "colorsys", timeout=120)
+            assert found == ("returned", bool(modules))
+    with Isolated("no_such_module") as forks:
+        how, said = forks.call(processes_called.imported, "colorsys", timeout=120)
+        assert how == "raised" and "no_such_module" in said
+
+
 def test_an_interrupted_call_ends_what_was_called():
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -182,7 +192,8 @@ WAYS = {
 @pytest.mark.parametrize(
     "way", [w if w in ("-c", "-I") else pytest.param(w, marks=pytest.mark.slow) for w in WAYS]
 )
-def test_helper_processes_import_nothing_from_the_current_folder(tmp_path, way):
+def test_helper_processes_import_nothing_from_the_current_folder(tmp_path, way, peaks_folder):
+    shutil.copytree(peaks_folder, tmp_path / "cache")
     shutil.copy(Path(__file__).with_name("helper_kinds.py"), tmp_path)
     done = subprocess.run(
         [sys.executable, *WAYS[way]],

@@ -16,6 +16,7 @@ from graphs import LINKED
 import onednn_graph_py as og
 from onednn_graph_py import cli, serialization
 from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.processes import Process
 from onednn_graph_py.replay import (
     Case,
     Options,
@@ -330,11 +331,18 @@ def test_what_needs_a_newer_onednn_is_unsupported_whatever_it_is(tmp_path):
 # -- worker processes
 
 
-def test_workers_say_what_this_process_would(tmp_path):
+def test_workers_say_what_this_process_would(tmp_path, monkeypatch):
     builds = (small, two_partitions, unsupported)
     cases = [Case(saved(tmp_path / f"{i}.json", b)) for i, b in enumerate(builds)]
     cases.append(Case(str(tmp_path / "none.json")))
+    send, sent = Process.send, []
+    monkeypatch.setattr(
+        Process, "send", lambda self, asked: (sent.append(asked[1]), send(self, asked))
+    )
     results = dict(replay(cases, VERIFY, jobs=2, timeout=300))
+    # They share memory and cores.
+    assert {o.memory_share for o in sent} == {VERIFY.memory_share / 2}
+    assert {o.threads for o in sent} == {max(1, len(os.sched_getaffinity(0)) // 2)}
     assert [str(results[i].verdict) for i in range(4)] == [
         "passed",
         "passed",

@@ -271,12 +271,12 @@ def test_data_types_by_tensor():
 def test_scales_follow_the_number_of_channels():
     def build(b):
         x = b.input((2, 3), "s8", name="x")
-        b.output(x.dequantize(scales=[0.5, 1.0, 2.0], zps=[0, 0, 0], qtype="per_channel", axis=-1))
+        b.output(x.dequantize(scales=[0.5, 1.0, 2.0], zps=[1, 0, 2], qtype="per_channel", axis=-1))
 
     doc = document(build)
     made = rewrite(doc, shapes={doc.inputs()[0]: (2, 5)})
     assert made.graph[0].values["scales"] == (0.5, 1.0, 2.0, 0.5, 1.0)
-    assert made.graph[0].values["zps"] == (0, 0, 0, 0, 0)
+    assert made.graph[0].values["zps"] == (1, 0, 2, 0, 0)
     assert rewrite(doc, shapes={doc.inputs()[0]: (2, 2)}).graph[0].values["scales"] == (0.5, 1.0)
 
 

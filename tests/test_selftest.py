@@ -34,7 +34,8 @@ COUNTS = {
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache of the test's own."""
+    """A cache of the test's own; and no folder of modules, which helpers would not import."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

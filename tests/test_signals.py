@@ -34,14 +34,16 @@ KEPT = {"capabilities": "cache/capabilities", "patterns": "cache/", "selftest": 
 
 
 @pytest.fixture(scope="module")
-def ended(request):
+def ended(request, peaks_folder):
     """What is left of commands that were ended while they worked, a few at a time."""
     wanted = [i.callspec.params for i in request.session.items if "ended" in i.fixturenames]
     cases = {(p["name"], p["number"], p["group"]) for p in wanted}
     starting = own_seconds()
     with ThreadPoolExecutor(3) as pool:
         made = {
-            case: pool.submit(end, case[0], case[1], group=case[2], starting=starting)
+            case: pool.submit(
+                end, case[0], case[1], group=case[2], starting=starting, cache=peaks_folder
+            )
             for case in [*CTRL_C, *ENDED, *KILLED]
             if case in cases
         }

@@ -42,7 +42,7 @@ def run(first: int, steps: int, folder: Path, seconds: int) -> None:
 
 
 def test_random_steps_hold_what_is_promised(tmp_path):
-    run(0, 2000, tmp_path, 600)
+    run(0, 1000, tmp_path, 600)
 
 
 @pytest.mark.slow

@@ -137,6 +137,7 @@ def reference_values(
     builder: GraphBuilder,
     inputs: Sequence[Array],
     after: Callable[[Node, int, Array, Array], Array] | None = None,
+    kept: dict[int, list[tuple[Array, Array]]] | None = None,
 ) -> Values:
     """Compute all tensors of a graph op by op in NumPy.
 
@@ -146,8 +147,11 @@ def reference_values(
     inputs : sequence of numpy.ndarray
         The graph's inputs, in the order of a call.
     after : callable, optional
-        Called with a node, the index of an output, its exact values and the largest error of
-        each; returns the values to use in their place.
+        Called with a node that does not quantize, the index of an output, its exact values and
+        the largest error of each; returns the values to use in their place.
+    kept : dict, optional
+        Exact values and errors of ops that read only inputs and constants, by the op's id, for
+        another time with the same inputs.
 
     Returns
     -------
@@ -156,7 +160,7 @@ def reference_values(
     """
     known: Values = {v.id: a for v, a in zip(builder.inputs, inputs, strict=True)}
     known.update({v.id: unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
-    compute(builder.nodes, known, builder.fpmath_mode.name, after)
+    compute(builder.nodes, known, builder.fpmath_mode.name, after, kept)
     return known
 
 
@@ -165,6 +169,7 @@ def compute(
     known: Values,
     fpmath_mode: str = "strict",
     after: Callable[[Node, int, Array, Array], Array] | None = None,
+    kept: dict[int, list[tuple[Array, Array]]] | None = None,
 ) -> None:
     """Add the values that nodes make to those that are known.
 
@@ -174,7 +179,7 @@ def compute(
         In an order of execution.
     known : dict of int to numpy.ndarray
         By the value's id.
-    fpmath_mode, after
+    fpmath_mode, after, kept
         As for `reference_values`.
     """
     for node in nodes:
@@ -189,10 +194,20 @@ def compute(
             for v in node.outputs
         ]
         call = call_of(node.kind, given, node.attrs, specs)
-        for i, (value, exact) in enumerate(zip(node.outputs, evaluate(call, given), strict=True)):
-            if after is not None:
-                exact = after(node, i, exact, slack(call, i, given, exact, fpmath_mode))
-            known[value.id] = round_to(exact, value.dtype)
+        if after is None or node.kind in with_trait("quantizes"):
+            results = evaluate(call, given)
+        else:
+            pairs = kept.get(node.id) if kept is not None else None
+            if pairs is None:
+                pairs = [
+                    (exact, slack(call, i, given, exact, fpmath_mode))
+                    for i, exact in enumerate(evaluate(call, given))
+                ]
+            if kept is not None and all(v.producer is None for v in node.inputs):
+                kept[node.id] = pairs
+            results = [after(node, i, *pair) for i, pair in enumerate(pairs)]
+        for value, result in zip(node.outputs, results, strict=True):
+            known[value.id] = round_to(result, value.dtype)
 
 
 def _epsilon(dtype: str) -> float:
@@ -214,9 +229,10 @@ def _margins(
     """
     random = np.random.default_rng(seed)
     worst = dict.fromkeys(exact, 0.0)
+    kept: dict[int, list[tuple[Array, Array]]] = {}
 
     def disturb(node: Node, i: int, result: Array, off: Array) -> Array:
-        if result.dtype.kind != "f" or node.kind in with_trait("quantizes"):
+        if result.dtype.kind != "f":
             return result
         # Inside a partition oneDNN may keep a bf16 tensor in f32, or an f32 one in bf16.
         off = off + _epsilon(node.outputs[i].dtype) * np.abs(result)
@@ -225,7 +241,7 @@ def _margins(
 
     with np.errstate(all="ignore"):
         for _ in range(samples):
-            for i, disturbed in reference_values(builder, inputs, disturb).items():
+            for i, disturbed in reference_values(builder, inputs, disturb, kept).items():
                 if exact[i].dtype.kind in "biu":
                     continue
                 off = np.abs(disturbed.astype(np.float64) - exact[i].astype(np.float64))

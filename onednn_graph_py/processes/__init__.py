@@ -2,7 +2,7 @@
 
 from .ending import cause, ending, too_long
 from .environment import instructions, quiet
-from .forks import Answer, Isolated
+from .forks import MODELS, Answer, Isolated
 from .import_path import import_path
 from .messages import JSON, serve
 from .orphans import end_without_caller
@@ -11,6 +11,7 @@ from .program import run
 
 __all__ = [
     "JSON",
+    "MODELS",
     "STARTUP",
     "Answer",
     "Isolated",

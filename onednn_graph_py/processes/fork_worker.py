@@ -15,7 +15,8 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -34,10 +35,14 @@ def main(descriptor: int) -> None:
     serve(descriptor, lambda request: _called(descriptor, *request))
 
 
-def _called(descriptor: int, path: list[str], packed: bytes, timeout: float) -> Answer:
+def _called(
+    descriptor: int, path: list[str], modules: Sequence[str], packed: bytes, timeout: float
+) -> Answer:
     """Make a call in a fork, and end this process if the connection ends first."""
     sys.path[:] = path
     try:
+        for name in modules:
+            import_module(name)
         function, arguments = pickle.loads(packed)
     except Exception:
         return "raised", traceback.format_exc()

@@ -11,17 +11,27 @@ from .forked import renew_in_forks
 from .import_path import import_path
 from .process import NoAnswer, Process, calling
 
-__all__ = ["Answer", "Isolated"]
+__all__ = ["MODELS", "Answer", "Isolated"]
 
 Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
 """The outcome of a call, with the returned object, the text of an error, an exit status (negative
 for a signal) or None."""
 
+MODELS = ("numpy.random", f"{__name__.partition('.')[0]}.running.model")
+"""The modules of calls that compile and run models, for `Isolated`."""
+
 
 class Isolated:
-    """A process that makes each call in a separate fork; the first call starts it."""
+    """A process that makes each call in a separate fork; the first call starts it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    *modules : str
+        Modules that the calls need: imported once, where each fork would import them again.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        self._modules = modules
         self._process: Process | None = None
         self._interrupted = False
         renew_in_forks(self)
@@ -65,7 +75,7 @@ class Isolated:
                 self._check_interrupted()
                 self._process.answer()
             self._check_interrupted()
-            answer = self._process.ask((import_path(module), packed, timeout))
+            answer = self._process.ask((import_path(module), self._modules, packed, timeout))
         except OSError as e:
             answer = "raised", f"no process could be started: {e}"
         except NoAnswer as e:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from ..processes import Isolated
+from ..processes import MODELS, Isolated
 from ..serialization import parse, to_builder
 from ..verdicts.kept import number_kept
 from .draws import Draw, Family
@@ -69,7 +69,7 @@ def keep_verdicts(
     findings = sorted(report.findings, key=lambda f: not f.graph)
     found = [(f.family, f.seed, f.graph) for f in findings]
     found += [(s.family, s.seed, "") for s in sorted(report.slow, key=lambda s: -s.ratio)]
-    with Isolated() as process:
+    with Isolated(*MODELS) as process:
         for family, seed, graph in found:
             left = until - time.monotonic()
             if left <= 0:

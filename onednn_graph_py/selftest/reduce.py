@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..building.value import is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
-from ..processes import Isolated
+from ..processes import MODELS, Isolated
 from ..serialization import GraphDocument, from_builder, parse, to_builder, to_json
 from ..serialization.rewrite import rewrite
 from ..shrinking import Outcome, Shows, shrink
@@ -109,7 +109,7 @@ def reduce_findings(
     """
     until = time.monotonic() + seconds
     draws = {family.name: family.draw for family in families}
-    with Isolated() as process:
+    with Isolated(*MODELS) as process:
         for finding in _in_turn(findings):
             left = until - time.monotonic()
             if left <= 0:

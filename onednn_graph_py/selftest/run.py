@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ..linked import version
 from ..machine import current
 from ..machine.store import processor
-from ..processes import STARTUP, Isolated, ending, too_long
+from ..processes import MODELS, STARTUP, Isolated, ending, too_long
 from ..processes import Answer as Ended
 from .draws import Family
 from .questions import SLOW, Answer, Verdict, several, tested
@@ -213,7 +213,7 @@ def search(
 
     def run() -> None:
         try:
-            with Isolated() as process:
+            with Isolated(*MODELS) as process:
                 shared.processes.append(process)
                 for _ in shared.work(_Asker(process, threads, timeout, timed)):
                     if progress is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import InvalidArgumentsError
-from ..processes import Isolated, cause, ending, too_long
+from ..processes import MODELS, Isolated, cause, ending, too_long
 from ..serialization import GraphDocument
 from .outcome import SYMPTOMS, Outcome
 from .trial import trial_of
@@ -54,7 +54,7 @@ class Shows:
         self.seed = seed
         self.timeout = timeout
         self._trial = trial if trial is not None else trial_of(symptom)
-        self._process = Isolated()
+        self._process = Isolated(*MODELS)
         self._wanted: str | None = None
 
     def outcome(self, document: GraphDocument) -> Outcome:
