@@ -361,7 +361,7 @@ FIVE = [t(0, (2, 2, 1, 3, 16)), t(1, (2, 2, 1, 4, 16)), t(2, (2, 2, 1, 4, 7))]
 
 ROWS = {
     "binary_after_pooling": Row(pooling((1, 8, 4, 4)), pooling((1, 8, 1, 1))),
-    "batch_norm_beside_its_source": Row(normalized_convolution(1), normalized_convolution(0)),
+    "folded_beside_its_source": Row(normalized_convolution(1), normalized_convolution(0)),
     "widening": Row(relu_add((1, 4096), (256, 4096)), relu_add((256, 4096), (1, 4096))),
     "elementwise_rank": Row(tanh((32, 16, 8, 4, 1, 2)), tanh(None)),
     "elementwise_rank_behind_broadcast": Row(
@@ -465,7 +465,7 @@ _KNOWN = {
         "Its own program does not show it. With 3.7.2 two graphs of "
         "`attention_select_of_other_rank` crash by it."
     ),
-    "batch_norm_beside_its_source": "oneDNN never ends compiling it, with 3.7.2 and 3.13.1.",
+    "folded_beside_its_source": "oneDNN never ends compiling it, with 3.7.2 and 3.13.1.",
     "gaps": "It needs a result of layout `any`, which programs don't have.",
     "strides_before_reshape": f"{NEEDS_STRIDES}.",
     "pooling_backward_gaps": (

@@ -121,6 +121,27 @@ def test_resized_dims_are_products_in_f32(mode, factor, size, axes):
     check(open_, [x], [floats(3, 2, 5, 7)], [x])
 
 
+@pytest.mark.parametrize("opset", [11, 13, 15])
+def test_weights_are_normalized_by_the_statistics_that_are_given(opset):
+    """Before opset 14 onnx's reference moves them, as in training."""
+    node = helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], epsilon=0.1)
+    given = {"x": floats(3, 2), "s": floats(2), "b": floats(2), "m": floats(2) + 1}
+    check(made([node], {}, ["y"], {**given, "v": abs(floats(2)) + 1}, opset), ())
+
+
+def test_weights_are_normalized_over_all_their_channels():
+    """onnx's reference of LRN takes the number of images for that of channels."""
+    node = helper.make_node("LRN", ["x"], ["y"], size=3, alpha=0.9)
+    check(made([node], {}, ["y"], {"x": floats(1, 7, 6, 3)}, 13), ())
+
+
+def test_nearest_elements_are_rounded_as_runtimes_do():
+    """(6 + 0.5) / 1.3 - 0.5 is 4.5 in f32, and above it in f64."""
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest")
+    model = made([node], {"x": (FLOAT, (2, 1, 7))}, ["y"], {"s": np.float32([1, 1, 1.3])}, 21)
+    check(model, (floats(2, 1, 7),))
+
+
 @pytest.mark.parametrize("dims", [(1, 2, 4, 20), ("n", 2, "h", "w")])
 def test_where_onnx_infers_other_dims_the_runtime_is_right(monkeypatch, dims):
     monkeypatch.setattr(inference.NodeFacts, "_resized", lambda self, made, *_: made)

@@ -209,6 +209,23 @@ def test_strided_int8_convolutions_of_pixels(source, stride, met):
     assert is_met(defect, group, Conditions((3, 7), "OpenMP", "avx2", 2)) == met
 
 
+@pytest.mark.parametrize("product", ["MatMul", "Convolution", "ConvTranspose"])
+@pytest.mark.parametrize("kind", ["BiasAdd", "BatchNormInference"])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_what_is_folded_into_a_product_that_another_op_reads(product, kind, is_read):
+    """As seen with 3.7.2 and 3.13.1 where a further op follows: compiling never ends."""
+    x, w, made, folded, total = (t(i, (2, 4, 4, 4)) for i in range(5))
+    parameters = [t(i, (4,)) for i in range(5, 9)][: 1 if kind == "BiasAdd" else 4]
+    group = group_of(
+        case(
+            Op(product, [x, w], [made]),
+            Op(kind, [made, *parameters], [folded]),
+            Op("Add", [folded, made if is_read else x], [total]),
+        )
+    )
+    assert is_met(BY_NAME["folded_beside_its_source"], group, CONDITIONS[0]) == is_read
+
+
 @pytest.mark.parametrize(("kind", "met"), [("ReLU", True), ("Sigmoid", False)])
 def test_an_op_whose_source_others_read_has_a_kernel_of_its_own(kind, met):
     """It ends by corrupt memory, on 3.7.2 and 3.13.1, but for Swish, which oneDNN has as one op."""

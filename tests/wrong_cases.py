@@ -676,9 +676,7 @@ _by_reference = (
     _slopes_after_product("PReLUBackward", (1,)),
     _slopes_after_product("PReLU", (15, 1)),
     # Wrong by itself: a slope a channel and row, shared by the columns.
-    one_op(
-        "PReLUBackward", (2, 3, 4, 5), (1, 3, 4, 1), (2, 3, 4, 5), outputs=2, data_format="NCX"
-    ),
+    one_op("PReLUBackward", (2, 3, 4, 5), (1, 3, 4, 1), (2, 3, 4, 5), outputs=2, data_format="NCX"),
 )
 _of_nothing = (
     one_op("PReLUBackward", (0, 9, 2), (2,), (0, 9, 2), outputs=2, data_format="NXC"),

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 import onnx_ir as ir
 
+from .options import Most
 from .tensors import Shape
 
-__all__ = ["MOST_COMPUTED", "MOST_WORK", "Budget", "Most", "memory", "work_of"]
-
-Most: TypeAlias = tuple[int | None, int | None]
+__all__ = ["MOST_COMPUTED", "MOST_WORK", "Budget", "memory", "work_of"]
 
 MOST_COMPUTED = 1 << 30
 """Bytes of results that are alive together, and four times what the weights take beside."""

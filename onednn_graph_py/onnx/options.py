@@ -5,11 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 from ..errors import InvalidArgumentsError
 from ..planning.options import KnownDefects
-from .budget import Most
 
 __all__ = [
     "RTOL",
@@ -18,12 +17,14 @@ __all__ = [
     "Fallback",
     "FpmathMode",
     "KnownDefects",
+    "Most",
     "Options",
     "Requantize",
     "refuse",
 ]
 
 
+Most: TypeAlias = tuple[int | None, int | None]
 Fallback = Literal["auto", "onnxruntime", "reference", "error"]
 Requantize = Literal["merge", "exact"]
 DynamicQuantization = Literal["f32", "host"]

@@ -10,10 +10,11 @@ import onnx_ir.passes.common as passes
 
 from ..errors import GraphFormatError
 from . import quantization, rules
-from .budget import Budget, Most
+from .budget import Budget
 from .evaluation import evaluated
 from .inference import NodeFacts
 from .loading import subgraphs
+from .options import Most
 from .tensors import Tensor, dtype_of
 
 __all__ = ["prepare"]

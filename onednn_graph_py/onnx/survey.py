@@ -10,12 +10,13 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..building.builder import GraphBuilder
-from .budget import Budget, Most, memory
+from .budget import Budget, memory
 from .evaluation import evaluated, require_sane
 from .external import require_files
 from .inference import NodeFacts
 from .loading import subgraphs
 from .lowering.table import LOWERINGS, Call, made_by
+from .options import Most
 from .tensors import NAMES, Shape, Tensor, dtype_of
 
 __all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey", "why_unknown"]

@@ -462,17 +462,17 @@ def operand_twice_in_attention(group: Group, op: Op) -> Met | None:
     return _TWICE if attention and _is_twice(group, op) else None
 
 
-def batch_norm_beside_its_source(group: Group, op: Op) -> Met | None:
-    """Find a batch normalization of a convolution whose result another op reads too.
+def folded_beside_its_source(group: Group, op: Op) -> Met | None:
+    """Find a bias or batch normalization of a product whose result another op reads too.
 
-    oneDNN folds the normalization into the convolution again and again, and never ends.
+    oneDNN folds it into the product again and again, and never ends.
     """
     source = op.inputs[0]
     maker = group.producer(source)
-    if maker is None or maker.kind != "Convolution":
+    if maker is None or maker.kind not in ("Convolution", "ConvTranspose", "MatMul"):
         return None
     readers = sum(t.id == source.id for other in group.ops for t in other.inputs)
-    what = "the result of a Convolution that BatchNormInference and another op read"
+    what = f"the result of a {maker.kind} that {op.kind} and another op read"
     return Met(what, _SPLIT, "compile without an end") if readers > 1 else None
 
 
@@ -989,7 +989,7 @@ DEFECTS: tuple[MemoryDefect, ...] = (
     MemoryDefect(narrow_statistics, _in("GroupNorm", "LayerNorm"), narrow=True),
     MemoryDefect(operand_twice_behind_pooling, _BINARY, fused=True, beside=_POOLING),
     MemoryDefect(operand_twice_in_attention, _BINARY, until=_13, fused=True, beside=_SOFTMAX),
-    MemoryDefect(batch_norm_beside_its_source, _in("BatchNormInference"), fused=True),
+    MemoryDefect(folded_beside_its_source, _in("BatchNormInference", "BiasAdd"), fused=True),
     MemoryDefect(shared_weights, _MATMUL, until=_13, rank=4),
     MemoryDefect(shared_matrix, _MATMUL, until=_13, where=_avx512_or_vnni, rank=4),
     MemoryDefect(attention_select, _in("Select"), until=_13, fused=True, beside=_SOFTMAX),
