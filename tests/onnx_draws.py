@@ -213,7 +213,9 @@ def _pool(g: Graph) -> bool:
     if kind == "AveragePool" and g.chance.random() < 0.5:
         attrs["count_include_pad"] = g.chance.randint(0, 1)
     if attrs.get("auto_pad", "").startswith("SAME"):
-        attrs.pop("dilations", None)  # onnxruntime leaves them out of its paddings
+        # onnxruntime leaves dilations out of its paddings, and has negative ones.
+        attrs.pop("dilations", None)
+        attrs["strides"] = [g.chance.randint(1, k) for k in attrs["kernel_shape"]]
     if kind == "LpPool":
         attrs["p"] = g.chance.randint(1, 3)
         attrs.pop("auto_pad", None)

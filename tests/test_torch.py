@@ -653,6 +653,17 @@ def test_equal_calls_of_others_ops_are_both_made():
     assert not torch.equal(one, other)
 
 
+def test_an_input_of_any_strides_is_reshaped():
+    """What torch copies for some strides, and views for others, is no view of the input."""
+    run = compiled(lambda x: (x.reshape(-1, 3), x.reshape(-1, 3).unsqueeze(0)))
+    row_major = torch.arange(168.0).reshape(7, 4, 2, 3)
+    for x in (row_major, torch.randn(3, 2, 4, 8).permute(3, 2, 1, 0), torch.randn(9, 4, 2, 3)):
+        with torch.no_grad():
+            got, behind = run(x)
+        assert torch.equal(got, x.reshape(-1, 3))
+        assert torch.equal(behind[0], got)
+
+
 def test_output_is_a_view_of_the_input():
     def function(x, w):
         return x.view(-1), (x @ w).t(), x

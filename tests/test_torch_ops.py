@@ -119,7 +119,6 @@ OPS = {
     "cat": "cat.default",
     "stack": "stack.default",
     "view": "view.default",
-    "reshape": "reshape.default",
     "flatten": "",
     "unflatten": "view.default",
     "unsqueeze": "unsqueeze.default",
@@ -428,7 +427,10 @@ def test_layers_of_an_encoder(activation, norm_first, dynamic):
 
 
 # AOTAutograd takes these to pieces, torch.export does not.
-EXPORTED = {"relu6.default": F.relu6, "square.default": torch.square}
+EXPORTED = {
+    "relu6.default": F.relu6,
+    "square.default": torch.square,
+}
 
 
 @pytest.mark.parametrize("name", EXPORTED)

@@ -303,8 +303,7 @@ def _write(m: Drawn, values: Values, i: int) -> Step | None:
         lambda y: y.transpose(0, -1).sub_(0.25),
     ]
     kind = m.chance.choice(kinds)
-    shared = any(s == 0 and d > 1 for s, d in zip(x.stride(), x.shape, strict=True))
-    direct = i < len(m.inputs) and not shared and m.chance.random() < 0.5
+    direct = i < len(m.inputs) and 0 not in m.inputs[i].stride() and m.chance.random() < 0.5
 
     def step(m: Drawn, v: Values) -> Tensor:
         y = v[i] if direct else v[i].clone()

@@ -57,7 +57,6 @@ KEPT = (
     aten.upsample_bilinear2d.vec,
     aten.softmax.int,
     aten.log_softmax.int,
-    aten.reshape.default,
 )
 """Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
 

@@ -151,13 +151,12 @@ def _repeated_heads(node: fx.Node) -> None:
 def _before_repetition(node: Any) -> Any:
     """Return (batch, heads, ...) of which each head is repeated in the node, or None."""
     made = node
-    if not _is(made, aten._unsafe_view.default, aten.view.default, aten.reshape.default):
+    if not _is(made, aten._unsafe_view.default, aten.view.default):
         return None
     while _is(
         made,
         aten._unsafe_view.default,
         aten.view.default,
-        aten.reshape.default,
         aten.clone.default,
     ):
         made = made.args[0]

@@ -19,7 +19,6 @@ MOST = 2**62
 
 @lowers(
     aten.view.default,
-    aten.reshape.default,
     aten._unsafe_view.default,
 )
 def _reshape(at: Lowering, x: Value, *rest: Any) -> Value:
