@@ -366,6 +366,8 @@ def _reduce(g: Graph) -> bool:
     x = g.choice(rank=1)
     if x is None:
         return False
+    if not g.values[x].size:
+        return False  # ONNX says nothing of the mean of no elements
     rank = g.values[x].ndim
     kind = "Reduce" + g.chance.choice(
         ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSumExp")

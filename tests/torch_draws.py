@@ -93,6 +93,8 @@ def tensor(chance: random.Random, *shape: int) -> Tensor:
 
 def _linear(m: Drawn, values: Values, i: int) -> Step | None:
     wide = m.chance.randint(1, 7)
+    if not values[i].ndim:
+        return None
     w = m.weight(wide, values[i].shape[-1])
     b = m.weight(wide) if m.chance.random() < 0.6 else None
     return lambda m, v: F.linear(v[i], m.weights[w], None if b is None else m.weights[b])
