@@ -156,8 +156,9 @@ def selecting_of_computed(infinite):
     return build
 
 
-def int8_attention(dtype):
+def int8_attention(dtype, made=None):
     zero = 128 if dtype == "u8" else 0
+    made = made or dtype
 
     def build(b):
         per_tensor = {"scales": [2.0**-5], "zps": [zero], "qtype": "per_tensor"}
@@ -168,7 +169,8 @@ def int8_attention(dtype):
         weights = weights.quantize(dtype=dtype, **steps).dequantize(**steps)
         y = (weights @ v).static_transpose(order=(0, 2, 1, 3))
         y = y.static_reshape(shape=(2, 16, 128), special_zero=False)
-        b.output(y.quantize(dtype=dtype, scales=[2.0**-5], zps=[zero // 2], qtype="per_tensor"))
+        zps = [64 if made == "u8" else 0]
+        b.output(y.quantize(dtype=made, scales=[2.0**-5], zps=zps, qtype="per_tensor"))
 
     return build
 
@@ -907,6 +909,9 @@ ROWS = {
     ),
     "attention_in_other_integers": Row(
         (int8_attention("u8"),), (int8_attention("s8"),), **ONLY_OLD
+    ),
+    "attention_of_other_result": Row(
+        (int8_attention("s8", "u8"),), (int8_attention("s8"),), **BY_HEADS
     ),
     "sum_behind_layer_norm": Row(
         (

@@ -39,6 +39,7 @@ __all__ = [
     "gaps_between_shared_weights",
     "gaps_between_weights_of_one_row",
     "int8_attention_of_mixed_types",
+    "int8_attention_of_other_result",
     "int8_product_in_chunks",
     "one_row_transposed",
     "one_row_transposed_alone",
@@ -583,23 +584,33 @@ def attention_of_narrower_values(group: Group, conditions: Conditions) -> bool:
     )
 
 
+def _types_of_int8_attention(group: Group) -> tuple[str, ...] | None:
+    """Return the types of query, key, probabilities, values and result; None if it is not int8."""
+    products = [op for op in group.ops if op.kind == "MatMul"]
+    if len(products) != 2 or not group.has("SoftMax"):
+        return None
+    sources = [group.producer(tensor) for product in products for tensor in product.inputs]
+    types = [s.inputs[0].dtype for s in sources if s is not None and s.kind == "Dequantize"]
+    return (*types, group.ops[-1].outputs[0].dtype) if len(types) == 4 else None
+
+
 def int8_attention_of_mixed_types(group: Group, conditions: Conditions) -> bool:
     """int8 attention of other types than those that oneDNN is known to compute right.
 
     It is right for s8 keys and values, a result of the query's type, and a query of u8 or
     probabilities of s8. With few heads other types are right too.
     """
-    products = [op for op in group.ops if op.kind == "MatMul"]
-    if len(products) != 2 or not group.has("SoftMax"):
+    types = _types_of_int8_attention(group)
+    if types is None:
         return False
-    types = []
-    for product in products:
-        for tensor in product.inputs:
-            source = group.producer(tensor)
-            if source is None or source.kind != "Dequantize":
-                return False
-            types.append(source.inputs[0].dtype)
-    query, key, probabilities, values = types
-    result = group.ops[-1].outputs[0].dtype
+    query, key, probabilities, values, result = types
     fits = query == "u8" or probabilities == "s8"
     return (key, values) != ("s8", "s8") or result != query or not fits
+
+
+def int8_attention_of_other_result(group: Group, conditions: Conditions) -> bool:
+    """int8 attention by heads with a result of another type: oneDNN rounds it to the query's."""
+    types = _types_of_int8_attention(group)
+    if types is None or types[-1] not in ("s8", "u8") or types[-1] == types[0]:
+        return False
+    return attention_by_heads(group, conditions)

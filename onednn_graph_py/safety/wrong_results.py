@@ -455,6 +455,12 @@ DEFECTS = (
         where=lambda conditions: conditions.version < (3, 8) or _not_measured(conditions),
     ),
     Defect(
+        "attention_of_other_result",
+        "oneDNN rounds the result of int8 attention to the type of its queries",
+        products.int8_attention_of_other_result,
+        since=(3, 10),
+    ),
+    Defect(
         "sum_behind_layer_norm",
         "oneDNN adds another tensor to a layer normalization wrongly",
         _layer_norm_and_sum,
