@@ -226,15 +226,19 @@ def test_what_is_folded_into_a_product_that_another_op_reads(product, kind, is_r
     assert is_met(BY_NAME["folded_beside_its_source"], group, CONDITIONS[0]) == is_read
 
 
-@pytest.mark.parametrize(("kind", "met"), [("ReLU", True), ("Sigmoid", False)])
-def test_an_op_whose_source_others_read_has_a_kernel_of_its_own(kind, met):
+@pytest.mark.parametrize(
+    ("kinds", "met"),
+    [(["ReLU"], True), (["Sigmoid"], False), (["Abs", "SoftPlus"], True)],
+)
+def test_an_op_whose_source_others_read_has_a_kernel_of_its_own(kinds, met):
     """It ends by corrupt memory, on 3.7.2 and 3.13.1, but for Swish, which oneDNN has as one op."""
-    x, y, difference, one, made = (t(i, (3, 2, 4, 5, 2, 3)) for i in range(5))
+    x, y, difference, *between, made = (t(i, (3, 2, 4, 5, 2, 3)) for i in range(4 + len(kinds)))
+    chain = [difference, *between]
     group = group_of(
         case(
             Op("Subtract", [x, y], [difference]),
-            Op(kind, [difference], [one]),
-            Op("Multiply", [one, difference], [made]),
+            *(Op(kind, [a], [b]) for kind, a, b in zip(kinds, chain, between, strict=False)),
+            Op("Multiply", [between[-1], difference], [made]),
         )
     )
     assert is_met(BY_NAME["elementwise_rank"], group, CONDITIONS[0]) == met

@@ -272,7 +272,7 @@ def _starts_a_kernel(group: Group, op: Op) -> bool:
     readers = [o for o in group.ops if any(t.id == op.inputs[0].id for t in o.inputs)]
     after = [o for o in group.ops if any(t.id == op.outputs[0].id for t in o.inputs)]
     swish = op.kind == "Sigmoid" and len(readers) == 2 and after == readers[1:]
-    return len(readers) > 1 and not swish and any(o.kind in _BINARY for o in after)
+    return len(readers) > 1 and not swish and bool(after)
 
 
 def elementwise_rank_behind_broadcast(group: Group, op: Op) -> Met | None:
