@@ -518,6 +518,19 @@ def quantized_norm_and(operand, op="softmax", **attributes):
     return build
 
 
+def int8_pool_and(zps):
+    """Pooling of u8, plus a residual with zero points of its channels."""
+    of_channels = {"qtype": "per_channel", "axis": 0, "scales": [0.5] * len(zps), "zps": zps}
+
+    def build(b):
+        x = b.input((2, 3, 4, 4), "u8").dequantize(scales=[0.25], **PER_TENSOR)
+        y = x.max_pool(data_format="NCX", **HALF)
+        y = y + b.input((3, 1, 1), "u8").dequantize(**of_channels)
+        b.output(y.quantize(dtype="u8", scales=[0.5], **PER_TENSOR))
+
+    return build
+
+
 def sums(shape, *operands):
     def build(b):
         y = b.input(shape)
@@ -1045,12 +1058,14 @@ ROWS = {
             int8_sum(by_channel(1, 2, 3), y=_middle),
             int8_sum(r=_residual(3, 60, 90), y=_steps),
             int8_sum(r=_residual(3, 60, 90, axis=2), y=_steps, convolution=True),
+            int8_pool_and([3, 60, 90]),
         ),
         (
             int8_sum(by_channel(2, 2, 2)),
             int8_sum(by_channel(0, 0, 0), y=_middle),
             int8_sum(r=_residual(60, 60, 60), y=_steps),
             int8_sum(r=_residual(60, 60, 60, axis=2), y=_steps, convolution=True),
+            int8_pool_and([60, 60, 60]),
         ),
     ),
     "scales_of_channels_of_residual": Row(

@@ -422,8 +422,8 @@ def scales_of_input_channels(group: Group, conditions: Conditions) -> bool:
 
 
 def zero_points_of_channels(group: Group, conditions: Conditions) -> bool:
-    """Zero points of channels that differ, of any operand or result of a product."""
-    return group.has(*_PRODUCTS) and any(
+    """Zero points of channels that differ, of any operand or result of a product or pooling."""
+    return group.has(*_PRODUCTS, "AvgPool", "MaxPool") and any(
         op.kind in _QUANTIZATION and _differ(op, "zps", 2) for op in group.ops
     )
 
