@@ -441,7 +441,7 @@ def compared(m: Drawn, run: Any, inputs: Sequence[Tensor], eager: Drawn) -> str 
             last >= 0 or not _are_alike(b, _said(eager, inputs)[number])
         ):
             return f"{name} of {tuple(a.shape)}: strides {b.stride()}, not {a.stride()}"
-        near = 16 * float((a.double() - c).abs().max()) + ROUNDING * float(c.abs().max()) + 1e-7
+        near = 16 * float((a.double() - c).abs().max()) + ROUNDING * float(c.abs().max()) + 1e-6
         off = float((b.double() - c).abs().max())
         if not off <= near:
             return f"{name} of {tuple(a.shape)}: off by {off}, not {near}"
