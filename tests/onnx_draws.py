@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import random
-import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
+from front_end_draws import LARGEST, ROUNDING, main
 from onnx import TensorProto, helper, numpy_helper
 
 import onednn_graph_py as og
@@ -22,12 +21,7 @@ from onednn_graph_py.onnx import load
 
 Arrays = list[np.ndarray]
 OPSETS = (11, 13, 17, 18, 19, 21)
-LARGEST = 1e3
-"""Values beyond it are not drawn further: what follows would be sums of rounding errors."""
 
-
-ROUNDING = 1000 * 2.0**-24
-"""The error of sums of up to a thousand numbers, of the largest of them."""
 
 REFUSED = tuple(
     getattr(ort.capi.onnxruntime_pybind11_state, name)
@@ -715,19 +709,5 @@ def _expected(
     ]
 
 
-def main() -> None:
-    count, first = int(sys.argv[1]), int((sys.argv[2:] or ["0"])[0])
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        try:
-            verdict, why = verdict_of(seed)
-        except Exception as e:
-            verdict, why = "error", f"{type(e).__name__}: {e}"
-        counts[verdict] += 1
-        if verdict not in ("right", "empty"):
-            print(seed, verdict, [n.op_type for n in drawn(seed).nodes], why[:300], flush=True)
-    print(dict(counts))
-
-
 if __name__ == "__main__":
-    main()
+    main(verdict_of)

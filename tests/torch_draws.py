@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import copy
 import random
-import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch._dynamo
+from front_end_draws import LARGEST, ROUNDING, main
 from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
@@ -24,11 +23,6 @@ import onednn_graph_py.torch  # noqa: F401 (registers the backend)
 F = nn.functional
 Values = list[Tensor]
 Step = Callable[["Drawn", Values], "Tensor | Sequence[Tensor]"]
-
-LARGEST = 1e3
-"""Values beyond it are not drawn further: what follows would be sums of rounding errors."""
-ROUNDING = 1000 * 2.0**-24
-"""The error of sums of up to a thousand numbers, of the largest of them."""
 
 
 class Drawn(nn.Module):
@@ -516,16 +510,5 @@ def verdict_of(seed: int) -> tuple[str, str]:
     return "right", ""
 
 
-def main() -> None:
-    count, first = int(sys.argv[1]), int((sys.argv[2:] or ["0"])[0])
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        verdict, why = verdict_of(seed)
-        counts[verdict] += 1
-        if verdict not in ("right", "empty"):
-            print(seed, verdict, why, flush=True)
-    print(dict(counts))
-
-
 if __name__ == "__main__":
-    main()
+    main(verdict_of)
