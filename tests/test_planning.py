@@ -694,3 +694,19 @@ def test_attention_that_adds_a_bias_and_selects_keys_does_not_crash(bias):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         assert b.compile().verify()
+
+
+@pytest.mark.parametrize(("shape", "data_format"), [((15, 2), "NXC"), ((3, 5, 4, 2), "NCX")])
+def test_the_gradient_of_one_slope_is_that_of_a_slope_a_channel(shape, data_format):
+    """By oneDNN's reference kernel it took 2.7 ms for 64x1024 on two cores of a Zen 3, so 0.3."""
+    b = og.GraphBuilder()
+    inputs = b.input(shape), b.input((1,)), b.input(shape)
+    results = b.op("PReLUBackward", *inputs, data_format=data_format, outputs=[(None, "f32")] * 2)
+    b.output(*results)
+    with pytest.warns(RuntimeWarning, match="slope_by_reference"):
+        model = b.compile()
+    assert [s.ops for s in model.steps()][:2] == [("Multiply",), ("PReLUBackward",)]
+    x, diff = (np.random.default_rng(i).standard_normal(shape, np.float32) for i in range(2))
+    of_source, of_slope = model(x, np.float32([0.25]), diff)
+    np.testing.assert_allclose(of_source, np.where(x > 0, diff, 0.25 * diff), rtol=1e-6)
+    np.testing.assert_allclose(of_slope, [np.minimum(x, 0).ravel() @ diff.ravel()], rtol=1e-4)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from ..ops.inference import make_call
@@ -206,6 +208,24 @@ def _as_sum_of_sides(ops: _Ops, node: Node) -> bool:
     return True
 
 
+def _with_slopes_of_channels(ops: _Ops, node: Node) -> bool:
+    """Write the gradients of PReLU with one slope as those of as many as there are channels."""
+    x, slope, diff = node.inputs
+    dims = ops.shapes[x.id]
+    channels = dims[1 if node.attr("data_format") == "NCX" else -1]
+    # Sums of channels in 16 bits would be rounded once more.
+    if math.prod(ops.shapes[slope.id]) != 1 or channels < 2 or slope.dtype != "f32":
+        return False
+    ones, of_slopes = (ops.value((channels,), slope.dtype) for _ in range(2))
+    ones.data = np.ones(channels, np.float32)
+    slopes = ops.op("Multiply", ops.reshape(slope, (1,)), ones)
+    ops.add("PReLUBackward", (x, slopes, diff), (node.outputs[0], of_slopes), dict(node.attrs))
+    total = ops.op("ReduceSum", of_slopes, axes=(0,), keep_dims=True)
+    shape = ops.shapes[node.outputs[1].id]
+    ops.add("StaticReshape", (total,), node.outputs[1:], {"shape": shape, "special_zero": False})
+    return True
+
+
 def _as_selections(ops: _Ops, node: Node) -> bool:
     """Write the gradients of PReLU: where x is above 0, that of the slope is 0."""
     x, _, diff = node.inputs
@@ -295,6 +315,7 @@ _WAYS: tuple[tuple[str, Collection[str], Callable[[_Ops, Node], bool]], ...] = (
     ("with its paddings written out", _PADDED, _with_paddings),
     ("without dims of 1", ("MatMul",), _with_bare_matrix),
     ("as a sum", ("PReLU",), _as_sum_of_sides),
+    ("with a slope a channel", ("PReLUBackward",), _with_slopes_of_channels),
     ("as selections", ("PReLUBackward",), _as_selections),
     ("with two dims", _OVER_LAST, _as_matrix),
     ("with three dims", _ALONG_AXIS, _as_three_dims),
