@@ -11,7 +11,7 @@ import pytest
 from graphs import python
 
 import onednn_graph_py as og
-from onednn_graph_py.planning import CompileOptions, make_plan, partition_ids, planner
+from onednn_graph_py.planning import CompileOptions, compiling, make_plan, partition_ids
 
 
 def whole(seed, *shape):
@@ -89,7 +89,7 @@ def test_addresses_of_the_caller_are_not_hashed(tmp_path, monkeypatch):
         spaced.append(partition_ids.partition_of(g, ops).get_id())
         return partition_ids.partition_of(g, ops)
 
-    monkeypatch.setattr(planner, "partition_of", partition_of)
+    monkeypatch.setattr(compiling, "partition_of", partition_of)
     b = products(of_file(tmp_path, 3, 64, 32))
     plan = make_plan(b, {b.inputs[0].id: (4, 64)}, CompileOptions())
     assert len(spaced) == 3 and all(i % partition_ids.SPACING == 0 for i in spaced)

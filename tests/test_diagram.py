@@ -26,7 +26,7 @@ from onednn_graph_py.inspect.labels import (
     visible,
 )
 from onednn_graph_py.inspect.mermaid import to_mermaid
-from onednn_graph_py.planning import planner
+from onednn_graph_py.planning import partitions
 from onednn_graph_py.text.numbers import bytes_text
 
 HOSTILE = [
@@ -217,13 +217,13 @@ def test_ops_without_a_kernel_are_marked():
 
 
 def test_steps_in_numpy_and_views_are_marked(monkeypatch):
-    groups = planner.Planner.groups
+    groups = partitions.groups
     monkeypatch.setattr(
-        planner.Planner,
+        partitions,
         "groups",
-        lambda self, nodes: [
+        lambda draft, nodes: [
             (m, None if m[0].kind in ("StaticTranspose", "Exp") else p)
-            for m, p in groups(self, nodes)
+            for m, p in groups(draft, nodes)
         ],
     )
     b = og.GraphBuilder()

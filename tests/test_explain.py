@@ -17,7 +17,7 @@ from onednn_graph_py import comparing
 from onednn_graph_py.explaining import OpFacts, StepFacts
 from onednn_graph_py.explaining.words import step_lines
 from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.planning import planner
+from onednn_graph_py.planning import partitions
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -213,15 +213,15 @@ def test_fallback_and_view_steps_are_told():
 
 
 def test_a_view_takes_no_time_and_moves_nothing(monkeypatch):
-    groups = planner.Planner.groups
+    groups = partitions.groups
 
-    def without_reshape(self, nodes):
+    def without_reshape(draft, nodes):
         return [
             (members, None if members[0].kind == "StaticReshape" else partition)
-            for members, partition in groups(self, nodes)
+            for members, partition in groups(draft, nodes)
         ]
 
-    monkeypatch.setattr(planner.Planner, "groups", without_reshape)
+    monkeypatch.setattr(partitions, "groups", without_reshape)
     b = og.GraphBuilder()
     y = b.input((2, 3, 4), name="x").exp(name="e")
     y = y.static_reshape(shape=(24,), special_zero=False, name="flat")

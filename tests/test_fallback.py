@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
-from onednn_graph_py.planning import planner
+from onednn_graph_py.planning import partitions
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -15,15 +15,15 @@ def without(monkeypatch):
     """Make models of one op a partition, none of which is there for the given kinds."""
 
     def lack(*kinds):
-        groups = planner.Planner.groups
+        groups = partitions.groups
 
-        def fewer(self, nodes):
+        def fewer(draft, nodes):
             return [
                 (members, None if members[0].kind in kinds else partition)
-                for members, partition in groups(self, nodes)
+                for members, partition in groups(draft, nodes)
             ]
 
-        monkeypatch.setattr(planner.Planner, "groups", fewer)
+        monkeypatch.setattr(partitions, "groups", fewer)
         return {"policy": "debug", "warn": False}
 
     return lack

@@ -510,12 +510,12 @@ assert model.stats().shapes == 2
 def test_a_fork_in_a_step_that_python_computes():
     run(
         """
-from onednn_graph_py.planning import planner
+from onednn_graph_py.planning import partitions
 from onednn_graph_py.reference import registry
-groups = planner.Planner.groups
-planner.Planner.groups = lambda self, nodes: [
+groups = partitions.groups
+partitions.groups = lambda draft, nodes: [
     (members, None if members[0].kind == "Abs" else partition)
-    for members, partition in groups(self, nodes)
+    for members, partition in groups(draft, nodes)
 ]
 parent, fork, pids = os.getpid(), [], []
 compute = registry._IMPLEMENTATIONS["Abs"]

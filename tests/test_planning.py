@@ -11,7 +11,7 @@ import pytest
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.pace import Pace
-from onednn_graph_py.planning import pace, planner
+from onednn_graph_py.planning import draft, fates, pace, pipeline
 from onednn_graph_py.planning.trial import Trial
 from onednn_graph_py.planning.views import view_of
 from onednn_graph_py.safety.wrong_results import Finding
@@ -179,7 +179,7 @@ def chain(b):
 
 
 def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     b = og.GraphBuilder()
     chain(b)
     asked = []
@@ -206,7 +206,7 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
 
 
 def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)
     monkeypatch.setattr(pace, "keep", lambda *_: None)
 
@@ -228,7 +228,7 @@ def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
 
 def test_a_slow_fusion_is_used_where_its_ops_have_no_kernels(monkeypatch):
     """Reciprocal has one only together with another op."""
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: Finding("", "slow (injected)", False))
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: Finding("", "slow (injected)", False))
     b = og.GraphBuilder()
     b.output(b.input((2, 8)).reciprocal() * b.input((2, 8)))
     model = b.compile()
@@ -237,7 +237,7 @@ def test_a_slow_fusion_is_used_where_its_ops_have_no_kernels(monkeypatch):
 
 
 def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     b = og.GraphBuilder()
     chain(b)
     for fused in (1e-4, 1.2e-4, 1.26e-4):
@@ -248,7 +248,7 @@ def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
 
 
 def test_equal_partitions_are_measured_once(monkeypatch):
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "_measured", {})
     count = []
 
@@ -266,7 +266,7 @@ def test_equal_partitions_are_measured_once(monkeypatch):
 
 
 def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)
     monkeypatch.setattr(pace, "keep", lambda *_: pytest.fail("kept"))
     switches = iter(range(10**6))
@@ -318,7 +318,7 @@ def wrong_where(monkeypatch, predicate):
         found = Finding("injected", "oneDNN is wrong (injected)", True)
         return found if predicate(group.ops) else None
 
-    monkeypatch.setattr(planner, "wrong_result", found)
+    monkeypatch.setattr(fates, "wrong_result", found)
 
 
 def test_a_product_is_written_without_transpose_a(monkeypatch):
@@ -383,13 +383,13 @@ def test_16_bits_are_computed_in_f32(monkeypatch):
 
 def test_less_than_f32_is_not_used_where_it_is_wrong(monkeypatch):
     modes = []
-    original = planner.graph_of
+    original = draft.graph_of
 
     def seen(*given, strict=False, **options):
         modes.append(strict)
         return original(*given, strict=strict, **options)
 
-    monkeypatch.setattr(planner, "graph_of", seen)
+    monkeypatch.setattr(draft, "graph_of", seen)
     calls = iter([True])
     wrong_where(monkeypatch, lambda ops: next(calls, False))
     b = og.GraphBuilder(fpmath_mode="bf16")
@@ -478,7 +478,7 @@ class FakeJudge:
 @pytest.fixture
 def judge(monkeypatch):
     fake = type("Fake", (FakeJudge,), {"answers": {}})
-    monkeypatch.setattr(planner, "Judge", fake)
+    monkeypatch.setattr(pipeline, "Judge", fake)
     return fake.answers
 
 
@@ -542,7 +542,7 @@ def test_what_is_verified_in_part_is_said(judge):
 
 def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
-    monkeypatch.setattr(planner, "wrong_result", lambda *_: None)
+    monkeypatch.setattr(fates, "wrong_result", lambda *_: None)
     b = og.GraphBuilder()
     x, y = b.input((4, 8, 16)), b.input((4, 1, 1))
     b.output(x @ noise(16, 12) + y)
@@ -587,7 +587,7 @@ def test_constants_of_other_data_types_differ():
 
 
 def test_what_was_only_tried_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr(planner, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)
     monkeypatch.setattr(pace, "keep", lambda *_: None)
     monkeypatch.setattr(pace, "measured", lambda *_: Pace(1e-4, 1e-4))

@@ -129,7 +129,7 @@ def test_what_oneDNN_computes_wrongly_runs_in_parts(tmp_path):
 
 def test_what_oneDNN_computes_wrongly_is_found_and_bisected(tmp_path, monkeypatch):
     # The defect is real: only what knows of it is taken away.
-    monkeypatch.setattr("onednn_graph_py.planning.planner.wrong_result", lambda *_: None)
+    monkeypatch.setattr("onednn_graph_py.planning.fates.wrong_result", lambda *_: None)
     result = run_case(
         Case(saved(tmp_path / "g.json", DEFECTIVE)), Options(verify=True, bisect=True)
     )

@@ -17,8 +17,10 @@ from ..building.infer import infer_shapes
 from ..building.value import Node, Value, is_whole
 from ..errors import InvalidArgumentsError, OneDNNError
 from ..machine import current
-from ..planning import CompileOptions, SlowFusions, engine_of
-from ..planning.planner import Planner
+from ..planning import CompileOptions, SlowFusions, engine_of, partitions
+from ..planning.choosing import split_for_speed
+from ..planning.draft import Draft
+from ..planning.fates import Candidate, Refused, Slow, Wrong, add_group, known_defect
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
 from .rebuild import Copy, Edit, rebuild, values_of
@@ -105,8 +107,8 @@ def can_compile(builder: GraphBuilder) -> bool:
     return True
 
 
-def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Planner | None:
-    """Make a planner for the graph; None if a shape is unknown."""
+def _draft(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Draft | None:
+    """Begin a plan of the graph; None if a shape is unknown."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
     shapes = {v.id: v.shape for v in every if v.shape is not None and is_whole(v.shape)}
@@ -118,7 +120,7 @@ def _planner(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Plan
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
     options = CompileOptions(slow_fusions=slow_fusions)
-    return Planner(builder, engine, shapes, options)
+    return Draft(builder, engine, shapes, options)
 
 
 def grouped(
@@ -139,8 +141,8 @@ def grouped(
     OneDNNError
         The library rejects the graph.
     """
-    planner = _planner(builder, slow_fusions)
-    if planner is None:
+    draft = _draft(builder, slow_fusions)
+    if draft is None:
         by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
         made = []
         for unplanned in builder.graph.get_partitions():
@@ -152,31 +154,35 @@ def grouped(
     by_attrs = {id(n.attrs): n for n in builder.nodes}
     compiles = can_compile(builder)
     made = []
-    for nodes, partition in planner.groups(planner.nodes):
+    for nodes, partition in partitions.groups(draft, draft.nodes):
         # If a Dequantize has several readers, each has a copy of it.
         known = tuple(by_id.get(n.id) or by_attrs.get(id(n.attrs), n) for n in nodes)
         if partition is None:
             made.append(Group(known, False))
             continue
-        compiling = partial(_compiling, planner, nodes, partition) if compiles else None
-        group = Group(known, True, planner.defect(nodes) or "", _compile=compiling)
+        compiling = partial(_compiled, draft, nodes, partition) if compiles else None
+        defect = known_defect(draft, Candidate(nodes, partition))
+        trouble = "" if defect is None else defect.why
+        group = Group(known, True, trouble, _compile=compiling)
         made.append(group.compiled() if compiled else group)
     return made
 
 
-def _compiling(
-    planner: Planner, nodes: tuple[Node, ...], partition: _core.partition
-) -> tuple[str, str]:
+def _compiled(draft: Draft, nodes: tuple[Node, ...], partition: _core.partition) -> tuple[str, str]:
     """Compile a partition; return the error and the reason to split it, or empty strings."""
     for node in nodes:
         for value in node.inputs:
             # Row-major, even if the step before it would choose another layout.
-            planner.known.setdefault(value.id, planner.plain(value))
-    try:
-        planner.add_compiled(nodes, partition)
-    except OneDNNError as e:
-        return str(e), ""
-    return "", planner.slow() or ""
+            draft.known.setdefault(value.id, draft.plain(value))
+    slow = ""
+    fate = add_group(draft, nodes, partition)
+    if isinstance(fate, Slow):
+        with draft.attempt():
+            slow = fate.why if split_for_speed(draft, nodes, fate.why) else ""
+        fate = add_group(draft, nodes, partition, slow=True)
+    if isinstance(fate, Refused):
+        return str(fate.error), ""
+    return (fate.why, "") if isinstance(fate, Wrong) else ("", slow)
 
 
 def near_defect(builder: GraphBuilder, group: Group) -> bool:
@@ -200,18 +206,17 @@ def near_defect(builder: GraphBuilder, group: Group) -> bool:
 
 def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
     """Return the reasons for ops of a group in trouble that can't run alone either, by id."""
-    planner = _planner(builder) if group.trouble and len(group.nodes) > 1 else None
-    if planner is None or not can_compile(builder):
+    draft = _draft(builder) if group.trouble and len(group.nodes) > 1 else None
+    if draft is None or not can_compile(builder):
         return {}
-    made = {}
+    reasons = {}
     for node in group.nodes:
-        for nodes, partition in planner.groups([node]):
-            said = "no kernel" if partition is None else planner.defect(nodes)
-            if not said and partition is not None:
-                said, _ = _compiling(planner, nodes, partition)
-            if said:
-                made[node.id] = said
-    return made
+        for nodes, partition in partitions.groups(draft, [node]):
+            if partition is None:
+                reasons[node.id] = "no kernel"
+            elif why := _compiled(draft, nodes, partition)[0]:
+                reasons[node.id] = why
+    return reasons
 
 
 @dataclass(frozen=True)

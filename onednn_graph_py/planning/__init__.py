@@ -2,8 +2,8 @@
 
 from .engines import engine_of
 from .options import Check, CompileOptions, Fallback, KnownDefects, Layout, Policy, SlowFusions
+from .pipeline import make_plan
 from .plan import Plan, PlannedStep
-from .planner import make_plan
 
 __all__ = [
     "Check",
