@@ -11,7 +11,7 @@ import pytest
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.pace import Pace
-from onednn_graph_py.planning import draft, fates, pace, pipeline
+from onednn_graph_py.planning import fates, pace, pipeline, plan_draft
 from onednn_graph_py.planning.trial import Trial
 from onednn_graph_py.planning.views import view_of
 from onednn_graph_py.safety.wrong_results import Finding
@@ -383,13 +383,13 @@ def test_16_bits_are_computed_in_f32(monkeypatch):
 
 def test_less_than_f32_is_not_used_where_it_is_wrong(monkeypatch):
     modes = []
-    original = draft.graph_of
+    original = plan_draft.graph_of
 
     def seen(*given, strict=False, **options):
         modes.append(strict)
         return original(*given, strict=strict, **options)
 
-    monkeypatch.setattr(draft, "graph_of", seen)
+    monkeypatch.setattr(plan_draft, "graph_of", seen)
     calls = iter([True])
     wrong_where(monkeypatch, lambda ops: next(calls, False))
     b = og.GraphBuilder(fpmath_mode="bf16")

@@ -19,8 +19,8 @@ from ..errors import InvalidArgumentsError, OneDNNError
 from ..machine import current
 from ..planning import CompileOptions, SlowFusions, engine_of, partitions
 from ..planning.choosing import split_for_speed
-from ..planning.draft import Draft
 from ..planning.fates import Candidate, Refused, Slow, Wrong, add_group, known_defect
+from ..planning.plan_draft import PlanDraft
 from ..safety.nodes import group_of
 from ..safety.wrong_results import wrong_result
 from .rebuild import Copy, Edit, rebuild, values_of
@@ -107,7 +107,7 @@ def can_compile(builder: GraphBuilder) -> bool:
     return True
 
 
-def _draft(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Draft | None:
+def _draft(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> PlanDraft | None:
     """Begin a plan of the graph; None if a shape is unknown."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
@@ -120,7 +120,7 @@ def _draft(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> Draft 
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
     options = CompileOptions(slow_fusions=slow_fusions)
-    return Draft(builder, engine, shapes, options)
+    return PlanDraft(builder, engine, shapes, options)
 
 
 def grouped(
@@ -168,7 +168,9 @@ def grouped(
     return made
 
 
-def _compiled(draft: Draft, nodes: tuple[Node, ...], partition: _core.partition) -> tuple[str, str]:
+def _compiled(
+    draft: PlanDraft, nodes: tuple[Node, ...], partition: _core.partition
+) -> tuple[str, str]:
     """Compile a partition; return the error and the reason to split it, or empty strings."""
     for node in nodes:
         for value in node.inputs:

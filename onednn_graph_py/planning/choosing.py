@@ -12,10 +12,10 @@ from ..ops.lookup import with_trait
 from . import partitions
 from .alternatives import ALTERNATIVES
 from .constants import reading_folded
-from .draft import Draft
 from .fates import Refused, Runs, Slow, add_group, add_part
 from .foreign_steps import add_foreign
 from .grouping import ordered
+from .plan_draft import PlanDraft
 from .recipes import RECIPES
 from .shared import Nodes
 from .steps import add_reference
@@ -23,7 +23,7 @@ from .steps import add_reference
 __all__ = ["add", "split_for_speed"]
 
 
-def add(draft: Draft, nodes: Nodes, partition: _core.partition | None, why: str = "") -> None:
+def add(draft: PlanDraft, nodes: Nodes, partition: _core.partition | None, why: str = "") -> None:
     """Add the steps that run a group, split if needed.
 
     Raises
@@ -67,7 +67,7 @@ def add(draft: Draft, nodes: Nodes, partition: _core.partition | None, why: str 
 
 
 def _with_folded(
-    draft: Draft, nodes: Nodes, partition: _core.partition | None
+    draft: PlanDraft, nodes: Nodes, partition: _core.partition | None
 ) -> tuple[Nodes, _core.partition | None]:
     """Replace folded inputs of a group, if oneDNN still makes one partition of it."""
     reading = reading_folded(draft, nodes)
@@ -98,7 +98,7 @@ def _reduces_nothing(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> bool:
     return bool(axes) and all(shapes[node.inputs[0].id][axis] == 1 for axis in axes)
 
 
-def _add_without_kernel(draft: Draft, node: Node, error: OneDNNError) -> None:
+def _add_without_kernel(draft: PlanDraft, node: Node, error: OneDNNError) -> None:
     """Add an op that oneDNN can't run alone: written in another way, or computed in NumPy."""
     if draft.options.fallback == "error" and not _reduces_nothing(node, draft.shapes):
         raise error from None
@@ -111,7 +111,7 @@ def _add_without_kernel(draft: Draft, node: Node, error: OneDNNError) -> None:
         draft.progress.in_numpy.append(((node,), why))
 
 
-def _add_alternative(draft: Draft, node: Node, why: str, depth: int = 3) -> str | None:
+def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> str | None:
     """Add an op written in another way, if one is right; return the name of that way.
 
     The ops of one way may be written in other ways in turn: an op is written anew up to `depth`
@@ -135,7 +135,7 @@ def _add_alternative(draft: Draft, node: Node, why: str, depth: int = 3) -> str 
 
 
 def _add_all(
-    draft: Draft, parts: Sequence[Nodes], why: str, *, slow: bool = False, depth: int = 0
+    draft: PlanDraft, parts: Sequence[Nodes], why: str, *, slow: bool = False, depth: int = 0
 ) -> bool:
     """Add parts if each is one good partition; return whether it did.
 
@@ -155,7 +155,7 @@ def _add_all(
     return True
 
 
-def _split(draft: Draft, nodes: Nodes, why: str, *, warn: bool = True) -> None:
+def _split(draft: PlanDraft, nodes: Nodes, why: str, *, warn: bool = True) -> None:
     """Add steps that run a group in parts, because it would be wrong or slow as one."""
     # The layout of views is our choice, so there is no warning if it costs a fusion.
     if warn and not any(v.id in draft.views for n in nodes for v in n.inputs):
@@ -171,7 +171,7 @@ def _split(draft: Draft, nodes: Nodes, why: str, *, warn: bool = True) -> None:
         add(draft, part, partition, why)
 
 
-def split_for_speed(draft: Draft, nodes: Nodes, why: str) -> bool:
+def split_for_speed(draft: PlanDraft, nodes: Nodes, why: str) -> bool:
     """Add steps that run a group in parts, and return True, if oneDNN has kernels for all."""
     with draft.attempt() as keep:
         before = draft.progress.without_kernel
@@ -185,7 +185,7 @@ def split_for_speed(draft: Draft, nodes: Nodes, why: str) -> bool:
     return True
 
 
-def _ways_to_split(draft: Draft, nodes: Nodes) -> Iterator[list[Nodes]]:
+def _ways_to_split(draft: PlanDraft, nodes: Nodes) -> Iterator[list[Nodes]]:
     """Yield ways to split a group, each a list of parts in the order in which they run.
 
     First come the cuts in two, then ways with more parts, those with the fewest first.

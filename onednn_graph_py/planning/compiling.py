@@ -9,9 +9,9 @@ from ..building.constant_arrays import lies_apart
 from ..building.value import Value
 from ..errors import OneDNNError
 from ..ops.lookup import with_trait
-from .draft import Draft
 from .forms import values_of
 from .partition_ids import partition_of
+from .plan_draft import PlanDraft
 from .shared import Nodes
 from .views import has_gaps
 
@@ -46,7 +46,7 @@ class Ports(NamedTuple):
     """The outputs, with layout ``any`` where oneDNN may choose."""
 
 
-def ports_of(draft: Draft, nodes: Nodes, partition: _core.partition) -> Ports:
+def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Ports:
     """Return the tensors for which a partition is compiled."""
     wanted = {lt.get_id() for lt in partition.get_input_ports()}
     values = {v.id: v for v in values_of(nodes)}
@@ -63,7 +63,7 @@ def ports_of(draft: Draft, nodes: Nodes, partition: _core.partition) -> Ports:
     return Ports(values, reads, makes, [draft.known[i] for i in reads], outputs)
 
 
-def compile_group(draft: Draft, nodes: Nodes, partition: _core.partition) -> Compiled:
+def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Compiled:
     """Compile the partition of a group.
 
     Raises
@@ -107,7 +107,7 @@ def compile_group(draft: Draft, nodes: Nodes, partition: _core.partition) -> Com
     )
 
 
-def _spaced(draft: Draft, nodes: Nodes, partition: _core.partition) -> _core.partition:
+def _spaced(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> _core.partition:
     """Return the partition with an id that suits constants of quantization."""
     if draft.shared.has_partition(partition):
         return draft.shared.spaced(nodes, draft.is_strict(nodes), partition)

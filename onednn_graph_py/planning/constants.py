@@ -14,15 +14,15 @@ from .. import _core
 from ..building.constant_arrays import aligned_copy
 from ..building.foreign import ViewNode
 from ..building.value import Value
-from .draft import Draft
 from .plan import PlannedStep
+from .plan_draft import PlanDraft
 from .shared import Nodes
 from .trial import Trial
 
 __all__ = ["fold", "fold_view", "is_constant", "know_constants", "reading_folded"]
 
 
-def reading_folded(draft: Draft, nodes: Nodes) -> Nodes:
+def reading_folded(draft: PlanDraft, nodes: Nodes) -> Nodes:
     """Replace folded inputs of nodes by the constants that stand for them."""
     folded = draft.folded
     if all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
@@ -30,7 +30,7 @@ def reading_folded(draft: Draft, nodes: Nodes) -> Nodes:
     return tuple(replace(n, inputs=tuple(folded.get(v.id, v) for v in n.inputs)) for n in nodes)
 
 
-def know_constants(draft: Draft, nodes: Nodes) -> None:
+def know_constants(draft: PlanDraft, nodes: Nodes) -> None:
     """Take the constants that another way to write an op reads."""
     for value in (v for n in nodes for v in n.inputs):
         if value.data is not None and value.id not in draft.known:
@@ -44,7 +44,7 @@ def know_constants(draft: Draft, nodes: Nodes) -> None:
             _keep(draft, value, array, number)
 
 
-def _may_fold(draft: Draft, results: Iterable[int]) -> bool:
+def _may_fold(draft: PlanDraft, results: Iterable[int]) -> bool:
     """Return whether results may be computed when compiling: none is the graph's."""
     if not draft.options.fold_constants or not draft.on_cpu:
         return False
@@ -52,7 +52,7 @@ def _may_fold(draft: Draft, results: Iterable[int]) -> bool:
 
 
 def is_constant(
-    draft: Draft, inputs: list[_core.logical_tensor], outputs: list[_core.logical_tensor]
+    draft: PlanDraft, inputs: list[_core.logical_tensor], outputs: list[_core.logical_tensor]
 ) -> bool:
     """Return whether a step reads only constants and makes no output of the graph."""
     if not inputs or any(lt.get_id() not in draft.sources for lt in inputs):
@@ -60,7 +60,7 @@ def is_constant(
     return _may_fold(draft, (lt.get_id() for lt in outputs))
 
 
-def fold(draft: Draft, step: PlannedStep) -> None:
+def fold(draft: PlanDraft, step: PlannedStep) -> None:
     """Compute a step now, if it is constant."""
     if not is_constant(draft, step.inputs, step.outputs):
         return
@@ -85,7 +85,7 @@ def fold(draft: Draft, step: PlannedStep) -> None:
     step.compiled = step.function = None
 
 
-def fold_view(draft: Draft, node: ViewNode) -> bool:
+def fold_view(draft: PlanDraft, node: ViewNode) -> bool:
     """Copy a view of a constant into a constant; return whether it did."""
     (source,), (value,) = node.inputs, node.outputs
     if source.data is None or not _may_fold(draft, [value.id]):
@@ -102,7 +102,7 @@ def fold_view(draft: Draft, node: ViewNode) -> bool:
     return True
 
 
-def _keep(draft: Draft, value: Value, array: npt.NDArray[Any], source: int) -> None:
+def _keep(draft: PlanDraft, value: Value, array: npt.NDArray[Any], source: int) -> None:
     """Put a constant in the place of a value that was computed from constants."""
     constant = Value(draft.builder, draft.shapes[value.id], value.dtype, value.name)
     constant.id, constant.data = value.id, array

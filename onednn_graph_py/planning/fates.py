@@ -14,8 +14,8 @@ from ..verdicts import Outcome
 from . import pace, partitions
 from .compiling import Compiled, compile_group, ports_of
 from .constants import is_constant, know_constants, reading_folded
-from .draft import Draft
 from .plan import PlannedStep
+from .plan_draft import PlanDraft
 from .shared import Nodes
 from .steps import add_reshape, add_step, step_of
 
@@ -68,7 +68,7 @@ class Refused:
 
 Fate = Runs | Wrong | Slow | Refused
 
-Judge = Callable[["Draft", "Candidate"], Fate | None]
+Judge = Callable[["PlanDraft", "Candidate"], Fate | None]
 """Answers with a candidate's fate, or None if all is well."""
 
 
@@ -90,7 +90,7 @@ class Candidate:
 # -- the judges
 
 
-def known_defect(draft: Draft, candidate: Candidate) -> Wrong | None:
+def known_defect(draft: PlanDraft, candidate: Candidate) -> Wrong | None:
     """Look for the group in the table of oneDNN's defects."""
     if draft.options.known_defects == "run":
         return None
@@ -98,12 +98,12 @@ def known_defect(draft: Draft, candidate: Candidate) -> Wrong | None:
     return None if found is None else Wrong(found.message)
 
 
-def _judges_speed(draft: Draft, candidate: Candidate) -> bool:
+def _judges_speed(draft: PlanDraft, candidate: Candidate) -> bool:
     """Return whether speed matters; what is known and measured of it holds for CPUs."""
     return draft.options.slow_fusions == "avoid" and len(candidate.nodes) > 1 and draft.on_cpu
 
 
-def known_slow(draft: Draft, candidate: Candidate) -> Fate | None:
+def known_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Look for the group in the table of slow fusions."""
     if not _judges_speed(draft, candidate):
         return None
@@ -111,7 +111,7 @@ def known_slow(draft: Draft, candidate: Candidate) -> Fate | None:
     return None if found is None else Slow(found.what)
 
 
-def measured_slow(draft: Draft, candidate: Candidate) -> Fate | None:
+def measured_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Look for what another plan of the model measured of a group of about this size."""
     shared = draft.shared
     if not shared.has_unknown_dims:
@@ -120,7 +120,7 @@ def measured_slow(draft: Draft, candidate: Candidate) -> Fate | None:
     return None if why is None else Slow(why)
 
 
-def helper(draft: Draft, candidate: Candidate) -> Fate | None:
+def helper(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Have a helper process try the partition, if the options ask for that."""
     if draft.judge is None:
         return None
@@ -137,7 +137,7 @@ def helper(draft: Draft, candidate: Candidate) -> Fate | None:
     return None
 
 
-def compiles(draft: Draft, candidate: Candidate) -> Fate | None:
+def compiles(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Compile the partition."""
     try:
         candidate.compiled = compile_group(draft, candidate.nodes, candidate.partition)
@@ -148,7 +148,7 @@ def compiles(draft: Draft, candidate: Candidate) -> Fate | None:
     return None
 
 
-def stop_watch(draft: Draft, candidate: Candidate) -> Fate | None:
+def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Measure the compiled partition against its separate ops."""
     draft, nodes = draft, candidate.nodes
     if draft.judge is not None or not _judges_speed(draft, candidate):  # a helper measures it
@@ -169,7 +169,7 @@ def stop_watch(draft: Draft, candidate: Candidate) -> Fate | None:
     return None if why is None else Slow(why)
 
 
-def _slowness(draft: Draft, fused: PlannedStep) -> str | None:
+def _slowness(draft: PlanDraft, fused: PlannedStep) -> str | None:
     """Return how much slower a step is than its separate ops; None if it is not."""
     subject = draft.subject(fused.nodes, fused.inputs, fused.outputs)
     found = pace.known(subject)
@@ -181,7 +181,7 @@ def _slowness(draft: Draft, fused: PlannedStep) -> str | None:
     return found.slow
 
 
-def _measured(draft: Draft, fused: PlannedStep) -> Pace | None:
+def _measured(draft: PlanDraft, fused: PlannedStep) -> Pace | None:
     """Measure a step against its separate ops; None if one of them does not run alone."""
     with draft.attempt():
         draft.steps.clear()
@@ -196,12 +196,12 @@ JUDGES = (known_defect, known_slow, measured_slow, helper, compiles, stop_watch)
 _OF_SPEED = frozenset({known_slow, measured_slow, stop_watch})
 
 
-def fate(draft: Draft, nodes: Nodes, partition: _core.partition, *, slow: bool = False) -> Fate:
+def fate(draft: PlanDraft, nodes: Nodes, partition: _core.partition, *, slow: bool = False) -> Fate:
     """Return what becomes of a group: the first answer of the judges.
 
     Parameters
     ----------
-    draft : Draft
+    draft : PlanDraft
     nodes : tuple of Node
     partition : partition
         oneDNN's partition of the nodes.
@@ -228,7 +228,7 @@ def fate(draft: Draft, nodes: Nodes, partition: _core.partition, *, slow: bool =
 
 
 def add_group(
-    draft: Draft, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
+    draft: PlanDraft, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
 ) -> Fate:
     """Add the step of a group if it runs as one partition; return its fate."""
     found = fate(draft, nodes, partition, slow=slow)
@@ -239,7 +239,7 @@ def add_group(
     return found
 
 
-def add_part(draft: Draft, part: Nodes, why: str = "", *, slow: bool = False) -> bool:
+def add_part(draft: PlanDraft, part: Nodes, why: str = "", *, slow: bool = False) -> bool:
     """Add the step of a part if it is one good partition; return whether it did.
 
     A slow partition is good only if allowed.

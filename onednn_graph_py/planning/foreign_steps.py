@@ -10,17 +10,17 @@ from ..building.value import Node, Value, new_id
 from . import partitions
 from .alternatives import REORDERED
 from .constants import fold_view
-from .draft import Draft
 from .fates import Runs, add_group
 from .forms import renamed
 from .host_steps import host_step, joined
+from .plan_draft import PlanDraft
 from .steps import add_reference, add_view, origin_of
 from .views import is_dense, repeats, view_of
 
 __all__ = ["add_foreign"]
 
 
-def add_foreign(draft: Draft, node: ForeignNode) -> None:
+def add_foreign(draft: PlanDraft, node: ForeignNode) -> None:
     """Add the step of a node that is none of oneDNN's."""
     if isinstance(node, HostNode):
         _add_host_step(draft, node)
@@ -38,7 +38,7 @@ def add_foreign(draft: Draft, node: ForeignNode) -> None:
         add_view(draft, node, *view)
 
 
-def _add_host_step(draft: Draft, node: HostNode) -> None:
+def _add_host_step(draft: PlanDraft, node: HostNode) -> None:
     """Add a step that a Python function computes, to the one before if that is such a step."""
     outputs = [draft.plain(v) for v in node.outputs]
     inputs = [draft.known[v.id] for v in node.inputs]
@@ -53,7 +53,7 @@ def _add_host_step(draft: Draft, node: HostNode) -> None:
     steps.append(step)
 
 
-def _add_copy(draft: Draft, node: ViewNode, view: _core.logical_tensor, offset: int) -> None:
+def _add_copy(draft: PlanDraft, node: ViewNode, view: _core.logical_tensor, offset: int) -> None:
     """Copy a view, because an op that reads it is faster on a copy."""
     (value,) = node.outputs
     source = Value(draft.builder, draft.shapes[value.id], value.dtype, value.name)

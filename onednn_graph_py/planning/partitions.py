@@ -10,14 +10,14 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node
 from ..errors import OneDNNError
 from ..safety.partitioning import partitioned_apart
-from .draft import Draft
 from .grouping import ordered, without_circles
+from .plan_draft import PlanDraft
 from .shared import Grouping
 
 __all__ = ["groups"]
 
 
-def groups(draft: Draft, nodes: Sequence[Node]) -> Grouping:
+def groups(draft: PlanDraft, nodes: Sequence[Node]) -> Grouping:
     """Group nodes by oneDNN's partitions, in the order in which they run.
 
     The partition is None if oneDNN can't run the group.
@@ -31,7 +31,7 @@ def groups(draft: Draft, nodes: Sequence[Node]) -> Grouping:
     return ordered(_grouped(draft, computing))
 
 
-def _grouped(draft: Draft, computing: Sequence[Node]) -> Grouping:
+def _grouped(draft: PlanDraft, computing: Sequence[Node]) -> Grouping:
     """Group nodes by oneDNN's partitions of a graph with the plan's shapes."""
     if not computing:
         return []
@@ -67,12 +67,12 @@ def _grouped(draft: Draft, computing: Sequence[Node]) -> Grouping:
     return grouping
 
 
-def _partitions(draft: Draft, nodes: Sequence[Node]) -> list[_core.partition]:
+def _partitions(draft: PlanDraft, nodes: Sequence[Node]) -> list[_core.partition]:
     """Return oneDNN's partitions of a graph of these nodes alone."""
     return draft.graph(nodes).get_partitions(draft.options.policy)
 
 
-def _fails(draft: Draft, nodes: Sequence[Node]) -> bool:
+def _fails(draft: PlanDraft, nodes: Sequence[Node]) -> bool:
     """Return whether oneDNN refuses to partition these nodes."""
     try:
         _partitions(draft, nodes)

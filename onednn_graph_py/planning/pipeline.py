@@ -20,10 +20,10 @@ from ..verdicts import Judge
 from . import partitions
 from .arena import lay_out
 from .choosing import add
-from .draft import Draft
 from .engines import engine_of
 from .options import CompileOptions
 from .plan import Plan, PlannedStep, Slot
+from .plan_draft import PlanDraft
 from .shared import Nodes, Shared
 
 __all__ = ["make_plan"]
@@ -77,7 +77,7 @@ def make_plan(
     shared = shared if shared is not None else Shared(builder, options)
     with ExitStack() as stack:
         judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
-        draft = Draft(builder, engine, every, options, threads, shared, judge)
+        draft = PlanDraft(builder, engine, every, options, threads, shared, judge)
         stack.enter_context(_core._compiling_with(threads))
         for nodes, partition in partitions.groups(draft, draft.nodes):
             add(draft, nodes, partition)
@@ -105,7 +105,7 @@ def _warn(groups: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> N
         )
 
 
-def _laid_out(draft: Draft) -> Plan:
+def _laid_out(draft: PlanDraft) -> Plan:
     """Give each tensor of a draft its place."""
     builder = draft.builder
     slots = {v.id: Slot("input", i) for i, v in enumerate(builder.inputs)}

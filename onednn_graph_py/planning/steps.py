@@ -6,10 +6,10 @@ from .. import _core
 from ..building.value import Node
 from .compiling import Compiled
 from .constants import fold, reading_folded
-from .draft import Draft
 from .fallback import reference_function
 from .forms import renamed
 from .plan import PlannedStep
+from .plan_draft import PlanDraft
 from .shared import Nodes
 from .views import Origin, view_of
 
@@ -17,7 +17,7 @@ __all__ = ["add_reference", "add_reshape", "add_step", "add_view", "origin_of", 
 
 
 def step_of(
-    draft: Draft, nodes: Nodes, compiled: Compiled, why: str = "", verified: str = ""
+    draft: PlanDraft, nodes: Nodes, compiled: Compiled, why: str = "", verified: str = ""
 ) -> PlannedStep:
     """Make the step of a group, given what was compiled for it or an equal group."""
     values = draft.values(nodes)
@@ -35,21 +35,21 @@ def step_of(
     )
 
 
-def add_step(draft: Draft, step: PlannedStep) -> None:
+def add_step(draft: PlanDraft, step: PlannedStep) -> None:
     """Add a step; compute it now if it is constant."""
     draft.steps.append(step)
     draft.known.update((lt.get_id(), lt) for lt in step.outputs)
     fold(draft, step)
 
 
-def origin_of(draft: Draft, id: int, offset: int) -> Origin:
+def origin_of(draft: PlanDraft, id: int, offset: int) -> Origin:
     """Return where a view of a tensor lies, which may be a view too."""
     of = draft.views.get(id, Origin(id, 0))
     return Origin(of.id, of.offset + offset)
 
 
 def add_view(
-    draft: Draft, node: Node, view: _core.logical_tensor, offset: int, why: str = ""
+    draft: PlanDraft, node: Node, view: _core.logical_tensor, offset: int, why: str = ""
 ) -> None:
     """Add a step whose result lies in the memory of its input."""
     draft.views[view.get_id()] = origin_of(draft, node.inputs[0].id, offset)
@@ -57,7 +57,7 @@ def add_view(
     draft.steps.append(PlannedStep((node,), None, None, [], [], why=why))
 
 
-def add_reference(draft: Draft, node: Node, why: str = "") -> None:
+def add_reference(draft: PlanDraft, node: Node, why: str = "") -> None:
     """Add a step that computes an op in NumPy, or a view if no element moves."""
     (node,) = reading_folded(draft, (node,))
     inputs = [draft.known[v.id] for v in node.inputs]
@@ -70,7 +70,7 @@ def add_reference(draft: Draft, node: Node, why: str = "") -> None:
     add_step(draft, PlannedStep((node,), None, function, inputs, outputs, why=why))
 
 
-def add_reshape(draft: Draft, part: Nodes) -> bool:
+def add_reshape(draft: PlanDraft, part: Nodes) -> bool:
     """Add an op that only gives a tensor other dims, if it is one; return whether it did."""
     node, *others = part
     if others or not node.inputs or not node.outputs:

@@ -1,4 +1,4 @@
-"""A plan in the making: `Draft`."""
+"""A plan in the making: `PlanDraft`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .plan import PlannedStep
 from .shared import Nodes, Shared
 from .views import Origin
 
-__all__ = ["Draft", "Progress"]
+__all__ = ["PlanDraft", "Progress"]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Progress:
         return Progress(**{f.name: copy(getattr(self, f.name)) for f in fields(self)})
 
 
-class Draft:
+class PlanDraft:
     """A graph with known shapes, and the plan that is made of it.
 
     Parameters
