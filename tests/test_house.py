@@ -30,7 +30,7 @@ ROOMS = (
     # graphs as they are written
     "building", "checking", "filling", "blocks", "serialization",
     # plans, and calling them
-    "verdicts", "planning", "running", "verify",
+    "rewriting", "verdicts", "planning", "running", "verify",
     # what is done with graphs and models
     "capture", "export", "patterns", "replay", "shrinking", "inspect", "kernels", "selftest",
     "comparing", "explaining",

@@ -9,14 +9,13 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node
 from ..errors import InvalidGraphError, OneDNNError, UnimplementedError, reworded
 from ..ops.lookup import with_trait
+from ..rewriting import AVOIDING, RECIPES
 from . import partitions
-from .alternatives import ALTERNATIVES
 from .constants import reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
 from .foreign_steps import add_foreign
 from .grouping import ordered
 from .plan_draft import PlanDraft
-from .recipes import RECIPES
 from .shared import Nodes
 from .steps import add_reference
 
@@ -118,10 +117,10 @@ def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> 
     times, as few as possible.
     """
     for within in range(depth):
-        for how, rewrite in (*ALTERNATIVES, *RECIPES):
-            nodes = rewrite(draft.builder, node, draft.shapes)
+        for rule in (*AVOIDING, *RECIPES):
+            nodes = rule.written(draft.builder, node, draft.shapes)
             if nodes is not None and _add_all(draft, [(n,) for n in nodes], why, depth=within):
-                return how
+                return rule.how
     if draft.builder.fpmath_mode.name != "strict" and not draft.is_strict([node]):
         with draft.attempt() as keep:
             draft.progress.strict.add(node.id)

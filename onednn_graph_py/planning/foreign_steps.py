@@ -7,8 +7,8 @@ from dataclasses import replace
 from .. import _core
 from ..building.foreign import ForeignNode, HostNode, UpdateNode, ViewNode
 from ..building.value import Node, Value, new_id
+from ..rewriting import REORDERED
 from . import partitions
-from .alternatives import REORDERED
 from .constants import fold_view
 from .fates import Runs, add_group
 from .forms import renamed

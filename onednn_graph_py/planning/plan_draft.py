@@ -16,10 +16,10 @@ from ..building.builder import GraphBuilder, graph_of, leaving_of
 from ..building.foreign import ForeignNode
 from ..building.value import Node, Value
 from ..machine import current
+from ..rewriting import complete
 from ..safety.group import Group
 from ..safety.nodes import group_of
 from ..verdicts import Judge, Subject, subject_of
-from .alternatives import complete
 from .forms import layout_of
 from .options import CompileOptions
 from .plan import PlannedStep

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from ..building.builder import GraphBuilder
 from ..building.constant_arrays import unpacked
 from ..building.value import Node, Value
 from ..ops.lookup import with_trait
 from ..ops.rules import channel_axis
-from .writing import Ops
+from .rule import Dims, Ops
 
 __all__ = ["with_a_scale_for_each_input_channel", "with_separate_arithmetic"]
-
-Shape = tuple[int, ...]
-Shapes = dict[int, Shape]
 
 _UNIT = {"qtype": "per_tensor", "scales": (1.0,)}
 
@@ -47,32 +42,28 @@ def _in_f32(ops: Ops, value: Value) -> Value:
     return made
 
 
-def _axis(node: Node, shape: Shape, count: int) -> int | None:
+def _axis(node: Node, shape: Dims, count: int) -> int | None:
     return channel_axis(shape, int(node.attr("axis")) % len(shape), count)
 
 
-def _quantization(kind: str) -> bool:
-    return kind in with_trait("dequantizes") | with_trait("quantizes")
-
-
-def with_a_scale_for_each_input_channel(
-    builder: GraphBuilder, node: Node, shapes: Shapes
-) -> list[Node] | None:
+def with_a_scale_for_each_input_channel(ops: Ops, node: Node) -> bool:
     """Repeat the scales of a depthwise ConvTranspose's groups for all of their input channels."""
-    shape, scales = shapes[node.inputs[0].id], node.attrs.get("scales", ())
-    if not _quantization(node.kind) or len(scales) < 2:
-        return None
+    shape, scales = ops.shapes[node.inputs[0].id], node.attrs.get("scales", ())
+    if len(scales) < 2:
+        return False
     axis = _axis(node, shape, len(scales))
     if axis is None or axis == int(node.attr("axis")) % len(shape):
-        return None
-    attrs = {**node.attrs, "axis": axis}
-    for name in ("scales", "zps"):
-        if attrs.get(name):
-            attrs[name] = tuple(np.repeat(attrs[name], shape[axis] // len(scales)).tolist())
-    return [replace(node, attrs=attrs)]
+        return False
+    repeated = {
+        name: tuple(np.repeat(node.attrs[name], shape[axis] // len(scales)).tolist())
+        for name in ("scales", "zps")
+        if node.attrs.get(name)
+    }
+    ops.same(axis=axis, **repeated)
+    return True
 
 
-def _split(shape: Sequence[int], counts: Sequence[int]) -> tuple[Shape, Shape]:
+def _split(shape: Sequence[int], counts: Sequence[int]) -> tuple[Dims, Dims]:
     """Return a shape whose groups of several elements have dims of their own, and a group's."""
     apart: list[int] = []
     groups: list[int] = []
@@ -82,31 +73,28 @@ def _split(shape: Sequence[int], counts: Sequence[int]) -> tuple[Shape, Shape]:
     return tuple(apart), tuple(groups)
 
 
-def with_separate_arithmetic(
-    builder: GraphBuilder, node: Node, shapes: Shapes
-) -> list[Node] | None:
+def with_separate_arithmetic(ops: Ops, node: Node) -> bool:
     """Scale and shift by separate ops in f32, in which integers with zero points are exact."""
     dynamic = node.kind.startswith("Dynamic")
-    if not _quantization(node.kind) or (node.attr("qtype") == "per_tensor" and not dynamic):
-        return None
-    ops = Ops(builder, node, shapes)
+    if node.attr("qtype") == "per_tensor" and not dynamic:
+        return False
     (source, *parameters), (target,) = node.inputs, node.outputs
-    shape = shapes[source.id]
+    shape = ops.shapes[source.id]
     if not dynamic:
         zps = node.attrs.get("zps") or (0,)
         listed = [node.attrs["scales"], *([zps] if any(zps) else [])]
         parameters = [_constant(ops, values) for values in listed]
     counts = [1] * len(shape)
     if node.attr("qtype") == "per_group":
-        counts = list(shapes[parameters[0].id])
-    elif (count := math.prod(shapes[parameters[0].id])) > 1:
+        counts = list(ops.shapes[parameters[0].id])
+    elif (count := math.prod(ops.shapes[parameters[0].id])) > 1:
         axis = _axis(node, shape, count)
         if axis is None:
-            return None
+            return False
         counts[axis] = count
     apart, groups = _split(shape, counts)
     scales, *shifts = (
-        ops.reshape(v, (1,) * len(apart) if math.prod(shapes[v.id]) == 1 else groups)
+        ops.reshape(v, (1,) * len(apart) if math.prod(ops.shapes[v.id]) == 1 else groups)
         for v in [_in_f32(ops, v) for v in parameters]
     )
     if node.kind in with_trait("dequantizes"):
@@ -121,4 +109,4 @@ def with_separate_arithmetic(
         for shift in shifts:
             y = ops.op("Add", y, shift)
         ops.add("Quantize", (ops.reshape(y, shape),), (target,), _UNIT)
-    return ops.end()
+    return True

@@ -1,24 +1,21 @@
-"""Other ways to write ops for which oneDNN has no kernel: functions as in `alternatives`."""
+"""Rules for ops for which oneDNN has no kernel."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from ..ops.inference import make_call
 from ..ops.lookup import row, with_attribute, with_trait
 from ..reference.windows import windows
-from .writing import Ops as _Ops
+from .rule import Dims, Ops, Rule
 
 __all__ = ["RECIPES"]
-
-Dims = tuple[int, ...]
 
 _REDUCTIONS = with_trait("reduces")
 _OVER_LAST = with_attribute("begin_norm_axis")
@@ -40,13 +37,13 @@ _OVER_IMAGES = with_attribute("epsilon") & with_attribute("data_format")
 _MOST_FACTORS = 8
 
 
-def _as_quotient(ops: _Ops, node: Node) -> bool:
+def _as_quotient(ops: Ops, node: Node) -> bool:
     (x,) = node.inputs
     ops.op("Divide", ops.scalar(1, x), x)
     return True
 
 
-def _as_products(ops: _Ops, node: Node) -> bool:
+def _as_products(ops: Ops, node: Node) -> bool:
     """Write powers of whole and half exponents as products, with a square root and a quotient."""
     exponent = float(node.attrs["beta"])
     factors, half = divmod(abs(exponent), 1)
@@ -68,7 +65,7 @@ def _as_products(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _as_reshape(ops: _Ops, node: Node) -> bool:
+def _as_reshape(ops: Ops, node: Node) -> bool:
     """Write a reduction over dims of 1."""
     (x, *_), shape = node.inputs, ops.shapes[node.inputs[0].id]
     axes = node.attr("axes") or ()
@@ -81,7 +78,7 @@ def _as_reshape(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _as_sum(ops: _Ops, node: Node) -> bool:
+def _as_sum(ops: Ops, node: Node) -> bool:
     """Write the gradient of a bias as the sum that it is."""
     (x,) = node.inputs
     rank = len(ops.shapes[x.id])
@@ -92,13 +89,13 @@ def _as_sum(ops: _Ops, node: Node) -> bool:
 
 
 def _windows(
-    ops: _Ops, node: Node, wide: Value, narrow: Value, kernel: Dims, *, transposed: bool = False
+    ops: Ops, node: Node, wide: Value, narrow: Value, kernel: Dims, *, transposed: bool = False
 ) -> tuple[dict[str, Dims], Dims]:
     """Return explicit paddings for an op's windows, and the elements behind the last window.
 
     Parameters
     ----------
-    ops : _Ops
+    ops : Ops
     node : Node
     wide, narrow : Value
         The tensor over which the windows slide, and the one with an element for each window.
@@ -118,7 +115,7 @@ def _windows(
     return pads, tuple(max(-n, 0) for n in beyond)
 
 
-def _kernel(ops: _Ops, node: Node, weights: Value) -> Dims:
+def _kernel(ops: Ops, node: Node, weights: Value) -> Dims:
     shape = ops.shapes[weights.id]
     return shape[:-2] if str(node.attr("weights_format")).startswith("X") else shape[2:]
 
@@ -126,7 +123,7 @@ def _kernel(ops: _Ops, node: Node, weights: Value) -> Dims:
 _TRANSPOSED_FORMATS = {"XIO": "XOI", "OIX": "IOX", "XOI": "XIO", "IOX": "OIX"}
 
 
-def _as_transposed_convolution(ops: _Ops, node: Node) -> bool:
+def _as_transposed_convolution(ops: Ops, node: Node) -> bool:
     """Write the gradient of a convolution's data, whose groups 3.7 has no kernel for."""
     diff, weights = node.inputs[:2]
     pads, left = _windows(ops, node, node.outputs[0], diff, _kernel(ops, node, weights))
@@ -138,7 +135,7 @@ def _as_transposed_convolution(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _as_convolution(ops: _Ops, node: Node) -> bool:
+def _as_convolution(ops: Ops, node: Node) -> bool:
     """Write the gradient of a transposed convolution's data as the convolution that it is."""
     diff, weights = node.inputs
     kernel = _kernel(ops, node, weights)
@@ -149,7 +146,7 @@ def _as_convolution(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _with_shape_as_attribute(ops: _Ops, node: Node) -> bool:
+def _with_shape_as_attribute(ops: Ops, node: Node) -> bool:
     """Leave out the input that says the shape of the output, which is known."""
     place, name = _SHAPES[node.kind]
     if len(node.inputs) <= place:
@@ -159,7 +156,7 @@ def _with_shape_as_attribute(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _with_paddings(ops: _Ops, node: Node) -> bool:
+def _with_paddings(ops: Ops, node: Node) -> bool:
     """Write the paddings that windows need as numbers, where other attributes say them."""
     first, made = node.inputs[0], node.outputs[0]
     left: dict[str, Any] = {}
@@ -180,7 +177,7 @@ def _with_paddings(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _with_bare_matrix(ops: _Ops, node: Node) -> bool:
+def _with_bare_matrix(ops: Ops, node: Node) -> bool:
     """Leave out the dims of 1 before the matrix of a product's second operand."""
     a, b, *rest = node.inputs
     shape = ops.shapes[b.id]
@@ -190,7 +187,7 @@ def _with_bare_matrix(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _slope_of(ops: _Ops, node: Node) -> Value:
+def _slope_of(ops: Ops, node: Node) -> Value:
     """Return the slope in a shape that broadcasts as NumPy does."""
     x, slope = node.inputs[:2]
     rank, shape = len(ops.shapes[x.id]), ops.shapes[slope.id]
@@ -200,7 +197,7 @@ def _slope_of(ops: _Ops, node: Node) -> Value:
     return ops.reshape(slope, (1,) * (rank - len(shape) - len(behind)) + shape + behind)
 
 
-def _as_sum_of_sides(ops: _Ops, node: Node) -> bool:
+def _as_sum_of_sides(ops: Ops, node: Node) -> bool:
     """Write PReLU as the part above 0 and the slope times the part below."""
     x = node.inputs[0]
     below = ops.op("Minimum", x, ops.scalar(0, x))
@@ -208,7 +205,7 @@ def _as_sum_of_sides(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _with_slopes_of_channels(ops: _Ops, node: Node) -> bool:
+def _with_slopes_of_channels(ops: Ops, node: Node) -> bool:
     """Write the gradients of PReLU with one slope as those of as many as there are channels."""
     x, slope, diff = node.inputs
     dims = ops.shapes[x.id]
@@ -226,7 +223,7 @@ def _with_slopes_of_channels(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _as_selections(ops: _Ops, node: Node) -> bool:
+def _as_selections(ops: Ops, node: Node) -> bool:
     """Write the gradients of PReLU: where x is above 0, that of the slope is 0."""
     x, _, diff = node.inputs
     slope = _slope_of(ops, node)
@@ -243,7 +240,7 @@ def _as_selections(ops: _Ops, node: Node) -> bool:
     return True
 
 
-def _reshaped(ops: _Ops, node: Node, as_: Callable[[Dims], Dims], **attrs: Any) -> bool:
+def _reshaped(ops: Ops, node: Node, as_: Callable[[Dims], Dims], **attrs: Any) -> bool:
     """Write an op on reshaped tensors; return whether any has another rank then."""
     if all(len(as_(ops.shapes[v.id])) == len(ops.shapes[v.id]) for v in node.inputs):
         return False
@@ -261,7 +258,7 @@ def _reshaped(ops: _Ops, node: Node, as_: Callable[[Dims], Dims], **attrs: Any) 
     return True
 
 
-def _as_matrix(ops: _Ops, node: Node) -> bool:
+def _as_matrix(ops: Ops, node: Node) -> bool:
     """Join the dims over which a normalization goes, and those before."""
     shape = ops.shapes[node.inputs[0].id]
     axis = int(node.attr("begin_norm_axis")) % max(len(shape), 1)
@@ -270,7 +267,7 @@ def _as_matrix(ops: _Ops, node: Node) -> bool:
     return _reshaped(ops, node, lambda dims: joined[dims], begin_norm_axis=-1)
 
 
-def _as_three_dims(ops: _Ops, node: Node) -> bool:
+def _as_three_dims(ops: Ops, node: Node) -> bool:
     """Join the dims before an axis, and those behind it."""
     shape = ops.shapes[node.inputs[0].id]
     axis = int(node.attr("axis")) % len(shape)
@@ -278,7 +275,7 @@ def _as_three_dims(ops: _Ops, node: Node) -> bool:
     return len(shape) > 3 and _reshaped(ops, node, lambda _: joined, axis=1)
 
 
-def _as_image(ops: _Ops, node: Node) -> bool:
+def _as_image(ops: Ops, node: Node) -> bool:
     """Give a normalization over channels or their groups two spatial dims."""
     shape = ops.shapes[node.inputs[0].id]
     last = node.attr("data_format") == "NXC"
@@ -287,7 +284,7 @@ def _as_image(ops: _Ops, node: Node) -> bool:
     return len(shape) >= 2 and _reshaped(ops, node, lambda dims: image if dims == shape else dims)
 
 
-def _with_joined_dims(ops: _Ops, node: Node) -> bool:
+def _with_joined_dims(ops: Ops, node: Node) -> bool:
     """Join neighbouring dims along which the same operands of Select broadcast; leave out ones."""
     rank = len(ops.shapes[node.outputs[0].id])
 
@@ -304,41 +301,21 @@ def _with_joined_dims(ops: _Ops, node: Node) -> bool:
     )
 
 
-_WAYS: tuple[tuple[str, Collection[str], Callable[[_Ops, Node], bool]], ...] = (
-    ("as a Divide", ("Reciprocal",), _as_quotient),
-    ("as products", ("Pow",), _as_products),
-    ("as a StaticReshape", _REDUCTIONS, _as_reshape),
-    ("as a ReduceSum", ("BiasAddBackward",), _as_sum),
-    ("with its shape as an attribute", _SHAPES, _with_shape_as_attribute),
-    ("as a ConvTranspose", ("ConvolutionBackwardData",), _as_transposed_convolution),
-    ("as a Convolution", ("ConvTransposeBackwardData",), _as_convolution),
-    ("with its paddings written out", _PADDED, _with_paddings),
-    ("without dims of 1", ("MatMul",), _with_bare_matrix),
-    ("as a sum", ("PReLU",), _as_sum_of_sides),
-    ("with a slope a channel", ("PReLUBackward",), _with_slopes_of_channels),
-    ("as selections", ("PReLUBackward",), _as_selections),
-    ("with two dims", _OVER_LAST, _as_matrix),
-    ("with three dims", _ALONG_AXIS, _as_three_dims),
-    ("with four dims", _OVER_IMAGES, _as_image),
-    ("with fewer dims", ("Select",), _with_joined_dims),
+RECIPES = (
+    Rule("as a Divide", ("Reciprocal",), _as_quotient),
+    Rule("as products", ("Pow",), _as_products),
+    Rule("as a StaticReshape", _REDUCTIONS, _as_reshape),
+    Rule("as a ReduceSum", ("BiasAddBackward",), _as_sum),
+    Rule("with its shape as an attribute", _SHAPES, _with_shape_as_attribute),
+    Rule("as a ConvTranspose", ("ConvolutionBackwardData",), _as_transposed_convolution),
+    Rule("as a Convolution", ("ConvTransposeBackwardData",), _as_convolution),
+    Rule("with its paddings written out", _PADDED, _with_paddings),
+    Rule("without dims of 1", ("MatMul",), _with_bare_matrix),
+    Rule("as a sum", ("PReLU",), _as_sum_of_sides),
+    Rule("with a slope a channel", ("PReLUBackward",), _with_slopes_of_channels),
+    Rule("as selections", ("PReLUBackward",), _as_selections),
+    Rule("with two dims", _OVER_LAST, _as_matrix),
+    Rule("with three dims", _ALONG_AXIS, _as_three_dims),
+    Rule("with four dims", _OVER_IMAGES, _as_image),
+    Rule("with fewer dims", ("Select",), _with_joined_dims),
 )
-"""The ways to write ops: their name in messages, the ops, and the function that writes them."""
-
-
-def _recipe(
-    kinds: Collection[str], write: Callable[[_Ops, Node], bool]
-) -> Callable[[GraphBuilder, Node, dict[int, Dims]], list[Node] | None]:
-    def rewrite(builder: GraphBuilder, node: Node, shapes: dict[int, Dims]) -> list[Node] | None:
-        if node.kind not in kinds:
-            return None
-        ops = _Ops(builder, node, shapes)
-        if not write(ops, node):
-            return None
-        made = {v.id for n in ops.nodes for v in n.outputs}
-        return ops.nodes if any(v.id in made for v in node.outputs) else ops.end()
-
-    return rewrite
-
-
-RECIPES = tuple((how, _recipe(kinds, write)) for how, kinds, write in _WAYS)
-"""The ways to write ops, as in `ALTERNATIVES`."""
