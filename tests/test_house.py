@@ -234,7 +234,9 @@ def test_no_room_reaches_for_private_attributes_of_another():
     ] == []
 
 
-SPELLS_KINDS = ("ops", "reference", "safety", "blocks", "patterns", "examples", "selftest")
+SPELLS_KINDS = (
+    "ops", "reference", "safety", "rewriting", "blocks", "patterns", "examples", "selftest",
+)  # fmt: skip
 
 
 def test_no_room_lists_kinds_by_hand():
@@ -261,6 +263,15 @@ def test_only_the_table_says_what_an_attribute_is_where_it_is_not_set():
         and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
         and isinstance(node.args[0], ast.Constant) and node.args[0].value in defaults
     ] == []  # fmt: skip
+
+
+def test_planning_has_no_large_file_or_class():
+    """Each file answers one question, so a reader holds it in the head."""
+    planning = [m for m in files() if room_of(m) in ("planning", "rewriting")]
+    lines = {m: len(files()[m].read_text(encoding="utf-8").splitlines()) for m in planning}
+    assert {m: n for m, n in lines.items() if n > 350} == {}
+    classes = [(m, n) for m in planning for n in nodes(m) if isinstance(n, ast.ClassDef)]
+    assert [f"{m}: {c.name}" for m, c in classes if (c.end_lineno or 0) - c.lineno >= 250] == []
 
 
 STARTS_PROCESSES = {"processes", "capture"}

@@ -10,7 +10,7 @@ import os
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -146,6 +146,8 @@ class Node:
     where : str
         The origin of the op: the caller's line, ``model.py:12``, or a place in the file of a graph,
         ``g.json: graph[3] 'conv'``.
+    parts : tuple of Node
+        The ops of the caller's graph that it stands for, if those are several.
     """
 
     id: int
@@ -155,6 +157,7 @@ class Node:
     outputs: tuple[Value, ...]
     attrs: Mapping[str, Any]
     where: str
+    parts: tuple[Node, ...] = field(default=(), kw_only=True)
 
     @property
     def label(self) -> str:

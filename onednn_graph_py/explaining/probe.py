@@ -156,7 +156,11 @@ def grouped(
     made = []
     for nodes, partition in partitions.groups(draft, draft.nodes):
         # If a Dequantize has several readers, each has a copy of it.
-        known = tuple(by_id.get(n.id) or by_attrs.get(id(n.attrs), n) for n in nodes)
+        known = tuple(
+            own
+            for n in nodes
+            for own in n.parts or (by_id.get(n.id) or by_attrs.get(id(n.attrs), n),)
+        )
         if partition is None:
             made.append(Group(known, False))
             continue

@@ -21,7 +21,6 @@ __all__ = ["rewrite"]
 
 VERSIONS = {
     "Gelu": 20,
-    "LayerNormalization": 17,
     "RMSNormalization": 23,
     "Attention": 23,
     "Transpose": 13,
@@ -177,58 +176,7 @@ def _tanh_gelu_rules(pattern: Any) -> list[Rule]:
     return [of(i, f) for i in range(HALVED) for f in (False, True)]
 
 
-# -- normalizations
-
-
-def _layer_norm_rules(pattern: Any) -> list[Rule]:
-    def of(with_bias: bool) -> Rule:
-        def scaled(op: Any, x: Any, two: Any, eps: Any, scale: Any) -> Any:
-            apart = op.Sub(x, op.ReduceMean(x, _allow_other_inputs=True, _outputs=["mean"]))
-            squares = pattern.OrValue([op.Pow(apart, two), op.Mul(apart, apart)], tag_var="power")
-            variance = op.ReduceMean(squares, _allow_other_inputs=True, _outputs=["variance"])
-            deviation = op.Sqrt(op.Add(variance, eps))
-            normal = pattern.OrValue(
-                [
-                    op.Div(apart, deviation),
-                    op.Mul(apart, op.Reciprocal(deviation)),
-                    op.Mul(op.Reciprocal(deviation), apart),
-                ],
-                tag_var="quotient",
-            )
-            return op.Mul(normal, scale)
-
-        if with_bias:
-
-            def find(op: Any, x: Any, two: Any, eps: Any, scale: Any, bias: Any) -> Any:
-                return op.Add(scaled(op, x, two, eps, scale), bias)
-
-        else:
-
-            def find(op: Any, x: Any, two: Any, eps: Any, scale: Any) -> Any:  # type: ignore[misc]
-                return scaled(op, x, two, eps, scale)
-
-        def check(
-            context: Any, x: Any, eps: Any, scale: Any, mean: Any, variance: Any, **bound: Any
-        ) -> bool:
-            two, bias = bound.get("two"), bound.get("bias")
-            return (
-                is_float(x)
-                and number_of(eps) is not None
-                and (two is None or is_close(two, 2))
-                and is_mean_of_last(mean)
-                and is_mean_of_last(variance)
-                and is_row(scale)
-                and (bias is None or is_row(bias))
-                and same_type(x, scale, *([] if bias is None else [bias]))
-            )
-
-        def put(op: Any, x: Any, eps: Any, scale: Any, **bound: Any) -> Any:
-            given = [x, scale, *([bound["bias"]] if with_bias else [])]
-            return op.LayerNormalization(*given, axis=-1, epsilon=number_of(eps))
-
-        return find, put, check
-
-    return [of(True), of(False)]
+# -- RMSNorm
 
 
 def _rms_norm_rules(pattern: Any) -> list[Rule]:
@@ -275,7 +223,6 @@ def _rms_norm_rules(pattern: Any) -> list[Rule]:
 ROOMS: list[tuple[str, Callable[[Any], list[Rule]]]] = [
     ("Erf", _gelu_rules),
     ("Tanh", _tanh_gelu_rules),
-    ("Sqrt", _layer_norm_rules),
     ("Sqrt", _rms_norm_rules),
     ("IsNaN", swap_rules),
     ("IsNaN", attention_rules),

@@ -18,8 +18,8 @@ __all__ = ["needed", "one_dequantize_each", "ordered", "without_circles"]
 _Groups = list[tuple[tuple[Node, ...], Any]]
 
 
-def needed(builder: GraphBuilder) -> list[Node]:
-    """Return the ops on which outputs depend, and updates, in the order in which they were made.
+def needed(builder: GraphBuilder, nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes on which outputs depend, and updates, in the order in which they were made.
 
     Raises
     ------
@@ -27,13 +27,13 @@ def needed(builder: GraphBuilder) -> list[Node]:
         An op reads an input that another one updates.
     """
     wanted = {value.id for value in builder.outputs.values()}
-    nodes = []
-    for node in reversed(builder.nodes):
+    kept = []
+    for node in reversed(nodes):
         if isinstance(node, UpdateNode) or any(value.id in wanted for value in node.outputs):
-            nodes.append(node)
+            kept.append(node)
             wanted.update(value.id for value in node.inputs)
     _require_updates_first(builder)
-    return nodes[::-1]
+    return kept[::-1]
 
 
 def _require_updates_first(builder: GraphBuilder) -> None:

@@ -14,6 +14,7 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node, Value, is_whole
 from ..errors import OneDNNError
 from ..processes.forked import renew_in_forks
+from ..rewriting import fused
 from ..safety.saturation import Magnitude, magnitude_of
 from .folding import FoldedConstants
 from .forms import form_of, values_of
@@ -55,7 +56,10 @@ class Shared:
 
     def __init__(self, builder: GraphBuilder, options: CompileOptions) -> None:
         self.builder = builder
-        self.nodes, self.equals = one_dequantize_each(builder, needed(builder))
+        nodes = needed(builder, builder.nodes)
+        if options.policy == "fusion":
+            nodes = needed(builder, fused(builder, nodes))
+        self.nodes, self.equals = one_dequantize_each(builder, nodes)
         self.readers = readers_of(builder, self.nodes)
         self.row_major = row_major_results(self.nodes, self.readers)
         self.without_gaps = read_without_gaps(self.nodes, self.readers)

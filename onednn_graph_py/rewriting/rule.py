@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
+from ..building.builder import GraphBuilder, Readers
 from ..building.value import Node, Value, new_id
 from ..ops.check import check
 from ..reference import round_to
@@ -16,6 +17,8 @@ from ..reference import round_to
 __all__ = ["Dims", "Ops", "Rule"]
 
 Dims = tuple[int, ...]
+
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class Ops:
@@ -27,13 +30,45 @@ class Ops:
     node : Node
     shapes : dict of int to tuple of int
         The shapes of the values, by id, to which those of new values are added.
+    makers, readers : mapping, optional
+        The ops of the graph that make and read each value, by its id.
     """
 
-    def __init__(self, builder: GraphBuilder, node: Node, shapes: dict[int, Dims]) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        node: Node,
+        shapes: dict[int, Dims],
+        makers: Mapping[int, Node] = _NONE,
+        readers: Readers = _NONE,
+    ) -> None:
         self.builder = builder
         self.node = node
         self.shapes = shapes
         self.nodes: list[Node] = []
+        self._makers = makers
+        self._readers = readers
+
+    # -- the ops that are there
+
+    def maker(self, value: Value, *kinds: str) -> Node | None:
+        """Return the op that makes a value, if it is of one of these kinds."""
+        node = self._makers.get(value.id)
+        return node if node is not None and node.kind in kinds else None
+
+    def operands(self, value: Value, kind: str) -> Iterator[tuple[Value, Value]]:
+        """Yield the operands of an op that makes a value, in both orders."""
+        node = self.maker(value, kind)
+        if node is not None:
+            yield node.inputs[0], node.inputs[1]
+            yield node.inputs[1], node.inputs[0]
+
+    def is_read_once(self, value: Value) -> bool:
+        """Whether one op reads a value, which is no output of the graph."""
+        readers = self._readers.get(value.id, set())
+        return len(readers) == 1 and None not in readers
+
+    # -- the ops that are written
 
     def value(self, shape: Dims, dtype: str) -> Value:
         """Make a value that no op makes yet."""
