@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from onednn_graph_py.machine import Conditions
 
+from . import ROOT
+
 __all__ = ["FOLDER", "Result", "Source", "load_all"]
 
 ISAS = (
@@ -35,7 +37,7 @@ ISAS = (
 OUTCOMES = ("right", "wrong", "crashed", "refused", "avoided", "slow")
 """What can become of a random graph."""
 
-FOLDER = Path(__file__).parents[2] / "docs" / "data" / "matrix"
+FOLDER = ROOT / "docs" / "data" / "matrix"
 
 
 class Source(NamedTuple):

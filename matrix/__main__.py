@@ -14,12 +14,12 @@ from pathlib import Path
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 
-from . import benchdnn, documents_page, kernels_page, page, reports
+from . import ROOT, benchdnn, documents_page, kernels_page, page, reports
 from .measuring import SECTIONS, TIMED, How, measure
 from .programs import COMPILER, HEADERS, Program, memory_programs, programs
 from .results import Result, load_all
 
-FOLDER = Path(__file__).parents[2] / "build" / "matrix"
+FOLDER = ROOT / "build" / "matrix"
 """Where programs are built, and kept for the next time."""
 
 PAGES = (page, kernels_page, documents_page)

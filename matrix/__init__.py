@@ -4,3 +4,7 @@
 the package's own commands for each instruction set, `results` keeps what was found in
 ``docs/data/matrix/``, and `page` makes the documentation's page of it.
 """
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]

@@ -26,12 +26,13 @@ from onednn_graph_py.serialization import GraphDocument
 from onednn_graph_py.text.markup import Markup
 from onednn_graph_py.text.table import markdown_table
 
+from . import ROOT
 from .programs import memory_titles, titles
 from .results import OUTCOMES, Result, load_all
 
 __all__ = ["PAGE", "cause", "graph_file", "is_bad", "is_kept", "text", "write_graphs"]
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 PAGE = DOCS / "onednn_defects.md"
 
 HEAD = """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from onednn_graph_py.ops.describe import version_text
@@ -14,9 +13,11 @@ from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.patterns.pattern import ALL_VERSIONS
 from onednn_graph_py.text.table import markdown_table
 
+from . import ROOT
+
 __all__ = ["PAGE", "Row", "of_ops", "of_patterns", "text"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "onednn_documents.md"
+PAGE = ROOT / "docs" / "onednn_documents.md"
 
 HEAD = """\
 # Where oneDNN differs from its documentation

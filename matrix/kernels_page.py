@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from doc_pages import anchor
@@ -12,11 +11,12 @@ from doc_pages import anchor
 from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.text.markup import Markup, element
 
+from . import ROOT
 from .results import Result, load_all
 
 __all__ = ["PAGE", "text"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "onednn_kernels.md"
+PAGE = ROOT / "docs" / "onednn_kernels.md"
 
 HEAD = """\
 ---

@@ -14,6 +14,7 @@ from onednn_graph_py import serialization
 from onednn_graph_py.machine.store import processor
 from onednn_recipe import pins
 
+from . import ROOT
 from .page import benchdnn_that_fails, cause, graph_file, is_bad
 from .programs import (
     COMPILER,
@@ -29,7 +30,7 @@ from .results import Result, load_all
 
 __all__ = ["FOLDER", "WORST", "report_file", "reported", "write"]
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reports"
+FOLDER = ROOT / "docs" / "reports"
 
 WORST = (
     "operand_of_shared_weights",
