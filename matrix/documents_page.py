@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from gallery import PATTERNS
+from gallery.pattern import ALL_VERSIONS
 from onednn_graph_py.ops.describe import version_text
 from onednn_graph_py.ops.lookup import OPS
 from onednn_graph_py.ops.terms import Version
-from onednn_graph_py.patterns import PATTERNS
-from onednn_graph_py.patterns.pattern import ALL_VERSIONS
 from onednn_graph_py.text.table import markdown_table
 
 from . import ROOT

@@ -10,12 +10,12 @@ import json
 import sys
 from typing import Any
 
+from gallery import PATTERNS
+from gallery.measure import FAILURES, Result, measure
+from gallery.pattern import Case, Pattern
+from gallery.report import LIMITED
 from onednn_graph_py.filling import fill_inputs
 from onednn_graph_py.kernels import Kernels, job_of, kernels_of
-from onednn_graph_py.patterns import PATTERNS
-from onednn_graph_py.patterns.measure import FAILURES, Result, measure
-from onednn_graph_py.patterns.pattern import Case, Pattern
-from onednn_graph_py.patterns.report import LIMITED
 
 __all__ = ["TYPES", "measured"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from doc_pages import anchor
 
-from onednn_graph_py.patterns import PATTERNS
+from gallery import PATTERNS
 from onednn_graph_py.text.markup import Markup, element
 
 from . import ROOT

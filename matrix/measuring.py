@@ -17,9 +17,6 @@ from .results import OUTCOMES, Result, Source, load_all
 
 __all__ = ["SECTIONS", "TIMED", "How", "measure"]
 
-FAMILIES = ("ops", "chains", "int8", "attention", "blocks")
-"""The families of `selftest` that are asked; the gallery has a section of its own."""
-
 
 @dataclass(frozen=True)
 class How:
@@ -104,7 +101,7 @@ def _benchdnn(isa: str, how: How) -> dict[str, str]:
 
 def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
     made: dict[str, dict[str, int]] = {}
-    asked = ("onednn_graph_py", "patterns", "--json", "--no-time")
+    asked = ("gallery", "--json", "--no-time")
     for case in _told(isa, *asked, **_BESIDE_OTHERS)["cases"]:
         counts = made.setdefault(case["pattern"], {})
         counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
@@ -112,9 +109,8 @@ def _patterns(isa: str, how: How) -> dict[str, dict[str, int]]:
 
 
 def _selftest(isa: str, how: How) -> dict[str, dict[str, int]]:
-    only = [a for f in FAMILIES for a in ("--only", f)]
-    chosen = ("--minutes", str(how.minutes), *only)
-    found = _told(isa, "onednn_graph_py", "selftest", "--json", "-", *chosen, **_BESIDE_OTHERS)
+    asked = ("onednn_graph_py", "selftest", "--json", "--minutes", str(how.minutes))
+    found = _told(isa, *asked, **_BESIDE_OTHERS)
     return {
         family: {k: counts[k] for k in OUTCOMES if counts[k]}
         for family, counts in found["families"].items()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# For `matrix`. Last, so that an installed package comes before the one in the source tree.
+# For `gallery` and `matrix`. Last, so that an installed package comes before the source tree's.
 sys.path.append(str(Path(__file__).parents[1]))
 
 

@@ -36,7 +36,6 @@ from onednn_graph_py import (
     export,
     ops,
     parallel,
-    patterns,
     regions,
     replay,
     selftest,
@@ -435,16 +434,6 @@ def splits_into_regions():
     return run
 
 
-@case(5)
-def documented_patterns():
-    def run():
-        for pattern in list(patterns.PATTERNS.values())[:10]:
-            one = pattern.cases[0]
-            one.expected((3, 7)), one.deviation((3, 7)), pattern.graph(one).graph.get_partitions()
-
-    return run
-
-
 @case(20)
 def table_of_ops():
     def run():
@@ -730,7 +719,7 @@ if sycl_interop.missing() is None:
 
 MODULES = [
     og, og.blocks, og.dtypes, og.errors, og.reference, og.serialization, capture, export, ops,
-    parallel, patterns, regions, replay, selftest, shrinking, verdicts,
+    parallel, regions, replay, selftest, shrinking, verdicts,
 ]  # fmt: skip
 
 ELSEWHERE = {

@@ -30,7 +30,7 @@ ENDED = [
 ]
 KILLED = [(name, signal.SIGKILL, False) for name in ("compare", "replay", "shrink")]
 # What commands write to by themselves.
-KEPT = {"capabilities": "cache/capabilities", "patterns": "cache/", "selftest": "cache/"}
+KEPT = {"capabilities": "cache/capabilities", "selftest": "cache/"}
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import InvalidArgumentsError
+from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.building.value import Value
+from onednn_graph_py.errors import InvalidArgumentsError
+
 from ._cases import kernels_of
 from .pattern import Build, Case, Deviation, Pattern
 

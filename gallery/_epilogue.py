@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..building.value import Value
-from ..errors import InvalidArgumentsError
-from ..ops.lookup import with_trait
+from onednn_graph_py.building.value import Value
+from onednn_graph_py.errors import InvalidArgumentsError
+from onednn_graph_py.ops.lookup import with_trait
 
 __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]
 

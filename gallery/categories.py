@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..ops.lookup import with_trait
+from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.building.value import Value
+from onednn_graph_py.ops.lookup import with_trait
+
 from ._cases import FLOATS, in_floats
 from ._epilogue import BINARY, UNARY, drawn, epilogue
 from .pattern import Deviation, Pattern

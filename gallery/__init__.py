@@ -1,6 +1,6 @@
 """oneDNN's documented fusion patterns, each as a short function over `GraphBuilder`.
 
-``python -m onednn_graph_py patterns`` builds and runs them here, and reports each result.
+``./dev patterns`` builds and runs them here, and reports each result.
 """
 
 from . import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
+from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.building.value import Value
+
 from ._cases import LONG_EPILOGUES, kernels_of
 from ._epilogue import chain, drawn
 from ._quantization import converted, dequantized, finished, post_ops

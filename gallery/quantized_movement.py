@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..text.numbers import counted
+from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.building.value import Value
+from onednn_graph_py.text.numbers import counted
+
 from ._cases import in_floats, kernels_of
 from ._quantization import SRC_SCALE, dequantized, finished
 from .pattern import Case, Deviation, Pattern

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..building.builder import GraphBuilder
-from ..ops.terms import Version
+from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.ops.terms import Version
 
 __all__ = ["Case", "Deviation", "Pattern", "named", "patterns"]
 

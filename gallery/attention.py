@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
+from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.building.value import Value
+
 from ._cases import FLOATS, in_floats, kernels_of
 from ._epilogue import UNARY, drawn
 from .pattern import Case, Deviation, Pattern

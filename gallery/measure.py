@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core
-from ..building.builder import GraphBuilder, leaving_of, readers_of
-from ..building.value import Node
-from ..errors import KnownDefectError, OneDNNError, UnimplementedError
-from ..filling import fill_inputs
-from ..linked import linked_version, version
-from ..machine import current
-from ..machine.cpu import lacks
-from ..machine.timing import time_calls
-from ..ops.terms import Version
-from ..planning import engine_of
-from ..refusals import with_reason
-from ..running.model import CompiledGraph
-from ..safety.nodes import group_of
-from ..safety.wrong_results import wrong_result
+from onednn_graph_py import _core
+from onednn_graph_py.building.builder import GraphBuilder, leaving_of, readers_of
+from onednn_graph_py.building.value import Node
+from onednn_graph_py.errors import KnownDefectError, OneDNNError, UnimplementedError
+from onednn_graph_py.filling import fill_inputs
+from onednn_graph_py.linked import linked_version, version
+from onednn_graph_py.machine import current
+from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.machine.timing import time_calls
+from onednn_graph_py.ops.terms import Version
+from onednn_graph_py.planning import engine_of
+from onednn_graph_py.refusals import with_reason
+from onednn_graph_py.running.model import CompiledGraph
+from onednn_graph_py.safety.nodes import group_of
+from onednn_graph_py.safety.wrong_results import wrong_result
+
 from .pattern import Case, Pattern
 
 __all__ = ["FAILURES", "VERDICTS", "Result", "measure"]

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ..text.markup import Markup, element
-from ..text.numbers import counted
-from ..text.table import in_markdown, markdown_table
+from onednn_graph_py.text.markup import Markup, element
+from onednn_graph_py.text.numbers import counted
+from onednn_graph_py.text.table import in_markdown, markdown_table
+
 from .measure import FAILURES, VERDICTS, Result
 from .report import LIMITED, Patterns, columns, machine, worst
 
@@ -24,7 +25,7 @@ hide-toc: true
 This page shows how oneDNN fuses each pattern that its documents list, by data type. It is for
 anyone who wants to know whether a chain of ops runs as one partition, how exactly and how fast.
 
-`python -m onednn_graph_py patterns --markdown` wrote it on this machine:
+`./dev patterns --markdown` wrote it on this machine:
 {machine}.
 """
 
