@@ -13,9 +13,7 @@ import numpy as np
 
 from .. import engine, graph, logical_tensor, op
 from ..machine.cpu import largest_int8_weight
-from ._expected import compare
-from ._pipeline import Arrays, Pipeline, fused_ops, median_milliseconds
-from ._report import Case
+from ._run import Case, Pipeline
 
 _IMAGES, _SIDE, _INPUTS, _OUTPUTS = 8, 56, 256, 64
 _ZERO_POINT = 10
@@ -79,23 +77,14 @@ def run() -> Iterator[Case]:
     for one in (dequantize, dequantize_weights, convolution, relu, quantize):
         net.add_op(one)
     net.finalize()
-    partitions = net.get_partitions()
 
     inputs = [source_u8, weights_s8, bias_f32]
-    pipeline = Pipeline(partitions, inputs, [result_u8], engine(engine.cpu, 0))
-    arrays: Arrays = {0: source, 2: weights, 4: bias}
-    execution = pipeline.bind(arrays)
-    execution()
-    result = execution.output(result_u8)
-    compared = compare(net.get_ops(), arrays, {7: result})
-    yield Case(
-        name="u8 source, s8 weights",
-        expected_partitions=1,
-        partitions=fused_ops(net.get_ops(), partitions),
-        comparisons={"all elements with NumPy in float64, in quantization steps": compared},
-        milliseconds=median_milliseconds(execution),
-        facts=[
-            f"range: {np.count_nonzero(result > _ZERO_POINT) / result.size:.0%} of the results"
-            " are above zero"
-        ],
+    pipeline = Pipeline(net.get_partitions(), inputs, [result_u8], engine(engine.cpu, 0))
+    execution = pipeline.bind({0: source, 2: weights, 4: bias})
+    positive = np.count_nonzero(execution.output(result_u8) > _ZERO_POINT) / np.prod(results)
+    yield execution.case(
+        "u8 source, s8 weights",
+        net.get_ops(),
+        [f"range: {positive:.0%} of the results are above zero"],
+        what="all elements with NumPy in float64, in quantization steps",
     )

@@ -19,11 +19,8 @@ from .. import GraphBuilder, Value
 from ..dtypes import numpy_dtype
 from ..linked import linked_version
 from ..machine.cpu import largest_int8_weight
-from ._arguments import check_arguments
-from ._attention import Array, padding_mask, root_scale
-from ._built import BuiltRun
-from ._report import Case, Skipped
-from ._skips import cannot_run, too_old
+from ._attention import padding_mask, root_scale
+from ._run import Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old
 
 
 @dataclass(frozen=True)
@@ -119,27 +116,19 @@ def _arrays(types: _Types, shape: tuple[int, ...]) -> dict[str, Array]:
     }
 
 
+@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type of 8 bits.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
-    check_arguments("sdpa_quantized", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size)
+    """Run in each data type of 8 bits."""
     shape = (mb, heads, seq, head_size)
     for data_type in ("f8_e4m3", "f8_e5m2", "s8", "u8"):
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
-        skipped = too_old(name, (3, 13)) if data_type.startswith("f8") else None
-        if skipped is not None:
-            yield skipped
-            continue
         types = _Types.of(data_type)
-        made = _build(engine_kind, types, shape)
-        skipped = cannot_run(name, data_type, made.graph)
+        skipped = too_old(name, (3, 13)) if data_type.startswith("f8") else None
+        if skipped is None:
+            made = _build(engine_kind, types, shape)
+            skipped = cannot_run(name, data_type, made.graph)
         if skipped is not None:
             yield skipped
             continue
