@@ -240,8 +240,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ImportError:
         return contextlib.nullcontext()
-    limits: contextlib.AbstractContextManager[object] = threadpoolctl.threadpool_limits(1, "blas")
-    return limits
+    return threadpoolctl.threadpool_limits(1, "blas")  # type: ignore[no-any-return]
 
 
 def main(words: Sequence[str]) -> int:

@@ -351,16 +351,13 @@ class Execution:
         expected_partitions: int = 1,
         by_entry: bool = False,
     ) -> Case:
-        """Compare the outputs with what NumPy makes of the ops, and time some calls.
-
-        With `by_entry` that goes batch entry by batch entry, as all might not fit into memory.
-        """
+        """Compare the outputs with what NumPy makes of the ops, and time some calls."""
         ops = list(ops)
         results = {lt.get_id(): self.output(lt) for lt in self.pipeline.outputs}
         return Case(
             name,
             fused_ops(ops, self.pipeline.partitions),
-            {what: (compare_entries if by_entry else compare)(ops, self.arrays, results)},
+            {what: compare(ops, self.arrays, results, by_entry)},
             median_milliseconds(self),
             facts,
             expected_partitions=expected_partitions,
@@ -431,7 +428,9 @@ def _expected(builder: GraphBuilder, inputs: Sequence[Array], results: Arrays) -
     )
 
 
-def compare(ops: Iterable[op], arrays: Arrays, results: Arrays) -> Verification:
+def compare(
+    ops: Iterable[op], arrays: Arrays, results: Arrays, by_entry: bool = False
+) -> Verification:
     """Compare what ops computed with the reference.
 
     Parameters
@@ -440,33 +439,25 @@ def compare(ops: Iterable[op], arrays: Arrays, results: Arrays) -> Verification:
         In an order in which they can run.
     arrays, results : mapping of int to numpy.ndarray
         Their inputs, and what oneDNN made of them, by the id of the logical tensor.
-    """
-    return _compare(ops, [(arrays, results)])
-
-
-def compare_entries(ops: Iterable[op], arrays: Arrays, results: Arrays) -> Verification:
-    """Compare a batch entry by entry.
-
-    What has one dim belongs to all entries; their errors are estimated with the first one.
+    by_entry : bool
+        Compare batch entry by batch entry, as all might not fit into memory. What has one dim
+        belongs to all entries; their errors are estimated with the first one.
     """
 
-    def entry(of: Arrays, number: int) -> dict[int, Array]:
+    def entry(of: Arrays, number: int) -> Arrays:
         return {i: a[number : number + 1] if a.ndim > 1 else a for i, a in of.items()}
 
-    batch = max(len(array) for array in results.values())
-    return _compare(ops, [(entry(arrays, n), entry(results, n)) for n in range(batch)])
-
-
-def _compare(ops: Iterable[op], parts: Sequence[tuple[Arrays, Arrays]]) -> Verification:
+    parts = [(arrays, results)]
+    if by_entry:
+        batch = max(len(array) for array in results.values())
+        parts = [(entry(arrays, n), entry(results, n)) for n in range(batch)]
+    first, made = parts[0]
     builder = GraphBuilder()
     values: dict[int, Value] = {}
-    given = []
-    first, made = parts[0]
     for one in ops:
         for lt in one.get_inputs():
             number = lt.get_id()
             if number not in values:
-                given.append(number)
                 values[number] = builder.input(first[number].shape, lt.get_data_type().name)
         outputs = one.get_outputs()
         values[outputs[0].get_id()] = builder.op(
@@ -475,11 +466,11 @@ def _compare(ops: Iterable[op], parts: Sequence[tuple[Arrays, Arrays]]) -> Verif
             outputs=[(None, lt.get_data_type().name) for lt in outputs],
             **one.get_attrs(),
         )
+    given = [i for i, value in values.items() if value.producer is None]
     expected = _expected(builder, [first[i] for i in given], made)
     checks: list[OutputCheck] = []
-    for arrays, results in parts:
-        if arrays is not first:
-            expected = expected.of([arrays[i] for i in given])
-        found = expected.compare({values[i].id: array for i, array in results.items()})
-        checks += found.outputs
+    for of, made in parts:
+        if of is not first:
+            expected = expected.of([of[i] for i in given])
+        checks += expected.compare({values[i].id: array for i, array in made.items()}).outputs
     return Verification(tuple(checks))

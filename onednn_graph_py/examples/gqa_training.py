@@ -22,16 +22,11 @@ _BACKWARD = (*_FORWARD, "result", "stats", "gradient")
 
 
 def _shapes(heads: GroupedHeads) -> dict[str, tuple[int, ...]]:
-    query = heads.grouped_query
+    query, key = heads.grouped_query, heads.grouped_key
+    rows = query[:-1]
     return {
-        "query": query,
-        "key": heads.grouped_key,
-        "value": heads.grouped_key,
-        "scale": (1,),
-        "mask": (*query[:-1], heads.seq),
-        "result": query,
-        "stats": (*query[:-1], 1),
-        "gradient": query,
+        **{"query": query, "key": key, "value": key, "scale": (1,), "mask": (*rows, heads.seq)},
+        **{"result": query, "stats": (*rows, 1), "gradient": query},
     }
 
 
