@@ -345,10 +345,10 @@ def references_of_ops():
     x = random(2, 3)
 
     def run():
-        got = og.reference.run("ReLU", [x])
+        og.reference.run("ReLU", [x])
         og.reference.evaluate(og.reference.call_of("Abs", [x]), [x])
         call = og.reference.call_of("ReLU", [x])
-        og.reference.compare(got[0], got[0], call), og.reference.tolerance(call)
+        og.reference.tolerance(call)
         og.reference.round_to(x, "bf16"), og.reference.implemented()
         fails(lambda: og.reference.run("Nothing", [x]))
 

@@ -1,4 +1,4 @@
-"""Compare a result of oneDNN with the reference."""
+"""Compare a result of one op with the reference: `compare`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ops.call import Call
-from .registry import Array
-from .rounding import NUMPY_DTYPES, float_info, is_integer, round_to
-from .tolerance import SMALLEST, slack
+from onednn_graph_py.ops.call import Call
+from onednn_graph_py.reference.registry import Array
+from onednn_graph_py.reference.rounding import NUMPY_DTYPES, float_info, is_integer, round_to
+from onednn_graph_py.reference.tolerance import SMALLEST, slack
 
 __all__ = ["Comparison", "compare"]
 
