@@ -18,7 +18,7 @@ models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs
 front ends     `torch`, `onnx`, `parallel` (many processes), `regions` for those of your own
 graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
 seeing         `explain`, `diagram`, `profile`, `compare`, `verbose_log`
-what runs      `version`, `devices`, `capabilities`, `patterns`, `selftest`; `ops` and `reference`
+what runs      `version`, `devices`, `capabilities`, `selftest`; `ops` and `reference`
                say what each op takes and computes
 settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches`; `dtypes`
 errors         `OneDNNError`, from which all are derived; `errors` lists them
@@ -140,19 +140,21 @@ _LATE = {
     "running.tracing": ("jit", "trace"),
     "serialization": ("load",),
 }
+_GONE = {"patterns": "in a clone, ./dev patterns runs the gallery of fusion patterns"}
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     module = f"{__name__}.{_MODULE_OF.get(name, name)}"
     try:
-        if name.startswith("_"):
+        if name.startswith("_") or name in _GONE:
             raise ModuleNotFoundError(name=module)
         found = import_module(module)
     except ModuleNotFoundError as e:
         if e.name != module:
             raise
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        hint = f": {_GONE[name]}" if name in _GONE else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
     made = getattr(found, name) if name in _MODULE_OF else found
     globals()[name] = made
     return made
@@ -161,7 +163,7 @@ def __getattr__(name: str) -> Any:
 # Public as well, but not for a star import.
 _ROOMS = (
     *("onnx", "parallel", "torch", "regions"),
-    *("capture", "export", "patterns", "replay", "selftest", "shrinking"),
+    *("capture", "export", "replay", "selftest", "shrinking"),
 )
 
 

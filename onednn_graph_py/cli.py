@@ -23,7 +23,6 @@ from .inspect.log_command import add_log
 from .linked import version
 from .onnx.command import add_onnx
 from .ops.command import add_ops
-from .patterns.command import add_patterns
 from .probing.command import add_capabilities
 from .replay.command import add_replay
 from .selftest.command import add_selftest
@@ -90,7 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     add_ops(commands)
     add_capabilities(commands)
     add_devices(commands)
-    add_patterns(commands)
     add_replay(commands)
     add_compare(commands)
     add_shrink(commands)

@@ -2,10 +2,14 @@
 
 import gc
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+# For `gallery` and `matrix`. Last, so that an installed package comes before the source tree's.
+sys.path.append(str(Path(__file__).parents[1]))
 
 
 @pytest.fixture(autouse=True)

@@ -84,7 +84,6 @@ COMMANDS = {
     "export": Command("--format cpp-check -o made.cpp long.json", "-o made.py small.json"),
     "log": Command("-", "-"),
     "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx.timing"),
-    "patterns": Command("", "--no-time data_type_boolean"),
     "replay": Command("--verify long.json", "--verify small.json", helped=True),
     "selftest": Command(
         "--minutes 10 --json -o found.json", "--minutes 0.001 --only ops", helped=True

@@ -36,7 +36,6 @@ from onednn_graph_py import (
     export,
     ops,
     parallel,
-    patterns,
     regions,
     replay,
     selftest,
@@ -346,10 +345,10 @@ def references_of_ops():
     x = random(2, 3)
 
     def run():
-        got = og.reference.run("ReLU", [x])
+        og.reference.run("ReLU", [x])
         og.reference.evaluate(og.reference.call_of("Abs", [x]), [x])
         call = og.reference.call_of("ReLU", [x])
-        og.reference.compare(got[0], got[0], call), og.reference.tolerance(call)
+        og.reference.tolerance(call)
         og.reference.round_to(x, "bf16"), og.reference.implemented()
         fails(lambda: og.reference.run("Nothing", [x]))
 
@@ -431,16 +430,6 @@ def splits_into_regions():
         assert len(parts) == 3
         ring = {"a": ["b"], "b": ["a"]}
         fails(lambda: regions.split(ring, ring.__getitem__, lambda node: True))
-
-    return run
-
-
-@case(5)
-def documented_patterns():
-    def run():
-        for pattern in list(patterns.PATTERNS.values())[:10]:
-            one = pattern.cases[0]
-            one.expected((3, 7)), one.deviation((3, 7)), pattern.graph(one).graph.get_partitions()
 
     return run
 
@@ -730,7 +719,7 @@ if sycl_interop.missing() is None:
 
 MODULES = [
     og, og.blocks, og.dtypes, og.errors, og.reference, og.serialization, capture, export, ops,
-    parallel, patterns, regions, replay, selftest, shrinking, verdicts,
+    parallel, regions, replay, selftest, shrinking, verdicts,
 ]  # fmt: skip
 
 ELSEWHERE = {

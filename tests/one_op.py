@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from graphs import PACKED_TYPES, needs
+from op_comparison import compare
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current, isa
-from onednn_graph_py.reference import call_of, compare, evaluate
+from onednn_graph_py.reference import call_of, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.wrong_results import wrong_result

@@ -6,9 +6,8 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matrix.programs import LIBRARY
-
 import onednn_graph_py as og
+from matrix.programs import LIBRARY
 
 __all__ = ["accepts"]
 

@@ -151,9 +151,6 @@ def test_a_command_that_fails_leaves_the_output_file_as_it_was(tmp_path):
     [
         (["replya"], "there is no command 'replya', did you mean replay?"),
         (["zzz"], "there is no command 'zzz'; there are: ops, "),
-        (["patterns", "matmull"], "there is no pattern 'matmull', did you mean matmul?"),
-        (["patterns", "fp-8"], "there is no pattern 'fp-8', did you mean FP-08?"),
-        (["patterns", "zzz"], "there is no pattern 'zzz'; without a name all are run"),
         (["ops", "zzz"], "oneDNN has no op 'zzz'; ops lists all"),
     ],
 )

@@ -2,11 +2,11 @@
 
 import pytest
 from graphs import LINKED
-from matrix import documents_page
-from matrix.documents_page import of_ops
 from raw_library import accepts
 
 import onednn_graph_py as og
+from matrix import documents_page
+from matrix.documents_page import of_ops
 
 CONVOLUTION = {
     "strides": [1, 1],

@@ -20,9 +20,8 @@ from onednn_graph_py import (
     version,
 )
 from onednn_graph_py.examples import __main__ as command
-from onednn_graph_py.examples import _device, _pipeline, gpu_opencl_getting_started, sdpa
-from onednn_graph_py.examples._expected import compare
-from onednn_graph_py.examples._report import Case
+from onednn_graph_py.examples import _run, gpu_opencl_getting_started, sdpa
+from onednn_graph_py.examples._run import Case, compare
 from onednn_graph_py.machine import cpu
 
 # All that oneDNN 3.13.1 has.
@@ -275,8 +274,8 @@ def test_without_a_gpu_a_graph_is_only_partitioned_for_it(tmp_path):
     assert done.returncode == 0, done.stdout
     assert verdicts(done.stdout) == ["skipped"] * 3
     assert done.stdout.count("1. 5 ops: MatMul + Divide + Add + SoftMax + MatMul") == 3
-    assert "GPU" in _device.without_device("gpu")
-    reason = f"{_device.without_device('gpu')}; partitioned for gpu: 1 partition"
+    assert "GPU" in _run.without_device("gpu")
+    reason = f"{_run.without_device('gpu')}; partitioned for gpu: 1 partition"
     assert done.stdout.count(f"    skipped: {reason}\n") == 3
     *_, which, why, blank, last = done.stdout.splitlines()
     assert (which, why, blank) == ("skipped: sdpa (3 cases)", f"  {reason}", "")
@@ -284,15 +283,15 @@ def test_without_a_gpu_a_graph_is_only_partitioned_for_it(tmp_path):
 
 
 def test_a_device_is_missing_where_the_library_says_so(monkeypatch):
-    assert _device.without_device("cpu") is None
+    assert _run.without_device("cpu") is None
     with pytest.raises(InvalidArgumentsError):
-        _device.without_device("tpu")
+        _run.without_device("tpu")
     linked = {"major": 3, "minor": 7, "patch": 2, "gpu_runtime": "none"}
-    monkeypatch.setattr(_device, "version", lambda: linked)
-    monkeypatch.setattr(_device.engine, "get_count", lambda kind: 0, raising=False)
-    assert _device.without_device("gpu") == "oneDNN 3.7.2 is built without a GPU runtime"
+    monkeypatch.setattr(_run, "version", lambda: linked)
+    monkeypatch.setattr(_run.engine, "get_count", lambda kind: 0, raising=False)
+    assert _run.without_device("gpu") == "oneDNN 3.7.2 is built without a GPU runtime"
     linked["gpu_runtime"] = "SYCL"
-    assert _device.without_device("gpu") == "oneDNN 3.7.2 (SYCL runtime) finds no GPU device"
+    assert _run.without_device("gpu") == "oneDNN 3.7.2 (SYCL runtime) finds no GPU device"
 
 
 @no_gpu
@@ -306,7 +305,7 @@ def test_the_opencl_example_is_partitioned_and_says_what_is_missing(tmp_path, mo
     assert runtime != "OpenCL"
     assert f"here is built with {runtime}; needs" in done.stdout
     opencl = {**version(), "gpu_runtime": "OpenCL"}
-    for module in (gpu_opencl_getting_started, _device):
+    for module in (gpu_opencl_getting_started, _run):
         monkeypatch.setattr(module, "version", lambda: opencl)
     (skipped,) = gpu_opencl_getting_started.run()
     assert "(OpenCL runtime) finds no GPU device; partitioned for gpu" in skipped.reason
@@ -392,10 +391,8 @@ WRONGS = [one_element_is_zero, one_element_is_not_a_number, the_first_two_entrie
 
 def corrupt(monkeypatch: pytest.MonkeyPatch, wrong) -> None:
     """Have every pipeline compute something wrong."""
-    right = _pipeline.Execution.output
-    monkeypatch.setattr(
-        _pipeline.Execution, "output", lambda self, lt: wrong(right(self, lt).copy())
-    )
+    right = _run.Execution.output
+    monkeypatch.setattr(_run.Execution, "output", lambda self, lt: wrong(right(self, lt).copy()))
 
 
 @pytest.mark.parametrize("wrong", [*WRONGS, off_by_a_thousandth])
@@ -435,7 +432,7 @@ def test_a_wrong_layer_makes_digits_fail(monkeypatch, capsys):
 
 
 def test_another_number_of_partitions_is_a_fault():
-    case = Case("f32", 1, [["MatMul"], ["ReLU"]], {}, 1.0)
+    case = Case("f32", [["MatMul"], ["ReLU"]], {}, 1.0)
     assert case.all_faults() == ["expected 1 partitions, got 2"]
     assert case.lines()[-1] == "WRONG: expected 1 partitions, got 2"
 
@@ -460,9 +457,8 @@ def test_partitions_run_in_the_order_of_their_data():
     for order in (1, -1):
         partitions = net.get_partitions()[::order]
         assert len(partitions) == 2
-        pipeline = _pipeline.Pipeline(partitions, [source], [result], engine(engine.cpu, 0))
+        pipeline = _run.Pipeline(partitions, [source], [result], engine(engine.cpu, 0))
         execution = pipeline.bind({0: array})
-        execution()
         assert compare(net.get_ops(), {0: array}, {2: execution.output(result)})
 
 
@@ -470,8 +466,8 @@ def test_a_pipeline_asks_for_what_it_lacks():
     net, (source, _, result) = chain()
     device = engine(engine.cpu, 0)
     with pytest.raises(ValueError, match=r"nothing is known of its inputs \[0\]"):
-        _pipeline.Pipeline(net.get_partitions(), [], [result], device)
-    pipeline = _pipeline.Pipeline(net.get_partitions(), [source], [result], device)
+        _run.Pipeline(net.get_partitions(), [], [result], device)
+    pipeline = _run.Pipeline(net.get_partitions(), [source], [result], device)
     with pytest.raises(ValueError, match=r"no array was given for logical_tensor\(id=0"):
         pipeline.bind({})
 

@@ -16,12 +16,12 @@ from explained import chain
 from graphs import LINKED, packed_weights
 
 import onednn_graph_py as og
-from onednn_graph_py import patterns
+from gallery import PATTERNS
+from gallery.measure import _known_shapes
 from onednn_graph_py.explaining import explain_all
 from onednn_graph_py.kernels import find as kernels
 from onednn_graph_py.kernels.worker import Job
 from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.patterns.measure import _known_shapes
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -249,7 +249,7 @@ def test_an_instruction_set_chosen_here_is_used_there():
 
 def test_every_pattern_is_explained():
     subjects, names = [], []
-    for pattern in patterns.PATTERNS.values():
+    for pattern in PATTERNS.values():
         for case in pattern.cases:
             if case.needs <= LINKED and not any(map(lacks, case.kernels)):
                 break

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from matrix.programs import COMPILER, HEADERS, LIBRARY
 
 import onednn_graph_py as og
+from matrix.programs import COMPILER, HEADERS, LIBRARY
 from onednn_graph_py.cli import main
 from onednn_graph_py.export import benchdnn_command, to_cpp, to_python
 from onednn_graph_py.filling import Fill, filled

@@ -1,5 +1,6 @@
 """The attention and MLP examples: partitions by version, right numbers, what makes them fail."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -12,8 +13,7 @@ from onednn_graph_py import InvalidArgumentsError, engine
 from onednn_graph_py.examples import __main__ as command
 from onednn_graph_py.examples import (
     _attention,
-    _built,
-    _pipeline,
+    _run,
     gated_mlp,
     gated_mlp_int4,
     gated_mlp_wei_combined,
@@ -24,7 +24,7 @@ from onednn_graph_py.examples import (
     sdpa_quantized,
     sdpa_stacked_qkv,
 )
-from onednn_graph_py.examples._report import Case, Skipped
+from onednn_graph_py.examples._run import Case, Skipped
 from onednn_graph_py.machine.cpu import lacks
 
 CORE = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
@@ -54,8 +54,7 @@ no_gpu = pytest.mark.skipif(engine.get_count("gpu") > 0, reason="there is a GPU"
 @pytest.fixture(autouse=True)
 def run_once(monkeypatch):
     """No test looks at times."""
-    for module in (_attention, _built, gated_mlp_wei_combined):
-        monkeypatch.setattr(module, "median_milliseconds", lambda call: 0.0)
+    monkeypatch.setattr(_run, "median_milliseconds", lambda call: 0.0)
 
 
 def cases(example: ModuleType, *sizes: int, engine_kind: str = "cpu") -> list[Case | Skipped]:
@@ -188,7 +187,7 @@ def test_odd_sizes_are_right_in_as_many_partitions(example):
 
 def test_sizes_are_those_of_upstream_unless_given():
     def defaults(run: Callable[..., object]) -> tuple[object, ...]:
-        return run.__defaults__ or ()
+        return tuple(one.default for one in inspect.signature(run).parameters.values())
 
     assert defaults(gqa.run) == defaults(gqa_training.run) == ("cpu", 2, 128, 16, 2, 64)
     assert defaults(mqa.run) == defaults(sdpa_stacked_qkv.run) == ("cpu", 2, 128, 16, 64)
@@ -253,8 +252,8 @@ def test_gate_and_up_are_read_from_one_buffer_without_a_copy(monkeypatch):
         given.append(arrays)
         return right(self, arrays)
 
-    right = _pipeline.Pipeline.bind
-    monkeypatch.setattr(_pipeline.Pipeline, "bind", bind)
+    right = _run.Pipeline.bind
+    monkeypatch.setattr(_run.Pipeline, "bind", bind)
     assert all(case.all_faults() == [] for case in ran(gated_mlp_wei_combined))
     for arrays in given:
         views = [array for array in arrays.values() if array.strides[0] == 2 * 100 * array.itemsize]
@@ -315,16 +314,14 @@ def eight_steps_off(array: np.ndarray) -> np.ndarray:
 
 def corrupt(monkeypatch, wrong, only: str | None = None) -> None:
     """Have oneDNN seem to compute something wrong; `only` one of several outputs."""
-    built, stacked = _built.BuiltRun.output, _pipeline.Execution.output
+    built, stacked = _run.BuiltRun.output, _run.Execution.output
 
     def output(self, name: str) -> np.ndarray:
         right = built(self, name)
         return right if only not in (None, name) else wrong(right.copy())
 
-    monkeypatch.setattr(_built.BuiltRun, "output", output)
-    monkeypatch.setattr(
-        _pipeline.Execution, "output", lambda self, lt: wrong(stacked(self, lt).copy())
-    )
+    monkeypatch.setattr(_run.BuiltRun, "output", output)
+    monkeypatch.setattr(_run.Execution, "output", lambda self, lt: wrong(stacked(self, lt).copy()))
 
 
 WRONGS = [largest_is_zero, last_is_not_a_number, entries_swapped, rows_swapped]
@@ -407,7 +404,7 @@ def test_the_padding_mask_hides_the_last_quarter_of_the_keys():
 def test_f8_attention_is_right_op_by_op_where_the_cpu_does_not_fuse_it(name, monkeypatch):
     types, shape = sdpa_quantized._Types.of(name), (2, 3, 8, 16)
     arrays = sdpa_quantized._arrays(types, shape)
-    done = _built.BuiltRun(sdpa_quantized._build("cpu", types, shape), arrays)
+    done = _run.BuiltRun(sdpa_quantized._build("cpu", types, shape), arrays)
     assert len(done.model.steps()) > 1
     assert all(done.compared().values())
     corrupt(monkeypatch, largest_is_zero)

@@ -32,7 +32,7 @@ ROOMS = (
     # plans, and calling them
     "rewriting", "verdicts", "planning", "running", "verify",
     # what is done with graphs and models
-    "capture", "export", "patterns", "replay", "shrinking", "inspect", "kernels", "selftest",
+    "capture", "export", "replay", "shrinking", "inspect", "kernels", "selftest",
     "comparing", "explaining",
     # what front ends are built from
     "regions", "host_calls",
@@ -234,9 +234,7 @@ def test_no_room_reaches_for_private_attributes_of_another():
     ] == []
 
 
-SPELLS_KINDS = (
-    "ops", "reference", "safety", "rewriting", "blocks", "patterns", "examples", "selftest",
-)  # fmt: skip
+SPELLS_KINDS = ("ops", "reference", "safety", "rewriting", "blocks", "examples", "selftest")
 
 
 def test_no_room_lists_kinds_by_hand():
@@ -257,7 +255,7 @@ def test_only_the_table_says_what_an_attribute_is_where_it_is_not_set():
     assert [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module in files()
-        if room_of(module) not in ("ops", "reference", "patterns")
+        if room_of(module) not in ("ops", "reference")
         for node in nodes(module)
         if isinstance(node, ast.Call) and len(node.args) == 2
         and isinstance(node.func, ast.Attribute) and node.func.attr == "get"

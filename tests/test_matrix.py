@@ -4,14 +4,14 @@ from collections import Counter
 
 import memory_cases
 import pytest
-from matrix import kernels_page, page, reports
-from matrix.page import cause, is_bad
-from matrix.programs import Program, memory_programs, programs, titles
-from matrix.results import Result, Source, load_all
 from test_export import needs_compiler, needs_headers
 from wrong_cases import ROWS, group, row_of
 
 import onednn_graph_py as og
+from matrix import kernels_page, page, reports
+from matrix.page import cause, is_bad
+from matrix.programs import Program, memory_programs, programs, titles
+from matrix.results import Result, Source, load_all
 from onednn_graph_py import serialization
 from onednn_graph_py.machine import current
 from onednn_graph_py.safety.out_of_bounds import DEFECTS, defect_of

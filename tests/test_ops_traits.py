@@ -10,11 +10,11 @@ from typing import get_args
 import numpy as np
 
 import onednn_graph_py as og
+from gallery._epilogue import UNARY
 from onednn_graph_py.ops import OPS, check
 from onednn_graph_py.ops.check import type_combinations
 from onednn_graph_py.ops.lookup import with_attribute, with_trait
 from onednn_graph_py.ops.traits import TRAITS, Trait
-from onednn_graph_py.patterns._epilogue import UNARY
 from onednn_graph_py.reference import call_of, evaluate
 from onednn_graph_py.reference.registry import implemented
 

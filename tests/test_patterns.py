@@ -11,11 +11,11 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py import cli
-from onednn_graph_py.patterns import PATTERNS, measure, page, report
-from onednn_graph_py.patterns._epilogue import BINARY, UNARY, chain, epilogue
-from onednn_graph_py.patterns.measure import VERDICTS, Result
-from onednn_graph_py.patterns.pattern import Case, Deviation, Pattern, patterns
+from gallery import PATTERNS, measure, page, pairs, report
+from gallery.__main__ import main
+from gallery._epilogue import BINARY, UNARY, chain, epilogue
+from gallery.measure import VERDICTS, Result
+from gallery.pattern import Case, Deviation, Pattern, patterns
 from onednn_graph_py.safety import wrong_results
 
 # What the project's inventory of the documents numbers.
@@ -374,7 +374,7 @@ def test_every_cell_of_the_heat_map_leads_to_a_case(which):
 
 
 def test_the_command_line_runs_a_pattern(capsys):
-    assert cli.main(["patterns", "fp-15", "batch_norm_relu", "--no-time", "--json"]) == 0
+    assert main(["fp-15", "batch_norm_relu", "--no-time", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told["patterns"]) == {"FP-13", "FP-15"}
     assert len(told["cases"]) == len(PATTERNS["FP-13"].cases) + len(PATTERNS["FP-15"].cases)
@@ -386,10 +386,30 @@ def test_the_command_line_fails_where_a_case_does(monkeypatch, capsys):
         dataclasses.replace(c, deviations=()) for c in PATTERNS["FP-15"].cases if c.dtypes == "f32"
     )
     monkeypatch.setitem(PATTERNS, "FP-15", dataclasses.replace(PATTERNS["FP-15"], cases=cases))
-    assert cli.main(["patterns", "FP-15", "--no-time"]) == 1
+    assert main(["FP-15", "--no-time"]) == 1
     assert "1 unexpected partitions" in capsys.readouterr().out
 
 
-def test_the_command_line_knows_its_patterns(capsys):
-    assert cli.main(["patterns", "matmull"]) == 2
-    assert "no pattern 'matmull', did you mean matmul?" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("matmull", "there is no pattern 'matmull', did you mean matmul?"),
+        ("fp-8", "there is no pattern 'fp-8', did you mean FP-08?"),
+        ("zzz", "there is no pattern 'zzz'; without a name all are run"),
+    ],
+)
+def test_a_misspelt_pattern_gets_a_suggestion(name, hint, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main([name])
+    assert hint in capsys.readouterr().err
+
+
+def test_explain_has_the_pairs_of_the_gallery():
+    rows = json.loads(pairs.FILE.read_text("utf-8"))
+    kept = {
+        tuple(pair.split(">")): (version, row["pattern"])
+        for row in rows
+        if (version := tuple(map(int, row["since"].split(".")))) <= LINKED
+        for pair in row["pairs"].split()
+    }
+    assert pairs.documented_pairs() == kept, "run: ./dev patterns --pairs --onednn=pypi"

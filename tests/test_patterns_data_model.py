@@ -8,8 +8,8 @@ import pytest
 from graphs import packed_weights, since
 
 import onednn_graph_py as og
+from gallery import PATTERNS
 from onednn_graph_py.building.builder import GraphBuilder
-from onednn_graph_py.patterns import PATTERNS
 
 LT = og.logical_tensor
 

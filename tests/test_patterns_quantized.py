@@ -7,16 +7,16 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py.patterns import quantized
-from onednn_graph_py.patterns._cases import LONG_EPILOGUES
-from onednn_graph_py.patterns._quantization import SRC_SCALE, dequantized, finished
-from onednn_graph_py.patterns.pattern import patterns
-from onednn_graph_py.patterns.quantized_conv_transpose import quantized_conv_transpose
-from onednn_graph_py.patterns.quantized_convolution import quantized_convolution
-from onednn_graph_py.patterns.quantized_matmul import quantized_matmul
-from onednn_graph_py.patterns.quantized_movement import channel_shuffle, quantized_reorder
-from onednn_graph_py.patterns.quantized_norm import quantized_norm
-from onednn_graph_py.patterns.quantized_pool import quantized_pool
+from gallery import quantized
+from gallery._cases import LONG_EPILOGUES
+from gallery._quantization import SRC_SCALE, dequantized, finished
+from gallery.pattern import patterns
+from gallery.quantized_conv_transpose import quantized_conv_transpose
+from gallery.quantized_convolution import quantized_convolution
+from gallery.quantized_matmul import quantized_matmul
+from gallery.quantized_movement import channel_shuffle, quantized_reorder
+from gallery.quantized_norm import quantized_norm
+from gallery.quantized_pool import quantized_pool
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES
 
 WEIGHTED = [quantized_convolution, quantized_conv_transpose, quantized_matmul]

@@ -114,6 +114,11 @@ def test_dir_lists_what_is_public_and_nothing_else():
     assert all((ROOT / "onednn_graph_py" / name).is_dir() for name in modules - {"regions"})
 
 
+def test_what_has_left_the_package_is_named_with_its_place():
+    with pytest.raises(AttributeError, match=r"in a clone, \./dev patterns runs the gallery"):
+        _ = og.patterns
+
+
 def test_help_of_compile_is_about_compiling():
     told = help_of(og.GraphBuilder().compile)
     assert "method compile" in told.splitlines()[0]

@@ -10,13 +10,13 @@ import pytest
 from graphs import LINKED, needs
 
 import onednn_graph_py as og
+from gallery import PATTERNS
 from onednn_graph_py.explaining import probe
 from onednn_graph_py.explaining.probe import Probe
 from onednn_graph_py.explaining.reasons import reasons
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.pace import Pace
-from onednn_graph_py.patterns import PATTERNS
 from onednn_graph_py.planning import pace
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.slow_fusions import slow_fusion

@@ -5,11 +5,12 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+from op_comparison import compare
 
 import onednn_graph_py as og
 from onednn_graph_py import reference
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.reference import call_of, compare, evaluate, round_to, run, tolerance
+from onednn_graph_py.reference import call_of, evaluate, round_to, run, tolerance
 from onednn_graph_py.reference.registry import reference as register
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 from onednn_graph_py.reference.tolerance import slack

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from graphs import LINKED
 from one_op import ISA, Case, assert_agreement, check_agreement, needs_training, run_alone
+from op_comparison import compare
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import isa
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.reference import call_of, compare, evaluate, round_to, run
+from onednn_graph_py.reference import call_of, evaluate, round_to, run
 
 Arrays = list[np.ndarray]
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from graphs import LINKED, before, needs, python, since
 from one_op import ISA, assert_agreement, check_agreement, run_alone
+from op_comparison import compare
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.isa import has_avx512
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.reference import call_of, compare, evaluate, round_to
+from onednn_graph_py.reference import call_of, evaluate, round_to
 
 # No CPU kernel runs these alone; Dropout is tested behind a MatMul.
 NEVER_ALONE = {"Dropout", "Pow", "Reciprocal"}

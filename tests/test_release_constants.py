@@ -223,13 +223,9 @@ def test_random_graphs_give_the_same_bits_afterwards(monkeypatch):
     """On other inputs than those on which the steps ran to find out what they read."""
     monkeypatch.setattr(releasing, "_SMALLEST", 1)
     released = 0
-    for family in ("patterns", "chains", "int8", "blocks"):
-        for seed in range(8):
-            try:
-                drawn = FAMILIES[family].draw(seed)
-            except og.InvalidShapeError:  # what documents say and oneDNN refuses
-                assert family == "patterns"
-                continue
+    for family in ("chains", "int8", "blocks"):
+        for seed in range(12):
+            drawn = FAMILIES[family].draw(seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of graphs that run in parts
                 # One of unknown dims compiles where it is bound.

@@ -7,8 +7,8 @@ import pytest
 from graphs import assert_sums_close
 
 import onednn_graph_py as og
+from gallery import PATTERNS, Case, Pattern
 from onednn_graph_py.filling import fill_inputs
-from onednn_graph_py.patterns import PATTERNS, Case, Pattern
 
 FLOATS = "fV"  # NumPy's and ml_dtypes'
 

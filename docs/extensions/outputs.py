@@ -18,7 +18,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from onednn_graph_py.patterns.report import machine
+from gallery.report import machine
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = _ROOT / "tests" / "doc_pages.py"

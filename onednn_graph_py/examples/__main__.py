@@ -30,7 +30,7 @@ from .. import OneDNNError, get_effective_cpu_isa, version
 from ..text.numbers import counted
 from ..text.table import text_table
 from . import __path__ as _folder
-from ._report import Case, ExampleError, Skipped
+from ._run import Case, ExampleError, Skipped
 
 ENGINE_KINDS = ("cpu", "gpu")
 
@@ -99,14 +99,28 @@ class Row:
     """One line of the closing table."""
 
     example: str
-    case: str
-    partitions: str
-    ops: str
-    error: str
-    share: str
-    milliseconds: str
-    verdict: str
-    reason: str = ""
+    case: Case | Skipped | None = None
+    """None where the example raised an error in its place."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the case is ok, skipped or FAILED."""
+        if isinstance(self.case, Skipped):
+            return "skipped"
+        return "FAILED" if self.case is None or self.case.all_faults() else "ok"
+
+    def cells(self) -> list[str]:
+        """Return what stands below the headings."""
+        case = self.case
+        if case is None:
+            return [self.example, *[""] * 6, self.verdict]
+        ops = "+".join(str(len(fused)) for fused in case.partitions)
+        cells = [self.example, case.name, str(len(case.partitions) or ""), ops]
+        if isinstance(case, Skipped):
+            return [*cells, "", "", "", self.verdict]
+        result = list(case.comparisons.values())[-1]
+        numbers = f"{result.max_error:.2g}", f"{result.share:.2g}", f"{case.milliseconds:.3f}"
+        return [*cells, *numbers, self.verdict]
 
 
 def names() -> list[str]:
@@ -171,55 +185,32 @@ def run(request: Request) -> list[Row]:
     rows = []
     try:
         for case in request.cases():
-            rows.append(_tell(example.name, case))
-    except ExampleError as error:
-        rows.append(_failed(example.name, str(error)))
-    except OneDNNError as error:
-        rows.append(_failed(example.name, f"{type(error).__name__}: {error}"))
-    except Exception:
-        # The example itself failed; the other examples still run.
-        rows.append(_failed(example.name, traceback.format_exc()))
+            first, *rest = case.lines()
+            print(f"  {first}\n{textwrap.indent(chr(10).join(rest), '    ')}", flush=True)
+            rows.append(Row(example.name, case))
+    except Exception as error:  # the other examples still run
+        told = traceback.format_exc()
+        if isinstance(error, ExampleError):
+            told = str(error)
+        elif isinstance(error, OneDNNError):
+            told = f"{type(error).__name__}: {error}"
+        print(textwrap.indent(told.rstrip(), "  "), flush=True)
+        rows.append(Row(example.name))
     return rows
-
-
-def _tell(name: str, case: Case | Skipped) -> Row:
-    first, *rest = case.lines()
-    print(f"  {first}\n{textwrap.indent(chr(10).join(rest), '    ')}", flush=True)
-    partitions = str(len(case.partitions)) if case.partitions else ""
-    ops = "+".join(str(len(fused)) for fused in case.partitions)
-    if isinstance(case, Skipped):
-        return Row(name, case.name, partitions, ops, "", "", "", "skipped", case.reason)
-    result = list(case.comparisons.values())[-1]
-    return Row(
-        name,
-        case.name,
-        partitions,
-        ops,
-        f"{result.max_error:.2g}",
-        f"{result.share:.2g}",
-        f"{case.milliseconds:.3f}",
-        "FAILED" if case.all_faults() else "ok",
-    )
-
-
-def _failed(name: str, message: str) -> Row:
-    print(textwrap.indent(message.rstrip(), "  "), flush=True)
-    return Row(name, "", "", "", "", "", "", "FAILED")
 
 
 def table(rows: Iterable[Row]) -> str:
     """Put the rows under headings, in columns."""
     headings = ("example", "case", "partitions", "ops", "max error", "of tolerance", "ms", "")
-    cells = [headings, *(tuple(vars(row).values())[: len(headings)] for row in rows)]
-    return "\n".join(text_table(cells))
+    return "\n".join(text_table([headings, *(row.cells() for row in rows)]))
 
 
 def reasons(rows: Iterable[Row]) -> str:
     """Say why cases were skipped, each reason once."""
     skipped: dict[str, Counter[str]] = {}
     for row in rows:
-        if row.verdict == "skipped":
-            skipped.setdefault(row.reason, Counter())[row.example] += 1
+        if isinstance(row.case, Skipped):
+            skipped.setdefault(row.case.reason, Counter())[row.example] += 1
     lines = []
     for reason, examples in skipped.items():
         counts = (f"{name} ({counted(n, 'case')})" for name, n in examples.items())
@@ -249,8 +240,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ImportError:
         return contextlib.nullcontext()
-    limits: contextlib.AbstractContextManager[object] = threadpoolctl.threadpool_limits(1, "blas")
-    return limits
+    return threadpoolctl.threadpool_limits(1, "blas")  # type: ignore[no-any-return]
 
 
 def main(words: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..text.names import install_line
-from ._report import ExampleError
+from ._run import ExampleError
 
 Array = npt.NDArray[np.float64]
 Classes = npt.NDArray[np.int64]

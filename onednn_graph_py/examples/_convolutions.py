@@ -5,15 +5,10 @@ The graph is built without a single shape; compiling it gives dims to its inputs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from .. import graph, logical_tensor, op
-from ..checking.expected import Verification
-from ._expected import compare
+from .. import engine, graph, logical_tensor, op, partition
+from ._run import Array, Arrays, Case, Execution, Pipeline
 
 _SOURCE = (8, 3, 225, 225)
 # Weights (output and input channels, height, width) and stride of each block.
@@ -29,8 +24,6 @@ class ConvolutionBlocks:
         ``cpu`` or ``gpu``.
     """
 
-    expected_partitions = len(_BLOCKS)
-
     def __init__(self, engine_kind: str) -> None:
         self.net = graph(engine_kind)
         tensor = _tensor(0)
@@ -39,7 +32,7 @@ class ConvolutionBlocks:
         self.net.finalize()
         self.output = tensor
 
-    def draw(self) -> dict[int, npt.NDArray[np.float32]]:
+    def draw(self) -> dict[int, Array]:
         """Make arrays for the inputs, by id."""
         random = np.random.default_rng(0)
         arrays = {0: random.uniform(-1, 1, _SOURCE).astype(np.float32)}
@@ -48,22 +41,26 @@ class ConvolutionBlocks:
             arrays[5 * block + 2] = random.uniform(-1, 1, shape[0]).astype(np.float32)
         return arrays
 
-    def inputs(self, arrays: Mapping[int, npt.NDArray[Any]]) -> list[logical_tensor]:
-        """Describe the inputs with the shapes of these arrays."""
+    def pipeline(self, arrays: Arrays, device: engine) -> Pipeline:
+        """Compile for inputs with the shapes of these arrays."""
         kinds = (logical_tensor.constant, logical_tensor.variable)
-        return [
+        inputs = [
             logical_tensor(
                 number, logical_tensor.f32, array.shape, logical_tensor.strided, kinds[number == 0]
             )
             for number, array in arrays.items()
         ]
+        partitions = self.net.get_partitions(partition.fusion)
+        return Pipeline(partitions, inputs, [self.output], device)
 
-    def compared(
-        self, arrays: Mapping[int, npt.NDArray[Any]], result: npt.NDArray[Any]
-    ) -> dict[str, Verification]:
-        """Compare the result for these inputs with the reference."""
-        found = compare(self.net.get_ops(), arrays, {self.output.get_id(): result})
-        return {"all elements with a float64 convolution in NumPy": found}
+    def case(self, name: str, execution: Execution) -> Case:
+        """Check an execution."""
+        return execution.case(
+            name,
+            self.net.get_ops(),
+            what="all elements with a float64 convolution in NumPy",
+            expected_partitions=len(_BLOCKS),
+        )
 
 
 def _tensor(number: int, constant: bool = False) -> logical_tensor:

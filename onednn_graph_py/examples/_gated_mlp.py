@@ -6,17 +6,13 @@ the width of x, `oc` that of the tensors in between.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from ._expected import normal
+from ._run import Array, normal
 
 # The sizes that --all runs instead of oneDNN's 4096 and 14336, with a sixteenth of the weights.
 SIZES_IN_ALL = {"ic": 1024, "oc": 3584}
-
-Array = npt.NDArray[Any]
 
 
 def draw(mb: int, ic: int, oc: int, dtype: npt.DTypeLike) -> tuple[Array, Array, Array]:

@@ -11,18 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import GraphBuilder
-from ._arguments import DATA_TYPES
-from ._attention import (
-    Array,
-    padding_mask,
-    random_array,
-    root_scale,
-    scores_type,
-)
-from ._built import BuiltRun
-from ._report import Case, Skipped
-from ._skips import cannot_run
+from .. import GraphBuilder, Value
+from ._attention import attended, padding_mask, random_array, root_scale, scores_type
+from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run
 
 
 @dataclass(frozen=True)
@@ -77,24 +68,18 @@ class GroupedHeads:
 def build(engine_kind: str, data_type: str, heads: GroupedHeads, reshaped: bool) -> GraphBuilder:
     between = scores_type(data_type)
     b = GraphBuilder(engine_kind)
-    if reshaped:
-        query, key, value, mask = (
-            b.static_reshape(b.input(shape, dtype, name=name), shape=grouped, special_zero=False)
-            for name, shape, grouped, dtype in (
-                ("query", heads.query, heads.grouped_query, data_type),
-                ("key", heads.key, heads.grouped_key, data_type),
-                ("value", heads.key, heads.grouped_key, data_type),
-                ("mask", heads.mask, heads.grouped_mask, between),
-            )
-        )
-    else:
-        query = b.input(heads.grouped_query, data_type, name="query")
-        key = b.input(heads.grouped_key, data_type, name="key")
-        value = b.input(heads.grouped_key, data_type, name="value")
-        mask = b.input(heads.grouped_mask, between, name="mask")
+
+    def grouped(name: str, shape: tuple[int, ...], to: tuple[int, ...], dtype: str) -> Value:
+        if not reshaped:
+            return b.input(to, dtype, name=name)
+        return b.static_reshape(b.input(shape, dtype, name=name), shape=to, special_zero=False)
+
+    query = grouped("query", heads.query, heads.grouped_query, data_type)
+    key = grouped("key", heads.key, heads.grouped_key, data_type)
+    value = grouped("value", heads.key, heads.grouped_key, data_type)
+    mask = grouped("mask", heads.mask, heads.grouped_mask, between)
     scale = b.input((1,), between, name="scale")
-    scores = b.matmul(query, key, transpose_b=True, dtype=between) / scale + mask
-    result = b.matmul(b.softmax(scores, axis=-1, dtype=data_type), value)
+    result = attended(query, key, value, scale, mask, data_type)
     if reshaped:
         result = b.static_reshape(result, shape=heads.query, special_zero=False)
     b.output(result=result)
@@ -121,10 +106,8 @@ def cases(engine_kind: str, heads: GroupedHeads) -> Iterator[Case | Skipped]:
             form = "grouped by StaticReshape" if reshaped else "grouped inputs"
             name = f"{data_type}, {heads}, {form}"
             made = build(engine_kind, data_type, heads, reshaped)
-            skipped = cannot_run(name, data_type, made.graph)
-            if skipped is not None:
-                yield skipped
-                continue
             arrays = {one.name: grouped[one.name].reshape(one.shape or ()) for one in made.inputs}
-            done = BuiltRun(made, arrays)
-            yield done.case(name, [f"between MatMul and SoftMax: {scores_type(data_type)}"])
+            facts = [f"between MatMul and SoftMax: {scores_type(data_type)}"]
+            yield cannot_run(name, data_type, made.graph) or BuiltRun(made, arrays).case(
+                name, facts
+            )

@@ -6,12 +6,10 @@ import importlib
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import engine, logical_tensor, sycl_interop
 from .. import tensor as memory_tensor
-from ._device import without_device
-from ._pipeline import Arrays, Pipeline
+from ._run import Array, Arrays, Execution, Pipeline, without_device
 
 
 def without_sycl(engine_kind: str) -> str | None:
@@ -20,13 +18,7 @@ def without_sycl(engine_kind: str) -> str | None:
 
 
 class SyclQueue:
-    """A queue, with oneDNN's engine and stream over it.
-
-    Parameters
-    ----------
-    engine_kind : str
-        ``cpu`` or ``gpu``.
-    """
+    """A queue of dpctl, with oneDNN's engine and stream over it."""
 
     def __init__(self, engine_kind: str) -> None:
         dpctl = importlib.import_module("dpctl")
@@ -49,49 +41,32 @@ class SyclQueue:
             f" at most {taken['peak_bytes'] / 2**20:.1f} MiB at once",
         ]
 
-    def tensor(self, lt: logical_tensor, array: npt.NDArray[Any] | None = None) -> memory_tensor:
+
+class SyclExecution(Execution):
+    """A pipeline, compiled for a queue's engine, with shared memory attached."""
+
+    def __init__(self, pipeline: Pipeline, queue: SyclQueue, arrays: Arrays) -> None:
+        self._queue = queue
+        super().__init__(pipeline, arrays)
+
+    def tensor(self, lt: logical_tensor, array: Array | None = None) -> memory_tensor:
         """Make a tensor in memory that host and device share, with the values of an array."""
         memory = importlib.import_module("dpctl.memory")
-        made = sycl_interop.make_tensor(
-            lt, self.engine, memory.MemoryUSMShared(lt.get_mem_size(), queue=self.queue)
-        )
+        shared = memory.MemoryUSMShared(lt.get_mem_size(), queue=self._queue.queue)
+        made = sycl_interop.make_tensor(lt, self._queue.engine, shared)
         if array is not None:
             np.copyto(made.numpy(), array)
         return made
 
-
-class SyclExecution:
-    """A pipeline with shared memory attached; call it to run.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The pipeline, compiled for the queue's engine.
-    queue : SyclQueue
-    arrays : mapping of int to numpy.ndarray
-        The inputs, by the id of their logical tensor.
-    """
-
-    def __init__(self, pipeline: Pipeline, queue: SyclQueue, arrays: Arrays) -> None:
-        self._steps = pipeline.steps
-        self._stream = queue.stream
-        self._tensors: dict[int, memory_tensor] = {}
-        for step in self._steps:
-            for lt in (*step.get_inputs(), *step.get_outputs()):
-                number = lt.get_id()
-                if number not in self._tensors:
-                    self._tensors[number] = queue.tensor(lt, arrays.get(number))
+    def prepare(self) -> None:
+        """Bind nothing: each call waits for events."""
 
     def __call__(self) -> None:
         """Submit all partitions, each behind the event of the one before, and wait for the last."""
         done: list[Any] = []
-        for step in self._steps:
-            inputs = [self._tensors[lt.get_id()] for lt in step.get_inputs()]
-            outputs = [self._tensors[lt.get_id()] for lt in step.get_outputs()]
-            done = [sycl_interop.execute(step, self._stream, inputs, outputs, done, wait=False)]
+        for step, inputs, outputs in self.operands():
+            done = [
+                sycl_interop.execute(step, self._queue.stream, inputs, outputs, done, wait=False)
+            ]
         for event in done:
             event.wait()
-
-    def output(self, lt: logical_tensor) -> npt.NDArray[Any]:
-        """Return one of the outputs, without a copy."""
-        return np.asarray(self._tensors[lt.get_id()].numpy())

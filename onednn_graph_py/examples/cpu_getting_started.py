@@ -8,11 +8,11 @@ where oneDNN takes memory from the program.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from .. import allocator, engine, make_engine_with_allocator, partition, version
+from .. import allocator, engine, make_engine_with_allocator, version
 from ._convolutions import ConvolutionBlocks
-from ._pipeline import Pipeline, fused_ops, median_milliseconds
-from ._report import Case
+from ._run import Case
 
 
 def _make_engine() -> tuple[engine, allocator | None]:
@@ -25,15 +25,10 @@ def _make_engine() -> tuple[engine, allocator | None]:
 def run() -> Iterator[Case]:
     """Run with oneDNN's own shapes."""
     blocks = ConvolutionBlocks("cpu")
-    partitions = blocks.net.get_partitions(partition.fusion)
     arrays = blocks.draw()
     device, counting = _make_engine()
-    pipeline = Pipeline(partitions, blocks.inputs(arrays), [blocks.output], device)
-    execution = pipeline.bind(arrays)
-    execution()
-    between = pipeline.steps[0].get_outputs()[0]
-    compared = blocks.compared(arrays, execution.output(blocks.output))
-    milliseconds = median_milliseconds(execution)
+    pipeline = blocks.pipeline(arrays, device)
+    made = blocks.case("f32", pipeline.bind(arrays))
     if counting is None:
         memory = "allocator: none, because this oneDNN takes its memory from SYCL"
     else:
@@ -42,11 +37,5 @@ def run() -> Iterator[Case]:
             f"allocator: {taken['allocations']} allocations,"
             f" at most {taken['peak_bytes'] / 2**20:.1f} MiB at once"
         )
-    yield Case(
-        name="f32",
-        expected_partitions=blocks.expected_partitions,
-        partitions=fused_ops(blocks.net.get_ops(), partitions),
-        comparisons=compared,
-        milliseconds=milliseconds,
-        facts=[f"between the partitions: {between}", memory],
-    )
+    between = pipeline.steps[0].get_outputs()[0]
+    yield replace(made, facts=[f"between the partitions: {between}", memory])

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import engine, graph, logical_tensor, op
+from .. import GraphBuilder
 from ..machine.cpu import largest_int8_weight
-from ._expected import compare
-from ._pipeline import Arrays, Pipeline, fused_ops, median_milliseconds
-from ._report import Case
+from ._run import Case, Pipeline
 
 _IMAGES, _SIDE, _INPUTS, _OUTPUTS = 8, 56, 256, 64
 _ZERO_POINT = 10
@@ -38,64 +36,34 @@ def run() -> Iterator[Case]:
     largest_result = (numbers @ (weights[0, 0] * weights_scales) + bias).max()
     result_scale = np.float32(largest_result / (255 - _ZERO_POINT))
 
-    def tensor(
-        number: int,
-        data_type: logical_tensor.data_type,
-        dims: tuple[int, ...],
-        constant: bool = False,
-    ) -> logical_tensor:
-        kind = logical_tensor.constant if constant else logical_tensor.variable
-        return logical_tensor(number, data_type, dims, logical_tensor.strided, kind)
-
-    results = (_IMAGES, _SIDE, _SIDE, _OUTPUTS)
-    source_u8 = tensor(0, logical_tensor.u8, source.shape)
-    source_f32 = tensor(1, logical_tensor.f32, source.shape)
-    weights_s8 = tensor(2, logical_tensor.s8, weights.shape, constant=True)
-    weights_f32 = tensor(3, logical_tensor.f32, weights.shape, constant=True)
-    bias_f32 = tensor(4, logical_tensor.f32, bias.shape, constant=True)
-    convolved = tensor(5, logical_tensor.f32, results)
-    activated = tensor(6, logical_tensor.f32, results)
-    result_u8 = tensor(7, logical_tensor.u8, results)
-
-    dequantize = op(0, op.Dequantize, [source_u8], [source_f32], "dequantize source")
-    dequantize.set_attr(op.qtype, "per_tensor")
-    dequantize.set_attr(op.scales, [_SOURCE_SCALE]).set_attr(op.zps, [_ZERO_POINT])
-    dequantize_weights = op(1, op.Dequantize, [weights_s8], [weights_f32], "dequantize weights")
-    dequantize_weights.set_attr(op.qtype, "per_channel").set_attr(op.axis, 3)
-    dequantize_weights.set_attr(op.scales, weights_scales).set_attr(op.zps, [0] * _OUTPUTS)
-    convolution = op(
-        2, op.Convolution, [source_f32, weights_f32, bias_f32], [convolved], "convolution"
+    b = GraphBuilder()
+    x = b.dequantize(
+        b.input(source.shape, "u8"), scales=[_SOURCE_SCALE], zps=[_ZERO_POINT], qtype="per_tensor"
     )
-    convolution.set_attr(op.strides, [1, 1]).set_attr(op.dilations, [1, 1])
-    convolution.set_attr(op.pads_begin, [0, 0]).set_attr(op.pads_end, [0, 0])
-    convolution.set_attr(op.groups, 1)
-    convolution.set_attr(op.data_format, "NXC").set_attr(op.weights_format, "XIO")
-    relu = op(3, op.ReLU, [convolved], [activated], "relu")
-    quantize = op(4, op.Quantize, [activated], [result_u8], "quantize")
-    quantize.set_attr(op.qtype, "per_tensor")
-    quantize.set_attr(op.scales, [result_scale]).set_attr(op.zps, [_ZERO_POINT])
+    w = b.dequantize(
+        b.constant(weights),
+        scales=weights_scales.tolist(),
+        zps=[0] * _OUTPUTS,
+        qtype="per_channel",
+        axis=3,
+    )
+    convolved = b.convolution(
+        x, w, b.constant(bias), strides=[1, 1], dilations=[1, 1], pads_begin=[0, 0],
+        pads_end=[0, 0], groups=1, data_format="NXC", weights_format="XIO",
+    )  # fmt: skip
+    activated = b.relu(convolved)
+    result = b.quantize(
+        activated, scales=[float(result_scale)], zps=[_ZERO_POINT], qtype="per_tensor", dtype="u8"
+    )
 
-    net = graph(engine.cpu)
-    for one in (dequantize, dequantize_weights, convolution, relu, quantize):
-        net.add_op(one)
-    net.finalize()
-    partitions = net.get_partitions()
-
-    inputs = [source_u8, weights_s8, bias_f32]
-    pipeline = Pipeline(partitions, inputs, [result_u8], engine(engine.cpu, 0))
-    arrays: Arrays = {0: source, 2: weights, 4: bias}
-    execution = pipeline.bind(arrays)
-    execution()
-    result = execution.output(result_u8)
-    compared = compare(net.get_ops(), arrays, {7: result})
-    yield Case(
-        name="u8 source, s8 weights",
-        expected_partitions=1,
-        partitions=fused_ops(net.get_ops(), partitions),
-        comparisons={"all elements with NumPy in float64, in quantization steps": compared},
-        milliseconds=median_milliseconds(execution),
-        facts=[
-            f"range: {np.count_nonzero(result > _ZERO_POINT) / result.size:.0%} of the results"
-            " are above zero"
-        ],
+    pipeline = Pipeline.of(b, [result])
+    arrays = {v.id: np.asarray(v.data) for v in b.constants}
+    execution = pipeline.bind({b.inputs[0].id: source, **arrays})
+    output = execution.output(pipeline.outputs[0])
+    positive = np.count_nonzero(output > _ZERO_POINT) / output.size
+    yield execution.case(
+        "u8 source, s8 weights",
+        b.graph.get_ops(),
+        [f"range: {positive:.0%} of the results are above zero"],
+        what="all elements with NumPy in float64, in quantization steps",
     )

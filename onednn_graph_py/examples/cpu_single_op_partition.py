@@ -10,12 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import engine, logical_tensor, op, partition
-from ._expected import compare
-from ._pipeline import Pipeline, fused_ops, median_milliseconds
-from ._report import Case
+from ._run import Case, Pipeline, Skipped, checked
 
 
-def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case]:
+@checked
+def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case | Skipped]:
     """Multiply a (rows, inner) by an (inner, columns) matrix."""
 
     def matrix(number: int, *dims: int) -> logical_tensor:
@@ -30,15 +29,9 @@ def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case
     left = random.uniform(-1, 1, (rows, inner)).astype(np.float32)
     right = random.uniform(-1, 1, (inner, columns)).astype(np.float32)
 
-    execution = Pipeline(partitions, [a, b], [product], engine(engine.cpu, 0)).bind(
-        {0: left, 1: right}
-    )
-    execution()
-    compared = compare([matmul], {0: left, 1: right}, {2: execution.output(product)})
-    yield Case(
-        name=f"f32, {rows}x{inner} by {inner}x{columns}",
-        expected_partitions=1,
-        partitions=fused_ops([matmul], partitions),
-        comparisons={"all elements with NumPy's float64 product": compared},
-        milliseconds=median_milliseconds(execution),
+    pipeline = Pipeline(partitions, [a, b], [product], engine(engine.cpu, 0))
+    yield pipeline.bind({0: left, 1: right}).case(
+        f"f32, {rows}x{inner} by {inner}x{columns}",
+        [matmul],
+        what="all elements with NumPy's float64 product",
     )

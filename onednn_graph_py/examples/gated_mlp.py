@@ -13,11 +13,8 @@ import numpy as np
 from .. import blocks
 from ..building.builder import GraphBuilder
 from ..dtypes import numpy_dtype
-from ._arguments import DATA_TYPES, check_arguments
-from ._built import BuiltRun
 from ._gated_mlp import SIZES_IN_ALL, draw
-from ._report import Case, Skipped
-from ._skips import cannot_run
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
 
 __all__ = ["SIZES_IN_ALL", "run"]
 
@@ -38,17 +35,11 @@ def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int) -> Case:
     return BuiltRun(builder, {"x": x, "gate": gate, "up": up, "down": down}).case(name)
 
 
+@checked
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; each takes the memory of its three matrices, in turn.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
-    check_arguments("gated_mlp", engine_kind, mb=mb, ic=ic, oc=oc)
+    """Run in each data type; each takes the memory of its three matrices, in turn."""
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
         builder = _build(engine_kind, data_type, mb, ic, oc)

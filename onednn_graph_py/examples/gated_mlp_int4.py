@@ -9,11 +9,9 @@ The sizes are those of oneDNN's own example: one token, 4096 features, 14336 hid
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from .. import blocks
 from ..building.builder import GraphBuilder
@@ -21,11 +19,7 @@ from ..building.value import Value
 from ..dtypes import numpy_dtype
 from ..errors import InvalidArgumentsError
 from . import _gated_mlp
-from ._arguments import DATA_TYPES, check_arguments
-from ._built import BuiltRun
-from ._expected import normal
-from ._report import Case, Skipped
-from ._skips import cannot_run
+from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, normal
 
 # At oneDNN's sizes a run takes seconds: on a CPU oneDNN has only its reference kernel for this.
 SIZES_IN_ALL = _gated_mlp.SIZES_IN_ALL
@@ -56,7 +50,7 @@ def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int, group: i
 def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int, group: int) -> Case:
     random = np.random.default_rng(0)
     dtype = numpy_dtype(builder.inputs[0].dtype)
-    arrays: dict[str, npt.NDArray[Any]] = {"x": normal(random, (mb, ic), dtype)}
+    arrays: dict[str, Array] = {"x": normal(random, (mb, ic), dtype)}
     for key, (rows, columns) in _shapes(ic, oc).items():
         groups = (rows, columns // group)
         # The difference of two such integers is about 6.5, and products of x and weights about 1.
@@ -74,18 +68,11 @@ def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int, group: in
     )
 
 
+@checked
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336, group: int = 128
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type of x and of the results.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, `group` does not divide `ic` and `oc`, or there is no such kind of
-        engine.
-    """
-    check_arguments("gated_mlp_int4", engine_kind, mb=mb, ic=ic, oc=oc, group=group)
+    """Run in each data type of x and of the results."""
     if ic % group or oc % group:
         raise InvalidArgumentsError(
             f"gated_mlp_int4: group must divide ic and oc, {ic} and {oc}, got {group}"

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 from .. import engine, version
 from ._convolutions import ConvolutionBlocks
-from ._device import only_partitioned, without_device
-from ._pipeline import Pipeline, fused_ops, median_milliseconds
-from ._report import Case, Skipped
+from ._run import Case, Skipped, only_partitioned, without_device
 
 
 def _missing() -> str | None:
@@ -35,16 +33,6 @@ def run() -> Iterator[Case | Skipped]:
     if missing is not None:
         yield only_partitioned("f32", blocks.net, missing)
         return
-    partitions = blocks.net.get_partitions()
     arrays = blocks.draw()
-    pipeline = Pipeline(partitions, blocks.inputs(arrays), [blocks.output], engine(engine.gpu, 0))
-    execution = pipeline.bind(arrays)
-    execution()
-    compared = blocks.compared(arrays, execution.output(blocks.output))
-    yield Case(
-        name="f32",
-        expected_partitions=blocks.expected_partitions,
-        partitions=fused_ops(blocks.net.get_ops(), partitions),
-        comparisons=compared,
-        milliseconds=median_milliseconds(execution),
-    )
+    pipeline = blocks.pipeline(arrays, engine(engine.gpu, 0))
+    yield blocks.case("f32", pipeline.bind(arrays))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ._arguments import check_arguments
 from ._attention import check_groups
 from ._grouped_heads import GroupedHeads, cases
-from ._report import Case, Skipped
+from ._run import Case, Skipped, checked
 
 
+@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 2,
@@ -23,16 +23,6 @@ def run(
     kv_heads: int = 2,
     head_size: int = 64,
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type and both forms.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, `kv_heads` does not divide `q_heads`, or there is no such kind of
-        engine.
-    """
-    check_arguments(
-        "gqa", engine_kind, mb=mb, seq=seq, q_heads=q_heads, kv_heads=kv_heads, head_size=head_size
-    )
+    """Run in each data type and both forms."""
     check_groups("gqa", q_heads, kv_heads)
     yield from cases(engine_kind, GroupedHeads(mb, seq, q_heads, kv_heads, head_size))

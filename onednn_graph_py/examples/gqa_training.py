@@ -13,34 +13,20 @@ import numpy as np
 
 from .. import GraphBuilder, Value
 from ..errors import InvalidArgumentsError
-from ._arguments import DATA_TYPES, check_arguments
-from ._attention import (
-    Array,
-    check_groups,
-    padding_mask,
-    random_array,
-    root_scale,
-)
-from ._built import BuiltRun
+from ._attention import check_groups, padding_mask, random_array, root_scale
 from ._grouped_heads import GroupedHeads
-from ._report import Case, Skipped
-from ._skips import cannot_run, too_old
+from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old
 
 _FORWARD = ("query", "key", "value", "scale", "mask")
 _BACKWARD = (*_FORWARD, "result", "stats", "gradient")
 
 
 def _shapes(heads: GroupedHeads) -> dict[str, tuple[int, ...]]:
-    query = heads.grouped_query
+    query, key = heads.grouped_query, heads.grouped_key
+    rows = query[:-1]
     return {
-        "query": query,
-        "key": heads.grouped_key,
-        "value": heads.grouped_key,
-        "scale": (1,),
-        "mask": (*query[:-1], heads.seq),
-        "result": query,
-        "stats": (*query[:-1], 1),
-        "gradient": query,
+        **{"query": query, "key": key, "value": key, "scale": (1,), "mask": (*rows, heads.seq)},
+        **{"result": query, "stats": (*rows, 1), "gradient": query},
     }
 
 
@@ -110,6 +96,7 @@ def _arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
     }
 
 
+@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 2,
@@ -118,18 +105,7 @@ def run(
     kv_heads: int = 2,
     head_size: int = 64,
 ) -> Iterator[Case | Skipped]:
-    """Run forwards and backwards in each data type.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, `head_size` is 1, `kv_heads` does not divide `q_heads`, or there is
-        no such kind of engine.
-    """
-    check_arguments(
-        "gqa_training", engine_kind,
-        mb=mb, seq=seq, q_heads=q_heads, kv_heads=kv_heads, head_size=head_size,
-    )  # fmt: skip
+    """Run forwards and backwards in each data type."""
     check_groups("gqa_training", q_heads, kv_heads)
     if head_size == 1:
         # The sum along the head would have nothing to sum up, see _backward.
@@ -137,16 +113,13 @@ def run(
     heads = GroupedHeads(mb, seq, q_heads, kv_heads, head_size)
     for data_type in DATA_TYPES:
         names = [f"{data_type}, {heads}, {way}" for way in ("forwards", "backwards")]
-        old = [too_old(name, (3, 10)) for name in names]
-        if all(old):
-            yield from (one for one in old if one is not None)
-            continue
-        made = [build(engine_kind, data_type, heads) for build in (_forward, _backward)]
-        skipped = [
-            cannot_run(name, data_type, one.graph) for name, one in zip(names, made, strict=True)
-        ]
-        if all(skipped):
-            yield from (one for one in skipped if one is not None)
+        skipped = [too_old(name, (3, 10)) for name in names]
+        made = []
+        if not any(skipped):
+            made = [build(engine_kind, data_type, heads) for build in (_forward, _backward)]
+            skipped = [cannot_run(n, data_type, b.graph) for n, b in zip(names, made, strict=True)]
+        if any(skipped):
+            yield from filter(None, skipped)
             continue
         arrays = _arrays(data_type, heads)
         forward = BuiltRun(made[0], {name: arrays[name] for name in _FORWARD})

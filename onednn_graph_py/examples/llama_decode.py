@@ -18,7 +18,7 @@ from ..checking.expected import Expected
 from ..machine.cpu import lacks
 from ..machine.timing import timed
 from ._llama import Decoder, Sizes, continued, recomputed
-from ._report import Case, Skipped
+from ._run import Case, Skipped
 
 _PROMPT = [5, 240, 17, 3, 900, 42, 8, 77, 512, 1, 64, 333, 9, 256, 700, 11]
 _TOKENS = 64
@@ -70,8 +70,7 @@ def _run(dtype: str) -> Case:
     fused = list(dict.fromkeys(s.ops for s in steps if s.implementation == "oneDNN"))
     return Case(
         name=f"{dtype}, 4 layers of 256, 4 heads and 2 key heads, {_TOKENS} tokens",
-        # What oneDNN fuses differs by version and CPU, and is not what this example shows.
-        expected_partitions=len(fused),
+        expected_partitions=None,
         partitions=fused,
         comparisons={"logits of one token, all elements with NumPy in float64": compared},
         milliseconds=with_cache / _TOKENS * 1e3,

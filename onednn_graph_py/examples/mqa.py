@@ -10,20 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ._arguments import check_arguments
 from ._grouped_heads import GroupedHeads, cases
-from ._report import Case, Skipped
+from ._run import Case, Skipped, checked
 
 
+@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, q_heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type, with heads grouped by the graph and grouped already.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
-    check_arguments("mqa", engine_kind, mb=mb, seq=seq, q_heads=q_heads, head_size=head_size)
+    """Run in each data type, with heads grouped by the graph and grouped already."""
     yield from cases(engine_kind, GroupedHeads(mb, seq, q_heads, 1, head_size))

@@ -7,20 +7,17 @@ oneDNN's own example and can be given instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from .. import Value
 from ..dtypes import numpy_dtype
-from ._arguments import DATA_TYPES, check_arguments
-from ._attention import Attention
-from ._report import Case, Skipped
-from ._skips import cannot_run
+from ._attention import attention, scores_type
+from ._run import DATA_TYPES, Array, Case, Pipeline, Skipped, cannot_run, checked
 
 
-def _mask(queries: int, sequence: int, batch: int) -> npt.NDArray[np.float32]:
+def _mask(queries: int, sequence: int, batch: int) -> Array:
     """Make a mask with which each query sees itself and earlier keys, less so the further away.
 
     In every other batch entry the last quarter of the keys is padding.
@@ -33,21 +30,23 @@ def _mask(queries: int, sequence: int, batch: int) -> npt.NDArray[np.float32]:
     )
 
 
-def _arrays(attention: Attention) -> dict[int, npt.NDArray[Any]]:
-    """Make arrays for the inputs, by id."""
+def _arrays(inputs: Sequence[Value]) -> dict[int, Array]:
+    """Make arrays for query, key, value, scale and mask, by id."""
     random = np.random.default_rng(0)
-    dtype = numpy_dtype(attention.output.get_data_type())
-    query, key, value, _, mask = (lt.get_dims() for lt in attention.inputs)
+    dtype = numpy_dtype(inputs[0].dtype)
+    query, key, value, _, mask = (v.shape or () for v in inputs)
     batch, _, queries, sequence = mask
-    return {
-        0: random.standard_normal(query, np.float32).astype(dtype),
-        1: random.standard_normal(key, np.float32).astype(dtype),
-        2: random.uniform(-1, 1, value).astype(dtype),
-        3: np.full(1, math.sqrt(query[-1]), dtype),
-        4: _mask(queries, sequence, batch).astype(dtype),
-    }
+    arrays = (
+        random.standard_normal(query, np.float32),
+        random.standard_normal(key, np.float32),
+        random.uniform(-1, 1, value),
+        np.full(1, math.sqrt(query[-1])),
+        _mask(queries, sequence, batch),
+    )
+    return {v.id: array.astype(dtype) for v, array in zip(inputs, arrays, strict=True)}
 
 
+@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 32,
@@ -56,23 +55,19 @@ def run(
     head_size: int = 64,
     query_num: int | None = None,
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; `query_num` queries, as many as keys by default.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
+    """Run in each data type; `query_num` queries, as many as keys by default."""
     queries = seq if query_num is None else query_num
-    check_arguments(
-        "sdpa", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size, query_num=queries
-    )
     rows, vectors = (mb, heads, queries, head_size), (mb, heads, seq, head_size)
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
         if queries != seq:
             name += f", {queries} queries"
-        mask = (mb, 1, queries, seq)
-        attention = Attention(engine_kind, data_type, rows, vectors, mask, data_type)
-        skipped = cannot_run(name, data_type, attention.net)
-        yield skipped or attention.case(name, _arrays(attention))
+        b, result = attention(
+            engine_kind, data_type, rows, vectors, (mb, 1, queries, seq), data_type
+        )
+        if (skipped := cannot_run(name, data_type, b.graph)) is not None:
+            yield skipped
+            continue
+        execution = Pipeline.of(b, [result]).bind(_arrays(b.inputs))
+        facts = [f"between MatMul and SoftMax: {scores_type(data_type)}"]
+        yield execution.case(name, b.graph.get_ops(), facts, by_entry=True)

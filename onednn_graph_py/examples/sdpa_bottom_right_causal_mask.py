@@ -14,11 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import GraphBuilder
-from ._arguments import DATA_TYPES, check_arguments
-from ._attention import Array, random_array
-from ._built import BuiltRun
-from ._report import Case, Skipped
-from ._skips import cannot_run, too_old
+from ._attention import random_array
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked, too_old
 
 
 def _build(
@@ -43,6 +40,7 @@ def _build(
     return b
 
 
+@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 2,
@@ -51,34 +49,17 @@ def run(
     head_size: int = 64,
     query_num: int | None = None,
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type; `query_num` queries, as many as keys (`seq`) by default.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
+    """Run in each data type; `query_num` queries, as many as keys (`seq`) by default."""
     queries = seq if query_num is None else query_num
-    check_arguments(
-        "sdpa_bottom_right_causal_mask", engine_kind,
-        mb=mb, seq=seq, heads=heads, head_size=head_size, query_num=queries,
-    )  # fmt: skip
     scale = np.float32(1 / math.sqrt(head_size))
     shapes = {name: (mb, heads, seq, head_size) for name in ("key", "value")}
     shapes["query"] = (mb, heads, queries, head_size)
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb} x {queries} queries and {seq} keys, {heads} heads of {head_size}"
-        skipped = too_old(name, (3, 9))
-        if skipped is not None:
+        if (skipped := too_old(name, (3, 9))) is not None:
             yield skipped
             continue
         made = _build(engine_kind, data_type, shapes["query"], shapes["key"], scale)
-        skipped = cannot_run(name, data_type, made.graph)
-        if skipped is not None:
-            yield skipped
-            continue
         random = np.random.default_rng(0)
-        arrays: dict[str, Array] = {
-            one: random_array(random, shape, data_type) for one, shape in shapes.items()
-        }
-        yield BuiltRun(made, arrays).case(name)
+        arrays = {one: random_array(random, shape, data_type) for one, shape in shapes.items()}
+        yield cannot_run(name, data_type, made.graph) or BuiltRun(made, arrays).case(name)

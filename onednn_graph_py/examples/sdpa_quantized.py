@@ -19,11 +19,8 @@ from .. import GraphBuilder, Value
 from ..dtypes import numpy_dtype
 from ..linked import linked_version
 from ..machine.cpu import largest_int8_weight
-from ._arguments import check_arguments
-from ._attention import Array, padding_mask, root_scale
-from ._built import BuiltRun
-from ._report import Case, Skipped
-from ._skips import cannot_run, too_old
+from ._attention import padding_mask, root_scale
+from ._run import Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old
 
 
 @dataclass(frozen=True)
@@ -63,24 +60,23 @@ class _Types:
     """The quantization of each tensor of 8 bits."""
 
     query: _Quantized
+    """That of the result too, which is a mean of values, so it fits where they fit."""
     key: _Quantized
-    value: _Quantized
+    """That of the value too."""
     weights: _Quantized
-    result: _Quantized
 
     @staticmethod
     def of(data_type: str) -> _Types:
         if data_type.startswith("f8"):
             # A scale of 1 will do: f8 has room for normally distributed values.
             plain = _Quantized(data_type, np.float32(1))
-            return _Types(plain, plain, plain, plain, plain)
+            return _Types(plain, plain, plain)
         unsigned = data_type == "u8"
         inputs = _Quantized(data_type, np.float32(3 / 128), 128 if unsigned else 5)
         weights = _Quantized(data_type, np.float32(1 / (255 if unsigned else 127)))
         # 3.7.2 takes every key and value for s8: half of the results are wrong if they are u8.
         keys = inputs if _fuses_plain() else _Quantized("s8", inputs.scale, 5)
-        # The result is a mean of values, so it fits where they fit.
-        return _Types(inputs, keys, keys, weights, inputs)
+        return _Types(inputs, keys, weights)
 
 
 def _fuses_plain() -> bool:
@@ -93,7 +89,7 @@ def _build(engine_kind: str, types: _Types, shape: tuple[int, ...]) -> GraphBuil
     b = GraphBuilder(engine_kind)
     query, key, value = (
         one.dequantize(b.input(shape, one.data_type, name=name))
-        for name, one in (("query", types.query), ("key", types.key), ("value", types.value))
+        for name, one in (("query", types.query), ("key", types.key), ("value", types.key))
     )
     scale, mask = b.input((1,), name="scale"), b.input((mb, 1, 1, seq), name="mask")
     scores = b.matmul(query, key, transpose_b=True) / scale + mask
@@ -102,7 +98,7 @@ def _build(engine_kind: str, types: _Types, shape: tuple[int, ...]) -> GraphBuil
     result = b.matmul(types.weights.dequantize(weights), value)
     if not _fuses_plain():
         result = b.reorder(b.static_transpose(result, order=(0, 2, 1, 3)))
-    b.output(result=types.result.quantize(result))
+    b.output(result=types.query.quantize(result))
     return b
 
 
@@ -113,33 +109,25 @@ def _arrays(types: _Types, shape: tuple[int, ...]) -> dict[str, Array]:
     return {
         "query": types.query.random(random, shape, 127),
         "key": types.key.random(random, shape, largest),
-        "value": types.value.random(random, shape, largest),
+        "value": types.key.random(random, shape, largest),
         "scale": root_scale(head_size, "f32"),
         "mask": padding_mask((mb, 1, 1, seq), "f32"),
     }
 
 
+@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type of 8 bits.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
-    check_arguments("sdpa_quantized", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size)
+    """Run in each data type of 8 bits."""
     shape = (mb, heads, seq, head_size)
     for data_type in ("f8_e4m3", "f8_e5m2", "s8", "u8"):
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
-        skipped = too_old(name, (3, 13)) if data_type.startswith("f8") else None
-        if skipped is not None:
-            yield skipped
-            continue
         types = _Types.of(data_type)
-        made = _build(engine_kind, types, shape)
-        skipped = cannot_run(name, data_type, made.graph)
+        skipped = too_old(name, (3, 13)) if data_type.startswith("f8") else None
+        if skipped is None:
+            made = _build(engine_kind, types, shape)
+            skipped = cannot_run(name, data_type, made.graph)
         if skipped is not None:
             yield skipped
             continue

@@ -13,14 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..linked import linked_version
-from ._arguments import DATA_TYPES, check_arguments
-from ._attention import Attention, padding_mask, random_array, root_scale, scores_type
-from ._report import Case, Skipped
-from ._skips import cannot_run
-
-# _STACKED names the three in their order in the buffer; the places in _NAMES are tensors' ids.
-_STACKED = ("query", "key", "value")
-_NAMES = (*_STACKED, "scale", "mask")
+from ._attention import attention, padding_mask, random_array, root_scale, scores_type
+from ._run import DATA_TYPES, Case, Pipeline, Skipped, cannot_run, checked
 
 
 def _known_wrong(name: str, mb: int, seq: int) -> Skipped | None:
@@ -33,48 +27,34 @@ def _known_wrong(name: str, mb: int, seq: int) -> Skipped | None:
     )
 
 
+@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:
-    """Run in each data type.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A size is not positive, or there is no such kind of engine.
-    """
-    check_arguments(
-        "sdpa_stacked_qkv", engine_kind, mb=mb, seq=seq, heads=heads, head_size=head_size
-    )
+    """Run in each data type."""
     vectors = (mb, heads, seq, head_size)
     # Elements from one batch entry, head, position and component to the next.
     strides = (seq * heads * 3 * head_size, 3 * head_size, heads * 3 * head_size, 1)
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
         between = scores_type(data_type)
-        attention = Attention(
+        b, result = attention(
             engine_kind, data_type, vectors, vectors, (mb, 1, 1, seq), between, strides
         )
-        skipped = cannot_run(name, data_type, attention.net) or _known_wrong(name, mb, seq)
+        skipped = cannot_run(name, data_type, b.graph) or _known_wrong(name, mb, seq)
         if skipped is not None:
             yield skipped
             continue
         stacked = random_array(np.random.default_rng(0), (mb, seq, heads, 3, head_size), data_type)
-        named = {
-            # Views, (batch, heads, sequence, head size); nothing is copied.
-            **{
-                name: stacked[:, :, :, number].swapaxes(1, 2)
-                for number, name in enumerate(_STACKED)
-            },
-            "scale": root_scale(head_size, between),
-            "mask": padding_mask((mb, 1, 1, seq), between),
-        }
-        yield attention.case(
-            name,
-            {number: named[one] for number, one in enumerate(_NAMES)},
-            [
-                f"one buffer: {stacked.nbytes / 2**20:.3g} MiB, strides"
-                f" {'x'.join(str(stride) for stride in strides)}, keys {head_size} and"
-                f" values {2 * head_size} elements behind queries"
-            ],
-        )
+        # Views, (batch, heads, sequence, head size); nothing is copied.
+        arrays = [stacked[:, :, :, number].swapaxes(1, 2) for number in range(3)]
+        arrays += [root_scale(head_size, between), padding_mask((mb, 1, 1, seq), between)]
+        given = {value.id: array for value, array in zip(b.inputs, arrays, strict=True)}
+        facts = [
+            f"one buffer: {stacked.nbytes / 2**20:.3g} MiB, strides"
+            f" {'x'.join(str(stride) for stride in strides)}, keys {head_size} and"
+            f" values {2 * head_size} elements behind queries",
+            f"between MatMul and SoftMax: {between}",
+        ]
+        execution = Pipeline.of(b, [result]).bind(given)
+        yield execution.case(name, b.graph.get_ops(), facts, by_entry=True)

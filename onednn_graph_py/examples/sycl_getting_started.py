@@ -7,14 +7,14 @@ same code runs on a CPU and on a GPU: only the device that the queue is made for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ._convolutions import ConvolutionBlocks
-from ._device import only_partitioned
-from ._pipeline import Pipeline, fused_ops, median_milliseconds
-from ._report import Case, Skipped
+from ._run import Case, Skipped, checked, only_partitioned
 from ._usm import SyclExecution, SyclQueue, without_sycl
 
 
+@checked
 def run(engine_kind: str = "cpu") -> Iterator[Case | Skipped]:
     """Run with oneDNN's own shapes."""
     name = f"f32, {engine_kind}"
@@ -23,18 +23,7 @@ def run(engine_kind: str = "cpu") -> Iterator[Case | Skipped]:
     if missing is not None:
         yield only_partitioned(name, blocks.net, missing)
         return
-    partitions = blocks.net.get_partitions()
     arrays = blocks.draw()
     queue = SyclQueue(engine_kind)
-    pipeline = Pipeline(partitions, blocks.inputs(arrays), [blocks.output], queue.engine)
-    execution = SyclExecution(pipeline, queue, arrays)
-    execution()
-    compared = blocks.compared(arrays, execution.output(blocks.output))
-    yield Case(
-        name=name,
-        expected_partitions=blocks.expected_partitions,
-        partitions=fused_ops(blocks.net.get_ops(), partitions),
-        comparisons=compared,
-        milliseconds=median_milliseconds(execution),
-        facts=queue.facts(),
-    )
+    execution = SyclExecution(blocks.pipeline(arrays, queue.engine), queue, arrays)
+    yield replace(blocks.case(name, execution), facts=queue.facts())

@@ -6,16 +6,16 @@ It runs on a GPU where oneDNN finds one, and on SYCL's CPU device otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from .. import logical_tensor, op, partition
-from ._expected import compare
-from ._pipeline import Pipeline, fused_ops, median_milliseconds
-from ._report import Case, Skipped
+from ._run import Case, Pipeline, Skipped, checked, fused_ops
 from ._usm import SyclExecution, SyclQueue, without_sycl
 
 
+@checked
 def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case | Skipped]:
     """Multiply a (rows, inner) by an (inner, columns) matrix."""
 
@@ -39,14 +39,7 @@ def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case
 
     queue = SyclQueue(kind)
     pipeline = Pipeline(partitions, [a, b], [product], queue.engine)
-    execution = SyclExecution(pipeline, queue, {0: left, 1: right})
-    execution()
-    compared = compare([matmul], {0: left, 1: right}, {2: execution.output(product)})
-    yield Case(
-        name=name,
-        expected_partitions=1,
-        partitions=fused_ops([matmul], partitions),
-        comparisons={"all elements with NumPy's float64 product": compared},
-        milliseconds=median_milliseconds(execution),
-        facts=queue.facts(),
+    made = SyclExecution(pipeline, queue, {0: left, 1: right}).case(
+        name, [matmul], what="all elements with NumPy's float64 product"
     )
+    yield replace(made, facts=queue.facts())

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checking.expected import Expected
 from ..machine.cpu import lacks
-from ._pipeline import median_milliseconds
-from ._report import Case, Skipped
+from ._run import Case, Skipped, median_milliseconds
 
 if TYPE_CHECKING:
     import torch
@@ -84,8 +83,7 @@ def _run(name: str) -> Case:
     fused = list(dict.fromkeys(s.ops for s in steps if s.implementation == "oneDNN"))
     return Case(
         name=f"{name}, 2 layers of {WIDTH}, {TOKENS} tokens",
-        # What oneDNN fuses differs by version and CPU, and is not what this example shows.
-        expected_partitions=len(fused),
+        expected_partitions=None,
         partitions=fused,
         comparisons={"all elements with NumPy in float64": compared},
         milliseconds=ours,

@@ -85,8 +85,8 @@ class Around:
     ----------
     builder : GraphBuilder
     node : Node
-    patterns : mapping of int to (Node, tuple of str)
-        The ops with which it fuses by the documents, by id, and the titles of the patterns.
+    patterns : mapping of int to (Node, str)
+        The ops with which it fuses by the documents, by id, and the title of a pattern.
     readers : mapping of int to list of Node
         The ops that read each value, by the value's id.
     numbers : mapping of int to int
@@ -103,7 +103,7 @@ class Around:
 
     builder: GraphBuilder
     node: Node
-    patterns: Mapping[int, tuple[Node, tuple[str, ...]]]
+    patterns: Mapping[int, tuple[Node, str]]
     readers: Mapping[int, list[Node]]
     numbers: Mapping[int, int]
     positions: Mapping[int, int]

@@ -1,18 +1,18 @@
-"""The pairs of ops that may fuse, from the documented patterns of the gallery."""
+"""The pairs of ops that may fuse, by oneDNN's documented patterns."""
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
-from ..errors import OneDNNError
 from ..linked import linked_version
 from ..ops.lookup import with_trait
-from ..patterns import PATTERNS
 
-__all__ = ["fusable_in", "neighbours", "readers_of"]
+__all__ = ["category", "fusable_in", "neighbours", "readers_of"]
 
 # Ops that move elements or change their type: the search for neighbours goes on beyond them.
 _THROUGH = with_trait("moves") | {"TypeCast"}
@@ -25,35 +25,27 @@ _CATEGORIES: dict[str, str] = {
 }
 
 
-def _category(kind: str) -> str:
+def category(kind: str) -> str:
+    """Return the category that stands for an op in documented pairs; most are their own."""
     return _CATEGORIES.get(kind, kind)
 
 
 @functools.cache
-def _documented() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return titles of the patterns in which an op of one category reads a result of another."""
-    made: dict[tuple[str, str], dict[str, None]] = {}
+def _documented() -> dict[tuple[str, ...], str]:
+    """Return the title of a pattern in which an op of one category reads a result of another."""
+    rows = json.loads(Path(__file__).with_name("documented_pairs.json").read_text("utf-8"))
     linked = linked_version()
-    for pattern in PATTERNS.values():
-        for case in pattern.cases:
-            if case.partitions != 1 or case.needs > linked:
-                continue
-            try:
-                builder = pattern.graph(case)
-            except OneDNNError:  # this oneDNN lacks one of its ops
-                continue
-            for node in builder.nodes:
-                for value in node.inputs:
-                    maker = value.producer
-                    if maker is not None:
-                        pair = _category(maker.kind), _category(node.kind)
-                        made.setdefault(pair, {})[pattern.title] = None
-    return {pair: tuple(titles) for pair, titles in made.items()}
+    return {
+        tuple(pair.split(">")): row["pattern"]
+        for row in rows
+        if tuple(map(int, row["since"].split("."))) <= linked
+        for pair in row["pairs"].split()
+    }
 
 
-def fusable_in(producer: str, consumer: str) -> tuple[str, ...]:
-    """Return titles of documented patterns in which `consumer` reads a result of `producer`."""
-    return _documented().get((_category(producer), _category(consumer)), ())
+def fusable_in(producer: str, consumer: str) -> str | None:
+    """Return the title of a documented pattern in which `consumer` reads a result of `producer`."""
+    return _documented().get((category(producer), category(consumer)))
 
 
 def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
@@ -65,20 +57,18 @@ def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
     return made
 
 
-def neighbours(
-    node: Node, readers: dict[int, list[Node]]
-) -> dict[int, tuple[Node, tuple[str, ...]]]:
+def neighbours(node: Node, readers: dict[int, list[Node]]) -> dict[int, tuple[Node, str]]:
     """Find the ops with which an op fuses by the documents, also beyond ops that only move.
 
-    Return them by id, each with the titles of the patterns.
+    Return them by id, each with the title of a pattern.
     """
-    found: dict[int, tuple[Node, tuple[str, ...]]] = {}
+    found: dict[int, tuple[Node, str]] = {}
     for maker in _makers(node):
-        if titles := fusable_in(maker.kind, node.kind):
-            found[maker.id] = maker, titles
+        if title := fusable_in(maker.kind, node.kind):
+            found[maker.id] = maker, title
     for reader in _readers(node.outputs, readers):
-        if titles := fusable_in(node.kind, reader.kind):
-            found[reader.id] = reader, titles
+        if title := fusable_in(node.kind, reader.kind):
+            found[reader.id] = reader, title
     return found
 
 

@@ -162,9 +162,8 @@ def _why(around: Around, status: Status, group: Group) -> str:
     if status == "unsupported":
         return _why_unsupported(around, group)
     told = []
-    for other, titles in around.patterns.values():
-        more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
-        told.append(f"{called(other)} (pattern {titles[0]}{more})")
+    for other, title in around.patterns.values():
+        told.append(f"{called(other)} (pattern {title})")
         if other.id in around.unsupported:
             told[-1] += ", which is unsupported itself"
     why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, but oneDNN does not"

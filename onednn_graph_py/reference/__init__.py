@@ -23,17 +23,14 @@ from . import quantization as quantization
 from . import reduction as reduction
 
 # isort: split
-from .comparison import Comparison, compare
 from .registry import implemented
 from .rounding import round_to
 from .run import call_of, evaluate, run
 from .tolerance import Tolerance, tolerance
 
 __all__ = [
-    "Comparison",
     "Tolerance",
     "call_of",
-    "compare",
     "evaluate",
     "implemented",
     "round_to",

@@ -45,7 +45,7 @@ def add_selftest(commands: Any) -> None:
         commands,
         "selftest",
         "test whether this oneDNN computes correctly on this CPU",
-        "Run the documented patterns and random graphs, and compare them with the reference.",
+        "Run random graphs, and compare them with the reference.",
         "--minutes 10 --json -o found.json",
         more=_MORE,
     )

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from .. import blocks
 from ..building.value import Value
-from ..filling import fill_inputs
 from ..linked import linked_version
-from ..machine.cpu import lacks
 from ..ops import OPS
-from ..patterns import PATTERNS, Case, Pattern
 from . import ops
 from .draft import Draft, Drawn, Open
 
@@ -41,33 +36,6 @@ class Family:
     name: str
     draw: Draw
     count: Callable[[], int] | None = None
-
-
-@cache
-def _gallery() -> tuple[tuple[Pattern, Case], ...]:
-    """Return the documented patterns' cases that this oneDNN and CPU can run, shuffled."""
-    found = [
-        (pattern, case)
-        for pattern in PATTERNS.values()
-        for case in pattern.cases
-        if case.partitions is not None
-        and linked_version() >= case.needs
-        and not any(lacks(d) for d in case.kernels)
-    ]
-    random.Random("patterns").shuffle(found)
-    return tuple(found)
-
-
-def pattern_case(seed: int) -> Drawn:
-    """Draw a case of a documented pattern."""
-    pattern, case = _gallery()[seed % len(_gallery())]
-    b = pattern.graph(case)
-    shapes = {v.name: tuple(4 if n < 0 else n for n in v.shape or ()) for v in b.inputs}
-    return Drawn(b, [fill_inputs(b, seed, shapes)])
-
-
-def _pattern_count() -> int:
-    return len(_gallery())
 
 
 _FIRST = (
@@ -337,7 +305,6 @@ def block_case(seed: int) -> Drawn:
 FAMILIES = {
     family.name: family
     for family in (
-        Family("patterns", pattern_case, _pattern_count),
         Family("ops", op_case),
         Family("chains", chain_case),
         Family("int8", int8_case),
