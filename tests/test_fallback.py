@@ -78,6 +78,19 @@ def test_mish_has_a_finite_gradient_wherever_x_is(without):
     np.testing.assert_allclose(model(x, np.full_like(x, 2)), expected, atol=1e-6)
 
 
+def test_4_bit_integers_are_read_in_the_order_of_memory():
+    numbers = np.arange(15).reshape(3, 5).astype(ml_dtypes.uint4)
+    b = og.GraphBuilder()
+    x, scales = b.input((3, 5), "u4", strides=(1, 3)), b.constant(np.ones((3, 5), np.float32))
+    grouped = {"qtype": "per_group", "axis": 1, "group_shape": (1, 1)}
+    b.output(b.dynamic_dequantize(x, scales, **grouped))
+    model = b.compile(warn=False)
+    assert implementations(model) == ["reference"]
+    for given in (numbers, og.dtypes.pack_int4(numbers.T, "u4")):
+        np.testing.assert_array_equal(model(given), numbers.astype(np.float32))
+        assert model.verify(given).ok
+
+
 def test_views_of_inputs_constants_and_views(without):
     options = without("StaticReshape", "StaticTranspose")
     b = og.GraphBuilder()
