@@ -36,6 +36,7 @@ _SIZES = (1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9, 13, 16, 17)
 CALLS = 3  # sizes of an unknown dim, each for a call
 _MOST = 6000  # elements of a drawn shape
 _F8 = ("f8_e4m3", "f8_e5m2")
+_EIGHT = ("s8", "u8", "s8", "u8", *_F8)
 _WHOLE = {"s8": (-64, 65), "u8": (0, 128), "s4": (-8, 8), "u4": (0, 16)}
 """The numbers of constants: from the first on, and below the second."""
 
@@ -157,7 +158,7 @@ class Draft:
         drawn = self.pick(("f32", "f32", "f32", "bf16", "f16"))
         return drawn if lacks(drawn) is None else "f32"
 
-    def quantized_type(self, of: Sequence[str] = ("s8", "u8", "s8", "u8", *_F8)) -> str:
+    def quantized_type(self, of: Sequence[str] = _EIGHT) -> str:
         """Draw a data type of quantized tensors."""
         drawn = self.pick(of)
         return drawn if lacks(drawn) is None else "s8"
@@ -335,9 +336,9 @@ class Draft:
         )
         return made
 
-    def quantized(self, y: Value, axis: int | None = None) -> Value:
-        """Quantize a tensor to integers."""
-        shape, dtype = self.shape(y), self.quantized_type()
+    def quantized(self, y: Value, axis: int | None = None, of: Sequence[str] = _EIGHT) -> Value:
+        """Quantize a tensor to integers, or 8-bit floats."""
+        shape, dtype = self.shape(y), self.quantized_type(of)
         axis = None if axis is None or isinstance(shape[axis], Open) else axis
         y = y if y.dtype == "f32" else y.type_cast(dtype="f32")
         # Larger scales than those of operands, or most of a product's elements would saturate.

@@ -421,16 +421,13 @@ def _quantization(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     dequantizes = kind.endswith("Dequantize") or kind == "Dequantize"
     if dequantizes and x.dtype not in OPS[kind].types["T1"]:
-        x = d.quantized(x)
-    if not dequantizes and not kind.startswith("Dynamic") and x.dtype != "f32":
+        x = d.quantized(x, of=[t for t in OPS[kind].types["T1"] if t not in ("s4", "u4")])
+    if not dequantizes and x.dtype != "f32":
         x = x.type_cast(dtype="f32")
     if kind == "DynamicDequantize" and len(shape) > 1 and d.chance(0.5):
         return d.grouped(x)
-    dtype = (
-        x.dtype
-        if dequantizes
-        else d.quantized_type(OPS[kind].types["T3" if kind.startswith("Dynamic") else "T2"])
-    )
+    types = OPS[kind].types[OPS[kind].outputs[0].type]
+    dtype = x.dtype if dequantizes else d.quantized_type(types)
     axis = d.random.randrange(len(shape)) if d.chance(0.6) else None
     if axis is not None and isinstance(shape[axis], Open):
         axis = None
