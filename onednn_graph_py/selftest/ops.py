@@ -312,9 +312,9 @@ def _interpolate(d: Draft, kind: str, x: Value) -> Any:
     if d.chance(0.5):
         attrs["sizes"] = d.uneven(rank, (1, 3, 5, 6, 8, 9))
     else:
-        attrs["scales"] = d.uneven(
-            rank, (0.5, 2.0, 1.5, 3.0) if min(_spatial(shape, data_format)) > 1 else (2.0, 3.0, 4.0)
-        )
+        spatial = _spatial(shape, data_format)
+        least = min(min(sized(spatial, k)) for k in range(CALLS))
+        attrs["scales"] = d.uneven(rank, (0.5, 2.0, 1.5, 3.0) if least > 1 else (2.0, 3.0, 4.0))
     if attrs["mode"] != "nearest" and d.chance(0.2):
         attrs["coordinate_transformation_mode"] = "align_corners"
     if kind == "Interpolate":
