@@ -62,7 +62,7 @@ def _verified(model: CompiledGraph, given: Sequence[Any], seed: int) -> Verifica
     outputs = made if isinstance(made, tuple) else (made,)
     names = {value.id: name for name, value in builder.outputs.items()}
     arrays = [
-        unpacked(a, v.shape, v.dtype) if a.dtype == np.uint8 else a
+        unpacked(a, v.shape, v.dtype, v.strides) if a.dtype == np.uint8 else a
         for a, v in zip(given, builder.inputs, strict=True)
     ]
     expected = Expected(builder, arrays, seed)

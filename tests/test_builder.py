@@ -957,7 +957,7 @@ WRONG_OPS = {
         r"op \(ReLU\): output 0 .*2x3.*got 3x3",
     ),
     "a misspelt op": (
-        lambda b, x: b.op("Matmul", x, W), og.InvalidArgumentsError, "'Matmul', did you mean 'MatM",
+        lambda b, x: b.op("Matmul", x, W), og.InvalidArgumentsError, "'Matmul' is not an op kind; ",
     ),
     "numbers only": (lambda b, x: b.add(1, 2), TypeError, "a number needs another operand that is"),
     "a value of another builder": (

@@ -36,7 +36,7 @@ needs_sources = pytest.mark.skipif(not FILES, reason="oneDNN 3.7.2's sources are
 
 # Files of oneDNN's that are wrong as they are: benchdnn runs some of them with other shapes only.
 NO_BUILDER = {
-    "op/f32/biasadd_bwd.json": "graph[0]: oneDNN has no op kind 'BiasAddBackprop'",
+    "op/f32/biasadd_bwd.json": "graph[0]: 'BiasAddBackprop' is not an op kind",
     "pattern/f32/avgpool_3d_chain_fusion.json": "attribute pads_end must have no negative entry",
     "pattern/int8/int8_maxpool_add_mul_fusion.json": (
         "graph[4].inputs[1].shape: tensor 4257 is [1, 64, 1, 1] here and [1, 64, 300, 300] in "

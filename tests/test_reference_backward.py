@@ -16,6 +16,7 @@ import onednn_graph_py as og
 from onednn_graph_py.machine import isa
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, evaluate, round_to, run
+from onednn_graph_py.reference.tolerance import slack
 
 Arrays = list[np.ndarray]
 
@@ -190,6 +191,21 @@ def test_onednn_agrees_on_long_sums(kind, dtype):
     worst = assert_agreement(kind, arrays, attrs, [(None, d) for d in made])
     if dtype == "f32":
         assert worst > 1e-5, "the tolerance is so wide that it tells nothing"
+
+
+@pytest.mark.parametrize("kind", ["BatchNormTrainingBackward", "LayerNormBackward"])
+def test_the_gradient_through_a_mean_of_one_element_is_off_by_its_rounding(kind):
+    """It is dy - dy minus little, which is as large as the rounding of dy."""
+    batch = kind.startswith("B")
+    shape = (1, 1, 1, 64) if batch else (64, 1)
+    diff, one = noise(np.random.default_rng(3), shape).astype(np.float32), np.ones(64, np.float32)
+    arrays = [np.full_like(diff, 1e-4), diff, 0 * one, one, *([one] if batch else ())]
+    attrs = {"epsilon": 1e-5} if batch else {"use_affine": False}
+    outputs = [(None, "f32")] * (3 if batch else 1)
+    assert_agreement(kind, arrays, attrs, outputs)
+    call = call_of(kind, arrays, attrs, outputs)
+    allowed = slack(call, 0, arrays, evaluate(call, arrays)[0])
+    assert (allowed < 1e-5 * np.abs(diff)).all()
 
 
 # -- where oneDNN does otherwise

@@ -306,6 +306,12 @@ def quantization(call, rank, scales, zps):
     zps = torch.zeros(1) if zps is None else zps
     if call.attr("qtype") == "per_tensor":
         return scales.reshape(()), zps.reshape(())
+    if call.attr("qtype") == "per_group":
+        for axis, size in enumerate(call.attr("group_shape")):
+            scales, zps = (
+                v if v.numel() == 1 else v.repeat_interleave(size, axis) for v in (scales, zps)
+            )
+        return scales, zps
     shape = [1] * rank
     shape[call.axis("axis", rank)] = -1
     return scales.reshape(shape), zps.reshape(shape)
@@ -323,6 +329,8 @@ def parameters_of(call, x, scales, zps):
 
 def quantize(call, x, scales=None, zps=None):
     scales, zps = parameters_of(call, x, scales, zps)
+    if call.outputs[0].dtype not in ("s8", "u8"):
+        return x / scales  # an 8-bit float
     low, high = {"s8": (-128, 127), "u8": (0, 255)}[call.outputs[0].dtype]
     return (x / scales + zps).round().clamp(low, high).long()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -112,10 +113,16 @@ def _misfit(values: npt.NDArray[Any]) -> str | None:
     return f"an address {past} bytes past one" if past else None
 
 
-def unpacked(stored: Any, shape: Any, dtype: str) -> npt.NDArray[Any]:
-    """Return a constant's elements; 4-bit integers as ml_dtypes' types, one per element."""
+def unpacked(
+    stored: Any, shape: Any, dtype: str, strides: Sequence[int] | None = None
+) -> npt.NDArray[Any]:
+    """Return the elements; 4-bit integers, packed as they lie in memory, as ml_dtypes' types."""
     array: npt.NDArray[Any] = np.asarray(stored)
-    return round_to(unpack_int4(array, shape, dtype), dtype) if dtype in _PACKED else array
+    if dtype not in _PACKED:
+        return array
+    order = sorted(range(len(shape)), key=lambda i: -strides[i] if strides else 0)
+    made = unpack_int4(array, [shape[i] for i in order], dtype).transpose(np.argsort(order))
+    return round_to(made, dtype)
 
 
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:

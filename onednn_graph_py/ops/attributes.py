@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-import numpy as np
-
-from ..errors import InvalidArgumentsError, InvalidGraphOpError, UnimplementedError
+from .. import _core
+from ..errors import InvalidGraphOpError, OneDNNError, UnimplementedError, reworded
 from ..text.names import did_you_mean
 from .row import Attribute, Row
 from .terms import AttributeValue
@@ -19,16 +16,15 @@ __all__ = ["canonical", "normalize", "spelling"]
 # Documents name the weights of transposed convolutions after the forward op's.
 _DOCUMENTED: dict[tuple[str, ...], dict[str, str]] = {("XOI", "IOX"): {"XIO": "XOI", "OIX": "IOX"}}
 
-_LARGEST_F32 = float(np.finfo(np.float32).max)
-
-_NAMES = {
-    "s64": "an int",
-    "f32": "a number",
-    "bool": "a bool",
-    "string": "a string",
-    "s64[]": "a list of ints",
-    "f32[]": "a list of numbers",
+_ALIKE = {
+    "s64": "axis",
+    "f32": "alpha",
+    "bool": "keep_dims",
+    "string": "mode",
+    "s64[]": "axes",
+    "f32[]": "scales",
 }
+"""An attribute of each type, which every oneDNN has."""
 
 
 def spelling(attribute: Attribute, value: str) -> str:
@@ -42,45 +38,17 @@ def spelling(attribute: Attribute, value: str) -> str:
     return value
 
 
-def _integer(value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
-        raise TypeError
-    made = int(value)
-    if not -(2**63) <= made < 2**63:
-        raise OverflowError
-    return made
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-        raise TypeError
-    if math.isfinite(value) and abs(float(value)) > _LARGEST_F32:
-        raise OverflowError
-    return float(value)
-
-
-def _list(value: Any) -> list[Any]:
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-        raise TypeError
-    return list(value)
-
-
-def _converted(type_: str, value: Any) -> AttributeValue:
-    if type_ == "s64":
-        return _integer(value)
-    if type_ == "f32":
-        return _float(value)
-    if type_ == "bool":
-        if not isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        return bool(value)
+def _converted(at: str, type_: str, value: Any) -> AttributeValue:
+    """Return a value in an attribute's type; what the mirror refuses is refused in its words."""
+    like = _ALIKE[type_]
+    try:
+        _core.op(0, "Wildcard").set_attr(like, value)
+    except (OneDNNError, TypeError) as e:
+        raise reworded(e, str(e).replace(f"op 0 (Wildcard): attribute {like}", at, 1)) from None
     if type_ == "string":
-        if not isinstance(value, str):
-            raise TypeError
-        return value
-    if type_ == "s64[]":
-        return tuple(_integer(v) for v in _list(value))
-    return tuple(_float(v) for v in _list(value))
+        return str(value)
+    made: Callable[[Any], Any] = {"s": int, "f": float, "b": bool}[type_[0]]
+    return tuple(map(made, value)) if type_.endswith("[]") else made(value)
 
 
 def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
@@ -91,22 +59,12 @@ def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
     TypeError
         The value is of another type than the attribute.
     InvalidArgumentsError
-        The value is an empty list.
+        The value is an empty list or string, or too large.
     InvalidGraphOpError
-        The value is not allowed, or too large.
+        The value is not allowed.
     """
     at = f"{label}: attribute {attribute.name}"
-    try:
-        made = _converted(attribute.type, value)
-    except TypeError:
-        given = f"{value!r} ({type(value).__name__})"
-        raise TypeError(f"{at} must be {_NAMES[attribute.type]}, got {given}") from None
-    except OverflowError:
-        raise InvalidGraphOpError(
-            f"{at} must fit into {attribute.type.removesuffix('[]')}, got {value!r}"
-        ) from None
-    if made == ():  # which the library's `set_attr` refuses
-        raise InvalidArgumentsError(f"{at} must have at least one entry, got an empty list")
+    made = _converted(at, attribute.type, value)
     if attribute.allowed and isinstance(made, str):
         made = spelling(attribute, made)
         if made not in attribute.allowed:
@@ -144,6 +102,8 @@ def normalize(
     ------
     TypeError
         A value is of another type than its attribute.
+    InvalidArgumentsError
+        A value is an empty list or string, or too large.
     InvalidGraphOpError
         An attribute does not exist, is missing, or has a value that is not allowed.
     UnimplementedError

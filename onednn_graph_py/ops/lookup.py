@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from ..errors import InvalidArgumentsError
-from ..text.names import did_you_mean
+from .. import _core
 from .describe import aligned, version_text
 from .schema import OpSchema
 from .table import OPS
@@ -24,12 +23,9 @@ def row(kind: str) -> OpSchema:
     InvalidArgumentsError
         oneDNN has no such op kind.
     """
-    found = OPS.get(kind)
-    if found is not None:
-        return found
-    same = [k for k in OPS if k.lower() == kind.lower()]
-    hint = did_you_mean(same[0] if same else kind, OPS)
-    raise InvalidArgumentsError(f"oneDNN has no op kind {kind!r}{hint}")
+    if kind not in OPS:
+        _core.op(0, kind)  # raises, and names the nearest kind
+    return OPS[kind]
 
 
 def with_trait(*words: Trait) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def spec_of(value: SpecLike) -> TensorSpec:
         return TensorSpec(tuple(value.shape), data_type_of(np.dtype(value.dtype)).name)
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (str, type(None))):
         dims, dtype = value
-        return TensorSpec(None if dims is None else tuple(int(d) for d in dims), dtype)
+        return TensorSpec(None if dims is None else tuple(map(index, dims)), dtype)
     raise TypeError(
         "expected a TensorSpec, (shape, dtype), a logical_tensor or an array, got "
         f"{type(value).__name__}"

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..building.constant_arrays import unpacked
 from ..building.value import Node, Value
-from ..dtypes import pack_int4, unpack_int4
-from ..reference import round_to, run
+from ..dtypes import pack_int4
+from ..reference import run
 
 __all__ = ["reference_function"]
 
@@ -21,7 +22,7 @@ _PACKED = ("s4", "u4")
 def _read(array: Array, value: Value, shape: tuple[int, ...]) -> Array:
     """Convert an array to the form that the reference takes."""
     if value.dtype in _PACKED:
-        return round_to(unpack_int4(array, shape, value.dtype), value.dtype)
+        return unpacked(array, shape, value.dtype, value.strides)
     return array.astype(bool) if value.dtype == "boolean" else array
 
 

@@ -104,18 +104,20 @@ def _group_norm(
     return _affine(call, y, gamma, beta), mean.squeeze(axes), variance.squeeze(axes)
 
 
-def sizes_before_centring(call: Call, x: Array) -> Array:
+def sizes_before_centring(call: Call, x: Array, variance: Array | None = None) -> Array:
     """Return the magnitudes of elements plus their mean's, divided by the standard deviation.
 
-    This is for ops that compute both from the data: BatchNormForwardTraining, LayerNorm, GroupNorm.
+    This is for ops that subtract a mean that they compute: BatchNormForwardTraining, LayerNorm,
+    GroupNorm, and gradients, which take the variance as an input.
     """
-    parts, axes = x, last_axes(call, x.ndim) if call.kind == "LayerNorm" else None
+    parts, axes = x, last_axes(call, x.ndim) if call.kind.startswith("LayerNorm") else None
     if call.kind == "GroupNorm":
         parts = grouped_channels(call, channels_first(call, x))
         axes = tuple(range(2, parts.ndim))
     axes = axes or batch_axes(call, x.ndim)
-    mean, variance = moments(parts, axes, keepdims=True)
-    sizes: Array = (np.abs(parts) + np.abs(mean)) / np.sqrt(variance + call.attr("epsilon"))
+    mean, own = moments(parts, axes, keepdims=True)
+    spread = own if variance is None else variance.reshape(own.shape)
+    sizes: Array = (np.abs(parts) + np.abs(mean)) / np.sqrt(spread + call.attr("epsilon"))
     if call.kind == "GroupNorm":
         sizes = channels_restored(call, joined_channels(sizes))
     return sizes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ops.call import Call, Operand
-from ..ops.lookup import with_trait
+from ..ops.lookup import with_attribute, with_trait
 from .normalization import sizes_before_centring
 from .registry import Array
 from .rounding import is_integer
@@ -90,8 +90,9 @@ _SUMS = with_trait("product") | {
     "ReduceSum",
 }
 
-# Ops that subtract a mean that they compute.
-_CENTRED = with_trait("normalizes") - {"RMSNorm"}
+# Ops that subtract a mean that they compute: which inputs have its elements, and their variance.
+_CENTRED: dict[str, tuple[int, ...]] = dict.fromkeys(with_trait("normalizes") - {"RMSNorm"}, (0,))
+_CENTRED |= dict.fromkeys(with_trait("gradient") & with_attribute("epsilon"), (1, 3))
 
 # Inputs whose order decides which elements count, so a small change may change the result.
 _FIXED_INPUTS = {"MaxPoolBackward": (0,)}
@@ -273,14 +274,16 @@ def _root_of_squared_terms(call: Call, output: int, inputs: Sequence[Array]) -> 
     terms: Array = np.sqrt(squares)
     if call.kind in _CENTRED and output == 0:
         # Subtracting the mean causes an error relative to the element and the mean, even if the
-        # result hardly depends on them: two elements always give about 1 and -1.
+        # result hardly depends on them: two elements always give about 1 and -1, and one has a
+        # gradient of about 0.
         gamma = [
             a
             for i, a in enumerate(wide)
             if (port := call.schema.port("inputs", i)) and port.name == "gamma"
         ]
         largest = max((float(np.abs(a).max(initial=0.0)) for a in gamma), default=1.0)
-        terms = terms + largest * sizes_before_centring(call, wide[0])
+        centred = (wide[i] for i in _CENTRED[call.kind])
+        terms = terms + largest * sizes_before_centring(call, *centred)
     return terms
 
 

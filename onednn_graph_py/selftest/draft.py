@@ -35,6 +35,10 @@ _T = TypeVar("_T")
 _SIZES = (1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9, 13, 16, 17)
 CALLS = 3  # sizes of an unknown dim, each for a call
 _MOST = 6000  # elements of a drawn shape
+_F8 = ("f8_e4m3", "f8_e5m2")
+_EIGHT = ("s8", "u8", "s8", "u8", *_F8)
+_WHOLE = {"s8": (-64, 65), "u8": (0, 128), "s4": (-8, 8), "u4": (0, 16)}
+"""The numbers of constants: from the first on, and below the second."""
 
 
 class Open(int):
@@ -102,7 +106,7 @@ def inputs_of(builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | Non
             elif how != "plain" and not (how == "large" and steep):
                 factor = {"small": 2.0**-7, "large": 2.0**5}.get(how, 1.0)
                 array = round_to(wide * np.float32(factor), value.dtype)
-        if how == "strided":
+        if how == "strided" and not value.updated:
             array = np.asfortranarray(array)
         made.append(array)
     return made
@@ -130,7 +134,8 @@ class Draft:
         self.most = _MOST
         self.nan = False  # whether it may make NaN
         self.integers = False  # whether operands of several dims are dequantized
-        self._given: dict[int, Dims] = {}
+        self.given: dict[int, Dims] = {}  # shapes of inputs, by id
+        self.filled: dict[int, Sequence[int]] = {}  # what fills an input in each call, by id
 
     # -- decisions
 
@@ -152,6 +157,16 @@ class Draft:
     def _float_type(self) -> str:
         drawn = self.pick(("f32", "f32", "f32", "bf16", "f16"))
         return drawn if lacks(drawn) is None else "f32"
+
+    def quantized_type(self, of: Sequence[str] = _EIGHT) -> str:
+        """Draw a data type of quantized tensors."""
+        drawn = self.pick(of)
+        return drawn if lacks(drawn) is None else "s8"
+
+    def divisor(self, n: int) -> int:
+        """Draw the size or number of groups of n elements; 1 if their number is unknown."""
+        fitting = [g for g in range(1, n + 1) if n % g == 0]
+        return 1 if isinstance(n, Open) or not n else self.pick(fitting)
 
     def size(self, choices: Sequence[int] = _SIZES) -> int:
         """Draw a dim: sometimes one that is unknown until a call."""
@@ -199,7 +214,7 @@ class Draft:
         if value.shape is not None and is_whole(value.shape):
             return value.shape
         found = [
-            infer_shapes(self.b, {i: sized(s, k) for i, s in self._given.items()})[value.id]
+            infer_shapes(self.b, {i: sized(s, k) for i, s in self.given.items()})[value.id]
             for k in range(CALLS)
         ]
         return merged(found)
@@ -218,10 +233,11 @@ class Draft:
             steps, step = [0] * len(shape), 1
             for axis in order:
                 steps[axis] = step
-                step *= shape[axis] + (self.pick((1, 2, 3)) if self.chance(0.2) else 0)
+                gap = self.chance(0.2) and dtype not in ("s4", "u4")  # two share a byte
+                step *= shape[axis] + (self.pick((1, 2, 3)) if gap else 0)
             strides = steps
         made = self.b.input(declared, dtype or self.dtype, strides=strides)
-        self._given[made.id] = shape
+        self.given[made.id] = shape
         return made
 
     def operand(
@@ -230,14 +246,15 @@ class Draft:
         """Add an input, or a constant with numbers within bounds."""
         dtype = dtype or self.dtype
         if self.integers and len(shape) > 1 and dtype == self.dtype:
+            if self.chance(0.3):
+                return self.grouped(self.operand(shape, self.pick(("s4", "u4", "s8", "u8"))))
             axis = self.random.randrange(len(shape)) if self.chance(0.5) else None
-            return self.dequantized(shape, "s8", axis)
+            return self.dequantized(shape, self.quantized_type(("s8", "s8", "s8", *_F8)), axis)
         constant = not any(isinstance(d, Open) for d in shape)
         if not constant or self.chance(0.55):
             return self.input(shape, dtype)
-        if dtype in ("s8", "u8"):
-            bounds = (-64, 65) if dtype == "s8" else (0, 128)
-            array: npt.NDArray[Any] = self.numbers.integers(*bounds, shape)
+        if dtype in _WHOLE:
+            array: npt.NDArray[Any] = self.numbers.integers(*_WHOLE[dtype], shape)
         elif dtype == "boolean":
             array = self.numbers.random(shape) < 0.7
         else:
@@ -266,18 +283,15 @@ class Draft:
         self, shape: Dims, dtype: str, axis: int | None = None, above: int = 0
     ) -> dict[str, Any]:
         """Draw the attributes of Quantize and Dequantize, per tensor or along an axis."""
-        if axis is None or shape[axis] == 0:
-            scales = self.scales(1, above)
-            return {"qtype": "per_tensor", "scales": scales, "zps": self.zps(1, dtype)}
-        n = shape[axis]
-        if self.chance(0.3):
-            axis -= len(shape)
-        return {
-            "qtype": "per_channel",
-            "axis": axis,
-            "scales": self.scales(n, above),
-            "zps": self.zps(n, dtype),
-        }
+        per_channel = axis is not None and shape[axis] != 0
+        n = shape[axis] if axis is not None and per_channel else 1
+        made: dict[str, Any] = {"qtype": "per_channel" if per_channel else "per_tensor"}
+        if axis is not None and per_channel:
+            made["axis"] = axis - len(shape) * self.chance(0.3)
+        made["scales"] = self.scales(n, above)
+        if dtype not in _F8:
+            made["zps"] = self.zps(n, dtype)
+        return made
 
     # -- ops
 
@@ -302,9 +316,29 @@ class Draft:
         x = self.operand(shape, dtype)
         return self.floats(self.op("Dequantize", x, **self.quantization(shape, dtype, axis)))
 
-    def quantized(self, y: Value, axis: int | None = None) -> Value:
-        """Quantize a tensor to integers."""
-        shape, dtype = self.shape(y), self.pick(("s8", "u8"))
+    def grouped(self, x: Value) -> Value:
+        """Dequantize integers of 4 or 8 bits with a scale for each group along a dim."""
+        shape = self.shape(x)
+        axis = self.random.randrange(len(shape) - 2, len(shape))
+        size = self.divisor(shape[axis])
+        many = (*shape[:axis], shape[axis] // size if size > 1 else shape[axis], *shape[axis + 1 :])
+        known = not any(isinstance(d, Open) for d in many)
+        if known and self.chance(0.5):
+            numbers = round_to(self.numbers.uniform(2.0**-6, 2.0**-4, many), self.dtype)
+            scales = self.b.constant(numbers, self.dtype)
+        else:
+            scales = self.input(many, strided=False)
+        types = ("s4", "u4", "s32") if x.dtype in ("s4", "u4") else ("s8", "u8", "s32")
+        zps = [self.input(many, self.pick(types), strided=False)] if self.chance(0.5) else []
+        groups = [size if i == axis else 1 for i in range(len(shape))]
+        made: Value = self.op(
+            "DynamicDequantize", x, scales, *zps, qtype="per_group", axis=axis, group_shape=groups
+        )
+        return made
+
+    def quantized(self, y: Value, axis: int | None = None, of: Sequence[str] = _EIGHT) -> Value:
+        """Quantize a tensor to integers, or 8-bit floats."""
+        shape, dtype = self.shape(y), self.quantized_type(of)
         axis = None if axis is None or isinstance(shape[axis], Open) else axis
         y = y if y.dtype == "f32" else y.type_cast(dtype="f32")
         # Larger scales than those of operands, or most of a product's elements would saturate.
@@ -318,11 +352,14 @@ class Draft:
         known = all(is_whole(v.shape or ()) for v in self.b.inputs)
         calls = []
         for k in range(1 if known else CALLS):
-            shapes = {v.id: sized(self._given[v.id], k) for v in self.b.inputs}
+            shapes = {v.id: sized(self.given[v.id], k) for v in self.b.inputs}
             with contextlib.suppress(OneDNNError):  # an attribute may fit one of the sizes only
                 infer_shapes(self.b, shapes)
                 named = {v.name: shapes[v.id] for v in self.b.inputs}
                 calls.append(inputs_of(self.b, self.seed + k, named))
+                for value, array in zip(self.b.inputs, calls[-1], strict=True):
+                    if value.id in self.filled:
+                        array[...] = self.filled[value.id][k]
         options = [
             {
                 "layout": self.pick(("auto", "auto", "plain")),

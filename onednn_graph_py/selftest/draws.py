@@ -12,7 +12,7 @@ from ..building.value import Value
 from ..linked import linked_version
 from ..ops import OPS
 from . import ops
-from .draft import Draft, Drawn, Open
+from .draft import CALLS, Draft, Drawn, Open
 
 __all__ = ["FAMILIES", "Draw", "Family"]
 
@@ -95,7 +95,8 @@ def _int8_product(d: Draft) -> Value:
     kind = d.pick(("MatMul", "MatMul", "Convolution", "ConvTranspose", "AvgPool", "MaxPool"))
     row = ops.ROWS[kind]
     shape = d.dims(max(row.low, 2), min(row.high, 4))
-    x = d.dequantized(shape, d.pick(("u8", "s8")), d.pick((None, None, len(shape) - 1, 0)))
+    axis = d.pick((None, None, len(shape) - 1, 0))
+    x = d.input(shape) if d.chance(0.15) else d.dequantized(shape, d.quantized_type(), axis)
     d.integers = True
     (y,) = ops.drawn(d, kind, x)
     d.integers = False
@@ -111,7 +112,7 @@ def int8_case(seed: int) -> Drawn:
         if d.chance(0.4):
             shape = d.thinned(d.shape(y)) if d.chance(0.3) else d.shape(y)
             axis = d.random.randrange(len(shape)) if d.chance(0.5) else None
-            other = d.dequantized(shape, d.pick(("u8", "s8")), axis)
+            other = d.dequantized(shape, d.quantized_type(), axis)
             y = d.op(d.pick(("Add", "Add", "Multiply", "Subtract")), y, other)
             made.append(y)
         else:
@@ -294,10 +295,25 @@ def _pooled(d: Draft) -> Value:
     return blocks.global_avg_pool(d.input(d.dims(4, 5)))
 
 
+def _cached(d: Draft) -> Value:
+    """Add attention over a cache, which has a number of tokens already."""
+    batch, heads, size = d.pick((1, 2)), d.pick((1, 2)), d.pick((4, 8, 33))
+    tokens, cached, unused = ([d.pick(_TOKENS[:7]) for _ in range(CALLS)] for _ in range(3))
+    cache = blocks.kv_cache(d.b, layers=1, batch=batch, heads=heads, size=size, dtype=d.dtype)
+    memory = Open([sum(each) for each in zip(tokens, cached, unused, strict=True)])
+    d.given |= {v.id: (memory, batch, heads, size) for v in cache.layers[0]}
+    d.given[cache.length.id] = (1,)
+    d.filled[cache.length.id] = cached
+    q, k, v = (
+        d.input((batch, n, Open(tokens), size)) for n in (heads * d.pick((1, 2)), heads, heads)
+    )
+    return cache.attend(q, k, v)
+
+
 def block_case(seed: int) -> Drawn:
     """Draw a block other than attention, with up to 2 ops behind it."""
     d = Draft("blocks", seed)
-    y = d.pick((_mlp, _rms_norm, _rope, _linear, _conv_block, _pooled))(d)
+    y = d.pick((_mlp, _rms_norm, _rope, _linear, _conv_block, _pooled, _cached))(d)
     made = [y, *_grown(d, y, d.random.randint(0, 2))]
     return d.made(*_outputs(d, made))
 

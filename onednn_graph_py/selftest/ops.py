@@ -79,11 +79,6 @@ def _channels(d: Draft, shape: Dims) -> tuple[int, str]:
     return shape[-1 if last else 1], "NXC" if last else "NCX"
 
 
-def _groups(d: Draft, n: int) -> int:
-    """Draw a number of groups of channels; one if their number is unknown."""
-    return 1 if isinstance(n, Open) else d.pick([g for g in range(1, n + 1) if n % g == 0])
-
-
 _NO_OPEN_DIMS = ("ConvolutionBackwardData", "AvgPoolBackward")  # an attribute has the shape
 
 
@@ -210,7 +205,7 @@ def _convolution(d: Draft, kind: str, x: Value) -> Any:
     up = transposed != data
     attrs = _window(d, _spatial(d.shape(x), data_format), up=up, far=True, dilated=True)
     kernel = attrs.pop("kernel")
-    groups = _groups(d, inputs)
+    groups = d.divisor(inputs)
     outputs = groups * d.pick((1, 2, 3, 4, 8, 16))
     first = d.pick(("XOI", "IOX") if transposed else ("XIO", "OIX"))
     # The channels of weights: those of Convolution's result, or ConvTranspose's source, are whole.
@@ -317,9 +312,9 @@ def _interpolate(d: Draft, kind: str, x: Value) -> Any:
     if d.chance(0.5):
         attrs["sizes"] = d.uneven(rank, (1, 3, 5, 6, 8, 9))
     else:
-        attrs["scales"] = d.uneven(
-            rank, (0.5, 2.0, 1.5, 3.0) if min(_spatial(shape, data_format)) > 1 else (2.0, 3.0, 4.0)
-        )
+        spatial = _spatial(shape, data_format)
+        least = min(min(sized(spatial, k)) for k in range(CALLS))
+        attrs["scales"] = d.uneven(rank, (0.5, 2.0, 1.5, 3.0) if least > 1 else (2.0, 3.0, 4.0))
     if attrs["mode"] != "nearest" and d.chance(0.2):
         attrs["coordinate_transformation_mode"] = "align_corners"
     if kind == "Interpolate":
@@ -356,7 +351,7 @@ def _layer_norm(d: Draft, kind: str, x: Value) -> Any:
 def _group_norm(d: Draft, kind: str, x: Value) -> Any:
     n, data_format = _channels(d, d.shape(x))
     attrs: dict[str, Any] = {
-        "groups": _groups(d, n),
+        "groups": d.divisor(n),
         "data_format": data_format,
         "keep_stats": d.chance(0.4),
         "use_affine": d.chance(0.6),
@@ -425,11 +420,14 @@ def _quantization(d: Draft, kind: str, x: Value) -> Any:
     """Quantize and Dequantize, static or with scales and zero points as inputs."""
     shape = d.shape(x)
     dequantizes = kind.endswith("Dequantize") or kind == "Dequantize"
-    if dequantizes and x.dtype not in ("s8", "u8"):
-        x = d.quantized(x)
-    if not dequantizes and not kind.startswith("Dynamic") and x.dtype != "f32":
+    if dequantizes and x.dtype not in OPS[kind].types["T1"]:
+        x = d.quantized(x, of=[t for t in OPS[kind].types["T1"] if t not in ("s4", "u4")])
+    if not dequantizes and x.dtype != "f32":
         x = x.type_cast(dtype="f32")
-    dtype = x.dtype if dequantizes else d.pick(("s8", "u8"))
+    if kind == "DynamicDequantize" and len(shape) > 1 and d.chance(0.5):
+        return d.grouped(x)
+    types = OPS[kind].types[OPS[kind].outputs[0].type]
+    dtype = x.dtype if dequantizes else d.quantized_type(types)
     axis = d.random.randrange(len(shape)) if d.chance(0.6) else None
     if axis is not None and isinstance(shape[axis], Open):
         axis = None
@@ -443,6 +441,12 @@ def _quantization(d: Draft, kind: str, x: Value) -> Any:
         scales = d.input((len(zps),), "f32", strided=False)
     more = [d.input((len(zps),), "s32", strided=False)] if d.chance(0.6) else []
     return d.op(kind, x, scales, *more, **attrs, **made)
+
+
+def _dropout(d: Draft, kind: str, x: Value) -> Any:
+    numbers = [d.b.constant([d.random.randrange(2**40)], "s64") for _ in range(2)]
+    share = d.b.constant([d.pick((0.0, 0.1, 0.5, 0.75))], "f32")
+    return d.op(kind, x, *numbers, share, count=d.pick((1, 2)))
 
 
 _ALIKE: tuple[tuple[Row, Sequence[str]], ...] = (
@@ -464,12 +468,13 @@ _ALIKE: tuple[tuple[Row, Sequence[str]], ...] = (
     (Row(_reshape), ("StaticReshape",)),
     (Row(_move), ("StaticTranspose", "Reorder", "TypeCast")),
     (Row(_quantization, 1, 5), [k for k in OPS if "uantize" in k]),
+    (Row(_dropout), ("Dropout",)),
 )
 ROWS: dict[str, Row] = {
     kind: Row(_elementwise) for kind in OPS if "elementwise" in OPS[kind].traits
 }
 ROWS |= {kind: row for row, kinds in _ALIKE for kind in kinds}
-"""By kind; not of Dropout, whose random numbers only oneDNN knows, End and Wildcard."""
+"""By kind; not of End and Wildcard, which compute nothing."""
 
 
 def fits(d: Draft, kind: str, x: Value) -> bool:
@@ -491,7 +496,7 @@ _FULL = ("ReduceMax", "ReduceMin", "ReduceMean", "BatchNormForwardTraining", *_N
 def source(d: Draft, kind: str) -> Value:
     """Add an input that an op of a kind can take first."""
     row = ROWS[kind]
-    integers = kind in ("Dequantize", "DynamicDequantize")
+    types = OPS[kind].types["T1"] if kind.endswith("equantize") else ()
     d.opens = d.opens and kind not in _NO_OPEN_DIMS
     high = min(row.high, 5) if d.chance(0.85) else row.high
     high = 2 if kind == "MatMul" and d.chance(0.3) else high
@@ -499,7 +504,7 @@ def source(d: Draft, kind: str) -> Value:
     if d.chance(0.04) and kind not in _FULL:  # no elements: an empty batch, or another dim
         axis = 0 if row.low > 2 else d.random.randrange(len(shape))
         shape = (*shape[:axis], 0, *shape[axis + 1 :])
-    return d.input(shape, d.pick(("s8", "u8")) if integers else None)
+    return d.input(shape, d.quantized_type(types) if types else None)
 
 
 def drawn(d: Draft, kind: str, x: Value) -> list[Value]:

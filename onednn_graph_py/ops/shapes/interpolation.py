@@ -27,6 +27,8 @@ def _resized(call: Call) -> Shape:
                 f"attribute {name} must have {len(data.spatial)} entries, one for each spatial "
                 f"dim, it has {len(listed)}"
             )
+    if sizes and min(sizes) < 1:
+        call.refuse(f"attribute sizes must have no entry below 1, got {list(sizes)}")
     spatial = list(data.spatial)
     if 0 in spatial:
         call.refuse_shape(f"spatial dims {spatial} of input 0 must be at least 1")

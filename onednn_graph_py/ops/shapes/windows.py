@@ -15,7 +15,8 @@ Dims = tuple[int, ...]
 def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
     """Return an attribute's entry for each of `count` spatial dims; `otherwise` if it is not set.
 
-    Dumped graphs contain oneDNN's default of a list, with one entry for every possible dim.
+    No entry may be smaller. Dumped graphs contain oneDNN's default of a list, with one entry for
+    every possible dim.
     """
     listed = call.attr(name)
     if listed is None or listed == (otherwise,) * MAX_NDIMS:
@@ -25,6 +26,8 @@ def entries(call: Call, name: str, count: int, otherwise: int) -> Dims:
             f"attribute {name} must have {count} entries, one for each spatial dim, it has "
             f"{len(listed)}"
         )
+    if any(n < otherwise for n in listed):
+        call.refuse(f"attribute {name} must have no entry below {otherwise}, got {list(listed)}")
     return tuple(listed)
 
 
@@ -121,7 +124,7 @@ class Window:
 def window_of(call: Call, kernel: Dims) -> Window:
     """Return the window that an op's attributes describe."""
     n = len(kernel)
-    made = Window(
+    return Window(
         call,
         kernel,
         entries(call, "strides", n, 1),
@@ -130,7 +133,3 @@ def window_of(call: Call, kernel: Dims) -> Window:
         entries(call, "dilations", n, 1),
         call.attr("auto_pad"),
     )
-    for name, steps in (("strides", made.strides), ("dilations", made.dilations)):
-        if any(step < 1 for step in steps):
-            call.refuse(f"attribute {name} must have no entry below 1, got {list(steps)}")
-    return made
