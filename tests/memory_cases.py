@@ -1,4 +1,4 @@
-"""A partition that meets each row of `safety.out_of_bounds`, and one like it that is right."""
+"""A partition for each row that the mirror refuses, and one like it that is right."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from onednn_graph_py.safety.calls import Op as SafetyOp
 from onednn_graph_py.safety.calls import Tensor as SafetyTensor
 from onednn_graph_py.safety.calls import schema_of
 from onednn_graph_py.safety.group import Group
-from onednn_graph_py.safety.out_of_bounds import DEFECTS
-
-BY_NAME = {d.name: d for d in DEFECTS}
 
 
 class Row(NamedTuple):
