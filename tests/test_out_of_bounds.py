@@ -60,7 +60,7 @@ def test_every_defect_has_a_row():
 def test_a_defect_is_met_where_it_shows_and_nowhere_else(name):
     for conditions in CONDITIONS:
         group = group_of(ROWS[name].wrong, conditions.version)
-        assert is_met(name, group, conditions) == ROWS[name].where(conditions), conditions
+        assert is_met(name, group, conditions) == DEFECTS[name].is_in(conditions), conditions
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -177,7 +177,8 @@ def test_strided_int8_convolutions_of_pixels(source, stride, met):
 @pytest.mark.parametrize("is_read", [True, False])
 def test_what_is_folded_into_a_product_that_another_op_reads(product, kind, is_read):
     """As seen with 3.7.2 and 3.13.1 where a further op follows: compiling never ends."""
-    x, w, made, folded, total = (t(i, (2, 4, 4, 4)) for i in range(5))
+    x, made, folded, total = (t(i, (2, 4, 4, 4)) for i in (0, 2, 3, 4))
+    w = t(1, (1, 1, 4, 4))
     parameters = [t(i, (4,)) for i in range(5, 9)][: 1 if kind == "BiasAdd" else 4]
     group = group_of(
         case(

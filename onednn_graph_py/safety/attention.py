@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..machine import Conditions
+from ..ops.lookup import with_trait
 from ..ops.terms import Shape, shape_text
 from .calls import Op, Tensor
 from .defect import (
@@ -27,6 +28,7 @@ __all__ = ["attention_by_heads"]
 _SOFTMAX, _MATMUL, _SELECT = (frozenset({kind}) for kind in ("SoftMax", "MatMul", "Select"))
 _ONCE = Needs(_SOFTMAX, fused=True, beside=_MATMUL)
 """For what is about the partition as a whole: asked about its SoftMax."""
+_BINARY = Needs(with_trait("binary"), fused=True, beside=_SOFTMAX)
 _SELECTS = Needs(_SELECT, fused=True, beside=_SOFTMAX)
 _CONTIGUOUS = "pass a contiguous array"
 
@@ -251,7 +253,7 @@ def grouped_attention_select(group: Group, op: Op, conditions: Conditions) -> An
 
 @defect(
     "attention whose scores are a binary op's second input; the kernel assumes the first",
-    Needs(BINARY, fused=True, beside=_SOFTMAX),
+    _BINARY,
     Where((3, 8)),
     effect=OUT_OF_BOUNDS,
     remedy="make them the first input",
@@ -264,7 +266,7 @@ def attention_order(group: Group, op: Op, conditions: Conditions) -> Answer:
 
 @defect(
     "an op in attention with one tensor as both inputs; fusion assumes two tensors",
-    Needs(BINARY, fused=True, beside=_SOFTMAX),
+    _BINARY,
     Where(until=(3, 13)),
     effect=OUT_OF_BOUNDS,
     remedy=SPLIT,

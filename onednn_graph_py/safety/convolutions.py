@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..machine import Conditions
-from ..ops.call import Call
 from ..ops.lookup import with_trait
-from ..ops.shapes.windows import Window, window_of
 from ..ops.terms import shape_text
 from .calls import Op
 from .defect import APART, OUT_OF_BOUNDS, SPLIT, WRONG, Answer, Hit, Needs, Where, defect
@@ -254,8 +252,7 @@ def unreached_elements_of_transposed_convolution(
     window = slide.window
     for i, source in enumerate(slide.source.spatial):
         stride, extent = window.strides[i], window.extent(i)
-        begin = window.pads_begin[i] if window.auto_pad == "None" else 0
-        last = (source - 1) * stride + extent - begin
+        last = (source - 1) * stride + extent - slide.begin(i)
         beyond = slide.result.spatial[i] > last and not window.same
         if (stride > extent and source > 1) or beyond:
             return True
@@ -294,54 +291,6 @@ def auto_pad_of_transposed_gradients(group: Group, op: Op, conditions: Condition
 # -- windows over padding, out of bounds
 
 
-def _window(group: Group, op: Op) -> Window | None:
-    """Return a convolution's window; None if the weights' rank is unknown."""
-    weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
-    if weights is None or len(weights) < 3 or op.schema is None:
-        return None
-    spatial_first = op.attr("weights_format").startswith("X")
-    kernel = weights[:-2] if spatial_first else weights[2:]
-    return window_of(Call(op.schema, op.label, (), (), op.attrs), kernel)
-
-
-class _Row(NamedTuple):
-    """A window that slides along one spatial dim."""
-
-    size: int
-    """The data's number of elements along the dim."""
-    windows: int
-    """The number of windows."""
-    kernel: int
-    stride: int
-    begin: int
-    """The padding before the data."""
-    dilation: int
-
-    def reads(self, i: int) -> bool:
-        """Whether the i-th window has an element of the data under one of its taps."""
-        first = i * self.stride - self.begin
-        return any(0 <= first + k * self.dilation < self.size for k in range(self.kernel))
-
-
-def _rows(group: Group, op: Op) -> list[_Row]:
-    """Return a convolution's windows along each spatial dim; none if a size is unknown."""
-    window, data = _window(group, op), group.shape(op.inputs[0]) if op.inputs else None
-    if window is None or data is None or len(data) != len(window.kernel) + 2:
-        return []
-    spatial = data[1:-1] if op.attr("data_format") == "NXC" else data[2:]
-    rows = []
-    for i, (size, kernel) in enumerate(zip(spatial, window.kernel, strict=True)):
-        if size < 0 or kernel < 0:
-            return []
-        windows, stride = window.slide(i, size), window.strides[i]
-        begin = window.pads_begin[i] if window.auto_pad == "None" else 0
-        if window.same:
-            both = max((windows - 1) * stride + window.extent(i) - size, 0)
-            begin = both // 2 if window.auto_pad == "SAME_UPPER" else both - both // 2
-        rows.append(_Row(size, windows, kernel, stride, begin, window.dilations[i]))
-    return rows
-
-
 def _computes_in_16_bits(group: Group, op: Op) -> bool:
     """Whether an op's first input has 16 bits, or the floating-point mode allows that."""
     dtype = op.inputs[0].dtype
@@ -355,12 +304,13 @@ def _computes_in_16_bits(group: Group, op: Op) -> bool:
     remedy=f"{SPLIT}, or use smaller paddings",
 )
 def windows_in_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
-    window = _window(group, op)
-    if window is None or window.auto_pad != "None":
+    slide = slide_of(group, op)
+    if slide is None or slide.window.auto_pad != "None":
         return False
-    for i, size in enumerate(window.kernel):
+    window = slide.window
+    for i in range(len(window.kernel)):
         extent = window.extent(i)
-        if size >= 0 and max(window.pads_begin[i], window.pads_end[i]) >= extent:
+        if max(window.pads_begin[i], window.pads_end[i]) >= extent:
             return Hit(f"a padding as large as the window of {extent} with other ops fused to it")
     return False
 
@@ -379,12 +329,13 @@ def window_behind_the_data(group: Group, op: Op, conditions: Conditions) -> Answ
     The defect was seen if one thread's share of a short row begins with that window; others
     happen to be right.
     """
-    if not op.inputs or not _computes_in_16_bits(group, op):
+    slide = slide_of(group, op) if _computes_in_16_bits(group, op) else None
+    if slide is None:
         return False
-    for row in _rows(group, op)[-1:]:
-        if (row.windows - 1) * row.stride - row.begin >= row.size:
-            return Hit(f"a window that begins after the {row.size} elements of the innermost dim")
-    return False
+    size, windows = slide.source.spatial[-1], slide.result.spatial[-1]
+    if (windows - 1) * slide.window.strides[-1] - slide.begin(-1) < size:
+        return False
+    return Hit(f"a window that begins after the {size} elements of the innermost dim")
 
 
 @defect(
@@ -395,16 +346,17 @@ def window_behind_the_data(group: Group, op: Op, conditions: Conditions) -> Answ
     remedy="use smaller paddings or dilations, or strict f32",
 )
 def window_around_the_data(group: Group, op: Op, conditions: Conditions) -> Answer:
-    if not op.inputs:
-        return False
     source = group.producer(op.inputs[0])
     int8 = source is not None and source.kind in DEQUANTIZES
-    if not int8 and not _computes_in_16_bits(group, op):
+    slide = slide_of(group, op) if int8 or _computes_in_16_bits(group, op) else None
+    if slide is None or len(slide.window.kernel) != 3:
         return False
-    rows = _rows(group, op)
-    if len(rows) != 3 or all(map(rows[0].reads, range(rows[0].windows))):
-        return False
-    return Hit("a window that sees no element along the outermost dim")
+    first, step = -slide.begin(0), slide.window.strides[0]
+    taps = [k * slide.window.dilations[0] for k in range(slide.window.kernel[0])]
+    for start in range(first, first + slide.result.spatial[0] * step, step):
+        if not any(0 <= start + tap < slide.source.spatial[0] for tap in taps):
+            return Hit("a window that sees no element along the outermost dim")
+    return False
 
 
 # -- pixels that lie apart, out of bounds

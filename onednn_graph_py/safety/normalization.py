@@ -86,10 +86,7 @@ _FILLED = {
 """Ops with results that have elements where the source has none, such as sums over a batch."""
 
 
-@defect(
-    "oneDNN leaves results unwritten where the source has no elements",
-    Needs(_FILLED),
-)
+@defect("oneDNN leaves results unwritten where the source has no elements", Needs(_FILLED))
 def results_of_nothing(group: Group, op: Op, conditions: Conditions) -> Answer:
     return 0 in (group.shape(op.inputs[0]) or ()) and any(
         0 not in (group.shape(t) or (0,)) for t in op.outputs
@@ -145,7 +142,7 @@ def norm_gradient_of_other_layout(group: Group, op: Op, conditions: Conditions) 
         tensors = [group.tensor(op.inputs[1])]
         shape = tensors[0].shape or ()
         inner = shape[int(op.attr("axis")) % max(len(shape), 1) + 1 :]
-        if math.prod(inner) > 1 or tensors[0].has_gaps:
+        if math.prod(inner) > 1 or 0 in shape or tensors[0].has_gaps:
             return False
     first = tensors[0]
     if not first.strides or not first.shape or all(t.is_in_order for t in tensors):

@@ -35,11 +35,7 @@ def _shapes(group: Group, op: Op) -> _Shapes:
     return _Shapes((), ()) if weights is None or made is None else _Shapes(weights, made)
 
 
-@defect(
-    "oneDNN leaves a product over no elements unwritten",
-    Needs(_MATMUL),
-    Where(until=(3, 13)),
-)
+@defect("oneDNN leaves a product over no elements unwritten", Needs(_MATMUL), Where(until=(3, 13)))
 def product_over_nothing(group: Group, op: Op, conditions: Conditions) -> Answer:
     if contraction(group, op) != 0:
         return False

@@ -1,4 +1,4 @@
-"""Fused partitions that are slower than separate ops: `slow_fusion`."""
+"""Fused partitions that are slower than separate ops."""
 
 from __future__ import annotations
 
@@ -11,18 +11,5 @@ __all__ = ["slow_fusion"]
 
 
 def slow_fusion(group: Group, conditions: Conditions) -> Finding | None:
-    """Look for a known defect by which a partition is slower than its separate ops.
-
-    Parameters
-    ----------
-    group : Group
-        The partition, with all dims known.
-    conditions : Conditions
-        The conditions in which it is to run.
-
-    Returns
-    -------
-    Finding or None
-        The finding, with `alone` always false; None if there is no such defect.
-    """
+    """Return the first finding about a partition that is slower than its separate ops, or None."""
     return first(SLOW, group, conditions)

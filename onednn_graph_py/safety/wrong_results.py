@@ -1,4 +1,4 @@
-"""Partitions for which oneDNN computes wrong results silently: `wrong_result`."""
+"""Partitions for which oneDNN computes wrong results silently."""
 
 from __future__ import annotations
 
@@ -11,19 +11,5 @@ __all__ = ["wrong_result"]
 
 
 def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
-    """Look for a known defect by which oneDNN computes a partition wrongly.
-
-    Parameters
-    ----------
-    group : Group
-        The partition; `group_of` makes it from the nodes of a graph that is being built.
-    conditions : Conditions
-        The conditions in which it is to run.
-
-    Returns
-    -------
-    Finding or None
-        The finding of the first row that the partition meets; a partition of one op meets only
-        rows that hold for the op alone. None if it meets none.
-    """
+    """Return the first finding about a partition that oneDNN computes wrongly, or None."""
     return first(WRONG, group, conditions)
