@@ -25,7 +25,7 @@ class How:
     Parameters
     ----------
     programs, memory_programs : sequence of tuple of Program and Path
-        The programs of known wrong results and of `safety.out_of_bounds`, and where they were
+        The programs of known wrong results and of what the mirror refuses, and where they were
         built.
     minutes : float
         Time for random graphs.

@@ -12,16 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import memory_cases
-from wrong_cases import ROWS, group, row_of
+from wrong_cases import ROWS, group
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
-from onednn_graph_py.ops.describe import version_text
-from onednn_graph_py.ops.terms import OLDEST
-from onednn_graph_py.safety.defect import NEVER, Defect
+from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, REFUSED, WRONG, Defect
 from onednn_graph_py.safety.group import Group
-from onednn_graph_py.safety.out_of_bounds import MemoryDefect
-from onednn_graph_py.safety.wrong_results import DEFECTS
+from onednn_graph_py.safety.table import DEFECTS, of_effect
 from onednn_graph_py.serialization import GraphDocument
 from onednn_graph_py.text.markup import Markup
 from onednn_graph_py.text.table import markdown_table
@@ -122,7 +119,7 @@ TITLES = {
 }
 """Titles of rows whose text is about the user's CPU."""
 
-SATURATION = row_of("int8_products_without_vnni")
+SATURATION = DEFECTS["int8_products_without_vnni"]
 
 
 def graph_file(row: str) -> Path:
@@ -152,11 +149,8 @@ def cause(row: str, number: int, result: Result) -> str | None:
     if _saturates(row, number, result):
         return SATURATION.name
     made, where = _groups(row)[number], result.conditions
-    for defect in (row_of(row), *DEFECTS):
-        if defect.find(made, where) is not None:
-            return defect.name
-    beside = (d for d in memory_cases.DEFECTS for op in made.ops if d.met(made, op, where))
-    return next((d.name for d in beside), None)
+    rows = (DEFECTS[row], *of_effect(WRONG), *of_effect(REFUSED))
+    return next((d.name for d in rows if d.find(made, where) is not None), None)
 
 
 def _saturates(row: str, number: int, result: Result) -> bool:
@@ -165,7 +159,7 @@ def _saturates(row: str, number: int, result: Result) -> bool:
         return False
     outcome = result.defects[row][number]
     return any(
-        outcome in other.defects.get(row, ()) and not row_of(row).is_in(other.conditions)
+        outcome in other.defects.get(row, ()) and not DEFECTS[row].is_in(other.conditions)
         for other in _all()
     )
 
@@ -223,26 +217,9 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _guarded(defect: Defect | MemoryDefect, results: Iterable[Result]) -> str:
-    """Return with which versions models avoid something, to continue "with"."""
-    since, until = defect.since, defect.until
-    if until is None or until == NEVER:
-        said = "every version" if since <= OLDEST else f"oneDNN {version_text(since)} and newer"
-    elif since <= OLDEST:
-        said = f"oneDNN before {version_text(until)}"
-    else:
-        said = f"oneDNN from {version_text(since)} on, before {version_text(until)}"
-    held: dict[str, dict[str, bool]] = {}
-    for r in results:
-        if since <= r.conditions.version and (until is None or r.conditions.version < until):
-            held.setdefault(f"{r.version} {r.runtime}", {})[r.isa] = defect.is_in(r.conditions)
-    isas = {isa for of in held.values() for isa, holds in of.items() if holds}
-    never = [c for c, of in held.items() if isas & set(of) and not any(of.values())]
-    if never:
-        said += f", but not with {_listed(never)}"
-    if any(any(of.values()) and not all(of.values()) for of in held.values()):
-        said += ", on some instruction sets only"
-    return said
+def _guarded(defect: Defect) -> str:
+    """Return in which conditions models avoid something, to continue "with"."""
+    return "; or ".join(map(str, defect.where))
 
 
 def _link(name: str) -> Markup:
@@ -305,7 +282,7 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
 
 
 def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
-    defect = row_of(row)
+    defect = DEFECTS[row]
     yield f"## {row}\n"
     yield f"{_title(row, what)}.\n"
     yield from _table(row, results)
@@ -313,18 +290,19 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     yield from _seen(row, results)
     if ROWS[row].hidden:
         yield ROWS[row].hidden
-    done = "Its ops alone are right, so models split them"
-    if defect.alone is True:
+    if defect.needs.fused:
+        done = "Its ops alone are right, so models split them"
+    elif set(ROWS[row].met) == set(ROWS[row].alone):
         done = (
             "The op alone is wrong too, so models write it in another way, or compute it in NumPy"
         )
-    elif defect.alone:
+    else:
         done = (
             "Some of these ops alone are wrong too; models write those in another way, or compute "
             "them in NumPy, and run the others separately"
         )
-    yield f"{done}, with {_guarded(defect, results)}."
-    if defect.out_of_bounds:
+    yield f"{done}, with {_guarded(defect)}."
+    if OUT_OF_BOUNDS in defect.effect:
         yield "It also reads or writes out of bounds, so the mirror refuses it."
     yield f"[Graph](data/defects/{graph_file(row).name})."
     shown = benchdnn_that_fails(row, results)
@@ -368,17 +346,17 @@ def _by_isa(outcomes: dict[str, str], expected: set[str]) -> str:
 
 
 def _memory(results: list[Result]) -> Iterator[str]:
-    """Return the part about `safety.out_of_bounds`."""
+    """Return the part about what the mirror refuses."""
     versions: dict[str, list[Result]] = {}
     for r in results:
         if r.memory:
             versions.setdefault(f"{r.version} {r.runtime}", []).append(r)
     yield MEMORY
     for name, what in memory_titles().items():
-        defect, known = memory_cases.BY_NAME[name], memory_cases.ROWS[name].known
+        known = memory_cases.ROWS[name].known
         yield f"### {name}\n"
         yield f"{what[0].upper()}{what[1:]}"
-        yield f"Models avoid it with {_guarded(defect, results)}."
+        yield f"Models avoid it with {_guarded(DEFECTS[name])}."
         yield f"[Graph](data/defects/{name}.json)."
         if known:
             yield known

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import memory_cases
 from graphs import LINKED
-from wrong_cases import ROWS, row_of
+from wrong_cases import ROWS
 
 import onednn_graph_py as og
 from onednn_graph_py.export import to_cpp
+from onednn_graph_py.safety.table import DEFECTS
 
 __all__ = [
     "COMPILER",
@@ -131,7 +132,7 @@ class Program:
 
 def titles() -> dict[str, str]:
     """Return what is wrong, in a sentence, by the row's name."""
-    found = {row: row_of(row).what for row in ROWS}
+    found = {row: DEFECTS[row].what for row in ROWS}
     return dict(sorted(found.items(), key=lambda entry: entry[1]))
 
 
@@ -145,12 +146,12 @@ def programs(first_only: bool = False) -> Iterator[Program]:
 
 
 def memory_titles() -> dict[str, str]:
-    """Return what goes wrong, in a sentence, by the name of each row of `safety.out_of_bounds`."""
-    return {name: memory_cases.BY_NAME[name].what for name in memory_cases.ROWS}
+    """Return what goes wrong, in a sentence, by the name of each row that the mirror refuses."""
+    return {name: f"{DEFECTS[name].what}." for name in memory_cases.ROWS}
 
 
 def memory_programs() -> Iterator[Program]:
-    """Return the programs of the rows of `safety.out_of_bounds` whose ops this oneDNN has."""
+    """Return the programs of the rows that the mirror refuses and whose ops this oneDNN has."""
     for name, row in memory_cases.ROWS.items():
         try:
             b = memory_cases.builder_of(row.wrong)

@@ -67,7 +67,7 @@ class Result:
     defects : dict
         The outcome for each graph of a row: see `programs.Program.outcome`.
     memory : dict
-        The outcome for each row of `safety.out_of_bounds`: see `programs.Program.outcome`.
+        The outcome for each row that the mirror refuses: see `programs.Program.outcome`.
     benchdnn : dict
         For each row of both, what `benchdnn.measured` returns.
     patterns : dict

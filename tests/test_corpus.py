@@ -17,7 +17,8 @@ import onednn_graph_py as og
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
-from onednn_graph_py.safety import out_of_bounds, wrong_results
+from onednn_graph_py.safety.defect import WRONG
+from onednn_graph_py.safety.table import DEFECTS, of_effect
 from onednn_graph_py.serialization import GraphDocument, parse
 from onednn_graph_py.serialization.options import Rewriting, parse_rewritings
 from onednn_recipe.settings import Settings
@@ -47,7 +48,7 @@ class Known:
 
 def _split(name: str, fused_since: tuple[int, int] = (3, 7)) -> Known:
     """Where oneDNN has the defect of this name, and fuses the graph, models run it in parts."""
-    [row] = (r for r in (*wrong_results.DEFECTS, *out_of_bounds.DEFECTS) if r.name == name)
+    row = DEFECTS[name]
     return Known(Verdict.SPLIT, f"[{name}]", lambda: fused_since <= LINKED and row.is_in(current()))
 
 
@@ -306,7 +307,7 @@ def _small_cases(batch: str, limit: float) -> list[Case]:
 def _defects_here() -> list[str]:
     """What this oneDNN is known to compute wrongly on this CPU."""
     here = current()
-    return [r.what for r in wrong_results.DEFECTS if r.is_in(here)]
+    return [r.what for r in of_effect(WRONG) if r.is_in(here)]
 
 
 def _explanation(case: Case, result: Result) -> str:

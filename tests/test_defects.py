@@ -20,7 +20,6 @@ from wrong_cases import (
     int8_product,
     noise,
     product,
-    row_of,
     whole,
 )
 
@@ -29,10 +28,11 @@ from onednn_graph_py.dtypes import numpy_dtype
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.reference import round_to
+from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, WRONG
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.out_of_bounds import DEFECTS as MEMORY_DEFECTS
 from onednn_graph_py.safety.saturation import LARGEST_WEIGHT, magnitude_of
-from onednn_graph_py.safety.wrong_results import DEFECTS, wrong_result
+from onednn_graph_py.safety.table import DEFECTS, of_effect
+from onednn_graph_py.safety.wrong_results import wrong_result
 from onednn_graph_py.verify import reference_values
 
 
@@ -54,25 +54,22 @@ def graphs(which):
 
 
 def test_every_row_has_cases():
-    assert sorted(ROWS) == sorted(d.name for d in DEFECTS)
-
-
-def test_names_tell_all_rows_apart():
-    names = [d.name for d in (*DEFECTS, *MEMORY_DEFECTS)]
-    assert sorted(set(names)) == sorted(names)
+    assert sorted(ROWS) == sorted(d.name for d in of_effect(WRONG))
 
 
 def test_every_row_has_its_versions_as_data():
-    for defect in DEFECTS:
-        assert (3, 7) <= defect.since < defect.until
-        assert "oneDNN" in defect.what
-        assert not re.search(r"\d\.\d", defect.what)
+    for defect in DEFECTS.values():
+        for where in defect.where:
+            assert where.since >= (3, 7)
+            assert where.until is None or where.since < where.until
+        assert not re.search(r"oneDNN \d\.\d", defect.what)
+    assert all("oneDNN" in defect.what for defect in of_effect(WRONG))
 
 
 @pytest.mark.parametrize(("name", "build"), graphs("met"))
 def test_a_row_meets_its_graphs_where_it_holds(name, build):
     row, given = ROWS[name], group(build)
-    found = {c: row_of(name).find(given, c) for c in (*row.where, *row.elsewhere)}
+    found = {c: DEFECTS[name].find(given, c) for c in (*row.where, *row.elsewhere)}
     assert [c for c, f in found.items() if f is None] == list(row.elsewhere)
     assert {f.alone for f in found.values() if f is not None} == {build in row.alone}
 
@@ -80,7 +77,7 @@ def test_a_row_meets_its_graphs_where_it_holds(name, build):
 @pytest.mark.parametrize(("name", "build"), graphs("right"))
 def test_a_row_does_not_meet_what_is_right_beside_it(name, build):
     given = group(build)
-    assert [c for c in EVERYWHERE if row_of(name).find(given, c) is not None] == []
+    assert [c for c in EVERYWHERE if DEFECTS[name].find(given, c) is not None] == []
 
 
 def test_a_strided_operand_of_the_whole_shape_is_met_if_one_dim_is_wide():
@@ -89,7 +86,7 @@ def test_a_strided_operand_of_the_whole_shape_is_met_if_one_dim_is_wide():
             b.input((*dims[:-1], 6)) @ b.input((6, dims[-1])) + b.input(dims, strides=strides)
         )
 
-    row = row_of("strided_operand")
+    row = DEFECTS["strided_operand"]
     assert row.find(group(build((1, 8), (16, 2))), OLD)
     assert row.find(group(build((1, 8), (8, 1))), OLD) is None
     assert row.find(group(build((3, 8), (16, 2))), OLD) is None
@@ -108,7 +105,7 @@ def test_what_is_wrong_alone_is_found_of_one_op(name, build):
     b = og.GraphBuilder()
     build(b)
     where = ROWS[name].where[0]
-    assert any(row_of(name).find(group_of([n]), where) is not None for n in b.nodes)
+    assert any(DEFECTS[name].find(group_of([n]), where) is not None for n in b.nodes)
 
 
 def test_rows_of_amx_hold_for_f32_where_the_math_mode_lets_it_run_there():
@@ -132,7 +129,7 @@ def test_4_bit_weights_are_right_where_the_math_mode_covers_integers():
     name = "four_bit_weights"
     (build,) = ROWS[name].met
     for where in ROWS[name].where:
-        assert row_of(name).find(group(build, apply_to_int=True), where) is None
+        assert DEFECTS[name].find(group(build, apply_to_int=True), where) is None
 
 
 def test_shapes_that_a_model_is_compiled_for_count():
@@ -202,13 +199,13 @@ def test_a_defect_shows_here_and_models_avoid_it(name, build):
     if missing:
         pytest.skip(missing)
     b = built(build)
-    found = row_of(name).find(whole(b), here)
+    found = DEFECTS[name].find(whole(b), here)
     if found is None:
         check_as_it_is(b)  # which newer versions refuse
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if row_of(name).out_of_bounds:
+        if OUT_OF_BOUNDS in DEFECTS[name].effect:
             with pytest.raises(og.KnownDefectError, match="and accesses memory out of bounds"):
                 compile_as_it_is(b)
         elif not row.hidden:

@@ -5,7 +5,7 @@ from collections import Counter
 import memory_cases
 import pytest
 from test_export import needs_compiler, needs_headers
-from wrong_cases import ROWS, group, row_of
+from wrong_cases import ROWS, group
 
 import onednn_graph_py as og
 from matrix import kernels_page, page, reports
@@ -14,7 +14,8 @@ from matrix.programs import Program, memory_programs, programs, titles
 from matrix.results import Result, Source, load_all
 from onednn_graph_py import serialization
 from onednn_graph_py.machine import current
-from onednn_graph_py.safety.out_of_bounds import DEFECTS, defect_of
+from onednn_graph_py.safety.defect import OUT_OF_BOUNDS
+from onednn_graph_py.safety.table import DEFECTS, refusal
 from onednn_graph_py.safety.wrong_results import wrong_result
 
 RESULTS = list(load_all())
@@ -41,7 +42,7 @@ def test_a_page_shows_what_was_measured(made):
 def test_the_mirror_refuses_what_was_measured_to_leave_its_buffers(result):
     where = result.conditions
     seen = [row for row, o in result.memory.items() if is_bad(o)]
-    assert [row for row in seen if not memory_cases.BY_NAME[row].is_in(where)] == []
+    assert [row for row in seen if not DEFECTS[row].is_in(where)] == []
 
 
 def test_each_row_of_memory_was_seen_or_is_known_otherwise():
@@ -116,11 +117,11 @@ def test_models_avoid_what_was_measured_to_be_wrong_and_nothing_else(result):
         for number, (build, outcome) in enumerate(zip(ROWS[row].met, outcomes, strict=False)):
             made = group(build)
             if is_bad(outcome):
-                if wrong_result(made, where) is None and not defect_of(made, where, DEFECTS):
+                if wrong_result(made, where) is None and not refusal(made, where):
                     unlike.append(f"{row}: {outcome}, and models run it")
             elif (row, result.version) in NOT_SHOWN:
-                assert row_of(row).out_of_bounds
-            elif row_of(row).find(made, where) is not None and seen(row, number, outcome):
+                assert OUT_OF_BOUNDS in DEFECTS[row].effect
+            elif DEFECTS[row].find(made, where) is not None and seen(row, number, outcome):
                 unlike.append(f"{row}: {outcome}, and models do not run it")
     assert unlike == []
 
@@ -151,15 +152,15 @@ def test_what_was_measured_here_is_seen_again(tmp_path):
     here, unlike = current(), []
     for program in memory_programs():
         found = program.outcome(program.build(tmp_path, "-Wall", "-Wextra", "-Werror"))
-        if is_bad(found) and not memory_cases.BY_NAME[program.row].is_in(here):
+        if is_bad(found) and not DEFECTS[program.row].is_in(here):
             unlike.append((program.row, found))
     for program in programs():
         found = program.outcome(program.build(tmp_path, "-Wall", "-Wextra", "-Werror"))
         made = group(ROWS[program.row].met[program.number])
-        explained = wrong_result(made, here) is not None or defect_of(made, here, DEFECTS)
+        explained = wrong_result(made, here) is not None or refusal(made, here)
         if is_bad(found) and not explained:
             unlike.append((program.row, program.number, found))
-        met = row_of(program.row).find(made, here) is not None
+        met = DEFECTS[program.row].find(made, here) is not None
         if met and found == "right" and seen(program.row, program.number, found):
             unlike.append((program.row, program.number, found))
     assert unlike == []

@@ -12,8 +12,10 @@ from onednn_graph_py.kernels import job_of, kernels_of
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.isa import has_amx, has_avx2
 from onednn_graph_py.planning.pace import may_be_slow
+from onednn_graph_py.safety.defect import SLOW
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.slow_fusions import SLOW, slow_fusion
+from onednn_graph_py.safety.slow_fusions import slow_fusion
+from onednn_graph_py.safety.table import of_effect
 
 
 def chain(shape, *steps):
@@ -212,7 +214,7 @@ def test_nothing_is_said_where_dims_are_unknown():
 
 
 def test_rows_say_how_slow():
-    for row in SLOW:
+    for row in of_effect(SLOW):
         assert "times slower" in row.what
 
 

@@ -12,10 +12,8 @@ from graphs import LINKED
 import onednn_graph_py as og
 from onednn_graph_py.building.builder import leaving_of, readers_of
 from onednn_graph_py.machine import Conditions
-from onednn_graph_py.safety.defect import Defect
 from onednn_graph_py.safety.group import Group
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.wrong_results import DEFECTS
 
 PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 UNIT = {"scales": [1.0], **PER_TENSOR}
@@ -1475,13 +1473,6 @@ ROWS = {
     ),
 }  # fmt: skip
 """By the row's name."""
-
-_BY_NAME = {d.name: d for d in DEFECTS}
-
-
-def row_of(name: str) -> Defect:
-    """Return the row of a name."""
-    return _BY_NAME[name]
 
 
 def whole(b: og.GraphBuilder, **given: Any) -> Group:

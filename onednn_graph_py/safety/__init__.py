@@ -1,14 +1,13 @@
 """Checks that the mirror makes, with the GIL held, before it passes something to oneDNN.
 
-`limits` and `shapes` check the assumptions of every version of oneDNN. The rows of `out_of_bounds`,
-and `partitioning`, describe uses on which a version crashes or leaves its buffers although all of
-these hold.
+`limits` and `shapes` check the assumptions of every version of oneDNN. The rows of `table`, and
+`partitioning`, describe uses on which a version crashes or leaves its buffers although all of these
+hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from functools import cache
+from collections.abc import Sequence, Set
 from typing import Any
 
 from ..errors import InvalidGraphOpError, KnownDefectError
@@ -17,20 +16,14 @@ from ..machine import Conditions, current
 from ..ops.inference import infer_outputs
 from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
-from ..ops.terms import MAX_NDIMS, Shape
-from .calls import Op, Tensor, op_of
-from .defect import first_met
-from .facts import is_row_major
+from .calls import Tensor, op_of
 from .group import Group
 from .limits import check_attributes, check_ranks, check_strides
-from .out_of_bounds import DEFECTS, Features, MemoryDefect, defect_of
 from .partitioning import CRASHING, partitioning_crash
 from .shapes import shapes_of
-from .wrong_results import DEFECTS as WRONG_RESULTS
+from .table import refusal
 
 __all__ = ["check_op", "check_partition", "check_partitioning", "may_crash_search"]
-
-_WRONG_OUT_OF_BOUNDS = tuple(d for d in WRONG_RESULTS if d.out_of_bounds)
 
 
 def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
@@ -72,26 +65,6 @@ def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) ->
         raise InvalidGraphOpError(f"{op.label} depends on its own output")
 
 
-def _features(
-    ops: Sequence[Op], shapes: Mapping[int, Shape], given: Mapping[int, Tensor], fpmath: str
-) -> Features:
-    tensors = [t for op in ops for t in (*op.inputs, *op.outputs)]
-    tensors += given.values()
-    return Features(
-        frozenset(op.kind for op in ops),
-        len(ops) > 1,
-        not all(is_row_major(t) for t in tensors),
-        fpmath != "strict" or any(t.dtype in ("bf16", "f16") for t in tensors),
-        max((MAX_NDIMS if s is None else len(s) for s in shapes.values()), default=0),
-    )
-
-
-@cache
-def _candidates(features: Features, conditions: Conditions) -> tuple[MemoryDefect, ...]:
-    """Return the defects that a partition with these features may meet."""
-    return tuple(d for d in DEFECTS if d.may_be_met(features) and d.is_in(conditions))
-
-
 def check_partition(
     ops: Sequence[tuple[Any, ...]],
     given: Sequence[tuple[Any, ...]],
@@ -123,20 +96,10 @@ def check_partition(
     tensors = {values[0]: Tensor(*values) for values in given}
     for op in made:
         check_strides(op, tensors)
-    shapes = shapes_of(made, tensors)
-    defects = _candidates(_features(made, shapes, tensors, fpmath), conditions)
     computing = [op for op in made if op.outputs]  # all but End
-    group = Group(computing, shapes, tensors, fpmath)
-    found = defect_of(group, conditions, defects)
-    if found is not None:
-        raise KnownDefectError(found)
-    wrong = first_met(_WRONG_OUT_OF_BOUNDS, group, conditions)
-    if wrong is not None:
-        labels = ", ".join(op.label for op in computing)
-        raise KnownDefectError(
-            f"{labels}: {wrong.what}, and accesses memory out of bounds; let a model of "
-            f"GraphBuilder run it, which computes it in another way [{wrong.name}]"
-        )
+    why = refusal(Group(computing, shapes_of(made, tensors), tensors, fpmath), conditions)
+    if why is not None:
+        raise KnownDefectError(why)
 
 
 def may_crash_search(kinds: Set[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,6 +32,38 @@ class Tensor(NamedTuple):
     """The logical tensor itself, for messages."""
     data: npt.NDArray[Any] | None = None
     """The elements of a constant, if they are known."""
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether it has no strides, or those of a contiguous array."""
+        if self.strides is None or self.shape is None:
+            return True
+        expected = 1
+        for stride, d in zip(reversed(self.strides), reversed(self.shape), strict=True):
+            if stride != expected:
+                return False
+            expected *= d
+        return True
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it lies as a contiguous array does, whatever the strides of unit dims are."""
+        expected = 1
+        for stride, d in zip(
+            reversed(self.strides or ()), reversed(self.shape or ()), strict=False
+        ):
+            if stride != expected and d > 1:
+                return False
+            expected *= d
+        return True
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether strides leave room between the elements."""
+        if self.strides is None or self.shape is None or 0 in self.shape:
+            return False
+        reach = 1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
+        return reach != math.prod(self.shape)
 
 
 class Op(NamedTuple):

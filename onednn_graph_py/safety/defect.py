@@ -1,22 +1,183 @@
-"""Rows that describe defects of oneDNN: `Defect`, and the search for one: `first_met`."""
+"""Rows of what oneDNN gets wrong: `Defect`, with which `defect` decorates a predicate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Flag, auto
+from typing import Literal, NamedTuple
 
 from ..machine import Conditions
-from ..ops.terms import Version
-from .group import Group
+from ..ops.describe import version_text
+from ..ops.terms import OLDEST, Version
+from .calls import Op
+from .group import Features, Group
 
-__all__ = ["NEVER", "Defect", "Finding", "Met", "first_met"]
+__all__ = [
+    "APART",
+    "CRASH",
+    "HANG",
+    "OUT_OF_BOUNDS",
+    "REFUSED",
+    "SLOW",
+    "SPLIT",
+    "WRONG",
+    "Answer",
+    "Defect",
+    "Effect",
+    "Finding",
+    "Hit",
+    "Needs",
+    "Where",
+    "defect",
+    "unmeasured",
+]
 
-NEVER: Version = (99, 0)
-"""A version later than every other: the newest oneDNN that was tried still has the defect."""
 
-Met = Callable[[Group, Conditions], bool]
-"""A predicate of a partition and of the conditions in which it is to run."""
+class Effect(Flag):
+    """What oneDNN does with a partition."""
+
+    WRONG = auto()
+    """Some results are wrong."""
+    OUT_OF_BOUNDS = auto()
+    """It reads or writes outside of its buffers."""
+    CRASH = auto()
+    """It ends the process."""
+    HANG = auto()
+    """It never returns."""
+    SLOW = auto()
+    """It takes longer than for the separate ops."""
+
+
+WRONG, OUT_OF_BOUNDS, CRASH, HANG, SLOW = Effect
+
+REFUSED = OUT_OF_BOUNDS | CRASH | HANG
+"""The effects for which the mirror refuses a partition."""
+
+_EFFECTS = {
+    OUT_OF_BOUNDS: "access memory out of bounds",
+    CRASH: "crash",
+    HANG: "compile without an end",
+}
+SPLIT = "get partitions with policy debug"
+APART = f"{SPLIT}, or put the op into a graph of its own"
+_BY_A_MODEL = "let a model of GraphBuilder run it, which computes it in another way"
+
+Feature = Literal["amx", "avx2", "avx512", "avx512_bf16", "f16", "vnni"]
+"""A feature of an instruction set: a property of `Conditions`."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Conditions in which oneDNN has a defect; a union of them is a tuple.
+
+    Parameters
+    ----------
+    since, until : Version
+        The first version, and the first one that is right again; None if none is.
+    has, lacks : tuple of str
+        Features that the instruction set has, and those that it lacks.
+    sycl : bool or None
+        Whether the runtime is SYCL; None if that makes no difference.
+    threads : int
+        The smallest number of threads.
+    """
+
+    since: Version = OLDEST
+    until: Version | None = None
+    has: tuple[Feature, ...] = ()
+    lacks: tuple[Feature, ...] = ()
+    sycl: bool | None = None
+    threads: int = 1
+
+    def holds(self, conditions: Conditions) -> bool:
+        """Whether these are such conditions."""
+        return (
+            self.since <= conditions.version
+            and (self.until is None or conditions.version < self.until)
+            and self.sycl in (None, conditions.runtime == "SYCL")
+            and self.threads <= conditions.threads
+            and all(getattr(conditions, feature) for feature in self.has)
+            and not any(getattr(conditions, feature) for feature in self.lacks)
+        )
+
+    def __str__(self) -> str:
+        """Return them in words, such as ``oneDNN 3.8 and newer on CPUs with AVX2``."""
+        since, until = version_text(self.since), self.until and version_text(self.until)
+        if self.since > OLDEST:
+            versions = f"from {since} on, before {until}" if until else f"{since} and newer"
+        else:
+            versions = f"before {until}" if until else ""
+        text = f"oneDNN {versions}" if versions else "every version"
+        has, lacks = (" and ".join(f.upper() for f in names) for names in (self.has, self.lacks))
+        if has or lacks:
+            text += f" on CPUs {f'with {has}' if has else ''}"
+            text += f"{' but not' if has else 'without'} {lacks}" if lacks else ""
+        if self.sycl is not None:
+            text += " over SYCL" if self.sycl else ", not over SYCL"
+        return text + (f" on {self.threads} threads or more" if self.threads > 1 else "")
+
+
+def unmeasured(since: Version, until: Version) -> tuple[Where, ...]:
+    """Return where versions were not measured: their wheels' CPU had neither f16 nor AVX-VNNI."""
+    return (
+        Where(since, until, sycl=False),
+        Where(since, until, has=("f16",)),
+        Where(since, until, has=("vnni",), lacks=("avx512",)),
+    )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Facts that a partition must have before a row's predicate is asked.
+
+    Parameters
+    ----------
+    kinds : set of str
+        The kinds of the ops that the predicate looks at.
+    fused, strided, narrow : bool
+        Whether only partitions with that one of `Features` meet the defect.
+    rank : int
+        The rank that some tensor of the partition must have at least.
+    beside : set of str
+        Op kinds of which the partition must have one too; empty if it needs none.
+    """
+
+    kinds: Set[str]
+    fused: bool = False
+    strided: bool = False
+    narrow: bool = False
+    rank: int = 0
+    beside: Set[str] = frozenset()
+
+    def met_by(self, features: Features) -> bool:
+        """Whether a partition with these features may meet the defect."""
+        return (
+            not features.kinds.isdisjoint(self.kinds)
+            and (not self.beside or not features.kinds.isdisjoint(self.beside))
+            and features.fused >= self.fused
+            and features.strided >= self.strided
+            and features.narrow >= self.narrow
+            and features.rank >= self.rank
+        )
+
+
+class Hit(NamedTuple):
+    """An op that meets a defect, with what a message says about it."""
+
+    detail: str = ""
+    """The subject of "... makes oneDNN 3.7 access memory out of bounds"."""
+    remedy: str = ""
+    """An imperative, such as "pass a contiguous array", instead of the row's."""
+    alone: bool = True
+    """Whether the op meets the defect in a partition of its own too, if the row's ops can."""
+
+
+Answer = bool | Hit
+"""Whether an op meets a defect; a `Hit` says more than True."""
+
+Predicate = Callable[[Group, Op, Conditions], Answer]
+"""Asked about each op of a partition that is of the row's kinds."""
 
 
 class Finding(NamedTuple):
@@ -35,62 +196,86 @@ class Finding(NamedTuple):
         return f"{self.what} [{self.name}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Defect:
-    """A row: a wrong behaviour, its partitions, and its conditions.
+    """A row: what oneDNN does wrong, with which partitions, in which conditions.
 
     Parameters
     ----------
     name : str
-        A name that no other row has: that of its entry in docs/onednn_defects.md, if results are
-        wrong.
+        That of the predicate, and of the entry in docs/onednn_defects.md.
     what : str
-        A sentence about the wrong behaviour, without versions, for the warning.
-    met : callable
-        Takes a partition and `Conditions`; returns whether the partition meets the defect.
-    since, until : Version
-        The first oneDNN that has the defect, and the first that does not.
-    where : callable, optional
-        Takes `Conditions`; returns whether they show the defect. All do by default.
-    alone : bool or callable
-        Whether an op shows the defect in a partition of its own too; a callable decides that for
-        each partition.
-    unless_apply_to_int : bool
-        Whether results are right if the floating-point mode covers integers.
-    out_of_bounds : bool
-        Whether oneDNN also reads or writes beside its buffers, so that the mirror refuses it.
+        What is wrong, without versions: a sentence for warnings if results are wrong or slow, else
+        the noun that the page explains.
+    effect : Effect
+        All that may happen.
+    needs : Needs
+        What is asked before the predicate. If `fused`, no op shows the defect alone.
+    where : tuple of Where
+        The conditions: the union of these.
+    remedy : str
+        What the caller of the mirror can do, if the hits do not say it.
+    meets : callable
+        Takes the partition, one of its ops, and `Conditions`; returns whether the op meets the
+        defect.
     """
 
     name: str
     what: str
-    met: Met
-    since: Version = (3, 7)
-    until: Version = NEVER
-    where: Callable[[Conditions], bool] | None = None
-    alone: bool | Met = False
-    unless_apply_to_int: bool = False
-    out_of_bounds: bool = False
+    effect: Effect
+    needs: Needs
+    where: tuple[Where, ...]
+    remedy: str
+    meets: Predicate
 
     def is_in(self, conditions: Conditions) -> bool:
         """Whether oneDNN has the defect under these conditions."""
-        if not self.since <= conditions.version < self.until:
-            return False
-        return self.where is None or self.where(conditions)
+        return any(where.holds(conditions) for where in self.where)
+
+    def hits(self, group: Group, conditions: Conditions) -> Iterator[tuple[Op, Hit]]:
+        """Yield the ops of a partition that meet the defect where oneDNN has it."""
+        for op in group.ops:
+            answer = op.kind in self.needs.kinds and self.meets(group, op, conditions)
+            if not answer:
+                continue
+            hit = answer if isinstance(answer, Hit) else Hit()
+            if self.needs.fused:
+                hit = hit._replace(alone=False)
+            if hit.alone or len(group.ops) > 1:
+                yield op, hit
+
+    def found(self, group: Group, conditions: Conditions) -> Finding | None:
+        """Return the finding about a partition where oneDNN has the defect, or None."""
+        alone = [hit.alone for _, hit in self.hits(group, conditions)]
+        return Finding(self.name, self.what, any(alone)) if alone else None
 
     def find(self, group: Group, conditions: Conditions) -> Finding | None:
         """Return the finding about a partition, or None if this defect does not affect it."""
-        if not self.is_in(conditions) or (self.unless_apply_to_int and group.apply_to_int):
+        if not self.is_in(conditions) or not self.needs.met_by(group.features):
             return None
-        if (len(group.ops) == 1 and self.alone is False) or not self.met(group, conditions):
-            return None
-        alone = self.alone if isinstance(self.alone, bool) else self.alone(group, conditions)
-        return Finding(self.name, self.what, alone) if alone or len(group.ops) > 1 else None
+        return self.found(group, conditions)
+
+    def refusal(self, op: Op, hit: Hit, version: Version) -> str:
+        """Return a message that names the op, the cause, the effect, a remedy and the row."""
+        if hit.detail:
+            effect = next(text for effect, text in _EFFECTS.items() if effect in self.effect)
+            what = f"{hit.detail} makes oneDNN {version_text(version)} {effect}"
+        else:
+            what = f"{self.what}, and accesses memory out of bounds"
+        remedy = hit.remedy or self.remedy or _BY_A_MODEL
+        return f"{op.label}: {what}; {remedy} [{self.name}]"
 
 
-def first_met(defects: Iterable[Defect], group: Group, conditions: Conditions) -> Finding | None:
-    """Return the finding about the first defect that a partition meets, or None."""
-    for defect in defects:
-        found = defect.find(group, conditions)
-        if found is not None:
-            return found
-    return None
+def defect(
+    what: str,
+    needs: Needs,
+    *where: Where,
+    effect: Effect = WRONG,
+    remedy: str = "",
+) -> Callable[[Predicate], Defect]:
+    """Make a row of a predicate, whose name it gets; see `Defect` for the parameters."""
+
+    def row(meets: Predicate) -> Defect:
+        return Defect(meets.__name__, what, effect, needs, where or (Where(),), remedy, meets)
+
+    return row

@@ -14,20 +14,33 @@ from .group import Group
 
 __all__ = [
     "BINARY",
+    "DEQUANTIZES",
+    "PRODUCTS",
+    "QUANTIZATION",
     "Slide",
     "aligned",
     "attention",
     "contraction",
+    "has_zero_point",
     "integers_of",
-    "is_row_major",
+    "one_element",
     "operands",
     "quantization_of",
+    "reads_twice",
     "runs_in_amx",
     "slide_of",
+    "spread",
 ]
 
 BINARY = with_trait("epilogue", "binary")
 """The documents' category Binary."""
+
+DEQUANTIZES = with_trait("dequantizes")
+
+QUANTIZATION = with_trait("quantizes") | DEQUANTIZES
+
+PRODUCTS = with_trait("product") - with_trait("gradient")
+"""MatMul and the convolutions."""
 
 _MOVING = with_trait("moves") | {"TypeCast"}
 
@@ -37,16 +50,14 @@ def aligned(shape: Shape, rank: int) -> tuple[int, ...] | None:
     return None if shape is None else (1,) * (rank - len(shape)) + shape
 
 
-def is_row_major(tensor: Tensor) -> bool:
-    """Whether it has no strides, or those of a contiguous array."""
-    if tensor.strides is None or tensor.shape is None:
-        return True
-    expected = 1
-    for stride, d in zip(reversed(tensor.strides), reversed(tensor.shape), strict=True):
-        if stride != expected:
-            return False
-        expected *= d
-    return True
+def spread(shape: Shape) -> bool:
+    """Whether more than one dim may have more than one element."""
+    return shape is None or sum(d != 1 for d in shape) > 1
+
+
+def one_element(shape: Shape) -> bool:
+    """Whether a tensor is known to have one element."""
+    return shape is not None and all(d == 1 for d in shape)
 
 
 def _behind(group: Group, op: Op) -> set[int]:
@@ -85,11 +96,18 @@ def quantization_of(group: Group, tensor: Tensor) -> Op | None:
     """Return the Dequantize that made a tensor, maybe through ops that move or cast elements."""
     while True:
         op = group.producer(tensor)
-        if op is None or op.kind in with_trait("dequantizes"):
+        if op is None or op.kind in DEQUANTIZES:
             return op
         if op.kind not in _MOVING:
             return None
         tensor = op.inputs[0]
+
+
+def has_zero_point(op: Op) -> bool:
+    """Whether a Dequantize has a zero point that is not 0, or may have one."""
+    if op.kind == "DynamicDequantize":
+        return len(op.inputs) > 2
+    return any(op.attr("zps") or ())
 
 
 def integers_of(group: Group, op: Op) -> tuple[Tensor, Tensor] | None:
@@ -122,6 +140,12 @@ def contraction(group: Group, op: Op) -> int:
     return shape[-2 if len(shape) > 1 and op.attr("transpose_a") else -1]
 
 
+def reads_twice(group: Group, op: Op) -> bool:
+    """Whether both inputs of an op are one tensor, which another op of the partition makes."""
+    ids = [t.id for t in op.inputs]
+    return len(ids) == 2 and ids[0] == ids[1] and group.producer(op.inputs[0]) is not None
+
+
 def attention(group: Group) -> bool:
     """Whether a partition has several products and a SoftMax."""
     return group.count("MatMul") > 1 and group.has("SoftMax")
@@ -134,6 +158,20 @@ class Slide(NamedTuple):
     result: Data
     window: Window
     groups: int
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each group has one channel."""
+        return self.groups == self.source.channels == self.result.channels
+
+    def begin(self, dim: int) -> int:
+        """Return the padding before the data along a spatial dim."""
+        window = self.window
+        if not window.same:
+            return window.pads_begin[dim] if window.auto_pad == "None" else 0
+        last = (self.result.spatial[dim] - 1) * window.strides[dim]
+        both = max(last + window.extent(dim) - self.source.spatial[dim], 0)
+        return both // 2 if window.auto_pad == "SAME_UPPER" else both - both // 2
 
     def padded(self) -> bool:
         """Whether there is any padding."""

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from ..ops.terms import Shape
+from ..ops.terms import MAX_NDIMS, Shape
 from .calls import Op, Tensor
 
-__all__ = ["Group"]
+__all__ = ["Features", "Group"]
+
+
+class Features(NamedTuple):
+    """Facts about a partition that are cheap to find, and show that most defects can't apply."""
+
+    kinds: frozenset[str]
+    """The kinds of its ops."""
+    fused: bool
+    """True if there are several ops."""
+    strided: bool
+    """True if a tensor is strided and not row-major."""
+    narrow: bool
+    """True if a tensor has 16 bits, or the floating-point mode is not strict."""
+    rank: int
+    """The largest rank of any tensor; 12 if one is unknown."""
 
 
 class Group:
@@ -27,6 +44,11 @@ class Group:
         Whether that mode covers integers.
     leaving : collection of int
         The ids of tensors that the group makes and reads, and that are read outside of it too.
+
+    Attributes
+    ----------
+    memo : dict
+        What predicates found out about the whole group, by version.
     """
 
     def __init__(
@@ -42,9 +64,23 @@ class Group:
         self.leaving = leaving
         self.fpmath = fpmath
         self.apply_to_int = apply_to_int
+        self.memo: dict[Any, Any] = {}
         self._shapes = shapes
         self._given = given
         self._producers = {t.id: op for op in ops for t in op.outputs}
+
+    @cached_property
+    def features(self) -> Features:
+        """The facts by which rows are told apart before their predicates are asked."""
+        tensors = [t for op in self.ops for t in (*op.inputs, *op.outputs)]
+        tensors += self._given.values()
+        return Features(
+            frozenset(op.kind for op in self.ops),
+            len(self.ops) > 1,
+            not all(t.is_row_major for t in tensors),
+            self.fpmath != "strict" or any(t.dtype in ("bf16", "f16") for t in tensors),
+            max((MAX_NDIMS if s is None else len(s) for s in self._shapes.values()), default=0),
+        )
 
     def producer(self, tensor: Tensor) -> Op | None:
         """Return the op of the partition that makes a tensor, or None."""
@@ -57,6 +93,10 @@ class Group:
     def tensor(self, said: Tensor) -> Tensor:
         """Return the tensor that compile was given, else the one that the op declares."""
         return self._given.get(said.id, said)
+
+    def read(self, op: Op) -> list[Tensor]:
+        """Return the inputs of an op that no op of the partition makes."""
+        return [t for t in op.inputs if t.id not in self._producers]
 
     def has(self, *kinds: str) -> bool:
         """Whether the group has an op of one of the kinds."""

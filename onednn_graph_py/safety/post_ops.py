@@ -19,7 +19,7 @@ from .calls import Op, Tensor
 from .facts import BINARY, aligned
 from .group import Group
 
-__all__ = ["ELEMENTWISE", "Operand", "Primitive", "Wide", "primitives"]
+__all__ = ["ELEMENTWISE", "Operand", "Primitive", "Wide", "primitive_of", "primitives"]
 
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 """The kinds of ops that compute each element from one element of one tensor."""
@@ -102,6 +102,18 @@ def _is_fused(base: Op, op: Op, result: int, wide: Wide, conditions: Conditions)
 
 def primitives(group: Group, conditions: Conditions) -> list[Primitive]:
     """Return the primitives of a partition, in order; none if a dim of a result is unknown."""
+    known: list[Primitive] | None = group.memo.get(conditions.version)
+    if known is None:
+        known = group.memo[conditions.version] = _primitives(group, conditions)
+    return known
+
+
+def primitive_of(group: Group, op: Op, conditions: Conditions) -> Primitive | None:
+    """Return the primitive that an op starts; None if it is fused to another one."""
+    return next((p for p in primitives(group, conditions) if p.base is op), None)
+
+
+def _primitives(group: Group, conditions: Conditions) -> list[Primitive]:
     made: list[Primitive] = []
     result = -1
     for op in group.ops:

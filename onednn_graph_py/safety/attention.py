@@ -1,0 +1,501 @@
+"""What oneDNN gets wrong in attention: two products, and a SoftMax of the first one's result."""
+
+from __future__ import annotations
+
+import math
+
+from ..machine import Conditions
+from ..ops.lookup import with_trait
+from ..ops.terms import Shape, shape_text
+from .calls import Op, Tensor
+from .defect import (
+    CRASH,
+    OUT_OF_BOUNDS,
+    SPLIT,
+    WRONG,
+    Answer,
+    Hit,
+    Needs,
+    Where,
+    defect,
+    unmeasured,
+)
+from .facts import BINARY, attention, reads_twice
+from .group import Group
+
+__all__ = ["attention_by_heads"]
+
+_SOFTMAX, _MATMUL, _SELECT = (frozenset({kind}) for kind in ("SoftMax", "MatMul", "Select"))
+_ONCE = Needs(_SOFTMAX, fused=True, beside=_MATMUL)
+"""For what is about the partition as a whole: asked about its SoftMax."""
+_BINARY = Needs(with_trait("binary"), fused=True, beside=_SOFTMAX)
+_SELECTS = Needs(_SELECT, fused=True, beside=_SOFTMAX)
+_CONTIGUOUS = "pass a contiguous array"
+
+# -- the kernel that computes one head after another
+
+
+def attention_by_heads(group: Group, conditions: Conditions) -> bool:
+    """Whether attention runs in the kernel that computes one head after another.
+
+    oneDNN has that kernel since 3.7, without SYCL, for more than two heads a thread, a scale of one
+    element and equal batches, and not for training.
+    """
+    given = _query_key_value(group)
+    if given is None or conditions.runtime == "SYCL":
+        return False
+    if group.has("Dropout") or any(op.kind == "SoftMax" and op.outputs[1:] for op in group.ops):
+        return False
+    for op in group.ops:
+        if op.kind in ("Multiply", "Divide"):
+            sizes = [math.prod(s) for t in op.inputs if (s := group.shape(t)) is not None]
+            if 1 not in sizes:
+                return False
+    query, key, value = given
+    ranks = (4, 5) if conditions.version >= (3, 9) else (4,)
+    return (
+        {len(s) for s in given} <= set(ranks)
+        and query[0] == key[0] == value[0]
+        and (key[1] == value[1] or conditions.version < (3, 9))
+        and math.prod(query[:-2]) > 2 * conditions.threads
+    )
+
+
+def _query_key_value(group: Group) -> tuple[tuple[int, ...], ...] | None:
+    """Return the shapes of what attention reads, before it is reshaped; None if unknown."""
+    products = [op for op in group.ops if op.kind == "MatMul"]
+    if not attention(group) or len(products) != 2:
+        return None
+    scores, result = sorted(products, key=lambda op: group.follows(op, ("SoftMax",)))
+    if scores.inputs[1].dtype != result.inputs[1].dtype:
+        return None
+    read = (*scores.inputs[:2], result.inputs[1])
+    shapes = tuple(s for t in read if (s := group.shape(_source(group, t))) is not None)
+    return shapes if len(shapes) == 3 and min(map(len, shapes)) > 3 else None
+
+
+def _source(group: Group, tensor: Tensor) -> Tensor:
+    """Return the tensor outside of the partition that one is made from, by first inputs."""
+    while (maker := group.producer(tensor)) is not None:
+        tensor = maker.inputs[0]
+    return tensor
+
+
+# -- masks
+
+
+@defect(
+    "oneDNN reads an attention mask of another rank wrongly",
+    Needs(BINARY, fused=True, beside=_SOFTMAX),
+    Where(until=(3, 8)),
+    Where(sycl=False),
+    Where((3, 10), (3, 11)),
+    Where((3, 12), (3, 13)),
+    *unmeasured((3, 8), (3, 13)),
+)
+def attention_mask_of_other_rank(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find 3-D operands for scores of four dims, 2-D ones that are reshaped for scores of five."""
+    if not attention(group):
+        return False
+    scores = len(group.shape(op.outputs[0]) or ())
+    for tensor in op.inputs:
+        source = group.producer(tensor)
+        if source is not None and source.kind == "StaticReshape":
+            if len(group.shape(source.inputs[0]) or ()) == 2 and scores == 5:
+                return True
+        elif source is None and len(group.shape(tensor) or ()) == 3 and scores == 4:
+            return True
+    return False
+
+
+@defect(
+    "oneDNN reads the condition or the masking input of attention's Select wrongly if it has "
+    "fewer dims than the scores",
+    _SELECTS,
+    Where((3, 8), sycl=False),
+)
+def attention_select_of_other_rank(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a Select after a product, in the kernel for single heads.
+
+    If the scores are input 1, oneDNN reads the same part of that input for all heads; if they are
+    input 2, only its first element.
+    """
+    if not attention(group) or not group.follows(op, {"MatMul"}):
+        return False
+    scores = group.shape(op.outputs[0])
+    if scores is None or math.prod(scores[:-2]) <= 2 * conditions.threads:
+        return False
+    skipped = -2 if group.producer(op.inputs[1]) is not None else len(scores)
+    shapes = [s for t in group.read(op) if (s := group.shape(t)) is not None]
+    return any(len(s) != len(scores) and math.prod(s[:skipped]) > 1 for s in shapes)
+
+
+@defect(
+    "oneDNN reads the condition or the masking input of attention's Select wrongly if its "
+    "matrices are not row-major",
+    _SELECTS,
+    Where((3, 9)),
+)
+def attention_select_of_strided(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a Select of scores or something else, in the kernel for single heads."""
+    if group.producer(op.inputs[1]) is None or not attention_by_heads(group, conditions):
+        return False
+    read = {t.id for t in group.read(op)}
+    others = (op.inputs[0], op.inputs[2])
+    return any(t.id in read and not _has_dense_matrices(group, t) for t in others)
+
+
+def _has_dense_matrices(group: Group, tensor: Tensor) -> bool:
+    shape, strides = group.shape(tensor), group.tensor(tensor).strides
+    if shape is None or strides is None or 1 in shape[-2:] or len(shape) < 2:
+        return True
+    return strides[-2:] == (shape[-1], 1)
+
+
+@defect(
+    "attention with a Select whose condition or masking input lacks the shape of the scores",
+    _SELECTS,
+    Where(until=(3, 13)),
+    effect=OUT_OF_BOUNDS,
+    remedy="negate the condition, so that the scores are input 1, or give inputs 0 and 1 the shape "
+    "of the scores",
+)
+def attention_select(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find it where a kernel assumes that both have it.
+
+    With a mask of keys, which heads share, another kernel runs, unless a mask is added to the
+    scores, too.
+    """
+    if len(op.inputs) != 3 or not group.follows(op, {"MatMul"}):
+        return False
+    masked, maker = op.inputs[1], group.producer(op.inputs[2])
+    if group.producer(masked) or maker is None or maker.kind == "GreaterEqual":
+        return False
+    scores = group.shape(op.inputs[2])
+    condition, other = (group.shape(t) for t in op.inputs[:2])
+    if scores and condition and other is not None and not group.has("Dequantize"):
+        heads_share = len(condition) == len(scores) == 4 and (1, 1, 1, *other)[-3] == 1
+        if heads_share and condition[:2] == (scores[0], 1) and maker.kind != "Add":
+            return False
+    for i in (0, 1):
+        if scores is None or group.shape(op.inputs[i]) != scores:
+            return Hit(
+                f"attention that selects input 1 in place of scores, with input {i} of another "
+                "shape than the scores,"
+            )
+    return False
+
+
+def _selects_scaled_scores(group: Group, op: Op) -> bool:
+    """Whether attention selects between its scaled scores and something else.
+
+    With a Select directly after the product, oneDNN does not take the kernel that computes one
+    head after another.
+    """
+    if len(op.inputs) != 3 or not group.has("SoftMax") or not group.follows(op, {"MatMul"}):
+        return False
+    makers = [m for t in op.inputs[1:] if (m := group.producer(t)) is not None]
+    return any(m.kind != "MatMul" and group.follows(m, {"MatMul"}) for m in makers)
+
+
+@defect(
+    "attention with a condition that oneDNN reads as if it had one element for each score",
+    _SELECTS,
+    Where((3, 8), sycl=False),
+    effect=OUT_OF_BOUNDS,
+    remedy="give the condition the last two dims of the scores",
+)
+def attention_condition(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find it whatever the number of heads is.
+
+    oneDNN does so in the kernel that computes one head after another, which it takes for more than
+    two heads a thread; the number of threads is not known here.
+    """
+    if not _selects_scaled_scores(group, op) or group.producer(op.inputs[0]):
+        return False
+    condition, scores = group.shape(op.inputs[0]), group.shape(op.inputs[1])
+    if group.producer(op.inputs[1]) is None or scores is None:
+        return False
+    if condition is not None and (1, 1, *condition)[-2:] == scores[-2:]:
+        return False
+    return Hit(
+        f"attention with the condition {shape_text(condition)} for scores {shape_text(scores)}"
+    )
+
+
+@defect(
+    "attention with a Select after an Add of a mask, which a kernel overlooks",
+    _SELECTS,
+    Where((3, 8), sycl=False),
+    effect=OUT_OF_BOUNDS,
+    remedy=f"use one mask for both, or {SPLIT}",
+)
+def attention_mask_and_select(group: Group, op: Op, conditions: Conditions) -> Answer:
+    makers = [group.producer(t) for t in op.inputs[1:]]
+    if not _selects_scaled_scores(group, op) or not any(m and m.kind == "Add" for m in makers):
+        return False
+    return Hit("attention that adds a mask to its scores and then selects")
+
+
+@defect(
+    "attention of queries that a reshape groups: the kernel looks for ops that are gone",
+    Needs(_SELECT, fused=True, rank=5, beside={"StaticReshape"}),
+    Where((3, 8), sycl=False),
+    effect=OUT_OF_BOUNDS,
+    remedy=f"add a mask to the scores instead, or {SPLIT}",
+)
+def grouped_attention_select(group: Group, op: Op, conditions: Conditions) -> Answer:
+    scores = group.shape(op.outputs[0])
+    if not _selects_scaled_scores(group, op) or (scores is not None and len(scores) != 5):
+        return False
+    return Hit("attention of grouped queries that selects between its scores and something else")
+
+
+@defect(
+    "attention whose scores are a binary op's second input; the kernel assumes the first",
+    _BINARY,
+    Where((3, 8)),
+    effect=OUT_OF_BOUNDS,
+    remedy="make them the first input",
+)
+def attention_order(group: Group, op: Op, conditions: Conditions) -> Answer:
+    if len(op.inputs) != 2 or group.producer(op.inputs[0]) or not group.follows(op, {"MatMul"}):
+        return False
+    return Hit("attention whose scores are the second input of this op")
+
+
+@defect(
+    "an op in attention with one tensor as both inputs; fusion assumes two tensors",
+    _BINARY,
+    Where(until=(3, 13)),
+    effect=OUT_OF_BOUNDS,
+    remedy=SPLIT,
+)
+def operand_twice_in_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
+    if not group.has("MatMul") or not reads_twice(group, op):
+        return False
+    return Hit("one tensor as both inputs")
+
+
+# -- training
+
+
+@defect(
+    "oneDNN adds the former content of its memory to a gradient of attention's scores",
+    Needs({"Multiply"}, fused=True, beside={"Exp"}),
+    Where((3, 12)),
+    *unmeasured((3, 11), (3, 12)),
+)
+def gradient_of_attention_scores(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find the gradients of attention, if ops outside read a gradient of the scores too.
+
+    oneDNN adds to the values that it finds in that output's memory, if it caches constants: from
+    the second call on.
+    """
+    if op.outputs[0].id not in group.leaving:
+        return False
+    makers = [group.producer(t) for t in op.inputs]
+    return {m.kind for m in makers if m is not None} == {"Exp", "Subtract"}
+
+
+# -- shapes and strides of queries, keys and values
+
+
+@defect(
+    "oneDNN computes attention on strided inputs wrongly where batch equals sequence",
+    Needs(_MATMUL, fused=True, strided=True, beside=_SOFTMAX),
+    Where(until=(3, 13), has=("avx512",)),
+    Where((3, 11), (3, 13), has=("avx2",)),
+)
+def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find strided inputs; with more heads than threads oneDNN is right again."""
+    for tensor in op.inputs:
+        dims = group.shape(tensor) or ()
+        if len(dims) > 2 and dims[0] == dims[-2] > 1 and not tensor.is_row_major:
+            return True
+    return False
+
+
+@defect(
+    "oneDNN leaves elements of attention unwritten if values are wider than keys",
+    _ONCE,
+    Where(until=(3, 10)),
+)
+def attention_of_wider_values(group: Group, op: Op, conditions: Conditions) -> Answer:
+    given = _query_key_value(group)
+    wider = given is not None and given[2][-1] > given[0][-1]
+    return wider and attention_by_heads(group, conditions)
+
+
+@defect(
+    "oneDNN computes attention as if values were as wide as keys",
+    _ONCE,
+    Where(until=(3, 8)),
+    effect=WRONG | OUT_OF_BOUNDS,
+)
+def attention_of_narrower_values(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find values with fewer elements for a key than the keys have.
+
+    oneDNN takes the keys' number for both. It finds strides that don't fit that, unless there is
+    one query and one key, and leaves OpenMP with one thread then.
+    """
+    given = _query_key_value(group)
+    narrower = given is not None and given[2][-1] < given[0][-1]
+    return narrower and attention_by_heads(group, conditions)
+
+
+@defect(
+    "oneDNN reads an attention mask of fewer dims than five wrongly",
+    Needs(BINARY, fused=True, rank=5, beside=_SOFTMAX),
+    Where((3, 9)),
+)
+def attention_mask_of_fewer_dims(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a mask of three or four dims for scores of five, in the kernel for single heads.
+
+    That takes the first dims of four for batch and head, and no dims of three.
+    """
+    if len(group.shape(op.outputs[0]) or ()) != 5 or not attention_by_heads(group, conditions):
+        return False
+    masks = [group.shape(t) or () for t in group.read(op)]
+    return any(len(mask) < 5 and math.prod(mask[:-2]) > 1 for mask in masks)
+
+
+@defect(
+    "oneDNN computes attention in five dims as if all queries of a group shared a key head",
+    _ONCE,
+    Where((3, 9)),
+    effect=WRONG | OUT_OF_BOUNDS,
+)
+def attention_of_several_key_heads(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find attention by heads; oneDNN knows the second dim of keys and values only."""
+    given = _query_key_value(group)
+    if given is None or max(map(len, given)) < 5 or not attention_by_heads(group, conditions):
+        return False
+    query, key, value = given
+    return query[1] != key[1] or (key[2], value[2]) != (1, 1)
+
+
+@defect(
+    "attention with unequal batches: the decomposed kernel takes the first one for all",
+    Needs(_MATMUL, fused=True, rank=4, beside=_SOFTMAX),
+    effect=OUT_OF_BOUNDS,
+    remedy="use equal batches, five dims for grouped queries, or policy debug",
+)
+def attention_batches(group: Group, op: Op, conditions: Conditions) -> Answer:
+    if len(op.inputs) < 2 or group.count("MatMul") < 2:
+        return False
+    a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
+    if a is None or b is None or len(a) != 2 or len(b) != 2 or a == b:
+        return False
+    return Hit(f"attention with the batches {shape_text(a)} and {shape_text(b)}")
+
+
+def _batch(shape: Shape) -> Shape:
+    return None if shape is None or len(shape) < 2 else shape[:-2]
+
+
+@defect(
+    "attention with one head whose stride is larger than that of the batch",
+    Needs(_MATMUL, fused=True, strided=True, beside=_SOFTMAX),
+    effect=OUT_OF_BOUNDS,
+    remedy=_CONTIGUOUS,
+)
+def attention_strides(group: Group, op: Op, conditions: Conditions) -> Answer:
+    return _unit_head(group, op, 4)
+
+
+@defect(
+    "attention in five dims with one head whose stride is larger than that of the batch",
+    Needs(_MATMUL, fused=True, strided=True, rank=5, beside=_SOFTMAX),
+    Where(until=(3, 13)),
+    effect=OUT_OF_BOUNDS,
+    remedy=_CONTIGUOUS,
+)
+def attention_strides_of_five_dims(group: Group, op: Op, conditions: Conditions) -> Answer:
+    return _unit_head(group, op, 5)
+
+
+def _unit_head(group: Group, op: Op, rank: int) -> Answer:
+    for tensor in map(group.tensor, op.inputs):
+        if tensor.strides is None or tensor.shape is None or len(tensor.shape) != rank:
+            continue
+        batch = list(zip(tensor.shape, tensor.strides, strict=True))[:-2]
+        if any(
+            d == 1 and any(before != 1 and stride > s for before, s in batch[:i])
+            for i, (d, stride) in enumerate(batch)
+        ):
+            return Hit(f"attention over {tensor.mirror!r}")
+    return False
+
+
+# -- integers
+
+
+def _types_of_int8_attention(group: Group) -> tuple[str, ...] | None:
+    """Return the types of query, key, probabilities, values and result; None if it is not int8."""
+    products = [op for op in group.ops if op.kind == "MatMul"]
+    if len(products) != 2:
+        return None
+    sources = [group.producer(tensor) for product in products for tensor in product.inputs]
+    types = [s.inputs[0].dtype for s in sources if s is not None and s.kind == "Dequantize"]
+    return (*types, group.ops[-1].outputs[0].dtype) if len(types) == 4 else None
+
+
+@defect(
+    "oneDNN computes attention in other integers than s8 wrongly",
+    _ONCE,
+    Where(until=(3, 8)),
+    *unmeasured((3, 8), (3, 10)),
+)
+def attention_in_other_integers(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find int8 attention of other types than those that oneDNN is known to compute right.
+
+    It is right for s8 keys and values, a result of the query's type, and a query of u8 or
+    probabilities of s8. With few heads other types are right too.
+    """
+    types = _types_of_int8_attention(group)
+    if types is None:
+        return False
+    query, key, probabilities, values, result = types
+    fits = query == "u8" or probabilities == "s8"
+    return (key, values) != ("s8", "s8") or result != query or not fits
+
+
+@defect(
+    "oneDNN rounds the result of int8 attention to the type of its queries",
+    _ONCE,
+    Where((3, 10)),
+)
+def attention_of_other_result(group: Group, op: Op, conditions: Conditions) -> Answer:
+    types = _types_of_int8_attention(group)
+    if types is None or types[-1] not in ("s8", "u8") or types[-1] == types[0]:
+        return False
+    return attention_by_heads(group, conditions)
+
+
+@defect(
+    "weights with s32 zero points, which AVX2 kernels load with an instruction of AVX-512",
+    Needs(_MATMUL, fused=True, beside={"DynamicDequantize"}),
+    Where((3, 8), lacks=("avx512",)),
+    effect=CRASH,
+    remedy=f"give the zero points as s8 or u8, or {SPLIT}",
+)
+def zero_points_of_columns(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find what was seen in attention and gated MLPs.
+
+    Zero points of 8 bits, zero points of groups along the columns, and transposed weights are
+    right.
+    """
+    maker = group.producer(op.inputs[1])
+    while maker is not None and maker.kind in ("StaticReshape", "StaticTranspose"):
+        maker = group.producer(maker.inputs[0])
+    if maker is None or maker.kind != "DynamicDequantize" or len(maker.inputs) < 3:
+        return False
+    if group.tensor(maker.inputs[2]).dtype != "s32" or maker.attr("qtype") == "per_tensor":
+        return False
+    if op.attr("transpose_b") or (maker.attr("group_shape") or (1,))[-1] != 1:
+        return False
+    return Hit(
+        f"weights with zero points of type s32 for each column, which {maker.label} takes and a "
+        "kernel loads with an instruction of AVX-512,"
+    )

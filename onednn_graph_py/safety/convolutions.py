@@ -1,0 +1,506 @@
+"""What oneDNN gets wrong in convolutions, transposed ones, and their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..machine import Conditions
+from ..ops.lookup import with_trait
+from ..ops.terms import shape_text
+from .calls import Op
+from .defect import APART, OUT_OF_BOUNDS, SPLIT, WRONG, Answer, Hit, Needs, Where, defect
+from .facts import (
+    BINARY,
+    DEQUANTIZES,
+    Slide,
+    has_zero_point,
+    integers_of,
+    one_element,
+    operands,
+    quantization_of,
+    runs_in_amx,
+    slide_of,
+    spread,
+)
+from .group import Group
+
+__all__: list[str] = []
+
+_CONVOLUTION = frozenset({"Convolution"})
+_TRANSPOSED = frozenset({"ConvTranspose"})
+_CONVOLUTIONS = _CONVOLUTION | {"ConvTransposeBackwardData"}
+"""ConvTransposeBackwardData is a convolution of the gradient."""
+_DEQUANTIZE = frozenset({"Dequantize"})
+_BINARY = with_trait("binary")
+_16_BITS = ("bf16", "f16")
+_AMX, _AVX512 = Where(has=("amx",)), Where(has=("avx512",))
+
+# -- convolutions
+
+
+def _unless_int8(met: bool, group: Group, op: Op) -> Answer:
+    """Answer that ops of int8 are right alone, as oneDNN computes each in f32 then."""
+    return met and Hit(alone=integers_of(group, op) is None)
+
+
+@defect(
+    "oneDNN with AVX-512 but without VNNI computes s8 convolutions of one channel a group wrongly",
+    Needs(_CONVOLUTION, fused=True, beside=DEQUANTIZES),
+    Where(has=("avx512",), lacks=("vnni",)),
+)
+def one_s8_channel_a_group(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a convolution of 1 s8 channel to more than 16 a group."""
+    source, slide = quantization_of(group, op.inputs[0]), slide_of(group, op)
+    if slide is None or slide.groups == 1 or source is None or source.inputs[0].dtype != "s8":
+        return False
+    return slide.source.channels == slide.groups and slide.result.channels > 16 * slide.groups
+
+
+@defect(
+    "oneDNN with AMX computes strided convolutions to one column wrongly",
+    Needs(_CONVOLUTIONS),
+    _AMX,
+)
+def convolution_to_one_column(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a strided convolution whose result is 1 wide; about half of the results are wrong."""
+    slide = slide_of(group, op)
+    if slide is None or slide.result.spatial[-1] != 1 or not runs_in_amx(group, op, conditions):
+        return False
+    window = slide.window
+    met = window.strides[-1] > 1 and window.extent(len(window.kernel) - 1) > 1
+    return _unless_int8(met, group, op)
+
+
+@defect(
+    "oneDNN with AVX-512 computes strided convolutions of one channel to one column wrongly",
+    Needs(_CONVOLUTION),
+    _AVX512,
+)
+def one_channel_to_one_column(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a convolution of one channel a group with a stride along the last dim."""
+    slide = slide_of(group, op)
+    return (
+        slide is not None
+        and slide.source.channels == slide.groups
+        and slide.result.spatial[-1] == 1
+        and slide.window.strides[-1] > 1
+        and slide.window.kernel[-1] > 1
+    )
+
+
+def _one_plane(slide: Slide | None) -> int:
+    """Return the channels of a group, where a source is 1 deep and its kernel deeper; else 0."""
+    if slide is None or len(slide.window.kernel) != 3:
+        return 0
+    kernel = slide.window.kernel
+    if slide.source.spatial[0] != 1 or kernel[0] == 1 or kernel[-1] == 1:
+        return 0
+    if slide.depthwise:  # has a kernel of its own
+        return 0
+    return slide.source.channels // slide.groups
+
+
+@defect(
+    "oneDNN computes convolutions of one plane and one channel with a deeper kernel wrongly",
+    Needs(_CONVOLUTIONS, rank=5),
+    _AVX512,
+)
+def one_channel_of_one_plane(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Most results are wrong."""
+    bf16 = op.inputs[0].dtype == "bf16" and conditions.avx512_bf16
+    if not bf16 and integers_of(group, op) is None:
+        return False
+    return _unless_int8(_one_plane(slide_of(group, op)) == 1, group, op)
+
+
+@defect(
+    "oneDNN with AMX computes convolutions of one plane with a deeper kernel wrongly where 4 "
+    "bytes do not divide the channels",
+    Needs(_CONVOLUTIONS, rank=5),
+    _AMX,
+)
+def padded_channels_of_one_plane(group: Group, op: Op, conditions: Conditions) -> Answer:
+    together = 2 if integers_of(group, op) is None else 4  # channels in 4 bytes
+    met = _one_plane(slide_of(group, op)) % together != 0
+    return _unless_int8(met and runs_in_amx(group, op, conditions), group, op)
+
+
+@defect(
+    "oneDNN computes 16-bit convolutions of fewer rows than threads, with stride and padding, "
+    "wrongly",
+    Needs(_CONVOLUTION, narrow=True),
+    Where(has=("avx512",), threads=2),
+    effect=WRONG | OUT_OF_BOUNDS,
+)
+def convolution_of_one_row(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find fewer rows than threads, which share each row's columns."""
+    slide = slide_of(group, op) if op.inputs[0].dtype in _16_BITS else None
+    if slide is None:
+        return False
+    rows = slide.result.batch * math.prod(slide.result.spatial[:-1])
+    return rows < conditions.threads and slide.window.strides[-1] > 1 and slide.padded()
+
+
+@defect(
+    "oneDNN computes binary ops after dilated depthwise convolutions in f16 wrongly",
+    Needs(_CONVOLUTION, fused=True, narrow=True, beside=BINARY),
+    Where((3, 8), has=("avx512", "f16")),
+)
+def binary_behind_dilated_depthwise(group: Group, op: Op, conditions: Conditions) -> Answer:
+    slide = slide_of(group, op) if op.inputs[0].dtype == "f16" else None
+    if slide is None or not slide.depthwise or max(slide.window.dilations) == 1:
+        return False
+    return any(True for _ in operands(group, op))
+
+
+@defect(
+    "oneDNN with AMX computes grouped int8 convolutions with a zero point and padding wrongly",
+    Needs(_CONVOLUTION, fused=True, beside=DEQUANTIZES),
+    _AMX,
+)
+def grouped_int8_with_zero_point(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a convolution of 2 or 3 to over 16 channels a group."""
+    slide = slide_of(group, op) if integers_of(group, op) else None
+    if slide is None or slide.groups == 1 or not slide.padded():
+        return False
+    source = quantization_of(group, op.inputs[0])
+    into, out = (c // slide.groups for c in (slide.source.channels, slide.result.channels))
+    return source is not None and has_zero_point(source) and 1 < into < 4 and out > 16
+
+
+def _unseen_tap(sizes: Iterable[tuple[int, ...]]) -> bool:
+    """Whether a tap of a window sees only padding, along one of the dims."""
+    for size, count, taps, stride, dilation, begin in sizes:
+        for tap in range(taps):
+            places = (w * stride - begin + tap * dilation for w in range(count))
+            if not any(0 <= place < size for place in places):
+                return True
+    return False
+
+
+class _Gradient(NamedTuple):
+    """The sizes of a gradient of weights: of source, result and kernel along each spatial dim."""
+
+    channels: int
+    source: tuple[int, ...]
+    windows: tuple[int, ...]
+    kernel: tuple[int, ...]
+
+
+def _weights_gradient(group: Group, op: Op) -> _Gradient | None:
+    """Read a ConvolutionBackwardWeights; None if dims are unknown."""
+    shapes = [s for t in (*op.inputs[:2], op.outputs[0]) if (s := group.shape(t)) is not None]
+    if len(shapes) < 3 or min(map(min, shapes)) < 0:
+        return None
+    source, gradient, weights = shapes
+    last = op.attr("data_format") == "NXC"
+    first = str(op.attr("weights_format")).startswith("X")
+    return _Gradient(
+        source[-1 if last else 1],
+        source[1:-1] if last else source[2:],
+        gradient[1:-1] if last else gradient[2:],
+        weights[:-2] if first else weights[2:],
+    )
+
+
+@defect(
+    "oneDNN with AVX-512 leaves 16-bit gradients of weights unwritten where they see only padding",
+    Needs({"ConvolutionBackwardWeights"}, narrow=True),
+    _AVX512,
+)
+def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
+    gradient = _weights_gradient(group, op) if op.inputs[0].dtype in _16_BITS else None
+    if gradient is None or op.attr("auto_pad") != "None":
+        return False
+    lists = (op.attr(name) for name in ("strides", "dilations", "pads_begin"))
+    return _unseen_tap(zip(*gradient[1:], *lists, strict=True))
+
+
+# -- transposed convolutions
+
+
+@defect(
+    "oneDNN with AMX adds no bias and applies no fused ops to elements that no window of a "
+    "transposed convolution reaches",
+    Needs(_TRANSPOSED),
+    Where((3, 8), has=("amx",)),
+)
+def stride_beyond_kernel(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find elements that stay 0, as a stride is larger than the kernel."""
+    slide = slide_of(group, op) if runs_in_amx(group, op, conditions) else None
+    if slide is None or integers_of(group, op) is not None or set(slide.window.kernel) == {1}:
+        return False
+    if all(s <= slide.window.extent(i) for i, s in enumerate(slide.window.strides)):
+        return False
+    return Hit(alone=len(op.inputs) > 2)
+
+
+@defect(
+    "oneDNN leaves elements of int8 transposed convolutions that no window reaches undefined",
+    Needs(_TRANSPOSED, fused=True, beside=DEQUANTIZES),
+    Where(until=(3, 8)),
+    Where(lacks=("avx512",)),
+)
+def unreached_elements_of_transposed_convolution(
+    group: Group, op: Op, conditions: Conditions
+) -> Answer:
+    slide = slide_of(group, op) if integers_of(group, op) else None
+    if slide is None:
+        return False
+    window = slide.window
+    for i, source in enumerate(slide.source.spatial):
+        stride, extent = window.strides[i], window.extent(i)
+        last = (source - 1) * stride + extent - slide.begin(i)
+        beyond = slide.result.spatial[i] > last and not window.same
+        if (stride > extent and source > 1) or beyond:
+            return True
+    return False
+
+
+@defect(
+    "oneDNN computes ConvTransposeBackwardData without its dilations",
+    Needs({"ConvTransposeBackwardData"}),
+)
+def dilated_transposed_gradients(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Mostly it does not even compile."""
+    slide = slide_of(group, op)
+    if slide is None:
+        return False
+    taps = zip(slide.window.kernel, slide.window.dilations, strict=True)
+    return any(size > 1 and dilation > 1 for size, dilation in taps)
+
+
+@defect(
+    "oneDNN pads the gradients of transposed convolutions wrongly with auto_pad SAME_*; "
+    "give pads_begin and pads_end",
+    Needs({"ConvTransposeBackwardData", "ConvTransposeBackwardWeights"}),
+)
+def auto_pad_of_transposed_gradients(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find wrong paddings, as a stride does not divide input 0's dim."""
+    if not str(op.attr("auto_pad")).startswith("SAME"):
+        return False
+    shape, strides = group.shape(op.inputs[0]), op.attr("strides")
+    if shape is None:
+        return True
+    spatial = shape[1:-1] if op.attr("data_format") == "NXC" else shape[2:]
+    return any(d < 0 or d % s for d, s in zip(spatial, strides, strict=True))
+
+
+# -- windows over padding, out of bounds
+
+
+def _computes_in_16_bits(group: Group, op: Op) -> bool:
+    """Whether an op's first input has 16 bits, or the floating-point mode allows that."""
+    dtype = op.inputs[0].dtype
+    return dtype in _16_BITS or (dtype == "f32" and group.fpmath in ("bf16", "any"))
+
+
+@defect(
+    "a convolution with windows that cover only padding, and other ops fused to it",
+    Needs(_CONVOLUTION, fused=True),
+    effect=OUT_OF_BOUNDS,
+    remedy=f"{SPLIT}, or use smaller paddings",
+)
+def windows_in_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
+    slide = slide_of(group, op)
+    if slide is None or slide.window.auto_pad != "None":
+        return False
+    window = slide.window
+    for i in range(len(window.kernel)):
+        extent = window.extent(i)
+        if max(window.pads_begin[i], window.pads_end[i]) >= extent:
+            return Hit(f"a padding as large as the window of {extent} with other ops fused to it")
+    return False
+
+
+@defect(
+    "a convolution with a window along the innermost dim that begins after the last element",
+    Needs(_CONVOLUTIONS, narrow=True),
+    Where(threads=2, sycl=False),
+    Where(until=(3, 13), threads=2),
+    effect=OUT_OF_BOUNDS,
+    remedy="use smaller paddings at the end, one thread, or f32",
+)
+def window_behind_the_data(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find such a window wherever threads share a row.
+
+    The defect was seen if one thread's share of a short row begins with that window; others
+    happen to be right.
+    """
+    slide = slide_of(group, op) if _computes_in_16_bits(group, op) else None
+    if slide is None:
+        return False
+    size, windows = slide.source.spatial[-1], slide.result.spatial[-1]
+    if (windows - 1) * slide.window.strides[-1] - slide.begin(-1) < size:
+        return False
+    return Hit(f"a window that begins after the {size} elements of the innermost dim")
+
+
+@defect(
+    "a convolution over three dims with a window that sees only padding along the first",
+    Needs(_CONVOLUTIONS, rank=5),
+    _AMX,
+    effect=OUT_OF_BOUNDS,
+    remedy="use smaller paddings or dilations, or strict f32",
+)
+def window_around_the_data(group: Group, op: Op, conditions: Conditions) -> Answer:
+    source = group.producer(op.inputs[0])
+    int8 = source is not None and source.kind in DEQUANTIZES
+    slide = slide_of(group, op) if int8 or _computes_in_16_bits(group, op) else None
+    if slide is None or len(slide.window.kernel) != 3:
+        return False
+    first, step = -slide.begin(0), slide.window.strides[0]
+    taps = [k * slide.window.dilations[0] for k in range(slide.window.kernel[0])]
+    for start in range(first, first + slide.result.spatial[0] * step, step):
+        if not any(0 <= start + tap < slide.source.spatial[0] for tap in taps):
+            return Hit("a window that sees no element along the outermost dim")
+    return False
+
+
+# -- pixels that lie apart, out of bounds
+
+
+@defect(
+    "a strided int8 convolution with a kernel of 1: threads overwrite each other's pixels",
+    Needs(_CONVOLUTION, fused=True, beside=DEQUANTIZES),
+    Where(lacks=("avx512",)),
+    effect=OUT_OF_BOUNDS,
+    remedy="give it a multiple of 16 channels, leave out the last row and column, or " + SPLIT,
+)
+def strided_int8_pointwise_convolution(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find one whose strides divide the data.
+
+    oneDNN then copies what the kernel reads: whole vectors of channels, to a part of its scratchpad
+    that has room for one image, with the channels rounded up to half a vector. The last vector may
+    be read from beyond the data, and written into the next thread's part, whose results are then
+    wrong. That was seen with OpenMP, and not with SYCL.
+    """
+    slide = slide_of(group, op) if integers_of(group, op) else None
+    if slide is None or slide.groups != 1 or set(slide.window.kernel) != {1}:
+        return False
+    strides, spatial, channels = slide.window.strides, slide.source.spatial, slide.source.channels
+    if len(strides) > 2 or set(strides) == {1} or 0 in slide.result.spatial:
+        return False
+    if slide.window.auto_pad == "None" and any(slide.window.pads_begin):
+        return False
+    if any(w * s != d for w, s, d in zip(slide.result.spatial, strides, spatial, strict=True)):
+        return False
+    rows = (strides[0] - 1) * spatial[1] if len(spatial) == 2 else 0
+    behind = (rows + strides[-1] - 1) * channels
+    for vector in (8, 16):  # with SSE4.1, and with AVX2
+        last = channels % vector
+        room = (vector // 2 - last) * math.prod(slide.result.spatial)
+        if 0 < last <= vector // 2 and vector - last > min(behind, room):
+            return Hit(
+                f"an int8 convolution of {channels} channels with a kernel of 1 and strides that "
+                "divide the data"
+            )
+    return False
+
+
+@defect(
+    "a gradient of weights with a kernel of 1, as in `strided_int8_pointwise_convolution`",
+    Needs({"ConvolutionBackwardWeights"}),
+    Where(has=("avx2",), lacks=("avx512",)),
+    effect=OUT_OF_BOUNDS,
+    remedy="take every second pixel before, by a pooling with a kernel of 1",
+)
+def strided_pointwise_weights_gradient(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find up to half a vector of channels after whole ones.
+
+    Some results were wrong, and some calls did not end.
+    """
+    gradient, strides = _weights_gradient(group, op), op.attr("strides")
+    if gradient is None or set(gradient.kernel) != {1} or (op.attr("groups") or 1) != 1:
+        return False
+    if set(strides) == {1} or not 0 < gradient.channels % 8 <= 4:
+        return False
+    sizes = zip(gradient.windows, strides, gradient.source, strict=True)
+    if any(w * s != d for w, s, d in sizes):
+        return False
+    return Hit(
+        f"a gradient for {gradient.channels} channels with a kernel of 1 and strides that divide "
+        "the data"
+    )
+
+
+# -- operands after convolutions, out of bounds
+
+
+@defect(
+    "an operand after an int8 ConvTranspose, which oneDNN reads beyond its end",
+    Needs(_BINARY, fused=True, beside=_DEQUANTIZE),
+    Where((3, 8)),
+    effect=OUT_OF_BOUNDS,
+    remedy=APART,
+)
+def binary_after_int8_deconvolution(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """One of one element a channel is right."""
+    if not group.follows(op, _TRANSPOSED) or not group.follows(op, _DEQUANTIZE):
+        return False
+    shapes = [s for t in group.read(op) if spread(s := group.shape(t))]
+    return bool(shapes) and Hit(
+        f"an operand of shape {shape_text(shapes[0])} fused after int8 ConvTranspose"
+    )
+
+
+@defect(
+    "an operand after a ConvTranspose with gaps, which oneDNN reads beyond its end",
+    Needs(_BINARY, fused=True, beside=_TRANSPOSED),
+    Where((3, 13), has=("avx2",)),
+    effect=OUT_OF_BOUNDS,
+    remedy=APART,
+)
+def operand_behind_gapped_deconvolution(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find strides larger than the kernel, so that no tap reaches some elements of the result.
+
+    oneDNN computes the innermost dim in blocks, and reads a whole one for a last one that the
+    stride does not divide.
+    """
+    shapes = [s for t in group.read(op) if spread(s := group.shape(t))]
+    if not shapes or not group.follows(op, _TRANSPOSED):
+        return False
+    for maker in group.ops:
+        slide = slide_of(group, maker) if maker.kind == "ConvTranspose" else None
+        if slide is None:
+            continue
+        window, stride = slide.window, slide.window.strides[-1]
+        reached = {k * window.dilations[-1] % stride for k in range(window.kernel[-1])}
+        if len(reached) == stride or slide.result.spatial[-1] % stride == 0:
+            continue
+        return Hit(
+            f"an operand of shape {shape_text(shapes[0])} fused after a ConvTranspose with "
+            f"strides of {stride} and a kernel of {window.kernel[-1]}"
+        )
+    return False
+
+
+@defect(
+    "an operand after an int8 convolution of one channel a group, masked by a wrong mask",
+    Needs(_BINARY | {"Select"}, fused=True, beside=_DEQUANTIZE),
+    Where((3, 8)),
+    effect=OUT_OF_BOUNDS,
+    remedy=APART,
+)
+def binary_after_grouped_int8_convolution(group: Group, op: Op, conditions: Conditions) -> Answer:
+    if not group.follows(op, _CONVOLUTION) or not group.follows(op, _DEQUANTIZE):
+        return False
+    if not any(_has_one_channel_a_group(group, o) for o in group.ops):
+        return False
+    shapes = [s for t in group.read(op) if not one_element(s := group.shape(t))]
+    return bool(shapes) and Hit(
+        f"an operand of shape {shape_text(shapes[0])} fused after int8 Convolution with one "
+        "channel a group"
+    )
+
+
+def _has_one_channel_a_group(group: Group, op: Op) -> bool:
+    """Whether a grouped Convolution, unless it is depthwise, reads one channel a group."""
+    groups = op.attr("groups") if op.kind == "Convolution" else None
+    weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
+    if groups is None or groups < 2 or weights is None or len(weights) < 3:
+        return False
+    into, out = weights[-2:] if op.attr("weights_format").startswith("X") else weights[1::-1]
+    return bool(into == 1 and out != groups)

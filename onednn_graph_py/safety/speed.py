@@ -1,0 +1,147 @@
+"""Fused partitions that are slower than separate ops, mostly as oneDNN has a reference kernel only.
+
+oneDNN fuses ops into a primitive as post-ops. The primitive's fast kernels take an operand of a
+binary post-op only if it varies along certain dims; oneDNN fuses the others too, and takes the
+reference kernel: one call for each element. The rules here are those of oneDNN's kernels; the
+kernels that it logs confirm them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..machine import Conditions
+from ..ops.lookup import with_trait
+from .attention import attention_by_heads
+from .calls import Op
+from .defect import SLOW, Answer, Needs, Where, defect
+from .facts import BINARY, attention
+from .group import Group
+from .post_ops import ELEMENTWISE, Wide, primitive_of
+
+__all__: list[str] = []
+
+_REDUCTIONS = with_trait("reduces")
+
+
+def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
+    """Whether a fast kernel of a primitive takes an operand that varies along these dims."""
+    one, full = not any(wide), all(wide)
+    second = len(wide) > 1 and wide[1] and sum(wide) == 1
+    last = wide[-1:] == (True,) and sum(wide) == 1
+    new = conditions.version >= (3, 8)
+    if base.kind in ELEMENTWISE:
+        return False
+    if base.kind in BINARY:
+        return one or full or second or (last and new)
+    if base.kind == "SoftMax":
+        return one or full or (second and len(wide) == 2)
+    if base.kind == "LayerNorm":
+        return one or last
+    if base.kind == "GroupNorm":
+        return one and base.attr("data_format") == "NXC"
+    if base.kind in _REDUCTIONS:
+        return one or full or second
+    if base.kind == "MatMul" and len(wide) in (2, 4):
+        text = "".join("x" if w else "1" for w in wide)
+        return text not in (_UNKNOWN_TO_MATMUL if new else _UNKNOWN_TO_MATMUL_OF_3_7)
+    return True
+
+
+_UNKNOWN_TO_MATMUL = ("x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
+_UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
+
+
+_FEW = 128
+"""The number of elements up to which a reference kernel takes no longer than another partition."""
+
+_LIMITED = ELEMENTWISE | BINARY | _REDUCTIONS | {"SoftMax", "LayerNorm", "GroupNorm", "MatMul"}
+"""The kinds of ops whose fast kernels take some operands only."""
+
+
+@defect(
+    "oneDNN runs this in its reference kernel, 5 to 5,000 times slower than separate ops, from "
+    "200 elements on (AVX2, 2 cores)",
+    Needs(_LIMITED, fused=True),
+    effect=SLOW,
+)
+def reference_kernel(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a primitive with a post-op that its fast kernels don't take."""
+    primitive = primitive_of(group, op, conditions)
+    if primitive is None or math.prod(primitive.shape) <= _FEW:
+        return False
+    ncx = op.kind == "GroupNorm" and op.attr("data_format") == "NCX"
+    if all(_takes(op, o.wide, conditions) for o in primitive.operands) and not (
+        ncx and primitive.unary
+    ):
+        return False
+    # Attention was seen in the reference kernel only with several batches of several heads.
+    if attention(group) and not any(_has_batches_of_heads(group, o) for o in group.ops):
+        return False
+    return not attention_by_heads(group, conditions)
+
+
+def _has_batches_of_heads(group: Group, op: Op) -> bool:
+    shape = group.shape(op.outputs[0]) if op.kind == "MatMul" else None
+    return shape is not None and len(shape) == 4 and min(shape[:2]) > 1
+
+
+_LARGE = 1 << 20
+"""The number of weights from which it takes longer to read them unpacked."""
+
+
+@defect(
+    "oneDNN packs the constant weights of a product that runs alone, but not of several in one"
+    " partition, which is 1.2 to 2.1 times slower (AVX2, 1 and 2 cores), and 1.1 to 6 times "
+    "with AVX-512 (2 cores)",
+    Needs({"MatMul"}, fused=True),
+    Where((3, 8), has=("avx2",), lacks=("amx",)),
+    effect=SLOW,
+)
+def unpacked_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find two products or more, which oneDNN runs without packed weights.
+
+    With AMX no difference was seen, and 3.7 packs no weights of f32 products on AVX2.
+    """
+    dtypes = ("f32", "bf16") if conditions.avx512 else ("f32",)
+    weights = [group.tensor(o.inputs[1]) for o in group.ops if o.kind == "MatMul"]
+    large = [w for w in weights if w.data is not None and w.data.size >= _LARGE]
+    return sum(w.dtype in dtypes for w in large) > 1
+
+
+_ROWS, _TERMS, _COLUMNS = 128, 256, 64
+"""The sizes of a product from which a function takes longer fused, and never less long."""
+
+
+@defect(
+    "oneDNN computes this function in the product's kernel, which makes both up to 1.5 times "
+    "slower than in kernels of their own (AVX2, 1 and 2 cores)",
+    Needs({"GELU", "Log", "Sigmoid", "SoftPlus", "Tanh"}, fused=True, beside={"MatMul"}),
+    Where((3, 8), has=("avx2",), lacks=("avx512",)),
+    effect=SLOW,
+)
+def function_in_product(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find functions of each result: `brg_matmul:avx2`, which 3.7 did not have, computes them."""
+    if op.kind == "Sigmoid" and not _is_swish(group, op):
+        return False
+    products = [o for o in group.ops if o.kind == "MatMul"]
+    return any(_is_long(group, p) for p in products) and group.follows(op, ("MatMul",))
+
+
+def _is_swish(group: Group, op: Op) -> bool:
+    ids = {op.inputs[0].id, op.outputs[0].id}
+    return any(o.kind == "Multiply" and {t.id for t in o.inputs} == ids for o in group.ops)
+
+
+def _is_long(group: Group, product: Op) -> bool:
+    # An operand that the partition makes may be of integers.
+    if any(group.producer(t) is not None or t.dtype != "f32" for t in product.inputs[:2]):
+        return False
+    left, result = group.shape(product.inputs[0]), group.shape(product.outputs[0])
+    if left is None or result is None or len(left) < 2 or len(result) < 2:
+        return False
+    weights = group.shape(product.inputs[1])
+    # oneDNN makes one product of a batch with the same weights.
+    rows = math.prod(result[:-1]) if weights is not None and len(weights) == 2 else result[-2]
+    terms = left[-2] if product.attr("transpose_a") else left[-1]
+    return rows >= _ROWS and terms >= _TERMS and result[-1] >= _COLUMNS

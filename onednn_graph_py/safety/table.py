@@ -1,0 +1,88 @@
+"""The table of all known defects, by subject, and the one way to ask it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..machine import Conditions
+from . import (
+    attention,
+    convolutions,
+    elementwise,
+    int8,
+    normalization,
+    operands,
+    pooling,
+    products,
+    quantization,
+    speed,
+)
+from .defect import REFUSED, WRONG, Defect, Effect, Finding
+from .group import Features, Group
+
+__all__ = ["DEFECTS", "first", "of_effect", "refusal"]
+
+_SUBJECTS = (
+    int8,
+    attention,
+    normalization,
+    elementwise,
+    pooling,
+    products,
+    quantization,
+    operands,
+    convolutions,
+    speed,
+)
+
+DEFECTS = {
+    name: row
+    for subject in _SUBJECTS
+    for name, row in vars(subject).items()
+    if isinstance(row, Defect)
+}
+"""All rows by name; where a partition meets several, models name the first."""
+
+
+def of_effect(effect: Effect) -> tuple[Defect, ...]:
+    """Return the rows with any of these effects."""
+    return tuple(row for row in DEFECTS.values() if row.effect & effect)
+
+
+@cache
+def _candidates(effect: Effect, features: Features, conditions: Conditions) -> tuple[Defect, ...]:
+    """Return the rows that a partition with these features may meet."""
+    rows = of_effect(effect)
+    return tuple(r for r in rows if r.needs.met_by(features) and r.is_in(conditions))
+
+
+def first(effect: Effect, group: Group, conditions: Conditions) -> Finding | None:
+    """Return the finding about the first row with such an effect that a partition meets, or None.
+
+    Parameters
+    ----------
+    effect : Effect
+        Any of these effects counts.
+    group : Group
+        The partition; `nodes.group_of` makes it of a graph that is being built.
+    conditions : Conditions
+        The conditions in which it is to run.
+    """
+    for row in _candidates(effect, group.features, conditions):
+        found = row.found(group, conditions)
+        if found is not None:
+            return found
+    return None
+
+
+def refusal(group: Group, conditions: Conditions) -> str | None:
+    """Return why the mirror refuses a partition: what is said of the first op to refuse, or None.
+
+    Rows of wrong results come last, as a model of the same ops avoids them.
+    """
+    found = [
+        (WRONG in row.effect, group.ops.index(op), row.refusal(op, hit, conditions.version))
+        for row in _candidates(REFUSED, group.features, conditions)
+        for op, hit in row.hits(group, conditions)
+    ]
+    return min(found, key=lambda said: said[:2])[2] if found else None
