@@ -83,7 +83,7 @@ COMMANDS = {
     "explain": Command("--seconds 600 wide.json", "--seconds 0.01 small.json"),
     "export": Command("--format cpp-check -o made.cpp long.json", "-o made.py small.json"),
     "log": Command("-", "-"),
-    "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx.timing"),
+    "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx_report.timing"),
     "patterns": Command("", "--no-time data_type_boolean"),
     "replay": Command("--verify long.json", "--verify small.json", helped=True),
     "selftest": Command(

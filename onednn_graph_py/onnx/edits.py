@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
     return node is not None and node.op_type in types and node.domain == domain
 
 
+@dataclass(frozen=True)
 class Parameters:
     """The scale and the zero point of a QuantizeLinear or DequantizeLinear with one of each.
 
@@ -34,16 +36,9 @@ class Parameters:
         Of the integers.
     """
 
-    def __init__(self, scale: float, point: int, dtype: np.dtype[Any]) -> None:
-        self.scale = scale
-        self.point = point
-        self.dtype = dtype
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parameters) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((self.scale, self.point, self.dtype))
+    scale: float
+    point: int
+    dtype: np.dtype[Any]
 
     @property
     def range(self) -> tuple[float, float]:
