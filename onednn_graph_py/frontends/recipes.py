@@ -15,6 +15,7 @@ from .lowering import NotLowered, Place
 __all__ = [
     "ELEMENTWISE",
     "EXACT",
+    "channels_of",
     "chosen",
     "clamp",
     "extreme",
@@ -139,33 +140,38 @@ def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:
 
 def weights_or(at: Place, given: Value | None, number: float, size: int) -> Value:
     """Return weights in f32, or as many of a number."""
-    if given is None:
-        return at.b.constant(np.full((size,), number, np.float32))
-    return at.cast(given, "f32")
+    if given is not None:
+        return at.cast(given, "f32")
+    if size == -1:
+        raise NotLowered("the number of channels is unknown")
+    return at.b.constant(np.full((size,), number, np.float32))
 
 
-def group_norm(
-    at: Place,
-    x: Value,
-    groups: int | None,
-    epsilon: float,
-    weight: Value | None,
-    bias: Value | None,
-) -> Value:
-    """Normalize groups of channels, or each channel if `groups` is None."""
-    at.need_float(x)
+def channels_of(x: Value) -> int:
+    """Return how many channels a value has whose groups of channels are normalized."""
     if x.ndim < 3:
         raise NotLowered("oneDNN's GroupNorm needs spatial dims")
     channels = (x.shape or ())[1]
     if channels == -1:
         raise NotLowered("the number of channels is unknown")
+    return channels
+
+
+def group_norm(
+    at: Place, x: Value, groups: int, epsilon: float, weight: Value | None, bias: Value | None
+) -> Value:
+    """Normalize groups of channels."""
+    at.need_float(x)
+    if x.ndim < 3:
+        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
     affine = []
     if weight is not None or bias is not None:
+        channels = (x.shape or ())[1]
         affine = [weights_or(at, weight, 1, channels), weights_or(at, bias, 0, channels)]
     made: Value = at.b.group_norm(
         x,
         *affine,
-        groups=channels if groups is None else groups,
+        groups=groups,
         keep_stats=False,
         use_affine=bool(affine),
         epsilon=epsilon,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...blocks.normalization import rms_norm
 from ...building.value import Value
-from ...frontends.recipes import group_norm, inverse, weights_or
+from ...frontends.recipes import channels_of, group_norm, inverse, weights_or
 from .shapes import merged
 from .table import Call, NotLowered, lowers
 
@@ -106,7 +106,7 @@ def _rms_normalization(call: Call) -> Value:
 @lowers("GroupNormalization")
 def _group_normalization(call: Call) -> Value:
     x = call.value(0)
-    groups, channels = int(call.attribute("num_groups")), _channels(x)
+    groups, channels = int(call.attribute("num_groups")), channels_of(x)
     if call.version >= 21 or groups == channels:
         weights = [_weights(call, i, channels) for i in (1, 2)]
     else:  # there was a weight for each group
@@ -118,12 +118,9 @@ def _group_normalization(call: Call) -> Value:
 @lowers("InstanceNormalization")
 def _instance_normalization(call: Call) -> Value:
     x = call.value(0)
-    weights = [_weights(call, i, _channels(x)) for i in (1, 2)]
-    return group_norm(call, x, None, float(call.attribute("epsilon", 1e-5)), *weights)
-
-
-def _channels(x: Value) -> int:
-    return (x.shape or ())[1] if x.ndim > 1 else -1
+    channels = channels_of(x)
+    weights = [_weights(call, i, channels) for i in (1, 2)]
+    return group_norm(call, x, channels, float(call.attribute("epsilon", 1e-5)), *weights)
 
 
 @lowers("BatchNormalization")

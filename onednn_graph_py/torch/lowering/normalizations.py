@@ -9,7 +9,7 @@ import torch
 
 from ...blocks.normalization import rms_norm
 from ...building.value import Value
-from ...frontends.recipes import group_norm, weights_or
+from ...frontends.recipes import channels_of, group_norm, weights_or
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten
@@ -97,7 +97,7 @@ def _instance_norm(
 ) -> Value:
     if mean is not None or variance is not None:
         raise NotLowered("it has statistics of earlier calls")
-    return group_norm(at, x, None, eps, weight, bias)
+    return group_norm(at, x, channels_of(x), eps, weight, bias)
 
 
 @lowers(aten.batch_norm.default)
