@@ -15,7 +15,7 @@ array([[3., 3., 3., 3.],
 
 graphs         `GraphBuilder`, `Value`, `trace`, `jit`; `blocks` such as attention
 models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs`, `assert_fused`
-front ends     `torch`, `onnx`, `parallel` (many processes), `regions` for those of your own
+front ends     `torch`, `onnx`, `parallel` (many processes), `frontends` for those of your own
 graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
 seeing         `explain`, `diagram`, `profile`, `compare`, `verbose_log`
 what runs      `version`, `devices`, `capabilities`, `selftest`; `ops` and `reference`
@@ -162,7 +162,7 @@ def __getattr__(name: str) -> Any:
 
 # Public as well, but not for a star import.
 _ROOMS = (
-    *("onnx", "parallel", "torch", "regions"),
+    *("onnx", "parallel", "torch", "frontends"),
     *("capture", "export", "replay", "selftest", "shrinking"),
 )
 

@@ -21,7 +21,7 @@ from .hardware.command import add_devices
 from .hardware.facts import cpu_data_types
 from .inspect.log_command import add_log
 from .linked import version
-from .onnx.command import add_onnx
+from .onnx_report.command import add_onnx
 from .ops.command import add_ops
 from .probing.command import add_capabilities
 from .replay.command import add_replay

@@ -36,13 +36,13 @@ from onednn_graph_py import (
     export,
     ops,
     parallel,
-    regions,
     replay,
     selftest,
     shrinking,
     sycl_interop,
     verdicts,
 )
+from onednn_graph_py.frontends import regions
 from onednn_graph_py.methods import METHODS
 
 LT = og.logical_tensor

@@ -7,7 +7,8 @@ import pkgutil
 
 import onednn_graph_py as og
 
-FRONT_ENDS = {"torch": ("torch",), "onnx": ("onnx", "onnx_ir", "onnxscript")}
+_OF_ONNX = ("onnx", "onnx_ir", "onnxscript")
+FRONT_ENDS = {"torch": ("torch",), "onnx": _OF_ONNX, "onnx_report": _OF_ONNX}
 """Rooms that import frameworks, which need not be installed."""
 
 

@@ -35,9 +35,9 @@ ROOMS = (
     "capture", "export", "replay", "shrinking", "inspect", "kernels", "selftest",
     "comparing", "explaining",
     # what front ends are built from
-    "regions", "host_calls",
+    "frontends", "regions",
     # front ends
-    "torch", "onnx", "parallel",
+    "torch", "onnx", "onnx_report", "parallel",
     # the face
     "methods", "cli", FACE, "__main__", "examples",
 )  # fmt: skip
@@ -146,7 +146,6 @@ LOOSE = {
     "methods",
     "ocl_interop",
     "regions",
-    "host_calls",
     "sycl_interop",
     "verify",
 }

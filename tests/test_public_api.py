@@ -108,10 +108,10 @@ def test_help_of_the_package_names_only_what_there_is():
 
 def test_dir_lists_what_is_public_and_nothing_else():
     listed = {name for name in dir(og) if not name.startswith("_")}
-    assert set(og.__all__) | {"onnx", "torch", "parallel", "regions"} <= listed
+    assert set(og.__all__) | {"onnx", "torch", "parallel", "frontends"} <= listed
     assert not listed & {"Any", "TYPE_CHECKING", "import_module", "sys", "methods", "loading"}
     modules = listed - set(og.__all__)
-    assert all((ROOT / "onednn_graph_py" / name).is_dir() for name in modules - {"regions"})
+    assert all((ROOT / "onednn_graph_py" / name).is_dir() for name in modules)
 
 
 def test_what_has_left_the_package_is_named_with_its_place():

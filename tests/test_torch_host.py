@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onednn_graph_py import host_calls as host
+from onednn_graph_py.frontends import host_calls as host
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")

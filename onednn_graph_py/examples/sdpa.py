@@ -25,9 +25,8 @@ def _mask(queries: int, sequence: int, batch: int) -> Array:
     query, key = np.mgrid[:queries, :sequence]
     causal = np.where(key <= query, (key - query) / 16, -np.inf)
     padded = np.where(key < max(sequence - sequence // 4, 1), causal, -np.inf)
-    return np.stack([padded if entry % 2 else causal for entry in range(batch)])[:, None].astype(
-        np.float32
-    )
+    masks = np.stack([causal, padded])[np.arange(batch) % 2]
+    return masks[:, None].astype(np.float32)
 
 
 def _arrays(inputs: Sequence[Value]) -> dict[int, Array]:

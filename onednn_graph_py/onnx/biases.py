@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from .edits import Edits, is_op
+from .edits import Edits, integer, is_op, only_reader
 
 __all__ = ["taken_in"]
 
@@ -25,13 +25,12 @@ def _take_in(edits: Edits, node: ir.Node) -> None:
             continue
         if not is_op(product, "Conv", "ConvTranspose") or edits.of(product, 2) is not None:
             continue
-        if len(given.uses()) != 1 or given.is_graph_output():
+        if only_reader(given) is not node:
             continue
         weight = edits.of(product, 1)
         if weight is None or weight.shape is None or added.ndim > len(weight.shape):
             continue
-        group = product.attributes.get("group")
-        groups = 1 if group is None else group.as_int()
+        groups = integer(product, "group", 1)
         dims = weight.shape
         channels = dims[0] if product.op_type == "Conv" else dims[1]
         if not isinstance(channels, int):

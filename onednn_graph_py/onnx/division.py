@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from ..regions import Part, split
+from ..frontends.division import Division
+from ..frontends.regions import Part, split
 from .assembly import Assembly
 from .lowering.table import LOWERINGS, NotLowered
 from .survey import Survey, read_by
 
-__all__ = ["Division", "divided", "is_worth"]
+__all__ = ["divided", "first_island", "is_worth"]
 
 MIN_OPS = 2
 """Connected nodes that are fewer than these are no region, unless one of them is worth it."""
@@ -55,25 +55,6 @@ MOVES = frozenset(
 """Ops that touch no element; a region of nothing else is worth nothing."""
 
 
-@dataclass
-class Division:
-    """Nodes divided into regions, which oneDNN runs, and islands.
-
-    Parameters
-    ----------
-    parts : list of Part
-        In the order in which they run.
-    reasons : dict of onnx_ir.Node to str
-        Why a node is in an island.
-    assembly : Assembly, optional
-        All nodes, if there are no islands.
-    """
-
-    parts: list[Part[ir.Node]]
-    reasons: dict[ir.Node, str] = field(default_factory=dict)
-    assembly: Assembly | None = None
-
-
 def is_worth(nodes: Sequence[ir.Node]) -> bool:
     """Return whether connected nodes are worth a region."""
     return (
@@ -82,8 +63,8 @@ def is_worth(nodes: Sequence[ir.Node]) -> bool:
     )
 
 
-def divided(trial: Assembly, found: Survey) -> Division:
-    """Divide the nodes of a survey; `trial` is an empty assembly of it."""
+def divided(trial: Assembly, found: Survey) -> Division[ir.Node]:
+    """Divide the nodes of a survey; `trial`, an empty assembly of it, gets those that it lowers."""
     reasons: dict[ir.Node, str] = {}
     for node in found.calls:
         try:
@@ -91,19 +72,14 @@ def divided(trial: Assembly, found: Survey) -> Division:
         except NotLowered as e:
             reasons[node] = str(e)
     if not reasons:
-        return Division([Part(tuple(found.calls), True)] if found.calls else [], {}, trial)
+        return Division([Part(tuple(found.calls), True)] if found.calls else [])
     made = {v: n for n in found.calls for v in n.outputs}
 
     def reads(node: ir.Node) -> list[ir.Node]:
         # A lowering takes sizes from the shapes; what is known comes from nowhere.
         return [made[v] for v in found.read_by(node) if v in made]
 
-    parts = split(found.calls, reads, lambda n: n not in reasons, is_worth)
-    for part in parts:
-        if not part.is_region:
-            for node in part.nodes:
-                reasons.setdefault(node, "too small for a model of its own")
-    return Division(parts, reasons)
+    return Division.of(found.calls, reads, reasons, is_worth)
 
 
 def first_island(rest: Sequence[ir.Node], breaking: Sequence[ir.Node]) -> list[ir.Node]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from .edits import Edits, is_op
+from .edits import Edits, is_op, only_reader
 from .evaluation import MOST_KNOWN
 from .quantized_weights import dequantized
 
@@ -30,11 +30,6 @@ def _in_floats(edits: Edits, node: ir.Node) -> None:
         _matmul(edits, node)
 
 
-def _alone(value: ir.Value) -> ir.Node | None:
-    uses = value.uses()
-    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
-
-
 def _rounding(value: ir.Value | None) -> ir.Node | None:
     """Return the DynamicQuantizeLinear that makes a value."""
     node = None if value is None else value.producer()
@@ -52,8 +47,8 @@ def _back(edits: Edits, node: ir.Node) -> None:
 
 
 def _product(edits: Edits, node: ir.Node) -> None:
-    cast = _alone(node.outputs[0])
-    scaled = None if not is_op(cast, "Cast") else _alone(cast.outputs[0])  # type: ignore[union-attr]
+    cast = only_reader(node.outputs[0])
+    scaled = None if not is_op(cast, "Cast") else only_reader(cast.outputs[0])  # type: ignore[union-attr]
     if cast is None or scaled is None or not is_op(scaled, "Mul"):
         return
     factor = scaled.inputs[0 if scaled.inputs[1] is cast.outputs[0] else 1]
@@ -117,19 +112,13 @@ def _weight(edits: Edits, node: ir.Node, scales: ir.Value) -> ir.Value | None:
 
 def _matmul(edits: Edits, node: ir.Node) -> None:
     """Spell out onnxruntime's op of all of it."""
-    weight, scale = edits.weight(edits.of(node, 1)), edits.weight(edits.of(node, 2))
-    given = edits.of(node, 3)
-    point = edits.weight(given)
-    if weight is None or scale is None or (given is not None and point is None):
+    given = edits.scaled(node, 1)
+    if given is None:
         return
+    weight, scale, point = given
     if weight.size * 4 > MOST_KNOWN or scale.ndim > 1 or scale.size not in (1, weight.shape[-1]):
         return
     if point is not None and point.size not in (1, scale.size):
         return
     floats = dequantized(weight, scale, point, weight.ndim - 1)
-    y = edits.constant(floats, f"{node.name}.weight")
-    made = edits.before(node, "MatMul", [node.inputs[0], y], version=13)
-    bias = edits.of(node, 4)
-    if bias is not None:
-        made = edits.before(node, "Add", [made, bias], version=14)
-    edits.replace(node, made)
+    edits.product(node, floats, f"{node.name}.weight", edits.of(node, 4))

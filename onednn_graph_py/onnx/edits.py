@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-__all__ = ["VERSION", "Edits", "Parameters", "is_op"]
+__all__ = ["EIGHT_BITS", "VERSION", "Edits", "Parameters", "integer", "is_op", "only_reader"]
 
 Array = npt.NDArray[Any]
+
+EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 VERSION = 21
 """The opset of QuantizeLinear and DequantizeLinear that are made."""
@@ -23,6 +26,7 @@ def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
     return node is not None and node.op_type in types and node.domain == domain
 
 
+@dataclass(frozen=True)
 class Parameters:
     """The scale and the zero point of a QuantizeLinear or DequantizeLinear with one of each.
 
@@ -34,22 +38,27 @@ class Parameters:
         Of the integers.
     """
 
-    def __init__(self, scale: float, point: int, dtype: np.dtype[Any]) -> None:
-        self.scale = scale
-        self.point = point
-        self.dtype = dtype
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parameters) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash((self.scale, self.point, self.dtype))
+    scale: float
+    point: int
+    dtype: np.dtype[Any]
 
     @property
     def range(self) -> tuple[float, float]:
         """The smallest and the largest number that can be written."""
         info = np.iinfo(self.dtype)
         return (info.min - self.point) * self.scale, (info.max - self.point) * self.scale
+
+
+def integer(node: ir.Node, name: str, default: int = 0) -> int:
+    """Return an attribute that is a whole number."""
+    found = node.attributes.get(name)
+    return default if found is None else found.as_int()
+
+
+def only_reader(value: ir.Value) -> ir.Node | None:
+    """Return the only reader of a value."""
+    uses = value.uses()
+    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
 class Edits:
@@ -154,6 +163,27 @@ class Edits:
         if point is None or point.size != 1 or point.dtype.kind not in "iu":
             return None
         return Parameters(float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)
+
+    def product(self, node: ir.Node, weights: Array, name: str, bias: ir.Value | None) -> None:
+        """Replace a node by its first input times weights, plus a bias if there is one."""
+        made = self.before(node, "MatMul", [node.inputs[0], self.constant(weights, name)], None, 13)
+        if bias is not None:
+            made = self.before(node, "Add", [made, bias], version=14)
+        self.replace(node, made)
+
+    def scaled(self, node: ir.Node, first: int) -> tuple[Array, Array, Array | None] | None:
+        """Return three inputs: weights, scales, zero points if there are any.
+
+        None if one of them is no weight.
+        """
+        given, scale, point = (self.weight(self.of(node, first + i)) for i in range(3))
+        if given is None or scale is None:
+            return None
+        return (
+            None
+            if point is None and self.of(node, first + 2) is not None
+            else (given, scale, point)
+        )
 
     def _name(self, name: str) -> str:
         self._made += 1

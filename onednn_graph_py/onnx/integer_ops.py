@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from .edits import VERSION, Edits, is_op
+from .edits import VERSION, Edits, integer, is_op
 from .placement import MOVES
 from .quantized_weights import dequantized
 
@@ -74,9 +74,8 @@ def _conv(edits: Edits, node: ir.Node) -> ir.Value | None:
     bias = _bias(edits, node, 8, 1, 4)
     if x is None or weight is None or bias is None:
         return None
-    last = node.attributes.get("channels_last")
     order: list[int] = []
-    if last is not None and last.as_int():  # the weights have them first all the same
+    if integer(node, "channels_last"):  # the weights have them first all the same
         kernel = edits.weight(edits.of(node, 3))
         if kernel is None:
             return None
@@ -101,8 +100,7 @@ def _matmul(edits: Edits, node: ir.Node) -> ir.Value | None:
 
 
 def _gemm(edits: Edits, node: ir.Node) -> ir.Value | None:
-    rows_first = node.attributes.get("transB")
-    axis = 0 if rows_first is not None and rows_first.as_int() else 1
+    axis = 0 if integer(node, "transB") else 1
     alpha = node.attributes.get("alpha")
     x, weight = _dequantized(edits, node, 0), _dequantized(edits, node, 3, axis=axis)
     bias = _bias(edits, node, 6, 1, 4, factor=alpha.as_float() if alpha is not None else 1)
@@ -127,8 +125,7 @@ def _unary(op_type: str) -> Rewrite:
     """Return the rewrite of an op of one tensor; some can have channels last."""
 
     def rewrite(edits: Edits, node: ir.Node) -> ir.Value | None:
-        last = node.attributes.get("channels_last")
-        if last is not None and last.as_int():
+        if integer(node, "channels_last"):
             return None
         x = _dequantized(edits, node, 0)
         if x is None:

@@ -37,7 +37,6 @@ from .options import (
     KnownDefects,
     Options,
     Requantize,
-    refuse,
 )
 from .preparing import prepare
 from .program import Program
@@ -47,7 +46,7 @@ from .survey import Section
 from .tensors import SEQUENCE, Shape, name_of
 from .verifying import OnnxVerification, verified
 
-__all__ = ["OnnxModel", "load"]
+__all__ = ["OnnxModel", "entry_of", "load"]
 
 
 class OnnxModel:
@@ -151,7 +150,7 @@ class OnnxModel:
             list(graph),
             tuple(graph.inputs),
             tuple(graph.outputs),
-            {v: _numbers(v) for v in weights.values()},
+            {v: packing.numbers(v) for v in weights.values()},
             {
                 v: name_of(v.dtype) if isinstance(v.type, ir.TensorType) else SEQUENCE
                 for v in graph.inputs
@@ -338,10 +337,9 @@ def _restored(model: bytes, weights: dict[str, Any], options: Options, name: str
     return OnnxModel(packing.unpacked(model, weights), options, name)
 
 
-def _numbers(value: ir.Value) -> npt.NDArray[Any]:
-    assert value.const_value is not None
-    array: npt.NDArray[Any] = value.const_value.numpy()
-    return array
+def entry_of(model: OnnxModel, shapes: Any) -> Entry:
+    """Return what runs a model for these shapes of its inputs, compiled if it is not yet."""
+    return model._entry(shapes)
 
 
 def load(
@@ -417,7 +415,7 @@ def load(
     >>> model(np.float32([[-1, 2]]))
     array([[0., 2.]], dtype=float32)
     """
-    refuse(unknown)
+    Options.refuse(unknown)
     chosen = Options(
         fallback,
         requantize,

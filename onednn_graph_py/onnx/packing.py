@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from ..building.constant_arrays import aligned_copy
 
-__all__ = ["packed", "proto_of", "unpacked"]
+__all__ = ["numbers", "packed", "proto_of", "unpacked"]
 
 
 def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
@@ -22,7 +22,7 @@ def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
     skeleton = model.clone()
     weights = {}
     for name, value in skeleton.graph.initializers.items():
-        array = _numbers(value)
+        array = numbers(value)
         if array.dtype.kind in "biuf":
             plain = np.dtype(array.dtype.str)  # one of NumPy's own objects, not an equal one
             weights[name] = array.view(plain)
@@ -48,12 +48,13 @@ def proto_of(model: ir.Model) -> onnx.ModelProto:
     whole = model.clone()
     for name, value in whole.graph.initializers.items():
         if isinstance(value.const_value, ir.ExternalTensor):
-            value.const_value = ir.tensor(_numbers(value), dtype=value.const_value.dtype, name=name)
+            value.const_value = ir.tensor(numbers(value), dtype=value.const_value.dtype, name=name)
     proto: onnx.ModelProto = ir.to_proto(whole)
     return proto
 
 
-def _numbers(value: ir.Value) -> npt.NDArray[Any]:
+def numbers(value: ir.Value) -> npt.NDArray[Any]:
+    """Return the numbers of a weight."""
     assert value.const_value is not None
     array: npt.NDArray[Any] = value.const_value.numpy()
     return array

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from .edits import VERSION, Edits, Parameters, is_op
+from .edits import EIGHT_BITS, VERSION, Edits, Parameters, is_op, only_reader
 
 __all__ = ["MOVES", "merged", "moved"]
-
-EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
@@ -31,12 +29,6 @@ FUSED = (
     "Mish",
 )
 """Ops that oneDNN computes together with a product before them."""
-
-
-def _alone(value: ir.Value) -> ir.Node | None:
-    """Return the only reader of a value."""
-    uses = value.uses()
-    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
 
 
 def moved(edits: Edits) -> None:
@@ -90,11 +82,11 @@ def merged(edits: Edits) -> None:
             return
         assert quantize is not None
         product = _product(edits, quantize.inputs[0])
-        reader = _alone(node.outputs[0])
+        reader = only_reader(node.outputs[0])
         if product is None or not is_op(reader, *FUSED) or edits.parameters(quantize) != parameters:
             return
         assert reader is not None
-        if _alone(quantize.outputs[0]) is not None:
+        if only_reader(quantize.outputs[0]) is not None:
             found.setdefault(reader, []).append((places[product], quantize, node, parameters))
 
     edits.each(look)
@@ -116,7 +108,7 @@ def merged(edits: Edits) -> None:
 
 def _product(edits: Edits, value: ir.Value | None) -> ir.Node | None:
     """Return the product that makes a value, alone or with a bias that is added."""
-    if value is None or _alone(value) is None:
+    if value is None or only_reader(value) is None:
         return None
     node = value.producer()
     if is_op(node, *PRODUCTS):
@@ -126,7 +118,7 @@ def _product(edits: Edits, value: ir.Value | None) -> ir.Node | None:
     assert node is not None
     for i in (0, 1):
         before, other = edits.of(node, i), edits.of(node, 1 - i)
-        if before is not None and _alone(before) is node and edits.weight(other) is not None:
+        if before is not None and only_reader(before) is node and edits.weight(other) is not None:
             product = before.producer()
             return product if is_op(product, *PRODUCTS) else None
     return None

@@ -18,7 +18,7 @@ from ..errors import OneDNNError, UnimplementedError
 from ..running.model import CompiledGraph
 from .assembly import Assembly, IslandShapes, Weights
 from .chains import chains, without
-from .division import Division, divided
+from .division import divided
 from .island_model import model_of
 from .islands import Island
 from .lowering.table import NotLowered
@@ -124,7 +124,8 @@ class Program:
             len(next(iter(found.tensors.values())).shapes) > 1 if found.tensors else (False)
         )
         self._weights = weights
-        self.division: Division = divided(self._assembly(), found)
+        trial = self._assembly()
+        self.division = divided(trial, found)
         reasons = self.division.reasons
         if options.fallback == "error" and (reasons or found.rest):
             left = {n: why_unknown(section, found, n) for n in found.rest}
@@ -135,7 +136,7 @@ class Program:
         self.model: CompiledGraph | None = None
         if any(p.is_region for p in self.division.parts):
             try:
-                self._build()
+                self._build(None if reasons else trial)
             except (OneDNNError, NotLowered) as e:
                 if self.is_general:
                     raise NotGeneral(str(e)) from e
@@ -156,9 +157,8 @@ class Program:
         outside.update(self.outputs)
         return outside.__contains__
 
-    def _build(self) -> None:
-        """Make the model."""
-        made = self.division.assembly
+    def _build(self, made: Assembly | None) -> None:
+        """Make the model, of an assembly that has all nodes if there are no islands."""
         if made is None:
             made = self._assembly()
             for part in self.division.parts:

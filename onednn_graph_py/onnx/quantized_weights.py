@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from .edits import VERSION, Edits, is_op
+from .edits import EIGHT_BITS, VERSION, Edits, integer, is_op
 from .evaluation import MOST_KNOWN
 
 __all__ = ["dequantized", "prepared"]
 
 Array = npt.NDArray[Any]
-
-EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 def prepared(edits: Edits) -> None:
@@ -42,11 +40,11 @@ def _prepare(edits: Edits, node: ir.Node) -> None:
 
 
 def _dequantize(edits: Edits, node: ir.Node) -> None:
-    x, scale = edits.weight(edits.of(node, 0)), edits.weight(edits.of(node, 1))
-    point = edits.weight(edits.of(node, 2))
-    if x is None or scale is None or (point is None and edits.of(node, 2) is not None):
+    given = edits.scaled(node, 0)
+    if given is None:
         return
-    axis, block = _integer(node, "axis", 1), _integer(node, "block_size", 0)
+    x, scale, point = given
+    axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
     eight = x.dtype in EIGHT_BITS and scale.ndim <= 1 and not block
     uses = node.outputs[0].uses()
     if (
@@ -90,18 +88,13 @@ def _transpose(edits: Edits, node: ir.Node) -> None:
     node.replace_input_with(0, turned)
     scale = edits.weight(edits.of(node, 1))
     if scale is not None and scale.ndim == 1:
-        axis = _integer(node, "axis", 1) % x.ndim
+        axis = integer(node, "axis", 1) % x.ndim
         node.attributes.add(ir.AttrInt64("axis", axes.index(axis)))
-
-
-def _integer(node: ir.Node, name: str, default: int) -> int:
-    found = node.attributes.get(name)
-    return default if found is None else found.as_int()
 
 
 def _numbers(scale: Array, node: ir.Node) -> np.dtype[Any]:
     """Return the data type of the result."""
-    wanted = _integer(node, "output_dtype", 0)
+    wanted = integer(node, "output_dtype", 0)
     return ir.DataType(wanted).numpy() if wanted else scale.dtype
 
 
@@ -124,24 +117,21 @@ def dequantized(
     x: Array, scale: Array, point: Array | None = None, axis: int = 1, block: int = 0
 ) -> npt.NDArray[np.float32]:
     """Return (x - point) * scale, with scales for a tensor, along an axis, or for blocks of it."""
-
-    def spread(of: Array) -> Array:
-        if of.size == 1:
-            return of.reshape(())
-        if not block:
-            return of.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
-        return np.repeat(of, block, axis).take(range(x.shape[axis]), axis)
-
-    if x.dtype.kind == "i" and x.dtype.itemsize >= 4:
-        shifted: Array = x.astype(np.int64)
-        if point is not None:
-            shifted = shifted - spread(point.astype(np.int64))
-        return (shifted * spread(scale.astype(np.float64))).astype(np.float32)
-    floats = x.astype(np.float32)
+    exact = x.dtype.kind == "i" and x.dtype.itemsize >= 4
+    shifted: Array = x.astype(np.int64 if exact else np.float32)
     if point is not None and point.astype(np.float32).any():
-        floats = floats - spread(point.astype(np.float32))
-    made = floats * spread(scale.astype(np.float32))
-    return np.asarray(made, np.float32)
+        shifted = shifted - _spread(point.astype(shifted.dtype), x, axis, block)
+    factor = _spread(scale.astype(np.float64 if exact else np.float32), x, axis, block)
+    return np.asarray(shifted * factor, np.float32)
+
+
+def _spread(of: Array, x: Array, axis: int, block: int = 0) -> Array:
+    """Return scales or zero points of an array so that they broadcast with it."""
+    if of.size == 1:
+        return of.reshape(())
+    if not block:
+        return of.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+    return np.repeat(of, block, axis).take(range(x.shape[axis]), axis)
 
 
 def _in_integers(
@@ -160,8 +150,8 @@ def _in_integers(
     if scale.size == 1:
         return True
     if reader.op_type == "ConvTranspose":
-        return axis % rank == 1 and _integer(reader, "group", 1) == 1
-    rows_first = reader.op_type == "Gemm" and _integer(reader, "transB", 0)
+        return axis % rank == 1 and integer(reader, "group", 1) == 1
+    rows_first = reader.op_type == "Gemm" and integer(reader, "transB", 0)
     channels = 0 if reader.op_type == "Conv" or rows_first else rank - 1
     return axis % rank == channels
 
@@ -187,18 +177,16 @@ def _quantize(edits: Edits, node: ir.Node) -> None:
     point = edits.weight(edits.of(node, 2))
     if x is None or scale is None or point is None or scale.ndim > 1:
         return
-    axis = _integer(node, "axis", 1)
+    axis = integer(node, "axis", 1)
     if point.dtype not in EIGHT_BITS or not _fits(x, scale, point, axis, 0):
         return
 
     def spread(of: Array) -> Array:
-        if of.size == 1:
-            return of.reshape(())
-        return of.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+        return _spread(of.astype(np.float32), x, axis)
 
     info = np.iinfo(point.dtype)
-    whole = np.rint(x.astype(np.float32) / spread(scale.astype(np.float32)))
-    made = np.clip(whole + spread(point.astype(np.float32)), info.min, info.max)
+    whole = np.rint(x.astype(np.float32) / spread(scale))
+    made = np.clip(whole + spread(point), info.min, info.max)
     name = node.outputs[0].name or node.name or "weight"
     edits.replace(node, edits.constant(made.astype(point.dtype), name))
 
@@ -208,15 +196,14 @@ def _quantize(edits: Edits, node: ir.Node) -> None:
 
 def _of_few_bits(edits: Edits, node: ir.Node) -> None:
     """Make a MatMul of a MatMulNBits."""
-    packed, scale = edits.weight(edits.of(node, 1)), edits.weight(edits.of(node, 2))
-    given = edits.of(node, 3)
-    point = edits.weight(given)
-    if packed is None or scale is None or (given is not None and point is None):
+    given = edits.scaled(node, 1)
+    if given is None:
         return
+    packed, scale, point = given
     if edits.of(node, 4) is not None:  # the groups of columns are in another order
         return
-    rows, columns = _integer(node, "K", 0), _integer(node, "N", 0)
-    bits, block = _integer(node, "bits", 4), _integer(node, "block_size", 0)
+    rows, columns = integer(node, "K", 0), integer(node, "N", 0)
+    bits, block = integer(node, "bits", 4), integer(node, "block_size", 0)
     if bits not in (2, 4, 8) or min(rows, columns, block) < 1 or rows * columns * 4 > MOST_KNOWN:
         return
     blocks = -(-rows // block)
@@ -234,12 +221,7 @@ def _of_few_bits(edits: Edits, node: ir.Node) -> None:
     floats -= shift[:, :, None]
     floats *= scale.reshape(columns, blocks, 1).astype(np.float32)
     weights = np.ascontiguousarray(floats.reshape(columns, -1)[:, :rows].T).astype(scale.dtype)
-    weight = edits.constant(weights, f"{node.name}.weight")
-    made = edits.before(node, "MatMul", [node.inputs[0], weight], version=13)
-    bias = edits.of(node, 5)
-    if bias is not None:
-        made = edits.before(node, "Add", [made, bias], version=14)
-    edits.replace(node, made)
+    edits.product(node, weights, f"{node.name}.weight", edits.of(node, 5))
 
 
 def unpacked(packed: Array, bits: int) -> npt.NDArray[np.uint8]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from ..errors import OneDNNError
-from ..ops.lookup import is_quantized
+from ..frontends.division import grouped
+from ..frontends.report import Partitions, latest_steps, partitions_text
 from ..ops.terms import shape_text
 from ..running.model import Step
 from ..text.names import printable
@@ -40,7 +39,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class ProgramReport:
+class ProgramReport(Partitions):
     """What runs one set of shapes, or all.
 
     Parameters
@@ -77,16 +76,6 @@ class ProgramReport:
     failure: str | None
     rest: OnnxReport | None
 
-    @property
-    def partitions(self) -> int:
-        """The number of partitions that oneDNN runs."""
-        return sum(s.implementation == "oneDNN" for s in self.steps)
-
-    @property
-    def int8_partitions(self) -> int:
-        """The number of partitions that oneDNN computes in 8 bits."""
-        return sum(s.implementation == "oneDNN" and is_quantized(s.ops) for s in self.steps)
-
     def __str__(self) -> str:
         sets = "; ".join(", ".join(map(shape_text, s)) for s in self.shapes[-3:])
         lines = [
@@ -98,8 +87,7 @@ class ProgramReport:
         ]
         if self.failure:
             lines.append(f"    oneDNN refuses it: {self.failure}")
-        fused = Counter("+".join(s.ops) for s in self.steps if s.implementation == "oneDNN")
-        lines += [f"    {n:4} x {ops}" for ops, n in fused.most_common()]
+        lines += partitions_text(self.steps)
         lines += [f"    {island}" for island in self.islands]
         lines += [f"    {len(x.nodes):4} x {x.op}: {x.why}" for x in self.left]
         if self.rest is not None:
@@ -182,16 +170,7 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
         reasons = {n: program.failure for n in program.found.calls}
     found = program.found
     reasons |= {n: why_unknown(program.section, found, n) for n in _outside(entry)}
-    grouped: dict[tuple[str, str], list[str]] = {}
-    for node, why in reasons.items():
-        grouped.setdefault((node.op_type, why), []).append(node.name or "")
     model = program.model
-    steps: tuple[Step, ...] = ()
-    if model is not None and model.latest_shapes is not None:
-        try:
-            steps = model.steps(*model.latest_shapes)
-        except OneDNNError:  # other shapes took its place meanwhile
-            steps = ()
     islands = [*program.islands, *([tail.island] if tail is not None else [])]
     return ProgramReport(
         tuple(s for s, _ in entries),
@@ -200,8 +179,11 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
         len(program.found.calls) + len(program.found.rest),
         sum(p.is_region for p in program.division.parts) if model is not None else 0,
         tuple(f"{i.label}, in {i.runs_in or 'nothing yet'}" for i in islands),
-        tuple(Left(op, why, tuple(nodes)) for (op, why), nodes in grouped.items()),
-        steps,
+        tuple(
+            Left(op, why, tuple(n.name or "" for n in nodes))
+            for op, why, nodes in grouped(reasons, lambda node: node.op_type)
+        ),
+        latest_steps(model),
         0 if model is None else model.stats().memory_bytes,
         program.failure,
         None if tail is None or tail.rest is None else reported(name, tail.rest),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
+from .edits import integer
 from .survey import Survey
 from .tensors import Shape
 
@@ -18,9 +19,7 @@ def _product(a: Shape, b: Shape, made: Shape) -> int:
 
 
 def _gemm(node: ir.Node, shapes: list[Shape], made: Shape) -> int:
-    transposed = node.attributes.get("transA")
-    depth = shapes[0][0 if transposed is not None and transposed.as_int() else -1]
-    return 2 * math.prod(made) * depth
+    return 2 * math.prod(made) * shapes[0][0 if integer(node, "transA") else -1]
 
 
 def _recurrent(shapes: list[Shape]) -> int:

@@ -15,7 +15,7 @@ from torch import fx
 
 from ..errors import UnimplementedError
 from . import capture, rewrites
-from .division import Division, function_of, is_size, operations, source, viewed
+from .division import divided, function_of, is_size, operations, source, viewed
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
@@ -60,7 +60,7 @@ class Program:
         name: str,
     ) -> None:
         constants = folded(graph, weights)
-        self.division = Division.of(graph, constants, options.min_ops)
+        self.division = divided(graph, constants, options.min_ops)
         self.regions: list[Region] = []
         root = torch.nn.Module()
         for target, inner in modules.items():

@@ -6,7 +6,6 @@ import math
 import operator
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,13 +14,14 @@ from torch import fx
 from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..errors import OneDNNError
-from ..regions import Part, split
+from ..frontends.division import Division
+from ..frontends.regions import Part
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
 
 __all__ = [
-    "Division",
     "constant_without_type",
+    "divided",
     "function_of",
     "hint",
     "is_size",
@@ -43,66 +43,44 @@ WORTH_BEGINNINGS = (*CONVOLUTIONS, "scaled_dot_product", "quantize_per", "dequan
 """Names, and beginnings of names, of ops that are worth a region of their own."""
 
 
-@dataclass
-class Division:
-    """A graph divided into regions, which become models, and islands, which torch runs.
+def divided(
+    graph: fx.Graph, constants: Mapping[fx.Node, torch.Tensor], min_ops: int
+) -> Division[fx.Node]:
+    """Divide a graph.
 
     Parameters
     ----------
-    parts : list of Part
-        In the order in which they run.
-    reasons : dict of fx.Node to str
-        Why a call stays in torch.
+    graph : fx.Graph
+    constants : mapping of fx.Node to torch.Tensor
+        Weights, and what torch computed of them.
+    min_ops : int
+        See `Options`.
     """
+    calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
+    # The results of a call with several are taken apart where they are made.
+    calls = [n for n in calls if not is_size(n) and n.target is not operator.getitem]
+    reasons = {node: why for node in calls if (why := reason(node, constants))}
+    among = set(calls)
 
-    parts: list[Part[fx.Node]]
-    reasons: dict[fx.Node, str] = field(default_factory=dict)
+    def reads(node: fx.Node) -> list[fx.Node]:
+        inputs = node.all_input_nodes
+        if node not in reasons:  # a lowering takes sizes from the shapes
+            inputs = [n for n in inputs if is_tensor(n)]
+        return [n for n in map(_maker, _before_sizes(inputs)) if n in among]
 
-    @classmethod
-    def of(
-        cls,
-        graph: fx.Graph,
-        constants: Mapping[fx.Node, torch.Tensor],
-        min_ops: int,
-    ) -> Division:
-        """Divide a graph.
+    def worth(nodes: Sequence[fx.Node]) -> bool:
+        names = {op_name(n) for n in nodes}
+        return (
+            not WORTH.isdisjoint(names)
+            or any(name.startswith(WORTH_BEGINNINGS) for name in names)
+            or sum(not moves(n) for n in nodes) >= min_ops
+        )
 
-        Parameters
-        ----------
-        graph : fx.Graph
-        constants : mapping of fx.Node to torch.Tensor
-            Weights, and what torch computed of them.
-        min_ops : int
-            See `Options`.
-        """
-        calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
-        # The results of a call with several are taken apart where they are made.
-        calls = [n for n in calls if not is_size(n) and n.target is not operator.getitem]
-        reasons = {node: why for node in calls if (why := reason(node, constants))}
-        among = set(calls)
-
-        def reads(node: fx.Node) -> list[fx.Node]:
-            inputs = node.all_input_nodes
-            if node not in reasons:  # a lowering takes sizes from the shapes
-                inputs = [n for n in inputs if is_tensor(n)]
-            return [n for n in map(_maker, _before_sizes(inputs)) if n in among]
-
-        def worth(nodes: Sequence[fx.Node]) -> bool:
-            names = {op_name(n) for n in nodes}
-            return (
-                not WORTH.isdisjoint(names)
-                or any(name.startswith(WORTH_BEGINNINGS) for name in names)
-                or sum(not moves(n) for n in nodes) >= min_ops
-            )
-
-        parts = []
-        for part in split(calls, reads, lambda n: n not in reasons, worth):
-            nodes = [m for n in part.nodes for m in (n, *_items(n))]
-            parts.append(Part(tuple(nodes), part.is_region))
-            if not part.is_region:
-                for node in part.nodes:
-                    reasons.setdefault(node, "too small for a model of its own")
-        return cls(parts, reasons)
+    made = Division.of(calls, reads, reasons, worth)
+    for i, part in enumerate(made.parts):
+        nodes = [m for n in part.nodes for m in (n, *_items(n))]
+        made.parts[i] = Part(tuple(nodes), part.is_region)
+    return made
 
 
 def _maker(node: fx.Node) -> fx.Node:

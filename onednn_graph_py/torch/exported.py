@@ -13,7 +13,7 @@ from torch import fx
 from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..errors import InvalidGraphError, OneDNNError
-from ..host_calls import HOST, Extent, HostCall, Size, Slot
+from ..frontends.host_calls import HOST, Extent, HostCall, Size, Slot
 from ..running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-from .._core import fpmath_mode
-from ..errors import InvalidArgumentsError
-from ..planning.options import Check, CompileOptions, KnownDefects
+from ..frontends import options
+from ..frontends.options import FpmathMode
+from ..planning.options import Check, KnownDefects
 
 Fallback = Literal["eager", "error"]
 
@@ -17,7 +16,7 @@ __all__ = ["Options"]
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(options.Options):
     """What ``torch.compile(..., options={...})`` may say.
 
     Parameters
@@ -41,34 +40,17 @@ class Options:
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
     """
 
+    OWNER: ClassVar[str] = "the backend"
+    PREFIX: ClassVar[str] = "option "
+
     fallback: Fallback = "eager"
     freeze: bool = True
     min_ops: int = 2
     max_shapes: int = 32
     threads: int | None = None
-    fpmath_mode: str = "strict"
+    fpmath_mode: FpmathMode = "strict"
     check: Check = None
     known_defects: KnownDefects = "avoid"
-
-    def __post_init__(self) -> None:
-        CompileOptions(known_defects=self.known_defects, check=self.check)
-        for name, allowed in (
-            ("fallback", get_args(Fallback)),
-            ("freeze", (True, False)),
-            ("fpmath_mode", tuple(fpmath_mode.__members__)),
-        ):
-            given = getattr(self, name)
-            if given not in allowed:
-                names = ", ".join(map(repr, allowed))
-                raise InvalidArgumentsError(f"option {name} must be one of {names}, got {given!r}")
-        for name, least in (("min_ops", 1), ("max_shapes", 1), ("threads", 1)):
-            given = getattr(self, name)
-            if given is None and name == "threads":
-                continue
-            if isinstance(given, bool) or not isinstance(given, int) or given < least:
-                raise InvalidArgumentsError(
-                    f"option {name} must be a whole number, at least {least}, got {given!r}"
-                )
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
@@ -79,10 +61,5 @@ class Options:
         InvalidArgumentsError
             There is no such option, or it has no such value.
         """
-        names = [f.name for f in fields(cls)]
-        for name in given or {}:
-            if name not in names:
-                near = difflib.get_close_matches(str(name), names, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-                raise InvalidArgumentsError(f"the backend has no option {name!r}; {hint}")
+        cls.refuse(given or {})
         return cls(**(given or {}))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import fx
 
 from ..explaining.times import timed
-from ..ops.lookup import is_quantized
+from ..frontends.division import grouped
+from ..frontends.report import Partitions, latest_steps, partitions_text
 from ..running.model import CompiledGraph, Step
 from ..text.numbers import counted
 from . import capture
@@ -45,7 +43,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class RegionReport:
+class RegionReport(Partitions):
     """A region of a graph.
 
     Parameters
@@ -70,16 +68,6 @@ class RegionReport:
     memory_bytes: int
     failure: str | None
     seconds: tuple[float | None, ...] = ()
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions that oneDNN runs."""
-        return sum(s.implementation == "oneDNN" for s in self.steps)
-
-    @property
-    def int8_partitions(self) -> int:
-        """The number of partitions that oneDNN computes in 8 bits: others' ops between casts."""
-        return sum(s.implementation == "oneDNN" and is_quantized(s.ops) for s in self.steps)
 
 
 @dataclass(frozen=True)
@@ -173,22 +161,10 @@ UNSEEN = (
 
 
 def _steps_text(region: RegionReport) -> list[str]:
-    """Return a line for each kind of partition, the slowest first, with all its times in ms."""
-    counts: Counter[str] = Counter()
-    seconds: dict[str, float] = {}
-    for step, time in zip_longest(region.steps, region.seconds):
-        if step.implementation == "oneDNN":
-            ops = "+".join(step.ops)
-            counts[ops] += 1
-            seconds[ops] = seconds.get(ops, 0.0) + (time or 0.0)
-    measured = any(seconds.values())
-    order = sorted(counts, key=lambda ops: (-seconds[ops], -counts[ops]))
+    reasons = dict.fromkeys(s.why for s in region.steps if s.why)
     return [
-        *(
-            f"    {counts[ops]:4} x {ops}" + (f": {1e3 * seconds[ops]:.3f} ms" if measured else "")
-            for ops in order
-        ),
-        *(f"    not fused: {why}" for why in dict.fromkeys(s.why for s in region.steps) if why),
+        *partitions_text(region.steps, region.seconds),
+        *(f"    not fused: {why}" for why in reasons),
     ]
 
 
@@ -246,14 +222,16 @@ def _of(captured: Captured, seconds: float | None) -> GraphReport:
     program = programs[-1]
     regions = tuple(
         RegionReport(
-            len(r.nodes), _steps(r.model), *_memory(r.model), r.failure, _times(r.model, seconds)
+            len(r.nodes),
+            latest_steps(r.model),
+            *_memory(r.model),
+            r.failure,
+            _times(r.model, seconds),
         )
         for r in program.regions
     )
-    groups: dict[tuple[str, str], list[fx.Node]] = {}
-    for node, why in program.division.reasons.items():
-        groups.setdefault((str(node.target), why), []).append(node)
-    left = [Left(op, why, source(nodes[0]), len(nodes)) for (op, why), nodes in groups.items()]
+    groups = grouped(program.division.reasons, lambda node: str(node.target))
+    left = [Left(op, why, source(nodes[0]), len(nodes)) for op, why, nodes in groups]
     return GraphReport(
         captured.name,
         share_in_regions(captured.graph, program),
@@ -262,11 +240,6 @@ def _of(captured: Captured, seconds: float | None) -> GraphReport:
         len(captured.programs),
         captured.weights_change,
     )
-
-
-def _steps(model: CompiledGraph | None) -> tuple[Step, ...]:
-    shapes = None if model is None else model.latest_shapes
-    return () if model is None or shapes is None else model.steps(*shapes)
 
 
 def _times(model: CompiledGraph | None, seconds: float | None) -> tuple[float | None, ...]:

@@ -16,7 +16,7 @@ from ...blocks.embedding import embedding
 from ...blocks.heads import Heads
 from ...blocks.rope import rope
 from ...building.value import Value
-from .elementwise import chosen
+from ...frontends.recipes import chosen
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]

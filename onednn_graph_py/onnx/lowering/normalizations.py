@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from ...blocks.normalization import rms_norm
 from ...building.value import Value
-from .elementwise import inverse
+from ...frontends.recipes import channels_of, group_norm, inverse, weights_or
 from .shapes import merged
 from .table import Call, NotLowered, lowers
 
 
-def _weights(call: Call, i: int, size: int, number: float) -> Value:
-    """Return an input of one dim in f32, or as many of a number."""
-    if not call.has(i):
-        return call.b.constant(np.full((size,), number, np.float32))
-    given = call.value(i, "f32")
-    if given.shape == (size,):
-        return given
+def _weights(call: Call, i: int, size: int) -> Value | None:
+    """Return an input of one dim, if there is one."""
+    if not call.has(i) or call.dims(i) == (size,):
+        return call.value(i, "f32") if call.has(i) else None
     return call.b.constant(_spread(call.need(i, "weights that broadcast"), (size,)))
 
 
@@ -44,9 +42,7 @@ def _rows(call: Call, x: Value, axis: int) -> tuple[Value, tuple[int, ...]]:
 def _whole(call: Call, made: Value, x: Value) -> Value:
     """Give the result the shape of what was normalized."""
     shape = x.shape or ()
-    if made.shape == shape and -1 not in shape:
-        return made
-    if made.ndim == x.ndim and made.shape == shape:
+    if made.shape == shape:
         return made
     if shape.count(-1) > 1:
         raise NotLowered("more than one dim is unknown")
@@ -57,7 +53,7 @@ def _of_rows(call: Call, i: int, sizes: tuple[int, ...], number: float) -> Value
     """Return the weights of dims that became one."""
     count = math.prod(sizes)
     if not call.has(i):
-        return call.b.constant(np.full((count,), number, np.float32))
+        return weights_or(call, None, number, count)
     if call.dims(i) == sizes == (count,):
         return call.value(i, "f32")
     known = call.known(i)
@@ -110,50 +106,21 @@ def _rms_normalization(call: Call) -> Value:
 @lowers("GroupNormalization")
 def _group_normalization(call: Call) -> Value:
     x = call.value(0)
-    groups = int(call.attribute("num_groups"))
-    channels = _channels(x)
+    groups, channels = int(call.attribute("num_groups")), channels_of(x)
     if call.version >= 21 or groups == channels:
-        return _in_groups(
-            call, x, groups, _weights(call, 1, channels, 1), _weights(call, 2, channels, 0)
-        )
-    # Before opset 21 there was a weight for each group.
-    each = [
-        call.b.constant(np.repeat(call.need(i, "weights").astype(np.float32), channels // groups))
-        for i in (1, 2)
-    ]
-    return _in_groups(call, x, groups, *each)
+        weights = [_weights(call, i, channels) for i in (1, 2)]
+    else:  # there was a weight for each group
+        each = (call.need(i, "weights").astype(np.float32) for i in (1, 2))
+        weights = [call.b.constant(np.repeat(w, channels // groups)) for w in each]
+    return group_norm(call, x, groups, float(call.attribute("epsilon", 1e-5)), *weights)
 
 
 @lowers("InstanceNormalization")
 def _instance_normalization(call: Call) -> Value:
     x = call.value(0)
-    channels = _channels(x)
-    return _in_groups(
-        call, x, channels, _weights(call, 1, channels, 1), _weights(call, 2, channels, 0)
-    )
-
-
-def _channels(x: Value) -> int:
-    if x.ndim < 3:
-        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
-    found = (x.shape or ())[1]
-    if found == -1:
-        raise NotLowered("the number of channels is unknown")
-    return found
-
-
-def _in_groups(call: Call, x: Value, groups: int, scale: Value, shift: Value) -> Value:
-    call.need_float(x)
-    made: Value = call.b.group_norm(
-        x,
-        scale,
-        shift,
-        groups=groups,
-        keep_stats=False,
-        epsilon=float(call.attribute("epsilon", 1e-5)),
-        data_format="NCX",
-    )
-    return made
+    channels = channels_of(x)
+    weights = [_weights(call, i, channels) for i in (1, 2)]
+    return group_norm(call, x, channels, float(call.attribute("epsilon", 1e-5)), *weights)
 
 
 @lowers("BatchNormalization")
@@ -177,16 +144,6 @@ def _batch_normalization(call: Call) -> Value:
     return made.squeeze(2) if x.ndim == 2 else made
 
 
-@lowers("Softmax")
-def _softmax(call: Call) -> Value:
-    return _along(call, "softmax")
-
-
-@lowers("LogSoftmax")
-def _log_softmax(call: Call) -> Value:
-    return _along(call, "log_softmax")
-
-
 def _along(call: Call, method: str) -> Value:
     [x] = call.floats(0)
     axis = call.attribute("axis", 1 if call.version < 13 else -1)
@@ -202,3 +159,7 @@ def _along(call: Call, method: str) -> Value:
         x, shape=merged(shape, [range(axis), range(axis, x.ndim)]), special_zero=False
     )
     return _whole(call, getattr(call.b, method)(flat, axis=1), x)
+
+
+lowers("Softmax")(partial(_along, method="softmax"))
+lowers("LogSoftmax")(partial(_along, method="log_softmax"))

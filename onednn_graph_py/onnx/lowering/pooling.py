@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from ...building.value import Value
+from ...frontends.windows import Windows, avg_pool, max_pool
 from .table import Call, NotLowered, lowers
-from .windows import Windows, windows_of
+from .windows import windows_of
 
 
 def _pooled(call: Call) -> tuple[Value, Windows]:
@@ -21,35 +22,12 @@ def _pooled(call: Call) -> tuple[Value, Windows]:
 
 @lowers("MaxPool")
 def _max_pool(call: Call) -> Value:
-    x, windows = _pooled(call)
-    return call.b.max_pool(
-        x,
-        kernel=windows.kernel,
-        strides=windows.strides,
-        pads_begin=windows.begin,
-        pads_end=windows.end,
-        dilations=windows.dilations,
-        data_format="NCX",
-    )
+    return max_pool(call, *_pooled(call))
 
 
 @lowers("AveragePool")
 def _average_pool(call: Call) -> Value:
-    x, windows = _pooled(call)
-    if any(d != 1 for d in windows.dilations):
-        raise NotLowered("oneDNN's AvgPool has no dilations")
-    included = bool(call.attribute("count_include_pad", 0)) and any((*windows.begin, *windows.end))
-    if included and windows.is_longer:
-        raise NotLowered("ceil_mode with padding that counts")
-    return call.b.avg_pool(
-        x,
-        kernel=windows.kernel,
-        strides=windows.strides,
-        pads_begin=windows.begin,
-        pads_end=windows.end,
-        exclude_pad=not included,
-        data_format="NCX",
-    )
+    return avg_pool(call, *_pooled(call), bool(call.attribute("count_include_pad", 0)))
 
 
 @lowers("LRN")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...building.value import Value
+from ...frontends.windows import Windows, conv_transpose, convolution
 from .shapes import transposed
 from .table import Call, NotLowered, lowers
 from .windows import halves, spatial, windows_of
@@ -62,18 +63,8 @@ def _conv(call: Call) -> Value:
     if x.ndim != weights.ndim or x.ndim < 3:
         raise NotLowered("there are no spatial dims")
     windows = windows_of(call, x.shape or (), _kernel(weights))
-    return call.b.convolution(
-        x,
-        weights,
-        call.value(2) if call.has(2) else None,
-        strides=windows.strides,
-        pads_begin=windows.begin,
-        pads_end=windows.end,
-        dilations=windows.dilations,
-        groups=int(call.attribute("group", 1)),
-        data_format="NCX",
-        weights_format="OIX",
-    )
+    bias = call.value(2) if call.has(2) else None
+    return convolution(call, x, weights, bias, windows, int(call.attribute("group", 1)))
 
 
 def _kernel(weights: Value) -> Sequence[int]:
@@ -96,21 +87,10 @@ def _conv_transpose(call: Call) -> Value:
     begin, end, further = _transposed_padding(
         call, (x.shape or ())[2:], kernel, strides, dilations, further
     )
-    if any(n >= s for n, s in zip(further, strides, strict=True)):
-        raise NotLowered("oneDNN pads the output by less than a stride")
-    made = call.b.conv_transpose(
-        x,
-        weights,
-        strides=strides,
-        pads_begin=begin,
-        pads_end=end,
-        output_padding=further,
-        dilations=dilations,
-        groups=int(call.attribute("group", 1)),
-        data_format="NCX",
-        weights_format="IOX",
-    )
-    return call.b.bias_add(made, call.value(2), data_format="NCX") if call.has(2) else made
+    windows = Windows(kernel, strides, dilations, begin, end)
+    bias = call.value(2) if call.has(2) else None
+    groups = int(call.attribute("group", 1))
+    return conv_transpose(call, x, weights, bias, windows, further, groups)
 
 
 def _transposed_padding(

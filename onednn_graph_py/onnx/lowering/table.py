@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
 from ...building.builder import GraphBuilder
 from ...building.value import Value
-from ...dtypes import array_dtype
 from ...errors import OneDNNError
+from ...frontends.lowering import FLOATS, Entered, NotLowered, Place, Table
 from ...machine.cpu import lacks
 from ..tensors import Shape, Tensor
 
 __all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers", "made_by"]
 
-FLOATS = ("f32", "bf16", "f16")
 
-
-class NotLowered(Exception):
-    """Why a node can't be lowered: an answer, not an error, since it is an island then."""
-
-
-class Call:
+class Call(Place):
     """A node while it is lowered: what its function may ask and use.
 
     Parameters
@@ -57,7 +50,7 @@ class Call:
         constant: Callable[[int, str], Value],
         added_row: Callable[[], Value] | None = None,
     ) -> None:
-        self.b = b
+        super().__init__(b)
         self.node = node
         self.version = version
         self._operands = list(operands)
@@ -216,48 +209,6 @@ class Call:
             raise NotLowered("more than one dim of the new shape is unknown")
         return made
 
-    def cast(self, x: Value, dtype: str) -> Value:
-        """Convert between floating-point types."""
-        if x.dtype == dtype:
-            return x
-        if x.dtype not in FLOATS or dtype not in FLOATS:
-            raise NotLowered(f"oneDNN does not convert {x.dtype} to {dtype}")
-        if "f32" in (x.dtype, dtype):
-            return self.b.type_cast(x, dtype=dtype)
-        return self.b.type_cast(self.b.type_cast(x, dtype="f32"), dtype=dtype)
-
-    def need_float(self, *values: Value) -> None:
-        """Raise `NotLowered` unless all values are of floating-point types that the CPU has."""
-        for value in values:
-            if value.dtype not in FLOATS:
-                raise NotLowered(f"oneDNN computes it in floating point only, not in {value.dtype}")
-            if why := lacks(value.dtype):
-                raise NotLowered(why)
-
-    def operand(self, given: Value | float, dtype: str, rank: int = 1) -> Value:
-        """Return a value or a number as a value of a data type.
-
-        A number gets one element and the rank 1, or 0 dims if `rank` is 0.
-        """
-        if isinstance(given, Value):
-            return self.cast(given, dtype)
-        return self.b.constant(np.full((1,) if rank else (), given, np.float64), dtype)
-
-    def times(self, x: Value, number: float) -> Value:
-        """Multiply by a number, which is not rounded to a smaller type than f32."""
-        if number == 1:
-            return x
-        wide = x.dtype if holds(number, x.dtype) else "f32"
-        made = self.b.multiply(self.cast(x, wide), self.operand(number, wide, x.ndim))
-        return self.cast(made, x.dtype)
-
-
-def holds(number: float, dtype: str) -> bool:
-    """Return whether a data type has a number without rounding; f32 is taken to have all."""
-    if dtype == "f32" or not math.isfinite(number):
-        return True
-    return float(np.asarray(number, array_dtype(dtype))) == number
-
 
 def _resolved(source: Shape, target: list[int], zero_is_kept: bool) -> Shape:
     """Return the dims of Reshape's result."""
@@ -286,20 +237,10 @@ def made_by(returned: Value | Sequence[Value | None], count: int) -> list[Value 
     return (made + [None] * count)[:count]
 
 
-LOWERINGS: dict[tuple[str, str], Function] = {}
+LOWERINGS: Table[tuple[str, str], Function] = Table()
 """The function of each op, by domain and type; it returns a value for each output that is read."""
 
-_Entered = TypeVar("_Entered", bound=Function)
 
-
-def lowers(*types: str, domain: str = "") -> Callable[[_Entered], _Entered]:
+def lowers(*types: str, domain: str = "") -> Callable[[Entered], Entered]:
     """Enter a function into the table for these ops."""
-
-    def enter(function: _Entered) -> _Entered:
-        for op_type in types:
-            if (domain, op_type) in LOWERINGS:
-                raise AssertionError(f"{op_type} has two lowerings")
-            LOWERINGS[domain, op_type] = function
-        return function
-
-    return enter
+    return LOWERINGS.enters(*((domain, op_type) for op_type in types))

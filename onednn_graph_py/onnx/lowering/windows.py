@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...frontends.windows import Windows
 from .table import Call, NotLowered
 
-__all__ = ["Windows", "halves", "spatial", "windows_of"]
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Windows over spatial dims.
-
-    Parameters
-    ----------
-    kernel, strides, dilations, begin, end : list of int
-        One number for each spatial dim; the last two are the padding.
-    is_longer : bool
-        Whether the padding at the end is longer than the model says, because its last window
-        reaches beyond.
-    """
-
-    kernel: list[int]
-    strides: list[int]
-    dilations: list[int]
-    begin: list[int]
-    end: list[int]
-    is_longer: bool = False
+__all__ = ["halves", "spatial", "windows_of"]
 
 
 def spatial(call: Call, name: str, count: int, default: int) -> list[int]:

@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...building.value import Value
-from ...linked import linked_version
+from ...frontends.lowering import holds
+from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, inverse, power, prelu, rounded
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten
 
 
-def _unary(target: Any, method: str) -> None:
+def _unary(target: Any, method: str, **attributes: float) -> None:
     """Enter an op that oneDNN has as torch has it."""
 
     @lowers(target)
     def function(at: Lowering, x: Value) -> Value:
         at.need_float(x)
-        made: Value = getattr(at.b, method)(x)
+        made: Value = getattr(at.b, method)(x, **attributes)
         return made
 
 
-for _target, _method in (
-    (aten.relu.default, "relu"),
-    (aten.sigmoid.default, "sigmoid"),
-    (aten.tanh.default, "tanh"),
-    (aten.mish.default, "mish"),
-    (aten.hardswish.default, "hard_swish"),
-    (aten.exp.default, "exp"),
-    (aten.log.default, "log"),
-    (aten.sqrt.default, "sqrt"),
-    (aten.abs.default, "abs"),
-):
-    _unary(_target, _method)
+for _method, _name, _ in ELEMENTWISE:
+    _unary(getattr(aten, _name).default, _method)
+_unary(aten.hardsigmoid.default, "hard_sigmoid", alpha=1 / 6, beta=0.5)
+_unary(aten.square.default, "square")
 
-
-@lowers(aten.round.default)
-def _round(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return at.cast(at.b.round(at.cast(x, "f32")), x.dtype)  # it has no kernel for small types
-
-
-@lowers(aten.gelu.default)
-def _gelu(at: Lowering, x: Value, *, approximate: str = "none") -> Value:
-    at.need_float(x)
-    if approximate == "none":
-        return at.b.gelu(x)
-    if linked_version() >= (3, 9):
-        return at.b.gelu(x, mode="gelu_tanh")
-    y = at.cast(x, "f32")
-    inside = (y + y * y * y * 0.044715) * math.sqrt(2 / math.pi)
-    return at.cast(y * (at.b.tanh(inside) + 1) * 0.5, x.dtype)
+lowers(aten.round.default)(rounded)
+lowers(aten.gelu.default)(gelu)
+lowers(aten._prelu_kernel.default)(prelu)
+lowers(aten.clamp.default, aten.clamp_min.default)(clamp)
+lowers(aten.reciprocal.default)(inverse)
+lowers(aten.pow.Tensor_Scalar)(power)
 
 
 @lowers(aten.silu.default)
@@ -79,12 +59,6 @@ def _leaky_relu(at: Lowering, x: Value, negative_slope: float = 0.01) -> Value:
     return at.b.leaky_relu(x, alpha=float(negative_slope))
 
 
-@lowers(aten.hardsigmoid.default)
-def _hardsigmoid(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return at.b.hard_sigmoid(x, alpha=1 / 6, beta=0.5)
-
-
 @lowers(aten.softplus.default)
 def _softplus(at: Lowering, x: Value, beta: float = 1, threshold: float = 20) -> Value:
     at.need_float(x)
@@ -101,44 +75,19 @@ def _log_sigmoid(at: Lowering, x: Value) -> tuple[Value]:
     return (at.b.softplus(x, beta=-1.0),)
 
 
-@lowers(aten._prelu_kernel.default)
-def _prelu(at: Lowering, x: Value, weight: Value) -> Value:
-    at.need_float(x, weight)
-    if x.ndim < 2:
-        raise NotLowered("oneDNN's PReLU needs channels")
-    return at.b.prelu(x, weight, data_format="NCX", per_channel_broadcast=False)
-
-
-@lowers(aten.clamp.default, aten.hardtanh.default)
-def _clamp(at: Lowering, x: Value, min: float | None = None, max: float | None = None) -> Value:
-    at.need_float(x)
-    if at.node.target is aten.hardtanh.default:
-        min, max = -1 if min is None else min, 1 if max is None else max
-    low, high = -math.inf if min is None else float(min), math.inf if max is None else float(max)
-    if low > high:
-        raise NotLowered("min is above max")
-    return at.b.clamp(x, min=low, max=high)
-
-
-@lowers(aten.square.default)
-def _square(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return at.b.square(x)
+@lowers(aten.hardtanh.default)
+def _hardtanh(at: Lowering, x: Value, min: float = -1, max: float = 1) -> Value:
+    return clamp(at, x, min, max)
 
 
 @lowers(aten.relu6.default)
 def _relu6(at: Lowering, x: Value) -> Value:
-    return _clamp(at, x, 0, 6)
-
-
-@lowers(aten.clamp_min.default)
-def _clamp_min(at: Lowering, x: Value, min: float) -> Value:
-    return _clamp(at, x, min)
+    return clamp(at, x, 0, 6)
 
 
 @lowers(aten.clamp_max.default)
 def _clamp_max(at: Lowering, x: Value, max: float) -> Value:
-    return _clamp(at, x, None, max)
+    return clamp(at, x, None, max)
 
 
 @lowers(aten.neg.default)
@@ -149,36 +98,7 @@ def _neg(at: Lowering, x: Value) -> Value:
 
 @lowers(aten.rsqrt.default)
 def _rsqrt(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return _inverse(at, at.b.sqrt(x))
-
-
-@lowers(aten.reciprocal.default)
-def _reciprocal(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return _inverse(at, x)
-
-
-def _inverse(at: Lowering, x: Value) -> Value:
-    # Reciprocal alone has no kernel in 3.7.2.
-    return at.b.divide(at.operand(1.0, x.dtype), x)
-
-
-@lowers(aten.pow.Tensor_Scalar)
-def _pow(at: Lowering, x: Value, exponent: float) -> Value:
-    at.need_float(x)
-    # In products and roots where there are few of them: Pow has no kernel in 3.7.2.
-    made: dict[float, Callable[[], Value]] = {
-        1: lambda: x,
-        2: lambda: x * x,
-        3: lambda: x * x * x,
-        0.5: lambda: at.b.sqrt(x),
-        -0.5: lambda: _inverse(at, at.b.sqrt(x)),
-        -1: lambda: _inverse(at, x),
-    }
-    if exponent in made:
-        return made[exponent]()
-    raise NotLowered(f"oneDNN has no kernel for Pow; the exponent is {exponent}")
+    return power(at, x, -0.5)
 
 
 # -- two tensors
@@ -188,8 +108,8 @@ def _binary(targets: tuple[Any, ...], method: str, swapped: bool = False) -> Non
     @lowers(*targets)
     def function(at: Lowering, x: Any, y: Any, alpha: float = 1) -> Value:
         dtype = at.dtype
-        wide = dtype if at.holds(x, dtype) and at.holds(y, dtype) else "f32"
-        left, right = at.operand(x, wide), at.operand(y, wide)
+        wide = dtype if holds(x, dtype) and holds(y, dtype) else "f32"
+        left, right = (at.operand(v, wide, len(at.dims)) for v in (x, y))
         at.need_float(left, right)
         if swapped:
             left, right = right, left
@@ -237,20 +157,7 @@ def _where(at: Lowering, condition: Value, x: Value, y: Value) -> Value:
     dtype = at.dtype
     if condition.dtype != "boolean":
         raise NotLowered("the condition must be boolean")
-    at.need_float(x, y)
-    if not _covers(at):
-        raise NotLowered("the condition has more elements than both tensors together")
-    return at.b.select(condition, at.cast(x, dtype), at.cast(y, dtype))
-
-
-def _covers(at: Lowering) -> bool:
-    """Return whether each dim of the result is one of the two tensors', whatever its size."""
-    shapes = [at.argument(i).shape for i in (1, 2)]
-    for i, size in enumerate(reversed(at.result.shape)):
-        given = [str(s[-1 - i]) for s in shapes if i < len(s)]
-        if str(size) not in given:
-            return False
-    return True
+    return chosen(at, condition, at.cast(x, dtype), at.cast(y, dtype))
 
 
 @lowers(aten._to_copy.default)

@@ -7,7 +7,6 @@ from torch import fx
 
 from ...blocks.attention import sdpa
 from ...building.value import Value
-from .products import need_mask
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten
@@ -62,7 +61,6 @@ def _encoder_layer(
         # torch hides every key whose number is not 0; added numbers do the same if they are -inf.
         if not _only_hides(at, at.node.args[18]):
             raise NotLowered("its mask may have other numbers than 0 and -inf")
-        need_mask(mask, x)
         if mask_type == 1:  # of the keys
             mask = mask[:, None, None]
     b = at.b

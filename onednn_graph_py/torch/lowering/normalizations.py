@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...blocks.normalization import rms_norm
 from ...building.value import Value
+from ...frontends.recipes import channels_of, group_norm, weights_or
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten
@@ -28,10 +28,10 @@ def _layer_norm(
     at.need_float(x)
     if len(normalized_shape) != 1:
         raise NotLowered("oneDNN's LayerNorm has weights of one dim")
-    size = tuple(normalized_shape)
     affine = []
     if weight is not None or bias is not None:
-        affine = [_or(at, weight, 1, size), _or(at, bias, 0, size)]
+        (size,) = normalized_shape
+        affine = [weights_or(at, weight, 1, size), weights_or(at, bias, 0, size)]
     rows = x[None] if x.ndim == 1 else x  # for one dim oneDNN has no kernel
     made: Value = at.b.layer_norm(
         rows, *affine, keep_stats=False, begin_norm_axis=-1, use_affine=bool(affine), epsilon=eps
@@ -50,13 +50,6 @@ def _native_layer_norm(
 ) -> tuple[Value]:
     at.need_first_only()
     return (_layer_norm(at, x, normalized_shape, weight, bias, eps),)
-
-
-def _or(at: Lowering, given: Value | None, number: float, size: tuple[int, ...]) -> Value:
-    """Return weights in f32, or as many of a number."""
-    if given is None:
-        return at.b.constant(np.full(size, number, np.float32))
-    return at.cast(given, "f32")
 
 
 @lowers(aten.rms_norm.default)
@@ -86,7 +79,7 @@ def _group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Value:
-    return _in_groups(at, x, num_groups, weight, bias, eps)
+    return group_norm(at, x, num_groups, eps, weight, bias)
 
 
 @lowers(aten.instance_norm.default)
@@ -104,32 +97,7 @@ def _instance_norm(
 ) -> Value:
     if mean is not None or variance is not None:
         raise NotLowered("it has statistics of earlier calls")
-    channels = (x.shape or ())[1]
-    if channels == -1:
-        raise NotLowered("the number of channels is unknown")
-    return _in_groups(at, x, channels, weight, bias, eps)
-
-
-def _in_groups(
-    at: Lowering, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float
-) -> Value:
-    at.need_float(x)
-    if x.ndim < 3:
-        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
-    affine = []
-    if weight is not None or bias is not None:
-        size = ((x.shape or ())[1],)
-        affine = [_or(at, weight, 1, size), _or(at, bias, 0, size)]
-    made: Value = at.b.group_norm(
-        x,
-        *affine,
-        groups=groups,
-        keep_stats=False,
-        use_affine=bool(affine),
-        epsilon=eps,
-        data_format="NCX",
-    )
-    return made
+    return group_norm(at, x, channels_of(x), eps, weight, bias)
 
 
 @lowers(aten.batch_norm.default)
@@ -150,11 +118,11 @@ def _batch_norm(
         raise NotLowered("it computes the statistics of a batch")
     if x.ndim == 2:
         raise NotLowered("oneDNN's BatchNormInference needs spatial dims")
-    size = mean.shape or ()
+    (size,) = mean.shape or ()
     return at.b.batch_norm_inference(
         x,
-        _or(at, weight, 1, size),
-        _or(at, bias, 0, size),
+        weights_or(at, weight, 1, size),
+        weights_or(at, bias, 0, size),
         at.cast(mean, "f32"),
         at.cast(variance, "f32"),
         epsilon=eps,
@@ -177,23 +145,23 @@ def _native_batch_norm(
     return (_batch_norm(at, x, weight, bias, mean, variance, False, momentum, eps),)
 
 
-@lowers(aten.softmax.int, aten._softmax.default)
-def _softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+def _along(at: Lowering, method: str, x: Value, dim: int, **attributes: Any) -> Value:
     at.need_float(x)
     # Computed in the larger of the two types, as torch does.
     wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
-    return at.cast(at.b.softmax(wide, axis=dim), at.dtype)
+    return at.cast(getattr(at.b, method)(wide, axis=dim, **attributes), at.dtype)
+
+
+@lowers(aten.softmax.int, aten._softmax.default)
+def _softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+    return _along(at, "softmax", x, dim)
 
 
 @lowers(aten._safe_softmax.default)
 def _safe_softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
-    at.need_float(x)
-    wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
-    return at.cast(at.b.softmax(wide, axis=dim, mode="inf_as_zero"), at.dtype)
+    return _along(at, "softmax", x, dim, mode="inf_as_zero")
 
 
 @lowers(aten.log_softmax.int, aten._log_softmax.default)
 def _log_softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
-    at.need_float(x)
-    wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
-    return at.cast(at.b.log_softmax(wide, axis=dim), at.dtype)
+    return _along(at, "log_softmax", x, dim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,7 @@ import torch
 
 from ...blocks.attention import sdpa
 from ...building.value import Value
-from ...host_calls import HostCall, Slot
-from ...linked import linked_version
+from ...frontends.windows import Windows, conv_transpose, convolution
 from .table import Lowering, NotLowered, each, lowers, need_batch
 
 aten = torch.ops.aten
@@ -64,6 +62,7 @@ def _product(
 
 
 @lowers(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+@lowers(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding)
 def _conv(
     at: Lowering,
     x: Value,
@@ -75,56 +74,23 @@ def _conv(
     groups: int = 1,
 ) -> Value:
     spatial = weight.ndim - 2
-    pads = each(padding, spatial)
-    return _convolution(at, x, weight, bias, stride, pads, pads, dilation, groups)
-
-
-@lowers(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding)
-def _conv_named_padding(
-    at: Lowering,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    stride: Any = 1,
-    padding: str = "valid",
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Value:
-    spatial = weight.ndim - 2
-    begin = end = [0] * spatial
     if padding == "same":
         kernel = (weight.shape or ())[2:]
         sums = [d * (k - 1) for d, k in zip(each(dilation, spatial), kernel, strict=True)]
         begin, end = [s // 2 for s in sums], [s - s // 2 for s in sums]
-    return _convolution(at, x, weight, bias, stride, begin, end, dilation, groups)
+    else:
+        begin = end = each(0 if padding == "valid" else padding, spatial)
+    windows = _windows(x, weight, stride, begin, end, dilation)
+    return convolution(at, x, weight, bias, windows, groups)
 
 
-def _convolution(
-    at: Lowering,
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    stride: Any,
-    begin: Sequence[int],
-    end: Sequence[int],
-    dilation: Any,
-    groups: int,
-) -> Value:
-    at.need_float(x, weight)
+def _windows(
+    x: Value, weight: Value, stride: Any, begin: Sequence[int], end: Sequence[int], dilation: Any
+) -> Windows:
     spatial = weight.ndim - 2
     need_batch(x, spatial)
-    return at.b.convolution(
-        x,
-        weight,
-        bias,
-        strides=each(stride, spatial),
-        pads_begin=begin,
-        pads_end=end,
-        dilations=each(dilation, spatial),
-        groups=groups,
-        data_format="NCX",
-        weights_format="OIX",
-    )
+    kernel = (weight.shape or ())[2:]
+    return Windows(kernel, each(stride, spatial), each(dilation, spatial), begin, end)
 
 
 @lowers(aten.convolution.default)
@@ -159,26 +125,9 @@ def _conv_transpose(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Value:
-    at.need_float(x, weight)
-    spatial = weight.ndim - 2
-    need_batch(x, spatial)
-    pads, strides = each(padding, spatial), each(stride, spatial)
-    further = each(output_padding, spatial)
-    if any(n >= s for n, s in zip(further, strides, strict=True)):
-        raise NotLowered("oneDNN pads the output by less than a stride")
-    made = at.b.conv_transpose(
-        x,
-        weight,
-        strides=strides,
-        pads_begin=pads,
-        pads_end=pads,
-        output_padding=further,
-        dilations=each(dilation, spatial),
-        groups=groups,
-        data_format="NCX",
-        weights_format="IOX",
-    )
-    return made if bias is None else at.b.bias_add(made, bias, data_format="NCX")
+    pads, further = (each(given, weight.ndim - 2) for given in (padding, output_padding))
+    windows = _windows(x, weight, stride, pads, pads, dilation)
+    return conv_transpose(at, x, weight, bias, windows, further, groups)
 
 
 def padded_convolution(
@@ -216,17 +165,11 @@ def _padded_convolution(
     pads = each(padding, weight.ndim - 2)
     begin = [p + n for p, n in zip(pads, before, strict=True)]
     end = [p + n for p, n in zip(pads, after, strict=True)]
-    return _convolution(at, x, weight, bias, stride, begin, end, dilation, groups)
+    windows = _windows(x, weight, stride, begin, end, dilation)
+    return convolution(at, x, weight, bias, windows, groups)
 
 
 # -- attention
-
-
-def need_mask(mask: Value, query: Value) -> None:
-    """Raise `NotLowered` unless oneDNN takes a mask's data type."""
-    scores = "f32" if linked_version() >= (3, 8) else query.dtype
-    if mask.dtype not in ("boolean", query.dtype, scores):
-        raise NotLowered(f"a mask of {mask.dtype} for {query.dtype}")
 
 
 @lowers(aten.scaled_dot_product_attention.default)
@@ -249,12 +192,6 @@ def _attention(
     if not without_heads and not query.ndim == key.ndim == value.ndim == 4:
         raise NotLowered("oneDNN's attention has 4 dims")
     mask = attn_mask
-    if mask is not None:
-        need_mask(mask, query)
-        if mask.dtype == "boolean" and -1 in (mask.shape or ()) and linked_version() < (3, 8):
-            made_of = (Slot(0), 0.0, -math.inf)
-            added = HostCall("where", made_of, {}, ("boolean",), ((mask.shape or (), query.dtype),))
-            mask = at.b.call(added, mask, outputs=added.outputs)
     if without_heads:
         query, key, value = query[:, None], key[:, None], value[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import fx
 
 from ...building.builder import GraphBuilder
 from ...building.value import Value
+from ...frontends.lowering import NotLowered, Place, Table
 from ...machine.cpu import lacks
 
 __all__ = [
@@ -48,12 +47,6 @@ HOST_DTYPES: Mapping[torch.dtype, str] = {
     torch.int16: "s16",
 }
 """Those of types that only host steps and views of a builder read."""
-
-FLOATS = ("f32", "bf16", "f16")
-
-
-class NotLowered(Exception):
-    """Why an op can't be lowered: an answer, not an error, since the op then stays in torch."""
 
 
 class Unknown:
@@ -141,7 +134,7 @@ def has_type(tensor: torch.Tensor) -> bool:
     return tensor.dtype in DTYPES
 
 
-class Lowering:
+class Lowering(Place):
     """The place of an op while it is lowered: what its function may ask and use.
 
     Parameters
@@ -157,7 +150,7 @@ class Lowering:
     def __init__(
         self, b: GraphBuilder, node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]
     ) -> None:
-        self.b = b
+        super().__init__(b)
         self.node = node
         self._constants = constants
 
@@ -201,51 +194,10 @@ class Lowering:
         numbers: npt.NDArray[Any] = known.detach().numpy()
         return numbers
 
-    def cast(self, x: Value, dtype: str) -> Value:
-        """Convert between floating-point types."""
-        if x.dtype == dtype:
-            return x
-        if x.dtype not in FLOATS or dtype not in FLOATS:
-            raise NotLowered(f"oneDNN does not convert {x.dtype} to {dtype}")
-        if "f32" in (x.dtype, dtype):
-            return self.b.type_cast(x, dtype=dtype)
-        return self.b.type_cast(self.b.type_cast(x, dtype="f32"), dtype=dtype)
-
-    def operand(self, given: Any, dtype: str) -> Value:
-        """Return a value or a number as a value of a data type."""
-        if isinstance(given, Value):
-            return self.cast(given, dtype)
-        if isinstance(given, (bool, int, float)):
-            number = np.full((), given, np.float64)
-            return self.b.constant(number if not self.dims else number[None], dtype)
-        raise NotLowered(f"an operand is {type(given).__name__}")
-
-    def need_float(self, *values: Value) -> None:
-        """Raise `NotLowered` unless all values are of floating-point types."""
-        for value in values:
-            if value.dtype not in FLOATS:
-                raise NotLowered(f"oneDNN computes it in floating point only, not in {value.dtype}")
-
     def need_first_only(self) -> None:
         """Raise `NotLowered` if other results than the first are read."""
         if any(user.args[1] != 0 for user in self.node.users):
             raise NotLowered("more than its first result is read")
-
-    def times(self, x: Value, number: float) -> Value:
-        """Multiply by a number, which is not rounded to a smaller type than f32."""
-        if number == 1:
-            return x
-        wide = x.dtype if self.holds(number, x.dtype) else "f32"
-        made = self.b.multiply(self.cast(x, wide), self.operand(number, wide))
-        return self.cast(made, x.dtype)
-
-    @staticmethod
-    def holds(given: Any, dtype: str) -> bool:
-        """Return whether a number can be a constant of a type: torch rounds it to f32 at most."""
-        if dtype not in ("bf16", "f16") or not isinstance(given, (int, float)):
-            return True
-        kind = torch.bfloat16 if dtype == "bf16" else torch.float16
-        return not math.isfinite(given) or torch.tensor(float(given), dtype=kind).item() == given
 
     def reshaped(self, x: Value, source: Sequence[Any], target: Sequence[Any]) -> Value:
         """Give a value another shape.
@@ -279,20 +231,7 @@ def _text(size: Any) -> str:
     return str(size) if isinstance(size, int) else str(size.node.expr)
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-LOWERINGS: dict[Any, Callable[..., Any]] = {}
+LOWERINGS: Table[Any, Callable[..., Any]] = Table()
 """The function of each op: it takes a `Lowering` and the op's arguments, with tensors as values."""
 
-
-def lowers(*targets: Any) -> Callable[[Function], Function]:
-    """Enter a function into the table for these ops."""
-
-    def enter(function: Function) -> Function:
-        for target in targets:
-            if target in LOWERINGS:
-                raise AssertionError(f"{target} has two lowerings")
-            LOWERINGS[target] = function
-        return function
-
-    return enter
+lowers = LOWERINGS.enters

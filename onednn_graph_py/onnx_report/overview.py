@@ -9,18 +9,18 @@ from typing import Any
 
 import onnx_ir as ir
 
-from ..errors import OneDNNError
+from ..frontends.report import latest_steps
+from ..onnx.programs import Entry
+from ..onnx.report import stages
+from ..onnx.survey import Survey, why_unknown
+from ..onnx.tensors import Shape
+from ..onnx.work import operations
 from ..ops.lookup import is_quantized
 from ..ops.terms import shape_text
 from ..running.model import Step
 from ..text.names import printable, shortened
 from ..text.numbers import bytes_text, counted
 from ..text.table import text_table
-from .programs import Entry
-from .report import stages
-from .survey import Survey, why_unknown
-from .tensors import Shape
-from .work import operations
 
 __all__ = ["Kind", "Overview", "PartRow", "overview_of", "steps_of"]
 
@@ -172,23 +172,14 @@ class Overview:
 
     def _table(self) -> list[str]:
         whole = sum(k.seconds or 0 for k in self.kinds)
-        head = ["count", *(["ms", "time"] if whole else []), "by", "ops"]
-        rows = [
-            [
-                str(k.count),
-                *(
-                    [f"{1e3 * (k.seconds or 0):.3f}", f"{(k.seconds or 0) / whole:.1%}"][
-                        : 2 * bool(whole)
-                    ]
-                    if whole
-                    else []
-                ),
-                k.implementation,
-                " + ".join(shortened(k.ops, MOST_OPS)),
-            ]
-            for k in self.kinds
-        ]
-        return text_table([head, *rows], right=(0, 1, 2) if whole else (0,))
+        rows = [["count", "ms", "time", "by", "ops"]]
+        for kind in self.kinds:
+            seconds, ops = kind.seconds or 0, " + ".join(shortened(kind.ops, MOST_OPS))
+            times = [f"{1e3 * seconds:.3f}", f"{seconds / (whole or 1):.1%}"]
+            rows.append([str(kind.count), *times, kind.implementation, ops])
+        if whole:
+            return text_table(rows, right=(0, 1, 2))
+        return text_table([[row[0], *row[3:]] for row in rows], right=(0,))
 
 
 MOST_PARTS = 40
@@ -208,16 +199,8 @@ def _models(entry: Entry) -> Iterator[Any]:
 
 def steps_of(entry: Entry) -> list[Step]:
     """Return the steps of all stages in the order in which they run; without those that don't."""
-    made: list[Step] = []
-    for model in _models(entry):
-        if model.latest_shapes is None:
-            continue
-        try:
-            steps = model.steps(*model.latest_shapes)
-        except OneDNNError:  # other shapes took its place meanwhile
-            continue
-        made += [s for s in steps if s.implementation not in ("view", "constant")]
-    return made
+    steps = (s for model in _models(entry) for s in latest_steps(model))
+    return [s for s in steps if s.implementation not in ("view", "constant")]
 
 
 def _kinds(steps: Sequence[Step], seconds: Sequence[float] | None) -> tuple[Kind, ...]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import InvalidArgumentsError
+from ..onnx.tensors import Shape
 from ..text.names import did_you_mean
-from .tensors import Shape
 
 __all__ = ["Dims", "chosen_shapes", "parsed"]
 

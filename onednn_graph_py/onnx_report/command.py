@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgumentsError, UnimplementedError
+from ..onnx.options import RTOL, RTOL_INT8
 from ..text.names import install_line, printable
 from ..text.numbers import seconds_text
 from ..text.options import add_command, add_forms, add_seed, at_least, seconds
-from .options import RTOL, RTOL_INT8
 
 if TYPE_CHECKING:
-    from .model import OnnxModel
-    from .tensors import Shape
+    from ..onnx.model import OnnxModel
+    from ..onnx.tensors import Shape
+    from ..onnx.verifying import OnnxVerification
     from .timing import Times
-    from .verifying import OnnxVerification
 
 __all__ = ["add_onnx"]
 
@@ -49,7 +49,7 @@ def _require_packages() -> None:
 
 def _onnx(arguments: argparse.Namespace) -> int:
     _require_packages()
-    from . import load
+    from ..onnx.model import entry_of, load
     from .overview import overview_of
     from .sizes import chosen_shapes, parsed
     from .timing import time_model
@@ -60,7 +60,7 @@ def _onnx(arguments: argparse.Namespace) -> int:
     model = load(arguments.file, **_options(arguments))
     shapes, guessed = chosen_shapes(model.input_dims, sizes)
     model.compile(shapes)
-    entry = model._entry(shapes)
+    entry = entry_of(model, shapes)
     told = {n: (model.input_dtypes[n], s) for n, s in shapes.items()}
     name = os.path.basename(arguments.file)
     found: OnnxVerification | None = None
@@ -144,8 +144,8 @@ def _times_text(times: Times) -> str:
 
 
 def _write(model: OnnxModel, shapes: Mapping[str, Shape], path: str) -> None:
+    from ..onnx.plain import plain
     from ..serialization import save
-    from .plain import plain
 
     graph = plain(model.builder(shapes))
     save(graph, path)

@@ -9,32 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .dtypes import array_dtype
+from ..dtypes import array_dtype
 
 __all__ = ["HOST", "Extent", "HostCall", "Size", "Slot"]
 
 Array = npt.NDArray[Any]
-
-
-def _index(x: Array, indices: Any) -> Array:
-    made: Array = x[tuple(slice(None) if i is None else i for i in indices)]
-    return made
-
-
-def _clamp(x: Array, low: Any = None, high: Any = None) -> Array:
-    return np.clip(x, low, high)
-
-
-def _scaled_sum(x: Any, y: Any, *, alpha: Any = 1) -> Any:
-    return x + y * alpha
-
-
-def _scaled_difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
-    return x - y * alpha
-
-
-def _cumsum(x: Array, dim: int) -> Array:
-    return np.cumsum(x, axis=dim)
 
 
 def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
@@ -44,43 +23,14 @@ def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     return made if rounding_mode is None else np.trunc(made)
 
 
-def _sum(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    return np.asarray(
-        np.sum(x, None if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
-    )
+def _over(function: Callable[..., Any]) -> Callable[..., Array]:
+    """Return a reduction of NumPy with torch's arguments."""
 
+    def reduced(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+        axis = dim if dim is None else tuple(np.atleast_1d(dim))
+        return np.asarray(function(x, axis=axis, keepdims=keepdim))
 
-def _masked_fill(x: Array, mask: Array, value: Any) -> Array:
-    return np.where(mask, np.asarray(value, x.dtype), x)
-
-
-def _embedding(table: Array, ids: Array, *rest: Any) -> Array:
-    made: Array = table[ids]
-    return made
-
-
-def _concatenate(arrays: Any, dim: int = 0) -> Array:
-    return np.concatenate(arrays, axis=dim)
-
-
-def _gather(x: Array, dim: int, index: Array) -> Array:
-    return np.take_along_axis(x, index, axis=dim)
-
-
-def _argmax(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return np.asarray(np.argmax(x, axis=dim, keepdims=keepdim))
-
-
-def _any(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    return np.asarray(
-        np.any(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
-    )
-
-
-def _all(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    return np.asarray(
-        np.all(x, axis=dim if dim is None else tuple(np.atleast_1d(dim)), keepdims=keepdim)
-    )
+    return reduced
 
 
 def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
@@ -158,8 +108,8 @@ def _sigmoid(x: Array) -> Array:
 
 
 HOST: dict[str, Callable[..., Any]] = {
-    "add": _scaled_sum,
-    "sub": _scaled_difference,
+    "add": lambda x, y, alpha=1: x + y * alpha,
+    "sub": lambda x, y, alpha=1: x - y * alpha,
     "mul": np.multiply,
     "neg": np.negative,
     "abs": np.abs,
@@ -185,17 +135,17 @@ HOST: dict[str, Callable[..., Any]] = {
     "log": np.log,
     "remainder": np.remainder,
     "isnan": np.isnan,
-    "clamp": _clamp,
-    "cumsum": _cumsum,
-    "index": _index,
-    "gather": _gather,
+    "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
+    "cumsum": np.cumsum,
+    "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
+    "gather": lambda x, dim, index: np.take_along_axis(x, index, dim),
     "index_select": lambda x, dim, index: x.take(index, dim),
-    "masked_fill": _masked_fill,
-    "embedding": _embedding,
-    "cat": _concatenate,
-    "argmax": _argmax,
-    "any": _any,
-    "all": _all,
+    "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
+    "embedding": lambda table, ids, *rest: table[ids],
+    "cat": lambda arrays, dim=0: np.concatenate(arrays, dim),
+    "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
+    "any": _over(np.any),
+    "all": _over(np.all),
     "_to_copy": lambda x, *rest: x,
     "type_as": lambda x, like: x,
     "arange": np.arange,
@@ -227,7 +177,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "repeat": np.tile,
     "flip": np.flip,
     "exp": np.exp,
-    "sum": _sum,
+    "sum": _over(np.sum),
     "triu": np.triu,
     "tril": np.tril,
     "lstm": _lstm,

@@ -10,10 +10,10 @@ from typing import Any
 from .._core import num_threads
 from ..inspect.profile import profile
 from ..machine.timing import time_calls
-from .islands import has_onnxruntime, imported
-from .model import OnnxModel
+from ..onnx.islands import has_onnxruntime, imported
+from ..onnx.model import OnnxModel
+from ..onnx.programs import Entry
 from .overview import steps_of
-from .programs import Entry
 
 __all__ = ["Times", "time_model"]
 

@@ -1,0 +1,212 @@
+"""Ops of front ends that oneDNN lacks, or lacks a kernel for, written with those that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..blocks.pooling import global_avg_pool
+from ..building.value import Value
+from ..linked import linked_version
+from .lowering import NotLowered, Place
+
+__all__ = [
+    "ELEMENTWISE",
+    "EXACT",
+    "channels_of",
+    "chosen",
+    "clamp",
+    "extreme",
+    "gelu",
+    "group_norm",
+    "inverse",
+    "power",
+    "prelu",
+    "reduced",
+    "rounded",
+    "weights_or",
+]
+
+
+ELEMENTWISE = (
+    ("abs", "abs", "Abs"),
+    ("exp", "exp", "Exp"),
+    ("hard_swish", "hardswish", "HardSwish"),
+    ("log", "log", "Log"),
+    ("mish", "mish", "Mish"),
+    ("relu", "relu", "Relu"),
+    ("sigmoid", "sigmoid", "Sigmoid"),
+    ("sqrt", "sqrt", "Sqrt"),
+    ("tanh", "tanh", "Tanh"),
+)
+"""Methods of a builder for what all have in common, with torch's and ONNX's names of the op."""
+
+
+def rounded(at: Place, x: Value) -> Value:
+    """Round to the nearest whole number; there is no kernel for small types."""
+    at.need_float(x)
+    return at.cast(at.b.round(at.cast(x, "f32")), x.dtype)
+
+
+def gelu(at: Place, x: Value, *, approximate: str = "none") -> Value:
+    """Return GELU, by ``tanh`` or exactly: ``none``."""
+    at.need_float(x)
+    if approximate == "none":
+        return at.b.gelu(x)
+    if linked_version() >= (3, 9):
+        return at.b.gelu(x, mode="gelu_tanh")
+    y = at.cast(x, "f32")
+    inside = (y + y * y * y * 0.044715) * math.sqrt(2 / math.pi)
+    return at.cast(y * (at.b.tanh(inside) + 1) * 0.5, x.dtype)
+
+
+def prelu(at: Place, x: Value, slope: Value) -> Value:
+    """Return PReLU with a slope that broadcasts as in NumPy."""
+    at.need_float(x, slope)
+    if x.ndim < 2 or slope.ndim > x.ndim:
+        raise NotLowered("oneDNN's PReLU needs channels")
+    slope = slope[(None,) * (x.ndim - slope.ndim)] if slope.ndim < x.ndim else slope
+    return at.b.prelu(x, slope, data_format="NCX", per_channel_broadcast=False)
+
+
+def clamp(at: Place, x: Value, min: float | None = None, max: float | None = None) -> Value:
+    """Return x within limits; all become the upper one if it is below the lower one."""
+    at.need_float(x)
+    most = math.inf if max is None else float(max)
+    least = -math.inf if min is None else float(min)
+    return at.b.clamp(x, min=most if least > most else least, max=most)
+
+
+def inverse(at: Place, x: Value) -> Value:
+    """Return 1 / x: oneDNN's Reciprocal runs only behind a product."""
+    at.need_float(x)
+    return at.b.divide(at.operand(1.0, x.dtype, x.ndim), x)
+
+
+def power(at: Place, x: Value, exponent: float) -> Value:
+    """Return a power as products and roots where there are few of them: Pow has no kernel."""
+    made: dict[float, Callable[[], Value]] = {
+        1: lambda: x,
+        2: lambda: x * x,
+        3: lambda: x * x * x,
+        0.5: lambda: at.b.sqrt(x),
+        -0.5: lambda: inverse(at, at.b.sqrt(x)),
+        -1: lambda: inverse(at, x),
+    }
+    at.need_float(x)
+    if exponent not in made:
+        raise NotLowered(f"oneDNN has no kernel for Pow; the exponent is {exponent:g}")
+    return made[exponent]()
+
+
+# -- a choice
+
+
+def chosen(at: Place, condition: Value, x: Value, y: Value) -> Value:
+    """Return elements of x where a condition is true, of y elsewhere."""
+    at.need_float(x, y)
+    sizes = condition.shape or ()
+    if not _covers(sizes, x, y):
+        # oneDNN's Select widens no condition, but what it chooses from.
+        if -1 in (*sizes, *(x.shape or ())) or max(x.ndim, y.ndim) > len(sizes):
+            raise NotLowered("the condition has more elements than both tensors together")
+        if x.data is not None and x.data.size == 1:
+            x = at.b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
+        else:
+            x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
+    if linked_version() < (3, 8) and sizes != x.shape:
+        # It multiplies by the condition instead, which makes NaN of infinity.
+        whole = np.broadcast_shapes(sizes, x.shape or (), y.shape or ())
+        if -1 in (*sizes, *(x.shape or ()), *(y.shape or ())):
+            raise NotLowered("before oneDNN 3.8, a condition of unknown dims makes NaN of infinity")
+        condition, x = (v if v.shape == whole else v.expand(whole) for v in (condition, x))
+    return at.b.select(condition, x, y)
+
+
+def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:
+    """Return whether each dim of the condition is 1 or one of the two tensors'."""
+    shapes = [x.shape or (), y.shape or ()]
+    for i, size in enumerate(reversed(condition)):
+        given = [s[-1 - i] for s in shapes if i < len(s)]
+        if not given or (size != 1 and size not in given):
+            return False
+    return True
+
+
+# -- normalizations and reductions
+
+
+def weights_or(at: Place, given: Value | None, number: float, size: int) -> Value:
+    """Return weights in f32, or as many of a number."""
+    if given is not None:
+        return at.cast(given, "f32")
+    if size == -1:
+        raise NotLowered("the number of channels is unknown")
+    return at.b.constant(np.full((size,), number, np.float32))
+
+
+def channels_of(x: Value) -> int:
+    """Return how many channels a value has whose groups of channels are normalized."""
+    if x.ndim < 3:
+        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
+    channels = (x.shape or ())[1]
+    if channels == -1:
+        raise NotLowered("the number of channels is unknown")
+    return channels
+
+
+def group_norm(
+    at: Place, x: Value, groups: int, epsilon: float, weight: Value | None, bias: Value | None
+) -> Value:
+    """Normalize groups of channels."""
+    at.need_float(x)
+    if x.ndim < 3:
+        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
+    affine = []
+    if weight is not None or bias is not None:
+        channels = (x.shape or ())[1]
+        affine = [weights_or(at, weight, 1, channels), weights_or(at, bias, 0, channels)]
+    made: Value = at.b.group_norm(
+        x,
+        *affine,
+        groups=groups,
+        keep_stats=False,
+        use_affine=bool(affine),
+        epsilon=epsilon,
+        data_format="NCX",
+    )
+    return made
+
+
+EXACT = ("reduce_max", "reduce_min")
+"""Reductions that round nothing, so that small types need no conversion."""
+
+
+def reduced(at: Place, method: str, x: Value, axes: Sequence[int], keep: bool) -> Value:
+    """Reduce over axes; sums of small types are computed in f32, and rounded once."""
+    at.need_float(x)
+    if 0 in (x.shape or ()):
+        raise NotLowered("a tensor has no elements")
+    if not axes:
+        return at.b.abs(x) if method in ("reduce_l1", "reduce_l2") else x
+    axes = sorted(axes)
+    wide = x if method in EXACT else at.cast(x, "f32")
+    if method == "reduce_mean" and x.ndim in (4, 5) and axes == [*range(2, x.ndim)]:
+        made = global_avg_pool(wide)
+        made = made if keep else made.squeeze(axes)
+    else:
+        made = getattr(at.b, method)(wide, axes=axes, keep_dims=keep)
+    return at.cast(made, x.dtype)
+
+
+def extreme(at: Place, method: str, x: Value, axes: Sequence[int], keep: bool) -> Value:
+    """Return the largest or smallest of the elements along axes, as infinity where all are that.
+
+    Of these oneDNN makes the largest finite number: of halves, infinity as it is doubled. Other
+    numbers stay as they are.
+    """
+    at.need_float(x)
+    made = reduced(at, method, at.cast(x, "f32") * 0.5, axes, keep) * 2.0
+    return at.cast(made, x.dtype)
