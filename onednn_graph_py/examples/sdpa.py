@@ -25,7 +25,7 @@ def _mask(queries: int, sequence: int, batch: int) -> Array:
     query, key = np.mgrid[:queries, :sequence]
     causal = np.where(key <= query, (key - query) / 16, -np.inf)
     padded = np.where(key < max(sequence - sequence // 4, 1), causal, -np.inf)
-    masks = np.stack([causal, padded])[np.arange(batch) % 2]
+    masks: Array = np.stack([causal, padded])[np.arange(batch) % 2]
     return masks[:, None].astype(np.float32)
 
 
