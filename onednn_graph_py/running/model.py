@@ -33,7 +33,6 @@ from ..planning import (
 )
 from ..planning.shared import Shared
 from ..processes.forked import renew_in_forks, warn_of_one_thread
-from ..serialization import save
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
@@ -755,7 +754,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
             The model released its constants (`release_constants`).
         """
         require_plain(self.builder.constants, f"{self.name}.save")
-        save(self.builder, path)
+        self.builder.save(path)
 
 
 def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:
