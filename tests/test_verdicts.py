@@ -22,7 +22,7 @@ from onednn_graph_py.verdicts import Judge, Outcome, Verdict, judge, running, su
 from onednn_graph_py.verdicts.arrays import draws_of, written
 from onednn_graph_py.verdicts.examine import examine
 from onednn_graph_py.verdicts.kept import Kept
-from onednn_graph_py.verdicts.portion import portion_for, seconds_of, shapes_of
+from onednn_graph_py.verdicts.portion import picked, picks_for, seconds_of, shapes_of
 from onednn_graph_py.verdicts.verdict import Limits
 from onednn_graph_py.verify import reference_values
 
@@ -279,7 +279,7 @@ def test_a_part_keeps_first_and_last_and_fits_together():
     b = og.GraphBuilder()
     attention(b)
     s = subject(b)
-    picks = portion_for(s, 0.0).picks
+    picks = picks_for(s, 0.0)
     assert picks
     for (tensor, axis), chosen in picks.items():
         size = s.tensors[tensor].shape[axis]
@@ -291,62 +291,57 @@ def test_a_part_keeps_first_and_last_and_fits_together():
     assert seconds_of(s, shapes_of(s, picks)) < seconds_of(s, shapes_of(s, {}))
 
 
-def residual(size=24, stride=1):
-    """Two convolutions, with what they read added where that has their size."""
-    b = og.GraphBuilder()
-    x = b.input((1, 8, size, size))
-    w = b.constant(np.ones((8, 8, 3, 3), np.float32))
-    y = b.convolution(x, w, **{**SAME_SIZE, "strides": [stride] * 2})
-    y = b.convolution(y.relu(), w, **SAME_SIZE)
-    b.output((y + x if stride == 1 else y).relu())
-    return subject(b)
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_of_spatial_axes_one_end_is_computed_and_what_is_right_of_it_compared(stride):
-    s = residual(stride=stride)
-    portion = portion_for(s, 0.0)
-    arrays = next(draws_of(s))
-    whole, values = written(s, shapes_of(s, {}), {}, {})
-    expected = reference_values(whole, [arrays[t] for t in s.inputs])
-    part, its = written(s, shapes_of(s, portion.picks), {}, portion.picks)
-    made = reference_values(part, [portion.of(arrays[t], t) for t in s.inputs])
-    (t,) = s.outputs
-    computed = made[its[t].id]
-    compared = portion.compared(t, computed.shape)
-    of_whole = portion.of(expected[values[t].id], t)
-    np.testing.assert_array_equal(computed[compared], of_whole[compared])
-    assert computed[compared].shape[2:] == (2, 2)
-    assert computed.size < expected[values[t].id].size / 4
-    # The last columns and the first rows.
-    assert portion.picks[t, 3][-1] == expected[values[t].id].shape[3] - 1
-    assert portion.picks[t, 2][0] == 0
-    assert not np.array_equal(computed, of_whole)  # the rest of it is not right
-
-
-def test_scales_of_channels_go_with_them():
-    b = og.GraphBuilder()
+def scaled_by_channel(b):
     scales = [0.01 * (i + 1) for i in range(64)]
     w = b.input((16, 64), "s8").dequantize(scales=scales, zps=[0] * 64, qtype="per_channel", axis=1)
     x = b.input((32, 16), "u8").dequantize(scales=[0.1], zps=[2], qtype="per_tensor")
-    b.output(x @ w)
+    return x @ w
+
+
+def channels(b):
+    x, w = b.input((1, 6, 9, 11)), b.input((28, 6, 3, 3))
+    return b.convolution(x, w, b.input((28,)), **SAME_SIZE).relu()
+
+
+def depthwise(b):
+    last = {**SAME_SIZE, "data_format": "NXC", "weights_format": "XIO", "groups": 24}
+    return b.convolution(b.input((1, 9, 11, 24)), b.input((3, 3, 1, 24)), **last) + b.input((24,))
+
+
+def transposed_depthwise(b):
+    attrs = {**SAME_SIZE, "weights_format": "IOX", "groups": 24}
+    return b.conv_transpose(b.input((1, 24, 5, 7)), b.input((24, 1, 3, 3)), **attrs)
+
+
+@pytest.mark.parametrize(
+    ("write", "shape"),
+    [
+        (scaled_by_channel, (4, 4)),
+        (channels, (1, 4, 9, 11)),
+        (depthwise, (1, 9, 11, 4)),
+        (transposed_depthwise, (1, 4, 5, 7)),
+    ],
+)
+def test_a_part_is_that_of_the_whole(write, shape):
+    b = og.GraphBuilder()
+    b.output(write(b))
     s = subject(b)
-    portion = portion_for(s, 0.0)
+    picks = picks_for(s, 0.0)
     arrays = next(draws_of(s))
     whole, values = written(s, shapes_of(s, {}), {}, {})
-    part, its = written(s, shapes_of(s, portion.picks), {}, portion.picks)
+    part, its = written(s, shapes_of(s, picks), {}, picks)
     expected = reference_values(whole, [arrays[t] for t in s.inputs])
-    made = reference_values(part, [portion.of(arrays[t], t) for t in s.inputs])
+    made = reference_values(part, [picked(arrays[t], t, picks) for t in s.inputs])
     (t,) = s.outputs
-    assert its[t].shape == (4, 4)
-    np.testing.assert_array_equal(made[its[t].id], portion.of(expected[values[t].id], t))
+    assert its[t].shape == shape
+    np.testing.assert_array_equal(made[its[t].id], picked(expected[values[t].id], t, picks))
 
 
 def test_what_has_no_part_is_unverified_and_said_so():
     b = og.GraphBuilder()
     b.output(b.input((64, 4096)).softmax(axis=0).softmax(axis=1))
     whole = subject(b)
-    assert not portion_for(whole, 0.0).picks
+    assert not picks_for(whole, 0.0)
     verdict = examine(whole, Limits(reference=1e-4, speed=0))
     assert verdict.outcome == Outcome.UNVERIFIED
 

@@ -372,7 +372,6 @@ class Expected:
         self,
         actual: Mapping[int, Array],
         names: Mapping[int, str] | None = None,
-        parts: Mapping[int, tuple[slice, ...]] | None = None,
     ) -> Verification:
         """Compare tensors with the expected ones.
 
@@ -382,8 +381,6 @@ class Expected:
             By the value's id.
         names : mapping of int to str, optional
             The outputs' names in the result.
-        parts : mapping of int to tuple of slice, optional
-            The part of a tensor to compare; by default all of it.
 
         Returns
         -------
@@ -395,9 +392,7 @@ class Expected:
             value = self._values.get(i)
             dtype = value.dtype if value is not None else self._inputs[i]
             name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
-            part = (parts or {}).get(i, ())
-            want, allowed = self.value(i)[part], self.allowed(i)[part]
-            checks.append(_compared(name, dtype, np.asarray(array)[part], want, allowed))
+            checks.append(_compared(name, dtype, np.asarray(array), self.value(i), self.allowed(i)))
         return Verification(tuple(checks), _REFERENCE)
 
 

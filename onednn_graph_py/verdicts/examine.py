@@ -23,7 +23,7 @@ from ..machine.timing import timed
 from ..reference.rounding import NUMPY_DTYPES
 from ..text.numbers import gib_text
 from .arrays import draws_of, written
-from .portion import portion_for, seconds_of, shapes_of
+from .portion import picked, picks_for, seconds_of, shapes_of
 from .running import (
     DIRT,
     Ended,
@@ -76,8 +76,8 @@ class Comparison:
     def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
         self.subject = subject
         few, many = _share_of_samples(_FEW), _share_of_samples(_MANY)
-        self.portion = portion_for(subject, min(AIM, seconds) / few)
-        shapes = shapes_of(subject, self.portion.picks)
+        self.picks = picks_for(subject, min(AIM, seconds) / few)
+        shapes = shapes_of(subject, self.picks)
         enough = all(math.prod(shapes[t]) >= _ELEMENTS for t in subject.outputs)
         needed = seconds_of(subject, shapes) * (few if enough else many)
         if needed > seconds:
@@ -87,26 +87,24 @@ class Comparison:
                 f"{seconds:g} s",
             )
         # Values refer to the op that makes them only while their builder exists.
-        self.builder, self.values = written(subject, shapes, {}, self.portion.picks)
+        self.builder, self.values = written(subject, shapes, {}, self.picks)
         self.expected = Expected(
             self.builder,
-            [self.portion.of(arrays[t], t) for t in subject.inputs],
+            [picked(arrays[t], t, self.picks) for t in subject.inputs],
             samples=_FEW if enough else _MANY,
         )
-        self.parts = {t: self.portion.compared(t, shapes[t]) for t in subject.outputs}
         count = sum(subject.tensors[t].count for t in subject.outputs)
-        compared = sum(math.prod(s.stop - s.start for s in part) for part in self.parts.values())
+        compared = sum(math.prod(shapes[t]) for t in subject.outputs)
         self.share = compared / count if count else 1.0
 
     def check(self, outputs: Sequence[Array], when: str) -> None:
         """Raise `Ended` if outputs are wrong, or can't be compared because most are not finite."""
         made = {
-            self.values[t].id: self.portion.of(array, t)
+            self.values[t].id: picked(array, t, self.picks)
             for t, array in zip(self.subject.outputs, outputs, strict=True)
         }
         names = {self.values[t].id: f"output {i}" for i, t in enumerate(self.subject.outputs)}
-        parts = {self.values[t].id: part for t, part in self.parts.items()}
-        found = self.expected.compare(made, names, parts)
+        found = self.expected.compare(made, names)
         wrong = [str(o) for o in found.outputs if not o.ok]
         if wrong:
             raise Ended(Outcome.WRONG, "; ".join(wrong) + when)

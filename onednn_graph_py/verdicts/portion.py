@@ -2,17 +2,13 @@
 
 oneDNN runs the whole partition; the reference computes a part. Along many axes an index of the
 result depends only on the same index of the inputs: the batch, the rows and columns of a product,
-the output channels of a convolution. We may leave out any of these indices. Windows slide along
-spatial axes; there the reference computes one end, and we compare the results whose windows reach
-no omitted element.
+the output channels of a convolution. We may leave out any of these indices.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,7 +17,7 @@ import numpy.typing as npt
 from ..ops.lookup import row, with_attribute, with_trait
 from .subject import Operation, Subject
 
-__all__ = ["Picks", "Portion", "part_of", "portion_for", "seconds_of", "shapes_of"]
+__all__ = ["Picks", "part_of", "picked", "picks_for", "seconds_of", "shapes_of"]
 
 Array = npt.NDArray[Any]
 Place = tuple[int, int]
@@ -34,33 +30,6 @@ Picks = Mapping[Place, npt.NDArray[np.int64]]
 _OPERATION, _READ, _MADE = 1e-9, 5e-8, 4e-7
 _FEWEST = 4
 """The fewest indices to keep of an axis: the first, the last and some between."""
-
-
-@dataclass(frozen=True)
-class Portion:
-    """A part of the results.
-
-    Parameters
-    ----------
-    picks : mapping of (int, int) to numpy.ndarray
-        The indices that the reference computes, for each tensor and axis where some are omitted.
-    right : mapping of (int, int) to (int, int)
-        Their range, begin and end, in which results equal those of the whole partition.
-    """
-
-    picks: Picks
-    right: Mapping[Place, tuple[int, int]]
-
-    def of(self, array: Array, tensor: int) -> Array:
-        """Take the elements of a tensor that the reference computes."""
-        for axis in range(array.ndim):
-            if (tensor, axis) in self.picks:
-                array = np.take(array, self.picks[tensor, axis], axis)
-        return array
-
-    def compared(self, tensor: int, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Return the slices of a computed tensor that may be compared."""
-        return tuple(slice(*self.right.get((tensor, a), (0, n))) for a, n in enumerate(shape))
 
 
 class _Op:
@@ -117,11 +86,15 @@ def _channel_axis(op: _Op, tensor: int) -> int:
 def _convolution(op: _Op) -> Ties:
     source, weights, dst = op.inputs[0], op.inputs[1], op.outputs[0]
     yield [(source, 0), (dst, 0)]
-    if op.attr("groups") == 1:
-        made = op.attr("weights_format").index("O")
-        spatial = op.rank(weights) - 2
-        axis = made + spatial - 1 if op.attr("weights_format").startswith("X") else made
-        yield [(weights, axis), (dst, _channel_axis(op, dst)), *((t, 0) for t in op.inputs[2:3])]
+    # Without groups output channels are independent; channel by channel, inputs are tied to them.
+    channels = op.shapes[source][_channel_axis(op, source)]
+    depthwise = op.attr("groups") == channels == op.shapes[dst][_channel_axis(op, dst)]
+    if op.attr("groups") == 1 or depthwise:
+        order = op.attr("weights_format")
+        axis = order.index("I" if depthwise and op.kind == "ConvTranspose" else "O")
+        axis += op.rank(weights) - 3 if order.startswith("X") else 0
+        tie = [(weights, axis), (dst, _channel_axis(op, dst)), *((t, 0) for t in op.inputs[2:3])]
+        yield [*tie, *([(source, _channel_axis(op, source))] if depthwise else [])]
 
 
 def _batch_and_channel(op: _Op) -> Ties:
@@ -234,161 +207,29 @@ _TIES: Mapping[str, Callable[[_Op], Ties]] = {
 """For each kind of op, the tied axes along which it computes each index independently."""
 
 
-@dataclass(frozen=True)
-class _Link:
-    """A window that slides along a source's axis and makes a result's axis."""
-
-    source: Place
-    made: Place
-    extent: int
-    stride: int
-    begin: int
-
-
-_SLIDING = with_attribute("kernel") - with_trait("gradient") | {"Convolution"}
-
-
-def _links(op: _Op) -> Iterator[_Link]:
-    if op.kind not in _SLIDING:
-        return
-    if op.attr("auto_pad") not in (None, "None") or op.attr("rounding_type") == "ceil":
-        return
-    source, dst = op.inputs[0], op.outputs[0]
-    rank = op.rank(source) - 2
-    if op.kind == "Convolution":
-        weights = op.shapes[op.inputs[1]]
-        kernel = weights[:rank] if op.attr("weights_format").startswith("X") else weights[2:]
-    else:
-        kernel = op.attr("kernel")
-    first = 1 if op.attr("data_format") == "NXC" else 2
-    dilations = op.attr("dilations") or (1,) * rank
-    for i in range(rank):
-        extent = dilations[i] * (kernel[i] - 1) + 1
-        yield _Link(
-            (source, first + i),
-            (dst, first + i),
-            extent,
-            op.attr("strides")[i],
-            op.attr("pads_begin")[i],
-        )
-
-
-class _Spatial:
-    """Groups of places along which windows slide, tied to each other by those windows.
-
-    For each element omitted from the result of a window with stride s, s elements are omitted from
-    its source, so that the shapes still fit together.
-    """
-
-    def __init__(self, groups: list[frozenset[Place]], links: Sequence[_Link]) -> None:
-        self.groups, self.links = groups, links
-        self.at = {place: i for i, members in enumerate(groups) for place in members}
-        ratio: dict[int, Fraction] = {0: Fraction(1)}
-        self.fits = True
-        for _ in groups:
-            for link in links:
-                source, made = self.at[link.source], self.at[link.made]
-                if made in ratio:
-                    wanted = ratio[made] * link.stride
-                    self.fits &= ratio.setdefault(source, wanted) == wanted
-                elif source in ratio:
-                    ratio[made] = ratio[source] / link.stride
-        scale = math.lcm(*(r.denominator for r in ratio.values()))
-        self.drops = [int(ratio.get(i, Fraction(0)) * scale) for i in range(len(groups))]
-
-    def most(self, subject: Subject) -> int:
-        """Return how many times the smallest part can be omitted."""
-        return min(
-            (subject.tensors[t].shape[a] - 1) // drop
-            for members, drop in zip(self.groups, self.drops, strict=True)
-            for t, a in list(members)[:1]
-            if drop
-        )
-
-    def right(self, subject: Subject, times: int, last: bool) -> dict[Place, tuple[int, int]]:
-        """Return the range of right elements of each place, if some are omitted at one end.
-
-        If `last`, the last elements stay and the first are omitted; else the reverse.
-        """
-        count = {
-            place: subject.tensors[place[0]].shape[place[1]] - times * self.drops[i]
-            for place, i in self.at.items()
-        }
-        found: dict[Place, tuple[int, int]] = {}
-        linked = {link.made: link for link in self.links}
-        for op in subject.ops:
-            read = [p for p in self.at if p[0] in op.inputs]
-            for place in read:
-                found.setdefault(place, (0, count[place]))
-            for place in (p for p in self.at if p[0] in op.outputs):
-                link = linked.get(place)
-                if link is None:
-                    same = [found[p] for p in read if self.at[p] == self.at[place]]
-                    begin = max((b for b, _ in same), default=0)
-                    end = min((e for _, e in same), default=count[place])
-                elif last:
-                    begin = -(-(found[link.source][0] + link.begin) // link.stride)
-                    end = count[place]
-                else:
-                    begin = 0
-                    reach = found[link.source][1] - link.extent + link.begin
-                    end = min(reach // link.stride + 1, count[place])
-                found[place] = (begin, end)
-        return found
-
-
-def _axes_of(subject: Subject) -> tuple[list[list[Place]], list[_Spatial]]:
-    """Return groups of places where any index may be omitted, and those that windows tie."""
+def _independent(subject: Subject) -> list[list[Place]]:
+    """Return groups of places where the same indices may be omitted."""
     every = [
         (t, axis)
         for t, tensor in enumerate(subject.tensors)
         for axis, size in enumerate(tensor.shape)
         if size > 1
     ]
-    size_at = {(t, a): subject.tensors[t].shape[a] for t, a in every}
     group: dict[Place, set[Place]] = {place: {place} for place in every}
     fixed: set[Place] = set()
-    links: list[_Link] = []
     for op in subject.ops:
         its = _Op(subject, op)
-        slid = [k for k in _links(its) if k.source in group and k.made in group]
-        links += slid
-        tied: set[Place] = {p for k in slid for p in (k.source, k.made)}
+        tied: set[Place] = set()
         for tie in _TIES[op.kind](its) if op.kind in _TIES else ():
             places = [p for p in tie if p in group]
-            if len({size_at[p] for p in places}) > 1:
+            if len({subject.tensors[t].shape[axis] for t, axis in places}) > 1:
                 continue
             tied.update(places)
             merged = set().union(*(group[p] for p in places))
-            for place in merged:
-                group[place] = merged
-        tensors = {*op.inputs, *op.outputs}
-        fixed.update(p for p in every if p[0] in tensors and p not in tied)
-    distinct = [frozenset(members) for members in {id(g): g for g in group.values()}.values()]
-    free = [g for g in distinct if not g & fixed]
-    windowed = {p for link in links for p in (link.source, link.made)}
-    independent = [sorted(g) for g in free if not g & windowed]
-    return independent, list(_spatial(distinct, links, fixed))
-
-
-def _spatial(
-    groups: Sequence[frozenset[Place]], links: Sequence[_Link], fixed: set[Place]
-) -> Iterator[_Spatial]:
-    """Yield groups that windows connect, unless an op computes along them in another way."""
-    left = [g for g in groups if any(k.source in g or k.made in g for k in links)]
-    while left:
-        together = [left.pop()]
-        grown = True
-        while grown:
-            places = frozenset().union(*together)
-            mine = [k for k in links if k.source in places or k.made in places]
-            more = [g for g in left if any(k.source in g or k.made in g for k in mine)]
-            left = [g for g in left if g not in more]
-            together += more
-            grown = bool(more)
-        made = _Spatial(together, mine)
-        if made.fits and not places & fixed:
-            yield made
+            group.update(dict.fromkeys(merged, merged))
+        fixed.update(p for p in every if p[0] in {*op.inputs, *op.outputs} and p not in tied)
+    distinct = {id(g): g for g in group.values()}.values()
+    return [sorted(g) for g in distinct if not g & fixed]
 
 
 def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) -> dict[str, Any]:
@@ -396,6 +237,10 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
     attrs = dict(op.attrs)
     if op.kind == "StaticReshape":
         attrs["shape"] = list(shapes[op.outputs[0]])
+    last = row(op.kind).value_of("data_format", attrs) == "NXC" if "groups" in attrs else False
+    channels = picks.get((op.inputs[0], len(shapes[op.inputs[0]]) - 1 if last else 1))
+    if attrs.get("groups", 1) > 1 and channels is not None:
+        attrs["groups"] = len(channels)
     if op.kind in with_attribute("zps") and attrs.get("qtype") == "per_channel":
         axis = row(op.kind).value_of("axis", attrs) % len(shapes[op.inputs[0]])
         picked = picks.get((op.inputs[0], axis))
@@ -404,6 +249,14 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
                 if len(attrs.get(name, ())) > 1:
                     attrs[name] = [attrs[name][i] for i in picked]
     return attrs
+
+
+def picked(array: Array, tensor: int, picks: Picks) -> Array:
+    """Take the elements of a tensor that the reference computes."""
+    for axis in range(array.ndim):
+        if (tensor, axis) in picks:
+            array = np.take(array, picks[tensor, axis], axis)
+    return array
 
 
 def shapes_of(subject: Subject, picks: Picks) -> dict[int, tuple[int, ...]]:
@@ -429,46 +282,24 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
     return total
 
 
-def portion_for(subject: Subject, seconds: float) -> Portion:
+def picks_for(subject: Subject, seconds: float) -> Picks:
     """Omit indices until the reference takes at most this number of seconds, if possible.
 
-    First omit one end of spatial axes: keep the last elements of the innermost one, where windows
-    meet the remainder of a row, and the first of others. Then halve the longest other axis
-    repeatedly, but keep its first and last index.
+    The longest axis is halved repeatedly, but keeps its first and last index.
     """
-    independent, spatial = _axes_of(subject)
-    shape_of = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}
+    independent = _independent(subject)
+    sizes = [subject.tensors[g[0][0]].shape[g[0][1]] for g in independent]
+    counts = list(sizes)
     picks: dict[Place, npt.NDArray[np.int64]] = {}
-    right: dict[Place, tuple[int, int]] = {}
-
-    def seconds_now() -> float:
-        return seconds_of(subject, shapes_of(subject, picks))
-
-    innermost = max((link.made[1] for s in spatial for link in s.links), default=0)
-    for share in (Fraction(1, 2), Fraction(3, 4), Fraction(7, 8), Fraction(1)):
-        for each in spatial:
-            if seconds_now() <= seconds:
-                break
-            last = any(link.made[1] == innermost for link in each.links)
-            for times in range(int(each.most(subject) * share), 0, -1):
-                found = each.right(subject, times, last)
-                if all(e - b >= 2 for (t, _), (b, e) in found.items() if t in subject.outputs):
-                    right.update(found)
-                    for (t, a), i in each.at.items():
-                        drop = times * each.drops[i]
-                        size = shape_of[t][a]
-                        kept = np.arange(drop, size) if last else np.arange(size - drop)
-                        picks[t, a] = kept.astype(np.int64)
-                    break
     random = np.random.default_rng(0)
-    while independent and seconds_now() > seconds:
-        counts = [len(picks.get(g[0], range(shape_of[g[0][0]][g[0][1]]))) for g in independent]
+    while (
+        max(counts, default=0) > _FEWEST
+        and seconds_of(subject, shapes_of(subject, picks)) > seconds
+    ):
         longest = counts.index(max(counts))
-        if counts[longest] <= _FEWEST:
-            break
-        size = shape_of[independent[longest][0][0]][independent[longest][0][1]]
-        count = max(counts[longest] // 2, _FEWEST)
+        size, count = sizes[longest], max(counts[longest] // 2, _FEWEST)
         between = 1 + random.choice(size - 2, count - 2, replace=False)
         chosen = np.sort(np.concatenate([[0, size - 1], between])).astype(np.int64)
         picks.update(dict.fromkeys(independent[longest], chosen))
-    return Portion(picks, right)
+        counts[longest] = count
+    return picks
