@@ -158,7 +158,7 @@ def _pool_cases(op: Pool) -> Iterator[Case]:
         yield _case(op, " + ".join(ops), "u8", "u8", {"epilogue": ops}, Deviation(None, _SPLIT))
 
 
-# oneDNN 3.7.2 and 3.13.2 fuse it; safety/out_of_bounds.py describes the defect.
+# oneDNN 3.7.2 and 3.13.2 fuse it; safety/pooling.py describes the defect.
 _REFUSED = Deviation(
     None, "the mirror refuses the op behind it, because oneDNN reads its operand out of bounds"
 )

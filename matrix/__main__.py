@@ -13,8 +13,9 @@ from pathlib import Path
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
+from onednn_graph_py.safety.table import DEFECTS
 
-from . import ROOT, benchdnn, documents_page, kernels_page, page, reports
+from . import ROOT, benchdnn, documents_page, kernels_page, page, reports, where
 from .measuring import SECTIONS, TIMED, How, measure
 from .programs import COMPILER, HEADERS, Program, memory_programs, programs
 from .results import Result, load_all
@@ -43,7 +44,16 @@ def main() -> int:
     parser.add_argument(
         "--program", metavar="NAME", help="measure nothing, print the C++ program of an entry"
     )
+    parser.add_argument(
+        "--where",
+        metavar="NAME",
+        choices=DEFECTS,
+        help="measure nothing, compare an entry's conditions with the measurements",
+    )
     arguments = parser.parse_intermixed_args()
+    if arguments.where:
+        print(where.report(arguments.where))
+        return 0
     if arguments.program:
         return _print_program(arguments.program)
     if arguments.reports:

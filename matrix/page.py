@@ -27,7 +27,16 @@ from . import ROOT
 from .programs import memory_titles, titles
 from .results import OUTCOMES, Result, load_all
 
-__all__ = ["PAGE", "cause", "graph_file", "is_bad", "is_kept", "text", "write_graphs"]
+__all__ = [
+    "PAGE",
+    "cause",
+    "graph_file",
+    "is_bad",
+    "is_kept",
+    "own_outcomes",
+    "text",
+    "write_graphs",
+]
 
 DOCS = ROOT / "docs"
 PAGE = DOCS / "onednn_defects.md"
@@ -169,8 +178,10 @@ def _all() -> tuple[Result, ...]:
     return tuple(load_all())
 
 
-def _own(row: str, result: Result) -> Iterator[str]:
+def own_outcomes(row: str, result: Result) -> Iterator[str]:
     """Yield a row's outcomes, without those bad ones that other rows explain."""
+    if row in result.memory:
+        yield result.memory[row]
     for number, outcome in enumerate(result.defects.get(row, ())):
         if not is_bad(outcome) or cause(row, number, result) == row:
             yield outcome
@@ -185,7 +196,7 @@ def _word(outcomes: Iterable[str]) -> str:
 def _cell(row: str, result: Result | None) -> str:
     if result is None or row not in result.defects:
         return ""
-    word = _word(_own(row, result))
+    word = _word(own_outcomes(row, result))
     if word in BAD:
         return f"**{word}**"
     for number, outcome in enumerate(result.defects[row]):
@@ -254,7 +265,7 @@ def _versions(row: str, results: list[Result]) -> tuple[dict[str, set[str]], dic
         if row in r.defects:
             column = f"{r.version} {r.runtime}"
             measured.setdefault(column, set()).add(r.isa)
-            if any(map(is_bad, _own(row, r))):
+            if any(map(is_bad, own_outcomes(row, r))):
                 bad.setdefault(column, set()).add(r.isa)
     return bad, measured
 
@@ -274,7 +285,9 @@ def _seen(row: str, results: list[Result]) -> Iterator[str]:
             were = "was" if len(missing) == 1 else "were"
             yield f"{_listed(missing)} {were} not measured with an instruction set that shows it."
     for word in ("wrong: ", "crashed: "):
-        found = [(r, o) for r in reversed(results) for o in _own(row, r) if o.startswith(word)]
+        found = [
+            (r, o) for r in reversed(results) for o in own_outcomes(row, r) if o.startswith(word)
+        ]
         if found:
             r, outcome = found[0]
             yield f"With {r.version} {r.runtime} and {r.isa}, {outcome.removeprefix('wrong: ')}."

@@ -16,6 +16,8 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
+from onednn_graph_py.safety.defect import Where
+from onednn_graph_py.safety.table import DEFECTS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "onednn_graph_py"
@@ -194,6 +196,24 @@ def test_importing_the_package_imports_no_tools():
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     rooms = {m.split(".")[1] for m in done.stdout.split() if m.startswith(f"{PACKAGE}.")}
     assert rooms <= AT_ONCE | {"_dpctl", "ocl_interop", "sycl_interop"}
+
+
+def test_known_defects_have_one_row_shape():
+    """A row stands on its predicate; its conditions are data, and no other code makes one."""
+    modules = [m for m in files() if room_of(m) == "safety"]
+    predicates = [
+        node.name
+        for module in modules
+        for node in nodes(module)
+        if isinstance(node, ast.FunctionDef)
+        for d in node.decorator_list
+        if isinstance(d, ast.Call) and ast.unparse(d.func) == "defect"
+    ]
+    assert sorted(predicates) == sorted(DEFECTS)
+    calls = [(m, n) for m in modules for n in nodes(m) if isinstance(n, ast.Call)]
+    assert [m for m, n in calls if ast.unparse(n.func) == "Defect"] == ["safety.defect"]
+    assert {type(where) for row in DEFECTS.values() for where in row.where} == {Where}
+    assert {m for m in modules if len(files()[m].read_text().splitlines()) > 700} == set()
 
 
 def test_no_file_imports_private_names():

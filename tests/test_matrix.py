@@ -12,6 +12,7 @@ from matrix import kernels_page, page, reports
 from matrix.page import cause, is_bad
 from matrix.programs import Program, memory_programs, programs, titles
 from matrix.results import Result, Source, load_all
+from matrix.where import measured, proposed
 from onednn_graph_py import serialization
 from onednn_graph_py.machine import current
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS
@@ -124,6 +125,23 @@ def test_models_avoid_what_was_measured_to_be_wrong_and_nothing_else(result):
             elif DEFECTS[row].find(made, where) is not None and seen(row, number, outcome):
                 unlike.append(f"{row}: {outcome}, and models do not run it")
     assert unlike == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["attention_condition", "attention_on_strided_inputs", "few_rows_transposed",
+     "last_dim_operand_of_strided"],
+)  # fmt: skip
+def test_measurements_propose_the_conditions_of_a_row(name):
+    """Of one that shows wherever its kernel runs."""
+    assert set(proposed(measured(name))) == set(DEFECTS[name].where)
+
+
+def test_no_proposal_holds_where_a_row_was_right():
+    cells = measured("strided_weights_of_one_row")
+    found = proposed(cells)
+    assert found
+    assert not any(w.holds(c) for w in found for c, shown in cells.items() if not shown)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import math
 
 from ..machine import Conditions
 from ..ops.lookup import with_trait
-from ..ops.terms import Shape, shape_text
+from ..ops.terms import shape_text
 from .calls import Op, Tensor
 from .defect import (
     CRASH,
@@ -161,7 +161,7 @@ def _has_dense_matrices(group: Group, tensor: Tensor) -> bool:
     "of the scores",
 )
 def attention_select(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find it where a kernel assumes that both have it.
+    """A kernel assumes that both have it.
 
     With a mask of keys, which heads share, another kernel runs, unless a mask is added to the
     scores, too.
@@ -206,10 +206,9 @@ def _selects_scaled_scores(group: Group, op: Op) -> bool:
     remedy="give the condition the last two dims of the scores",
 )
 def attention_condition(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find it whatever the number of heads is.
+    """Find such a condition for any number of heads, as the number of threads is not known here.
 
-    oneDNN does so in the kernel that computes one head after another, which it takes for more than
-    two heads a thread; the number of threads is not known here.
+    The kernel that computes one head after another, for more than two heads a thread, reads it so.
     """
     if not _selects_scaled_scores(group, op) or group.producer(op.inputs[0]):
         return False
@@ -384,14 +383,10 @@ def attention_of_several_key_heads(group: Group, op: Op, conditions: Conditions)
 def attention_batches(group: Group, op: Op, conditions: Conditions) -> Answer:
     if len(op.inputs) < 2 or group.count("MatMul") < 2:
         return False
-    a, b = (_batch(group.shape(t)) for t in op.inputs[:2])
-    if a is None or b is None or len(a) != 2 or len(b) != 2 or a == b:
+    a, b = ((group.shape(t) or ())[:-2] for t in op.inputs[:2])
+    if len(a) != 2 or len(b) != 2 or a == b:
         return False
     return Hit(f"attention with the batches {shape_text(a)} and {shape_text(b)}")
-
-
-def _batch(shape: Shape) -> Shape:
-    return None if shape is None or len(shape) < 2 else shape[:-2]
 
 
 @defect(
@@ -481,7 +476,7 @@ def attention_of_other_result(group: Group, op: Op, conditions: Conditions) -> A
     remedy=f"give the zero points as s8 or u8, or {SPLIT}",
 )
 def zero_points_of_columns(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find what was seen in attention and gated MLPs.
+    """Find weights of attention and gated MLPs, with which it was seen.
 
     Zero points of 8 bits, zero points of groups along the columns, and transposed weights are
     right.

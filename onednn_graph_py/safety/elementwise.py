@@ -221,7 +221,7 @@ def elementwise_rank_behind_broadcast(group: Group, op: Op, conditions: Conditio
     effect=OUT_OF_BOUNDS,
 )
 def gaps(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """OneDNN copies the bytes between the elements too, and some after the last one."""
+    """The bytes between the elements are copied too, and some after the last one."""
     if not op.inputs or not op.outputs:
         return False
     tensor = group.tensor(op.inputs[0])

@@ -69,17 +69,10 @@ def _behind(group: Group, op: Op) -> set[int]:
     return found
 
 
-def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[int, ...]]]:
-    """Yield binary ops behind an op, each with the shape of an operand not computed from that op.
+def operands(group: Group, op: Op) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield shapes of what binary ops after an op read besides, each with the result's shape.
 
-    Yields
-    ------
-    Op
-        The binary op.
-    tuple of int
-        The operand's shape, aligned with the result's.
-    tuple of int
-        The result's shape.
+    They are aligned with the result's.
     """
     behind = _behind(group, op)
     for binary in group.ops:
@@ -89,7 +82,7 @@ def operands(group: Group, op: Op) -> Iterator[tuple[Op, tuple[int, ...], tuple[
         for tensor in binary.inputs:
             shape = aligned(group.shape(tensor), len(result or ()))
             if tensor.id not in behind and shape is not None and result is not None:
-                yield binary, shape, result
+                yield shape, result
 
 
 def quantization_of(group: Group, tensor: Tensor) -> Op | None:

@@ -66,7 +66,7 @@ def softmax_inf_as_zero(group: Group, op: Op, conditions: Conditions) -> Answer:
 def operand_behind_quantized_norm(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find any operand but one for each channel; elsewhere oneDNN checks it and does not fuse."""
     data_format = op.attr("data_format")
-    for _, operand, result in operands(group, op):
+    for operand, result in operands(group, op):
         wide = [i for i, d in enumerate(operand) if d != 1]
         if not wide or operand == result:
             continue

@@ -59,7 +59,7 @@ def strided_operand(group: Group, op: Op, conditions: Conditions) -> Answer:
     _PRODUCT,
 )
 def operand_of_shared_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """OneDNN flattens the batch, but not the operand; with transpose_a it flattens nothing."""
+    """The batch is flattened, but not the operand; with transpose_a neither is."""
     primitive = primitive_of(group, op, conditions)
     if primitive is None or op.attr("transpose_a") or len(group.shape(op.inputs[1]) or ()) != 2:
         return False
@@ -196,7 +196,7 @@ def operand_for_each_row(group: Group, op: Op, conditions: Conditions) -> Answer
     Needs(BINARY | {"SoftMax"}, fused=True, beside=BINARY),
 )
 def second_channel_operand(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find it after a binary op, or after a SoftMax along the channels.
+    """Find one after a binary op, or after a SoftMax along the channels.
 
     With an operand that varies over the batch oneDNN takes another kernel, which is right.
     """

@@ -39,7 +39,7 @@ def channel_operand_behind_pooling(group: Group, op: Op, conditions: Conditions)
     """
     if op.attr("data_format") != "NXC":
         return False
-    for _, operand, result in operands(group, op):
+    for operand, result in operands(group, op):
         if sum(d != 1 for d in operand) != 1:
             continue
         if operand[-1] != 1:
@@ -67,7 +67,7 @@ def operand_behind_int8_pooling(group: Group, op: Op, conditions: Conditions) ->
     if not group.has("Dequantize") or not group.has("Quantize"):
         return False
     first = op.attr("data_format") == "NCX"
-    for _, operand, _ in operands(group, op):
+    for operand, _ in operands(group, op):
         wide = [i for i, d in enumerate(operand) if d != 1]
         if len(wide) == 1 and not (first and wide == [1]):
             return True
@@ -91,7 +91,7 @@ def gapped_source_of_pooling(group: Group, op: Op, conditions: Conditions) -> An
     remedy=APART,
 )
 def binary_after_pooling(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """OneDNN is right for operands of one element, or of one a channel."""
+    """Operands of one element, or of one a channel, are right."""
     if not group.follows(op, _POOLING):
         return False
     for tensor in op.inputs:

@@ -194,7 +194,7 @@ def _rows_too_far(group: Group, op: Op) -> Answer:
     remedy=SPLIT,
 )
 def folded_beside_its_source(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """OneDNN folds it into the product again and again, and never ends."""
+    """It is folded into the product again and again."""
     source = op.inputs[0]
     maker = group.producer(source)
     if maker is None or maker.kind not in ("Convolution", "ConvTranspose", "MatMul"):

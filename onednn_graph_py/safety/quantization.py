@@ -80,7 +80,7 @@ def shifted_residual_of_transposed_convolution(
     Needs(QUANTIZATION, fused=True, beside=PRODUCTS | _POOLS),
 )
 def zero_points_of_channels(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find them of any operand or result of a product or pooling."""
+    """Find zero points of any operand or result of a product or pooling."""
     return _differ(op, "zps", 2)
 
 
@@ -98,7 +98,7 @@ def scales_of_channels_of_residual(group: Group, op: Op, conditions: Conditions)
     Needs(QUANTIZATION),
 )
 def scales_of_one_channel(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find these scales without that ConvTranspose."""
+    """A partition with that ConvTranspose too is right."""
     shape = group.shape(op.inputs[0])
     if not shape or group.has("ConvTranspose") or not _differ(op, "scales", 1):
         return False

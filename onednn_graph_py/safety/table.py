@@ -50,10 +50,14 @@ def of_effect(effect: Effect) -> tuple[Defect, ...]:
 
 
 @cache
+def _rows_in(effect: Effect, conditions: Conditions) -> tuple[Defect, ...]:
+    return tuple(row for row in of_effect(effect) if row.is_in(conditions))
+
+
+@cache
 def _candidates(effect: Effect, features: Features, conditions: Conditions) -> tuple[Defect, ...]:
     """Return the rows that a partition with these features may meet."""
-    rows = of_effect(effect)
-    return tuple(r for r in rows if r.needs.met_by(features) and r.is_in(conditions))
+    return tuple(r for r in _rows_in(effect, conditions) if r.needs.met_by(features))
 
 
 def first(effect: Effect, group: Group, conditions: Conditions) -> Finding | None:
