@@ -323,8 +323,7 @@ class OnnxModel:
         made = self(inputs)
         results = made if isinstance(made, tuple) else (made,)
         if rtol is None:
-            rounds = any(p.int8_partitions for p in self.report().programs)
-            rtol = RTOL_INT8 if rounds else RTOL
+            rtol = RTOL_INT8 if self.report().has_int8 else RTOL
         return verified(
             packing.proto_of(self._model), inputs, self.output_names, results, rtol, atol
         )
