@@ -25,11 +25,11 @@ def _clamp(x: Array, low: Any = None, high: Any = None) -> Array:
     return np.clip(x, low, high)
 
 
-def _scaled_sum(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+def _scaled_sum(x: Any, y: Any, alpha: Any = 1) -> Any:
     return x + y * alpha
 
 
-def _scaled_difference(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+def _scaled_difference(x: Any, y: Any, alpha: Any = 1) -> Any:
     return x - y * alpha
 
 
@@ -60,11 +60,28 @@ def _embedding(table: Array, ids: Array, *rest: Any) -> Array:
 
 
 def _concatenate(arrays: Any, dim: int = 0) -> Array:
-    return np.concatenate(arrays, axis=dim)
+    # torch lets empty arrays of one dim pass, whatever the others are.
+    return np.concatenate([a for a in arrays if a.shape != (0,)] or arrays, axis=dim)
 
 
-def _gather(x: Array, dim: int, index: Array) -> Array:
-    return np.take_along_axis(x, index, axis=dim)
+def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    axis = dim % max(x.ndim, 1)
+    # Along other dims the index may have fewer elements.
+    read = x[tuple(slice(None if d == axis else n) for d, n in enumerate(index.shape))]
+    return np.take_along_axis(np.atleast_1d(read), np.atleast_1d(index), axis).reshape(index.shape)
+
+
+def _written(x: Array, values: Array, dim: int, where: Any) -> Array:
+    made = x.copy()
+    made[(*(slice(None),) * (dim % x.ndim), where)] = values
+    return made
+
+
+def _difference(
+    x: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
+) -> Array:
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return np.diff(np.concatenate(parts, dim), n, dim)
 
 
 def _argmax(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
@@ -87,7 +104,7 @@ def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
     return x if x.ndim < 2 else x.swapaxes(dim0, dim1)
 
 
-def _expand(x: Array, size: Sequence[int]) -> Array:
+def _expand(x: Array, size: Sequence[int], *, implicit: bool = False) -> Array:
     before = (1,) * (len(size) - x.ndim) + x.shape
     return np.broadcast_to(x, [b if n == -1 else n for b, n in zip(before, size, strict=True)])
 
@@ -189,7 +206,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "cumsum": _cumsum,
     "index": _index,
     "gather": _gather,
-    "index_select": lambda x, dim, index: x.take(index, dim),
+    "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
     "masked_fill": _masked_fill,
     "embedding": _embedding,
     "cat": _concatenate,
@@ -218,10 +235,15 @@ HOST: dict[str, Callable[..., Any]] = {
     ],
     "select": lambda x, dim, index: x.take(index, dim),
     "expand": _expand,
+    "copy": lambda x, values, non_blocking=False: np.broadcast_to(values, x.shape),
+    "slice_scatter": lambda x, values, dim=0, start=None, end=None, step=1: _written(
+        x, values, dim, slice(start, end, step)
+    ),
+    "select_scatter": _written,
     "pad": _padded,
     "linalg_vector_norm": _vector_norm,
     "pow": np.power,
-    "diff": lambda x, n=1, dim=-1: np.diff(x, n, dim),
+    "diff": _difference,
     "rsub": lambda x, y, alpha=1: y - x * alpha,
     "div": _quotient,
     "repeat": np.tile,

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from ..regions import Part, split
 from .assembly import Assembly
+from .evaluation import MOVES
 from .lowering.table import LOWERINGS, NotLowered
 from .survey import Survey, read_by
 
@@ -37,23 +38,6 @@ WORTH = frozenset(
     }
 )
 """Ops that are worth a region of their own."""
-
-MOVES = frozenset(
-    {
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Transpose",
-        "Expand",
-        "Slice",
-        "Split",
-        "Identity",
-        "Gather",
-    }
-)
-"""Ops that touch no element; a region of nothing else is worth nothing."""
-
 
 @dataclass
 class Division:
