@@ -39,6 +39,7 @@ WORTH = frozenset(
 )
 """Ops that are worth a region of their own."""
 
+
 @dataclass
 class Division:
     """Nodes divided into regions, which oneDNN runs, and islands.
