@@ -35,7 +35,7 @@ def _arrays(inputs: Sequence[Value]) -> dict[int, Array]:
     dtype = numpy_dtype(inputs[0].dtype)
     query, key, value, _, mask = (v.shape or () for v in inputs)
     batch, _, queries, sequence = mask
-    arrays = (
+    arrays: tuple[Array, ...] = (
         random.standard_normal(query, np.float32),
         random.standard_normal(key, np.float32),
         random.uniform(-1, 1, value),
