@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...building.value import Value
-from ...frontends.recipes import EXACT, extreme, reduced
+from ...frontends.recipes import reduced
 from ...frontends.windows import Windows, avg_pool, max_pool
 from .table import Lowering, NotLowered, each, lowers, need_batch
 
@@ -87,8 +87,7 @@ def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
 def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> Value:
     at.need_float(x)
     axes = [*range(x.ndim)] if not dims and dims != 0 else each(dims, 1)
-    reduce = extreme if method in EXACT else reduced
-    return at.cast(reduce(at, method, x, [d % x.ndim for d in axes if x.ndim], keepdim), at.dtype)
+    return at.cast(reduced(at, method, x, [d % x.ndim for d in axes if x.ndim], keepdim), at.dtype)
 
 
 def _reduction(method: str, *targets: Any) -> None:
