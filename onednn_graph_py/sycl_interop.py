@@ -391,7 +391,7 @@ def copy_to_host(tensor: tensor) -> npt.NDArray[Any]:
         return host
     dtype = numpy_dtype(lt.get_data_type())
     strides = [dtype.itemsize * s for s in lt.get_strides()] if lt.get_dims() else []
-    return np.lib.stride_tricks.as_strided(host.view(dtype), lt.get_dims(), strides)
+    return np.ndarray(lt.get_dims(), dtype, host, strides=strides)
 
 
 def execute(

@@ -155,8 +155,11 @@ class ViewNode(ForeignNode):
         memory = np.ascontiguousarray(array)
         offset, dims, strides = self.view(array.shape, row_major(array.shape))
         steps = [s * array.itemsize for s in strides]
-        flat = memory.reshape(-1)[offset:] if 0 not in dims else memory.reshape(-1)
-        return [np.lib.stride_tricks.as_strided(flat, dims, steps, writeable=False)]
+        if 0 in dims:
+            return [np.empty(dims, array.dtype)]
+        made: Array = np.ndarray(dims, array.dtype, memory, offset * array.itemsize, steps)
+        made.flags.writeable = False
+        return [made]
 
 
 # -- functions

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..building.value import Node
 from ..ops.lookup import row, with_trait
-from ..reference.rounding import integer_limits
+from ..reference.rounding import float_info, integer_limits, is_integer
 
 __all__ = ["Size", "excess", "quantization_parameters", "size_of", "sizes"]
 
@@ -121,9 +121,16 @@ def _dequantize(use: _Use) -> Size:
     return _bounded((use.given[0].mean - point) * scale, use.given[0].deviation * scale)
 
 
+def _limits(dtype: str) -> tuple[float, float]:
+    if is_integer(dtype):
+        return integer_limits(dtype)
+    largest = float(float_info(dtype).max)
+    return -largest, largest
+
+
 def _quantize(use: _Use) -> Size:
     scale, point = _parameters(use)
-    low, high = integer_limits(use.node.outputs[0].dtype)
+    low, high = _limits(use.node.outputs[0].dtype)
     scale = max(scale, 1e-30)
     mean = use.given[0].mean / scale + point
     return Size(max(low, min(mean, high)), min(use.given[0].deviation / scale, (high - low) / 2))
@@ -282,7 +289,7 @@ def excess(node: Node, size: Size) -> float:
     found = 0.0
     if node.kind == "Quantize":
         scale, point = quantization_parameters(node)
-        low, high = integer_limits(node.outputs[0].dtype)
+        low, high = _limits(node.outputs[0].dtype)
         above, below = size.mean + size.deviation, size.deviation - size.mean
         found = above / max((high - point) * scale, 1e-30)
         if point > low:  # an unsigned type cuts off negative numbers

@@ -160,9 +160,8 @@ def in_layout(values, lt):
     """A copy with the strides of a logical tensor."""
     strides = lt.get_strides()
     extent = 1 + sum((n - 1) * s for n, s in zip(values.shape, strides))
-    made = np.lib.stride_tricks.as_strided(
-        np.zeros(extent, values.dtype), values.shape, [s * values.itemsize for s in strides]
-    )
+    steps = [s * values.itemsize for s in strides]
+    made = np.ndarray(values.shape, values.dtype, np.zeros(extent, values.dtype), strides=steps)
     made[...] = values
     return made
 

@@ -118,7 +118,8 @@ class _Form(NamedTuple):
         last = sum((n - 1) * s for n, s in zip(self.dims, self.strides, strict=True))
         size = self.dtype.itemsize
         memory = np.zeros(max(last // size + 1, 0), self.dtype)
-        made = np.lib.stride_tricks.as_strided(memory, self.dims, self.strides)
+        # NumPy's as_strided does not take float8_e5m2.
+        made: npt.NDArray[Any] = np.ndarray(self.dims, self.dtype, memory, strides=self.strides)
         made[...] = array
         return made
 
@@ -147,7 +148,8 @@ def _in_memory_order(
     dims, strides = lt.get_dims(), lt.get_strides() if array.ndim else []
     order = sorted(range(array.ndim), key=lambda i: (-strides[i], i))
     dense = row_major([dims[i] for i in order])
-    if any(dims[i] != 1 and strides[i] != s for i, s in zip(order, dense, strict=True)):
+    fits = (dims[i] == 1 or strides[i] == s for i, s in zip(order, dense, strict=True))
+    if 0 not in dims and not all(fits):
         raise InvalidShapeError(
             f"{what}: 4-bit integers must fill their memory without gaps, got strides "
             f"{list(strides)} for {shape_text(tuple(dims))}"

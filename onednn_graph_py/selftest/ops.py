@@ -406,7 +406,7 @@ def _reshape(d: Draft, kind: str, x: Value) -> Any:
 def _move(d: Draft, kind: str, x: Value) -> Any:
     rank = len(d.shape(x))
     if kind == "TypeCast":
-        return d.op(kind, x, dtype=d.pick([t for t in ("f32", "bf16", "f16") if t != x.dtype]))
+        return d.op(kind, x, dtype=d.pick(("bf16", "f16") if x.dtype == "f32" else ("f32",)))
     if kind == "Reorder":
         return d.op(kind, x)
     order = d.random.sample(range(rank), rank)

@@ -81,11 +81,9 @@ class GuardedMemory:
         target = np.dtype(NUMPY_DTYPES[self.dtype])
         if 0 in self.shape:
             return np.empty(self.shape, target)
-        # NumPy's strides don't work with some of ml_dtypes' types.
-        plain = np.dtype(f"u{target.itemsize}")
-        flat = self.own[: self.bytes // plain.itemsize * plain.itemsize].view(plain)
-        strides = [s * plain.itemsize for s in self.strides]
-        return np.lib.stride_tricks.as_strided(flat, self.shape, strides).view(target)
+        strides = [s * target.itemsize for s in self.strides]
+        made: Array = np.ndarray(self.shape, target, self.own, strides=strides)
+        return made
 
     def fill(self, array: Array) -> None:
         """Write an array's elements into the memory."""
