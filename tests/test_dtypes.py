@@ -130,3 +130,13 @@ def test_unpacking_checks_dtype_and_size():
     for size in (0, 2):
         with pytest.raises(og.InvalidShapeError, match=f"needs 1 bytes, got {size}"):
             dtypes.unpack_int4(np.zeros(size, np.uint8), [2], "s4")
+
+
+@pytest.mark.parametrize("dtype", ["f8_e4m3", "f8_e5m2"])
+def test_models_take_8_bit_floats_with_other_strides(dtype):
+    """NumPy's own function for strides does not; and numbers for inputs depend on the largest."""
+    b = og.GraphBuilder()
+    x = b.input((4, 5), dtype, strides=(1, 4)).dequantize(qtype="per_tensor", scales=[0.5])
+    y = x + b.input((4, 5), "s8").dequantize(qtype="per_tensor", scales=[0.5], zps=[0])
+    b.output(y.quantize(dtype=dtype, qtype="per_tensor", scales=[4.0]))
+    assert b.compile(warn=False).verify().ok
