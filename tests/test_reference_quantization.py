@@ -62,3 +62,9 @@ def test_what_a_type_holds_survives_a_round_trip(dtype):
     (wide,) = run("Dequantize", [values], attrs)
     (back,) = run("Quantize", [wide], attrs, outputs=[(None, dtype)])
     np.testing.assert_array_equal(back.view(np.uint8), values.view(np.uint8))
+
+
+def test_groups_of_no_elements_have_scales_too():
+    attrs = {"qtype": "per_group", "group_shape": (1, 2), "axis": 1}
+    inputs = [np.zeros((0, 4), np.int8), np.ones((0, 2), np.float32)]
+    assert run("DynamicDequantize", inputs, attrs)[0].shape == (0, 4)

@@ -18,8 +18,8 @@ def _spread(call: Call, values: Array, x: Array) -> Array:
     if values.size == 1:  # one zero point may serve all channels or groups
         return values.reshape(())
     if call.attr("qtype") == "per_group":
-        for axis, (size, groups) in enumerate(zip(x.shape, values.shape, strict=True)):
-            values = values.repeat(size // groups, axis)
+        for axis, size in enumerate(call.attr("group_shape")):
+            values = values.repeat(size, axis)
         return values
     axis = call.axis("axis", x.ndim)
     along = channel_axis(x.shape, axis, values.size)

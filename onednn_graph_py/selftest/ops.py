@@ -59,7 +59,7 @@ def _binary(d: Draft, kind: str, x: Value) -> Any:
     shape = d.shape(x)
     other = d.operand(d.beside(shape), x.dtype, *((0.5, 2.0) if kind == "Divide" else ()))
     attrs: dict[str, Any] = (
-        {"auto_broadcast": "none"} if d.shape(other) == shape and d.chance(0.3) else {}
+        {"auto_broadcast": "none"} if d.alike(x, other) and d.chance(0.3) else {}
     )
     if kind == "Divide" or d.chance(0.7):
         return d.op(kind, x, other, **attrs)
