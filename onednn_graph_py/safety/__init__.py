@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-from ..errors import InvalidGraphOpError, KnownDefectError
+from ..errors import InvalidGraphOpError, KnownDefectError, OneDNNError
 from ..linked import linked_version
 from ..machine import Conditions, current
 from ..ops.inference import infer_outputs
@@ -24,6 +24,13 @@ from .shapes import shapes_of
 from .table import refusal
 
 __all__ = ["check_op", "check_partition", "check_partitioning", "may_crash_search"]
+
+
+def _check_row(op: Op, name: str) -> None:
+    inputs, outputs = (
+        [TensorSpec(t.shape, t.dtype) for t in tensors] for tensors in (op.inputs, op.outputs)
+    )
+    infer_outputs(row(op.kind), inputs, op.attrs, outputs, name=name, id=op.id)
 
 
 def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
@@ -50,14 +57,16 @@ def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) ->
     """
     op = op_of(values, linked_version())
     if validate:
-        inputs, outputs = (
-            [TensorSpec(t.shape, t.dtype) for t in tensors] for tensors in (op.inputs, op.outputs)
-        )
-        infer_outputs(row(op.kind), inputs, op.attrs, outputs, name=name, id=op.id)
-    check_attributes(op)
-    check_strides(op, {})
+        _check_row(op, name)
+    try:
+        check_attributes(op)
+        check_strides(op, {})
+        if not validate:
+            shapes_of([op], {})
+    except OneDNNError:
+        _check_row(op, name)  # its words come first, as a builder says them
+        raise
     if not validate:
-        shapes_of([op], {})
         return
     check_ranks(op, {t.id: t.shape for t in (*op.inputs, *op.outputs)})
     read = {t.id for t in op.inputs}
