@@ -6,7 +6,6 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.planning import partitions
-from onednn_graph_py.reference import run
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -65,17 +64,6 @@ def test_a_reduction_over_dims_of_1_needs_no_kernel(without):
     np.testing.assert_array_equal(summed((4, 1))(X[0, 0, :, None]), X[0, 0, :, None] ** 2)
     with pytest.raises(og.UnimplementedError, match="no cpu kernel for this op alone"):
         summed((4, 2))
-
-
-def test_mish_has_a_finite_gradient_wherever_x_is(without):
-    """oneDNN's own is infinite from x = 3.5e13 on, and NaN below -8.5e37."""
-    x = np.float32([-3e38, -1e14, -50, -3, -0.5, 0, 0.5, 3, 20, 50, 1e14, 3e38])
-    b = og.GraphBuilder()
-    b.output(b.mish_backward(b.input(x.shape), b.input(x.shape)))
-    model = b.compile(**without("MishBackward"))
-    assert implementations(model).count("oneDNN") == 9
-    (expected,) = run("MishBackward", [x, np.full_like(x, 2)], {})
-    np.testing.assert_allclose(model(x, np.full_like(x, 2)), expected, atol=1e-6)
 
 
 def test_4_bit_integers_are_read_in_the_order_of_memory():

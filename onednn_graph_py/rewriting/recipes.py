@@ -65,18 +65,6 @@ def _as_products(ops: Ops, node: Node) -> bool:
     return True
 
 
-def _as_slopes(ops: Ops, node: Node) -> bool:
-    """Write Mish's gradient by t = tanh(softplus(x)): dy (t + x sigmoid(x) (1 - t²))."""
-    x, diff = node.inputs
-    if x.dtype != "f32":  # each of the ops would round
-        return False
-    t = ops.op("Tanh", ops.op("SoftPlus", x))
-    rest = ops.op("Subtract", ops.scalar(1, x), ops.op("Square", t))
-    bent = ops.op("Multiply", ops.op("Multiply", x, ops.op("Sigmoid", x)), rest)
-    ops.op("Multiply", ops.op("Add", t, bent), diff)
-    return True
-
-
 def _as_reshape(ops: Ops, node: Node) -> bool:
     """Write a reduction over dims of 1."""
     (x, *_), shape = node.inputs, ops.shapes[node.inputs[0].id]
@@ -316,7 +304,6 @@ def _with_joined_dims(ops: Ops, node: Node) -> bool:
 RECIPES = (
     Rule("as a Divide", ("Reciprocal",), _as_quotient),
     Rule("as products", ("Pow",), _as_products),
-    Rule("as slopes of its parts", ("MishBackward",), _as_slopes),
     Rule("as a StaticReshape", _REDUCTIONS, _as_reshape),
     Rule("as a ReduceSum", ("BiasAddBackward",), _as_sum),
     Rule("with its shape as an attribute", _SHAPES, _with_shape_as_attribute),

@@ -16,7 +16,7 @@ from ..machine import Conditions, current
 from ..ops.inference import infer_outputs
 from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
-from .calls import Tensor, op_of
+from .calls import Op, Tensor, op_of
 from .group import Group
 from .limits import check_attributes, check_ranks, check_strides
 from .partitioning import CRASHING, partitioning_crash
