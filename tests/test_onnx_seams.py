@@ -135,6 +135,26 @@ def test_weights_are_normalized_over_all_their_channels():
     check(made([node], {}, ["y"], {"x": floats(1, 7, 6, 3)}, 13), ())
 
 
+@pytest.mark.parametrize("element", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+@pytest.mark.parametrize(
+    ("kind", "exact"),
+    [
+        ("LeakyRelu", lambda x: np.where(x < 0, np.float32(0.3) * x, x)),
+        ("Sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+        ("Elu", lambda x: np.where(x < 0, np.float32(0.3) * np.expm1(x), x)),
+        ("ReduceSum", lambda x: x.sum(keepdims=True)),
+    ],
+)
+def test_small_floats_are_rounded_once_where_they_are_known(kind, exact, element):
+    """onnx's reference rounds each of its steps."""
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    x = np.random.default_rng(0).uniform(-3, 3, 500).astype(dtype)
+    attributes = {"alpha": 0.3} if kind in ("LeakyRelu", "Elu") else {}
+    node = helper.make_node(kind, ["x"], ["y"], **attributes)
+    model = front.load(made([node], {}, ["y"], {"x": x}, 22))
+    assert np.array_equal(model(), exact(x.astype(np.float64)).astype(dtype))
+
+
 def test_nearest_elements_are_rounded_as_runtimes_do():
     """(6 + 0.5) / 1.3 - 0.5 is 4.5 in f32, and above it in f64."""
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+
+import numpy as np
 import pytest
 
 from onednn_graph_py.frontends import host_calls as host
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")
+exported = pytest.importorskip("onednn_graph_py.torch.exported")
 
 F = torch.nn.functional
 WEIGHTS = [w.detach() for w in torch.nn.LSTM(6, 3, 2, bidirectional=True)._flat_weights]
@@ -44,11 +48,11 @@ CASES = {
     "clamp": lambda i, x: i.clamp(1, 4),
     "cumsum": lambda i, x: i.cumsum(1),
     "index": lambda i, x: x[i[0] % 2],
-    "index_select": lambda i, x: x.index_select(1, i[1] % 3),
-    "gather": lambda i, x: x.gather(1, i % 3),
+    "index_select": lambda i, x: x.index_select(1, i[1, 2] % 3),
+    "gather": lambda i, x: x.gather(0, i[:, :2] % 2),
     "masked_fill": lambda i, x: x.masked_fill(i > 3, -1.5),
     "embedding": lambda i, x: torch.nn.functional.embedding(i, TABLE),
-    "cat": lambda i, x: torch.cat([i, i * 2], 1),
+    "cat": lambda i, x: torch.cat([i, i * 2, i.new_empty(0)], 1),
     "argmax": lambda i, x: x.argmax(1),
     "any": lambda i, x: (i > 4).any(1),
     "all": lambda i, x: (i > 0).all(1, keepdim=True),
@@ -72,8 +76,11 @@ CASES = {
     "slice": lambda i, x: i[i.shape[0] - 1 :],
     "select": lambda i, x: i.select(1, i.shape[0] // 2),
     "expand": lambda i, x: i[0].expand(3 * i.shape[0] + 1, -1),
+    "copy": lambda i, x: torch.ops.aten.copy(i.new_zeros(x.shape), x[0] > 1),
+    "slice_scatter": lambda i, x: torch.slice_scatter(i, i[:, :2] + 1, 1, 1, -1, 2),
+    "select_scatter": lambda i, x: torch.select_scatter(x, x[:, 0] > 1, 1, -2),
     "pad": lambda i, x: F.pad(i, (1, -2, 0, 3), value=4),
-    "diff": lambda i, x: torch.diff(i, dim=1),
+    "diff": lambda i, x: torch.diff(i, dim=1, prepend=i[:, :1] - 3, append=i[:, 1:2]),
     "linalg_vector_norm": lambda i, x: torch.linalg.vector_norm(x, 3, dim=1, keepdim=True),
     "pow": lambda i, x: i**3,
     "rsub": lambda i, x: torch.rsub(i, 3),
@@ -106,6 +113,25 @@ class Module(torch.nn.Module):
 
 def test_each_function_has_a_case():
     assert set(host.HOST) == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_function_takes_what_torch_takes(name):
+    function = host.HOST[name]
+    packet = getattr(torch.ops.aten, name)
+    for schema in (getattr(packet, o)._schema for o in packet.overloads()):
+        given = [a for a in schema.arguments if a.name not in exported.NO_NUMBERS]
+        if str(schema.arguments[0].type) != "Tensor" or any(
+            a.is_out or str(a.type) == "int" and a.name == "dtype" for a in schema.arguments
+        ):
+            continue
+        positional = [0 for a in given if not a.kwarg_only]
+        if isinstance(function, np.ufunc):
+            assert (len(positional), len(given)) == (function.nin,) * 2
+        else:
+            inspect.signature(function).bind(
+                *positional, **{a.name: 0 for a in given if a.kwarg_only}
+            )
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "unknown"])

@@ -32,6 +32,10 @@ def decoder(rows):
     return {**text(rows), "use_cache": False}
 
 
+def both_sides(rows):
+    return {**decoder(rows), "decoder_input_ids": torch.randint(3, 100, (2, rows + 1))}
+
+
 def padded(rows):
     mask = torch.ones(2, rows, dtype=torch.long)
     mask[0, :4] = 0  # on the left, so the first queries see nothing
@@ -107,6 +111,18 @@ MODELS = {
         ),
         padded,
     ),
+    "t5": (
+        lambda: T.T5Model(
+            T.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=100)
+        ),
+        both_sides,
+    ),
+    "xlnet": (
+        lambda: T.XLNetModel(
+            T.XLNetConfig(d_model=64, n_layer=2, n_head=4, d_inner=128, vocab_size=100)
+        ),
+        text,
+    ),
     "clip_text": (
         lambda: T.CLIPTextModel(T.CLIPTextConfig(**SMALL, max_position_embeddings=32)),
         text,
@@ -118,6 +134,23 @@ MODELS = {
         decoder,
     ),
     "gemma": (lambda: T.GemmaForCausalLM(T.GemmaConfig(**GROUPED, head_dim=16)), decoder),
+    "gemma2": (
+        lambda: T.Gemma2ForCausalLM(T.Gemma2Config(**GROUPED, head_dim=16, sliding_window=5)),
+        decoder,
+    ),
+    "gpt_neo": (
+        lambda: T.GPTNeoForCausalLM(
+            T.GPTNeoConfig(
+                hidden_size=64,
+                num_layers=2,
+                num_heads=4,
+                attention_types=[[["global", "local"], 1]],
+                window_size=5,
+                vocab_size=100,
+            )
+        ),
+        decoder,
+    ),
     "phi": (lambda: T.PhiForCausalLM(T.PhiConfig(**SMALL)), decoder),
     "gpt_neox": (lambda: T.GPTNeoXForCausalLM(T.GPTNeoXConfig(**SMALL)), decoder),
     "gpt2": (
@@ -168,6 +201,25 @@ MODELS = {
                 num_heads=[2, 4],
                 window_size=4,
             )
+        ),
+        image,
+    ),
+    "swinv2": (
+        lambda: T.Swinv2Model(
+            T.Swinv2Config(
+                image_size=32,
+                patch_size=4,
+                embed_dim=16,
+                depths=[1, 1],
+                num_heads=[2, 4],
+                window_size=4,
+            )
+        ),
+        image,
+    ),
+    "convnextv2": (
+        lambda: T.ConvNextV2Model(
+            T.ConvNextV2Config(hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 2, 1])
         ),
         image,
     ),

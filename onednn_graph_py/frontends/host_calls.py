@@ -33,11 +33,36 @@ def _over(function: Callable[..., Any]) -> Callable[..., Array]:
     return reduced
 
 
+def _concatenate(arrays: Any, dim: int = 0) -> Array:
+    # torch lets empty arrays of one dim pass, whatever the others are.
+    return np.concatenate([a for a in arrays if a.shape != (0,)] or arrays, axis=dim)
+
+
+def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    axis = dim % max(x.ndim, 1)
+    # Along other dims the index may have fewer elements.
+    read = x[tuple(slice(None if d == axis else n) for d, n in enumerate(index.shape))]
+    return np.take_along_axis(np.atleast_1d(read), np.atleast_1d(index), axis).reshape(index.shape)
+
+
+def _written(x: Array, values: Array, dim: int, where: Any) -> Array:
+    made = x.copy()
+    made[(*(slice(None),) * (dim % x.ndim), where)] = values
+    return made
+
+
+def _difference(
+    x: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, append: Array | None = None
+) -> Array:
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return np.diff(np.concatenate(parts, dim), n, dim)
+
+
 def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
     return x if x.ndim < 2 else x.swapaxes(dim0, dim1)
 
 
-def _expand(x: Array, size: Sequence[int]) -> Array:
+def _expand(x: Array, size: Sequence[int], *, implicit: bool = False) -> Array:
     before = (1,) * (len(size) - x.ndim) + x.shape
     return np.broadcast_to(x, [b if n == -1 else n for b, n in zip(before, size, strict=True)])
 
@@ -138,11 +163,11 @@ HOST: dict[str, Callable[..., Any]] = {
     "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
     "cumsum": np.cumsum,
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
-    "gather": lambda x, dim, index: np.take_along_axis(x, index, dim),
-    "index_select": lambda x, dim, index: x.take(index, dim),
+    "gather": _gather,
+    "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
     "embedding": lambda table, ids, *rest: table[ids],
-    "cat": lambda arrays, dim=0: np.concatenate(arrays, dim),
+    "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
     "any": _over(np.any),
     "all": _over(np.all),
@@ -168,10 +193,15 @@ HOST: dict[str, Callable[..., Any]] = {
     ],
     "select": lambda x, dim, index: x.take(index, dim),
     "expand": _expand,
+    "copy": lambda x, values, non_blocking=False: np.broadcast_to(values, x.shape),
+    "slice_scatter": lambda x, values, dim=0, start=None, end=None, step=1: _written(
+        x, values, dim, slice(start, end, step)
+    ),
+    "select_scatter": _written,
     "pad": _padded,
     "linalg_vector_norm": _vector_norm,
     "pow": np.power,
-    "diff": lambda x, n=1, dim=-1: np.diff(x, n, dim),
+    "diff": _difference,
     "rsub": lambda x, y, alpha=1: y - x * alpha,
     "div": _quotient,
     "repeat": np.tile,

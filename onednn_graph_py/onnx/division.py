@@ -9,6 +9,7 @@ import onnx_ir as ir
 from ..frontends.division import Division
 from ..frontends.regions import Part, split
 from .assembly import Assembly
+from .evaluation import MOVES
 from .lowering.table import LOWERINGS, NotLowered
 from .survey import Survey, read_by
 
@@ -37,22 +38,6 @@ WORTH = frozenset(
     }
 )
 """Ops that are worth a region of their own."""
-
-MOVES = frozenset(
-    {
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Transpose",
-        "Expand",
-        "Slice",
-        "Split",
-        "Identity",
-        "Gather",
-    }
-)
-"""Ops that touch no element; a region of nothing else is worth nothing."""
 
 
 def is_worth(nodes: Sequence[ir.Node]) -> bool:

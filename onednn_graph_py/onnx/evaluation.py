@@ -16,7 +16,7 @@ from .inference import Inferred, NodeFacts, nbytes
 from .loading import subgraphs
 from .tensors import NAMES, Shape, Tensor, same
 
-__all__ = ["MOST_KNOWN", "evaluated", "require_sane"]
+__all__ = ["MOST_KNOWN", "MOVES", "evaluated", "require_sane"]
 
 MOST_KNOWN = 1 << 30
 """Bytes of a tensor that is computed while a model is prepared; a larger one is refused."""
@@ -68,6 +68,25 @@ as those on other numbers do."""
 MISTAKEN = frozenset({"BatchNormalization", "LRN"})
 """Ops whose reference computes something else: it moves statistics before opset 14, and sums over
 channels for as many as there are images."""
+
+MOVES = frozenset(
+    {
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Expand",
+        "Slice",
+        "Split",
+        "Identity",
+        "Gather",
+    }
+)
+"""Ops that touch no element; a region of nothing else is worth nothing."""
+
+TYPED = frozenset({"BitCast", "CastLike"})
+"""Ops that read the type of an operand."""
 
 NUMPY = {name: dtype.numpy() for dtype, name in NAMES.items()}
 
@@ -132,7 +151,7 @@ def evaluated(
         taken = sum(nbytes(s, dtype) for s, (dtype, _) in zip(write, inferred, strict=True))
         if not budget.takes(node, work_of(node, read, write), taken):
             return None
-        found = fact.evaluate(arrays)
+        found = _computed(fact, arrays, inferred)
         if found is None or not _as_inferred(found, inferred):
             return None
         columns.append(found)
@@ -142,6 +161,22 @@ def evaluated(
         first = arrays[0]
         made.append(Tensor.of_arrays(tuple(first if same(first, a) else a for a in arrays), dtype))
     return made
+
+
+def _computed(
+    fact: NodeFacts, arrays: Sequence[npt.NDArray[Any] | None], inferred: Sequence[Inferred]
+) -> list[npt.NDArray[Any]] | None:
+    """Compute f16 and bf16 in f32, and round once: the reference rounds each of its steps."""
+    if fact.node.op_type in MOVES | TYPED:
+        return fact.evaluate(arrays)
+    narrow = [NUMPY["f16"], NUMPY["bf16"]]
+    wide = [a.astype(np.float32) if a is not None and a.dtype in narrow else a for a in arrays]
+    found = fact.evaluate(wide)
+    types = [NUMPY.get(dtype) for dtype, _ in inferred]
+    return found and [
+        f.astype(t) if t in narrow and f.dtype == np.float32 else f
+        for f, t in zip(found, types, strict=False)
+    ]
 
 
 def _size(node: ir.Node, shape: Shape) -> npt.NDArray[Any]:

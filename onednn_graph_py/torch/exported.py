@@ -171,7 +171,7 @@ class _Tracer:
                 why = str(e)
             else:
                 return None
-        if name not in HOST:
+        if name not in HOST or any(isinstance(a, torch.dtype) for a in node.args):
             return why
         results = node.meta["val"]
         several = results if isinstance(results, (tuple, list)) else (results,)
