@@ -68,9 +68,9 @@ def heads_of(query: Value, key: Value, value: Value) -> Heads:
         )
     heads = Heads(q[0], q[1], k[1], q[2], k[2], size, q[1] != k[1], 4)
     for argument, shape in (("query", q), ("key", k), ("value", v)):
-        if heads.regroup and shape.count(-1) > 1:
+        if heads.regroup and shape[1:].count(-1) > 1:
             raise InvalidShapeError(
                 f"sdpa: with fewer key heads than query heads, {argument} must have at most one "
-                f"unknown dim, got {shape_text(shape)}; inputs of 5 dims may have more"
+                f"unknown dim after the batch, got {shape_text(shape)}; those of 5 may have more"
             )
     return heads

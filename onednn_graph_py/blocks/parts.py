@@ -39,8 +39,10 @@ def part(name: str | None, part: str) -> str | None:
 
 
 def reshape(x: Value, shape: Sequence[int], name: str | None) -> Value:
-    """Add a StaticReshape."""
-    return op(x.builder, "StaticReshape", x, shape=tuple(shape), special_zero=False, name=name)
+    """Add a StaticReshape; of two unknown dims the first may be that of `x`."""
+    kept = shape.count(-1) > 1 and shape[0] == (x.shape or (0,))[0] == -1
+    dims = (0, *shape[1:]) if kept else tuple(shape)
+    return op(x.builder, "StaticReshape", x, shape=dims, special_zero=kept, name=name)
 
 
 def activated(x: Value, activation: str | None, name: str | None) -> Value:

@@ -166,10 +166,10 @@ def _need_pairs(what: str, table: tuple[int, ...], shape: tuple[int, ...]) -> No
 
 
 def _kept(dims: tuple[int, ...], what: str) -> tuple[int, ...]:
-    if dims.count(-1) > 1:
+    if dims[1:].count(-1) > 1:
         raise InvalidShapeError(
-            f"rope: interleaved=True needs {what} with at most one unknown dim, got "
-            f"{shape_text(dims)}"
+            f"rope: interleaved=True needs {what} with at most one unknown dim after the first, "
+            f"got {shape_text(dims)}"
         )
     return dims
 
