@@ -202,6 +202,12 @@ def test_refused_with_a_reason_that_names_op_and_port(name):
         ("Concat", [(2, 3), (2, 4)], (2, 7), {"axis": -1}),
         # As in C++, gamma and beta are not read.
         ("LayerNorm", [(4, 8), (8,), (8,)], (4, 8), {"use_affine": False, "keep_stats": False}),
+        (
+            "LayerNormBackward",
+            [(4, 8), (4, 8), (4,), (4,), (8,), (8,)],
+            (4, 8),
+            {"use_affine": False},
+        ),
         ("ReduceSum", [(2, 3, 4)], (2, 4), {"axes": [1]}),
         ("ReduceSum", [(2, 3, 4)], (2, 1, 4), {"axes": [-2], "keep_dims": True}),
         ("StaticReshape", [(2, 6)], (3, 4), {"shape": [3, -1], "special_zero": False}),

@@ -122,7 +122,7 @@ def test_function_takes_what_torch_takes(name):
     for schema in (getattr(packet, o)._schema for o in packet.overloads()):
         given = [a for a in schema.arguments if a.name not in exported.NO_NUMBERS]
         if str(schema.arguments[0].type) != "Tensor" or any(
-            a.is_out or str(a.type) == "int" and a.name == "dtype" for a in schema.arguments
+            a.is_out or (str(a.type) == "int" and a.name == "dtype") for a in schema.arguments
         ):
             continue
         positional = [0 for a in given if not a.kwarg_only]
