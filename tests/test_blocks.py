@@ -227,6 +227,18 @@ def test_grouped_heads_may_be_of_an_unknown_batch(queries, keys):
     assert_within(exact(b.compile()(*arrays)), *wanted)
 
 
+def test_interleaved_pairs_may_be_of_an_unknown_batch_and_unknown_tokens():
+    results = []
+    x, tables = uniform((3, H, S, D)), [uniform((S, D // 2)) for _ in "cs"]
+    for batch, tokens in ((3, S), (-1, -1)):
+        b = og.GraphBuilder()
+        given = b.input((batch, H, tokens, D), "f32")
+        cos, sin = (b.input((tokens, D // 2), "f32") for _ in "cs")
+        b.output(blocks.rope(given, cos, sin, interleaved=True))
+        results.append(b.compile()(x, *tables))
+    assert np.array_equal(*results)
+
+
 # -- compressed weights
 
 
