@@ -38,7 +38,7 @@ from onednn_graph_py.replay import cases
 from onednn_graph_py.serialization import options, read
 from onednn_graph_py.text import files
 from onednn_graph_py.text.owners import changed_by_others
-from onednn_graph_py.verdicts import Outcome, Verdict, kept
+from onednn_graph_py.verdicts import Outcome
 from onednn_graph_py.verdicts.kept import Kept
 
 # Values of JSON, with what floats and integers overflow at, and what is no text.
@@ -92,7 +92,6 @@ def test_the_page_on_security_tells_the_limits_that_are_enforced():
         f"lines of {files.LONGEST_LINE >> 20} MiB, longer ones in pieces; "
         f"{files.LARGEST_TEXT >> 30} Gi characters",
         f"{store._LARGEST >> 20} MiB; of this user or root",
-        f"{kept._LARGEST >> 20} MiB; sealed",
     ]
     for row, limits in zip(rows, told, strict=True):
         assert row.startswith(limits)
@@ -116,7 +115,6 @@ def read_as_all_results(file, signature="a partition"):
     assert rates is None or 0 < rates["bandwidth"] < float("inf")
     verdicts = Kept(2)
     verdicts._file = lambda _: file
-    verdicts._warned = True
     assert verdicts.find(signature) is None
 
 
@@ -138,21 +136,14 @@ def test_results_of_much_json_are_results_or_nothing(folder, value):
 @FUZZ
 @given(st.data())
 def test_a_verdict_of_any_shape_is_a_verdict_or_nothing(folder, data):
-    told = {
-        "facts": Kept(2)._facts,
-        "signature": data.draw(st.just("a partition") | VALUES),
-        "verdict": data.draw(
-            st.dictionaries(
-                st.sampled_from(["outcome", "detail", "ratio", "seconds", "kept", "other"]), VALUES
-            )
-            | VALUES
-        ),
-    }
-    if data.draw(st.booleans()):
-        told.pop(data.draw(st.sampled_from(list(told))))
-    seal = data.draw(st.text(max_size=70) | st.sampled_from(["é", "\ud800", "0" * 64]) | VALUES)
-    (folder / "told.json").write_text(json.dumps({"told": told, "seal": seal}))
-    read_as_all_results(folder / "told.json")
+    parts = ["outcome", "detail", "reduced", "ratio", "seconds", "kept", "other"]
+    of = data.draw(st.dictionaries(st.sampled_from(parts), VALUES | st.just("right")))
+    (folder / "told.json").write_text(json.dumps({"of": "a partition", **of}))
+    verdicts = Kept(2)
+    verdicts._file = lambda _: folder / "told.json"
+    found = verdicts.find("a partition")
+    assert found is None or isinstance(found.outcome, Outcome)
+    str(found)
 
 
 @pytest.mark.parametrize("text", NO_JSON, ids=range(len(NO_JSON)))
@@ -264,42 +255,6 @@ def test_results_are_written_to_no_link(tmp_path):
     assert (tmp_path / "mine").read_text() == "kept"
     assert store.load(tmp_path / "a.json") == [1]
     assert {p.name for p in tmp_path.iterdir()} == {"mine", "a.json"}
-
-
-def _sparse(file):
-    file.touch(0o600)
-    os.truncate(file, 1 << 40)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda f: os.mkfifo(f, 0o600),
-        lambda f: f.symlink_to("/dev/zero"),
-        _sparse,
-        lambda f: f.touch(0o600),
-        lambda f: f.write_bytes(bytes(32)),
-    ],
-    ids=["pipe", "device", "sparse", "empty", "for all to read"],
-)
-def test_a_secret_of_any_kind_is_replaced(tmp_path, monkeypatch, make):
-    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
-    (tmp_path / "verdicts").mkdir()
-    make(tmp_path / "verdicts/secret")
-    with peak_within(32 << 20):
-        assert Kept(2).find("a partition") is None
-        Kept(2).keep("a partition", Verdict(Outcome.RIGHT))
-    assert Kept(2).find("a partition")
-    assert (tmp_path / "verdicts/secret").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_verdict_that_is_too_large_is_told(tmp_path, monkeypatch):
-    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
-    Kept(2).keep("a partition", Verdict(Outcome.RIGHT))
-    with open(Kept(2)._file("a partition"), "ab") as file:
-        file.truncate(1 << 30)
-    with pytest.warns(RuntimeWarning, match="is ignored: too large"):
-        assert Kept(2).find("a partition") is None
 
 
 # -- batch files and options

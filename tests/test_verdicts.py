@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -480,86 +479,43 @@ def test_what_was_kept_is_found(signature, judged):
     assert Kept(2).find(unary("ReLU").signature) is None
 
 
-def changed(change):
-    """Write the file's JSON anew, after a change."""
+def changed(**parts):
+    """Write the file's JSON again, with other parts."""
 
     def spoil(file):
-        found = json.loads(file.read_text())
-        change(found)
-        file.write_text(json.dumps(found))
+        file.write_text(json.dumps({**json.loads(file.read_text()), **parts}))
 
     return spoil
 
 
-def another_build(found):
-    found["told"]["facts"][1][3][1] = "0" * 40
-
-
-def another_verdict(found):
-    found["told"]["verdict"]["outcome"] = "right"
-    found["told"]["verdict"]["detail"] = "trust me"
-
-
 SPOILT = {
-    "empty": (lambda file: file.write_bytes(b""), "damaged"),
-    "half": (lambda file: file.write_bytes(file.read_bytes()[:100]), "damaged"),
-    "no text": (lambda file: file.write_bytes(b"\xff\xfe\x00" * 50), "damaged"),
-    "a list": (lambda file: file.write_text("[]"), "damaged"),
-    "no such outcome": (
-        changed(lambda f: f["told"]["verdict"].update(outcome="splendid")),
-        "damaged",
-    ),
-    "another build": (changed(another_build), "for another oneDNN, CPU or package"),
-    "another verdict": (
-        changed(another_verdict),
-        "another machine or user wrote it, or it was changed",
-    ),
-    "no seal": (changed(lambda f: f.update(seal="")), "another machine or user wrote it"),
+    "empty": lambda file: file.write_bytes(b""),
+    "half": lambda file: file.write_bytes(file.read_bytes()[:30]),
+    "no text": lambda file: file.write_bytes(b"\xff\xfe\x00" * 50),
+    "a list": lambda file: file.write_text("[]"),
+    "no such outcome": changed(outcome="splendid"),
+    "no outcome": changed(outcome=["right"]),
+    "no text as detail": changed(detail=1),
+    "no number as ratio": changed(ratio="0.5"),
+    "another partition": changed(of="another"),
+    "for all to write": lambda file: file.chmod(0o666),
 }
 
 
 @pytest.mark.parametrize("how", SPOILT)
-def test_a_file_that_is_not_to_be_trusted_is_ignored_with_one_warning(
-    cache, signature, judged, how
-):
-    spoil, why = SPOILT[how]
-    spoil(kept_file(cache))
+def test_a_file_that_is_not_to_be_trusted_is_ignored_and_replaced(cache, signature, judged, how):
+    SPOILT[how](kept_file(cache))
     kept = Kept(2)
-    with pytest.warns(RuntimeWarning, match=why) as said:
-        assert kept.find(signature) is None
-        assert kept.find(signature) is None
-    assert len(said) == 1
+    assert kept.find(signature) is None
     kept.keep(signature, Verdict(Outcome.WRONG))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert Kept(2).find(signature) == Verdict(Outcome.WRONG, kept=True)
-
-
-def test_a_file_under_another_ones_name_is_ignored(cache, signature, judged):
-    other = unary("ReLU").signature
-    file = kept_file(cache)
-    file.rename(Kept(2)._file(other))
-    with pytest.warns(RuntimeWarning, match="for another partition"):
-        assert Kept(2).find(other) is None
+    assert Kept(2).find(signature) == Verdict(Outcome.WRONG, kept=True)
 
 
 def test_a_cache_from_elsewhere_is_not_trusted(cache, signature, judged, monkeypatch):
     from onednn_graph_py.verdicts import kept
 
-    monkeypatch.setattr(kept, "_machine", lambda: b"another machine")
-    with pytest.warns(RuntimeWarning, match="another machine or user wrote it"):
-        assert Kept(2).find(signature) is None
-
-
-def test_a_secret_that_others_can_read_does_not_count(cache, signature, judged):
-    secret = cache / "verdicts" / "secret"
-    assert secret.stat().st_mode & 0o777 == 0o600
-    secret.chmod(0o644)
-    with pytest.warns(RuntimeWarning, match="another machine or user wrote it"):
-        assert Kept(2).find(signature) is None
-    Kept(2).keep(signature, Verdict(Outcome.RIGHT))
-    assert secret.stat().st_mode & 0o777 == 0o600
-    assert Kept(2).find(signature) is not None
+    monkeypatch.setattr(kept, "_machine", lambda: "another machine")
+    assert Kept(2).find(signature) is None
 
 
 def test_where_nothing_can_be_written_all_is_judged_each_time(monkeypatch, tmp_path, signature):
