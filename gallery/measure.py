@@ -25,7 +25,7 @@ from onednn_graph_py.planning import engine_of
 from onednn_graph_py.refusals import with_reason
 from onednn_graph_py.running.model import CompiledGraph
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.wrong_results import wrong_result
+from onednn_graph_py.safety.table import wrong_result
 
 from .pattern import Case, Pattern
 

@@ -13,7 +13,7 @@ from onednn_graph_py.machine import current, isa
 from onednn_graph_py.reference import call_of, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.wrong_results import wrong_result
+from onednn_graph_py.safety.table import wrong_result
 from onednn_graph_py.selftest.draft import Draft
 from onednn_graph_py.selftest.ops import drawn, source
 

@@ -31,8 +31,7 @@ from onednn_graph_py.reference import round_to
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, WRONG
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.saturation import LARGEST_WEIGHT, magnitude_of
-from onednn_graph_py.safety.table import DEFECTS, of_effect
-from onednn_graph_py.safety.wrong_results import wrong_result
+from onednn_graph_py.safety.table import DEFECTS, of_effect, wrong_result
 from onednn_graph_py.verify import reference_values
 
 

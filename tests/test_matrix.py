@@ -16,8 +16,7 @@ from matrix.where import measured, proposed
 from onednn_graph_py import serialization
 from onednn_graph_py.machine import current
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS
-from onednn_graph_py.safety.table import DEFECTS, refusal
-from onednn_graph_py.safety.wrong_results import wrong_result
+from onednn_graph_py.safety.table import DEFECTS, refusal, wrong_result
 
 RESULTS = list(load_all())
 

@@ -16,7 +16,7 @@ from gallery.__main__ import main
 from gallery._epilogue import BINARY, UNARY, chain, epilogue
 from gallery.measure import VERDICTS, Result
 from gallery.pattern import Case, Deviation, Pattern, patterns
-from onednn_graph_py.safety import wrong_results
+from onednn_graph_py.safety import table
 
 # What the project's inventory of the documents numbers.
 INVENTORY = [
@@ -133,7 +133,7 @@ def test_what_a_model_runs_in_parts_is_told():
 
 def test_wrong_numbers_fail(monkeypatch):
     """A defect of oneDNN that is taken for unknown."""
-    monkeypatch.setattr(wrong_results, "first", lambda *_: None)
+    monkeypatch.setattr(table, "first", lambda *_: None)
     result = measured("FP-12", case_of("FP-12", "AvgPool + Add, NXC"))
     assert result.verdict == "wrong"
     assert result.failed

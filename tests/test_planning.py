@@ -14,7 +14,7 @@ from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.planning import fates, pace, pipeline, plan_draft
 from onednn_graph_py.planning.trial import Trial
 from onednn_graph_py.planning.views import view_of
-from onednn_graph_py.safety.wrong_results import Finding
+from onednn_graph_py.safety.defect import Finding
 from onednn_graph_py.verdicts import Outcome, Verdict
 
 PER_TENSOR = {"qtype": "per_tensor", "scales": [0.25], "zps": [0]}

@@ -19,7 +19,7 @@ from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.planning import pace
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.slow_fusions import slow_fusion
+from onednn_graph_py.safety.table import slow_fusion
 from onednn_graph_py.verify import reference_values
 from onednn_recipe.settings import Settings
 

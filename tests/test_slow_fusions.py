@@ -14,8 +14,7 @@ from onednn_graph_py.machine.isa import has_amx, has_avx2
 from onednn_graph_py.planning.pace import may_be_slow
 from onednn_graph_py.safety.defect import SLOW
 from onednn_graph_py.safety.nodes import group_of
-from onednn_graph_py.safety.slow_fusions import slow_fusion
-from onednn_graph_py.safety.table import of_effect
+from onednn_graph_py.safety.table import of_effect, slow_fusion
 
 
 def chain(shape, *steps):

@@ -22,7 +22,7 @@ from ..planning.choosing import split_for_speed
 from ..planning.fates import Candidate, Refused, Slow, Wrong, add_group, known_defect
 from ..planning.plan_draft import PlanDraft
 from ..safety.nodes import group_of
-from ..safety.wrong_results import wrong_result
+from ..safety.table import wrong_result
 from .rebuild import Copy, Edit, rebuild, values_of
 
 __all__ = [

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from .. import _core
 from ..errors import KnownDefectError, OneDNNError
 from ..machine.pace import Pace
-from ..safety.slow_fusions import slow_fusion
-from ..safety.wrong_results import wrong_result
+from ..safety.table import slow_fusion, wrong_result
 from ..verdicts import Outcome
 from . import pace, partitions
 from .compiling import Compiled, compile_group, ports_of
@@ -68,8 +67,8 @@ class Refused:
 
 Fate = Runs | Wrong | Slow | Refused
 
-Judge = Callable[["PlanDraft", "Candidate"], Fate | None]
-"""Answers with a candidate's fate, or None if all is well."""
+_Judge = Callable[["PlanDraft", "Candidate"], Fate | None]
+"""A function that answers with a candidate's fate, or None if all is well."""
 
 
 @dataclass
@@ -81,7 +80,7 @@ class Candidate:
 
     nodes: Nodes
     partition: _core.partition
-    answers: dict[Judge, Fate | None] = field(default_factory=dict)
+    answers: dict[_Judge, Fate | None] = field(default_factory=dict)
     compiled: Compiled | None = None
     verified: str = ""
     unverified: str = ""

@@ -17,10 +17,10 @@ from . import (
     quantization,
     speed,
 )
-from .defect import REFUSED, WRONG, Defect, Effect, Finding
+from .defect import REFUSED, SLOW, WRONG, Defect, Effect, Finding
 from .group import Features, Group
 
-__all__ = ["DEFECTS", "first", "of_effect", "refusal"]
+__all__ = ["DEFECTS", "first", "of_effect", "refusal", "slow_fusion", "wrong_result"]
 
 _SUBJECTS = (
     int8,
@@ -77,6 +77,16 @@ def first(effect: Effect, group: Group, conditions: Conditions) -> Finding | Non
         if found is not None:
             return found
     return None
+
+
+def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
+    """Return the first finding about a partition that oneDNN computes wrongly, or None."""
+    return first(WRONG, group, conditions)
+
+
+def slow_fusion(group: Group, conditions: Conditions) -> Finding | None:
+    """Return the first finding about a partition that is slower than its separate ops, or None."""
+    return first(SLOW, group, conditions)
 
 
 def refusal(group: Group, conditions: Conditions) -> str | None:

@@ -237,10 +237,11 @@ def part_of(op: Operation, shapes: Mapping[int, tuple[int, ...]], picks: Picks) 
     attrs = dict(op.attrs)
     if op.kind == "StaticReshape":
         attrs["shape"] = list(shapes[op.outputs[0]])
-    last = row(op.kind).value_of("data_format", attrs) == "NXC" if "groups" in attrs else False
-    channels = picks.get((op.inputs[0], len(shapes[op.inputs[0]]) - 1 if last else 1))
-    if attrs.get("groups", 1) > 1 and channels is not None:
-        attrs["groups"] = len(channels)
+    if op.kind in with_attribute("weights_format"):
+        last = row(op.kind).value_of("data_format", attrs) == "NXC"
+        channels = picks.get((op.inputs[0], len(shapes[op.inputs[0]]) - 1 if last else 1))
+        if channels is not None:  # which are omitted only where each is a group
+            attrs["groups"] = len(channels)
     if op.kind in with_attribute("zps") and attrs.get("qtype") == "per_channel":
         axis = row(op.kind).value_of("axis", attrs) % len(shapes[op.inputs[0]])
         picked = picks.get((op.inputs[0], axis))
