@@ -53,7 +53,7 @@ def _split(name: str, fused_since: tuple[int, int] = (3, 7)) -> Known:
 
 
 KNOWN: dict[str, Known] = {
-    "op/f32/biasadd_bwd.json": Known(Verdict.REFUSED, "no op kind 'BiasAddBackprop'"),
+    "op/f32/biasadd_bwd.json": Known(Verdict.REFUSED, "'BiasAddBackprop' is not an op kind"),
     "pattern/f32/avgpool_3d_chain_fusion.json": Known(
         Verdict.REFUSED, "attribute pads_end must have no negative entry, got [-1, 1, 0]"
     ),

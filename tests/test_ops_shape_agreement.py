@@ -10,7 +10,7 @@ from onednn_graph_py.selftest.ops import ROWS
 
 LINKED_KINDS = [kind for kind in ROWS if OPS[kind].since <= LINKED]
 # No CPU kernel takes these as a partition of their own.
-NEVER_ALONE = {"BiasAddBackward", "Pow", "Reciprocal"}
+NEVER_ALONE = {"BiasAddBackward", "Dropout", "Pow", "Reciprocal"}
 WANTED = 20
 DRAWS = 160
 
