@@ -20,7 +20,7 @@ from onednn_graph_py.selftest import FAMILIES, Family, questions, search
 from onednn_graph_py.selftest.draft import Draft
 from onednn_graph_py.selftest.ops import ROWS, drawn, source
 
-DRAWS = {"ops": 1400, "chains": 600, "int8": 350, "attention": 400, "blocks": 250}
+DRAWS = {"ops": 1380, "chains": 600, "int8": 370, "attention": 400, "blocks": 250}
 """Draws of each family: in all 3,000."""
 MANY = 100_000
 REFUSED, IN_NUMPY, EVEN = 0.03, 0.3, 0.45  # the largest shares
