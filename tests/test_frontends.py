@@ -14,6 +14,7 @@ from onednn_graph_py.frontends.division import Division, grouped
 from onednn_graph_py.frontends.lowering import NotLowered, Place, Table, holds
 from onednn_graph_py.frontends.options import Options
 from onednn_graph_py.frontends.report import latest_steps, partitions_text
+from onednn_graph_py.linked import linked_version
 
 INF = np.float32(np.inf)
 
@@ -58,6 +59,17 @@ def test_what_is_not_chosen_does_not_count_even_if_infinite(condition, x, y):
     left, right = np.full(x, INF, np.float32), rng.standard_normal(y).astype(np.float32)
     at, [c, one, two] = place((condition, "boolean"), (x, "f32"), (y, "f32"))
     made = run(at, recipes.chosen(at, c, one, two), asked, left, right)
+    np.testing.assert_array_equal(made, np.where(asked, left, right))
+
+
+def test_a_condition_of_unknown_dims_is_left_where_it_would_make_nan():
+    at, [c, one, two] = place(((-1, 1), "boolean"), ((-1, 24), "f32"), ((-1, 24), "f32"))
+    if linked_version() < (3, 8):
+        with pytest.raises(NotLowered, match="a condition of unknown dims makes NaN"):
+            recipes.chosen(at, c, one, two)
+        return
+    asked, left, right = np.bool_([[1], [0]]), np.full((2, 24), INF), np.ones((2, 24), np.float32)
+    made = run(at, recipes.chosen(at, c, one, two), asked, left.astype(np.float32), right)
     np.testing.assert_array_equal(made, np.where(asked, left, right))
 
 

@@ -118,9 +118,9 @@ def chosen(at: Place, condition: Value, x: Value, y: Value) -> Value:
             x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
     if linked_version() < (3, 8) and sizes != x.shape:
         # It multiplies by the condition instead, which makes NaN of infinity.
-        whole = np.broadcast_shapes(sizes, x.shape or (), y.shape or ())
         if -1 in (*sizes, *(x.shape or ()), *(y.shape or ())):
             raise NotLowered("before oneDNN 3.8, a condition of unknown dims makes NaN of infinity")
+        whole = np.broadcast_shapes(sizes, x.shape or (), y.shape or ())
         condition, x = (v if v.shape == whole else v.expand(whole) for v in (condition, x))
     return at.b.select(condition, x, y)
 
