@@ -164,8 +164,10 @@ def fused(builder: GraphBuilder, nodes: Sequence[Node]) -> list[Node]:
     written = []
     for node in nodes:
         for rule in FUSING:
+            if node.kind not in rule.kinds:
+                continue
             ops = Ops(builder, node, {}, makers, readers)
-            if node.kind in rule.kinds and rule.write(ops, node):
+            if rule.write(ops, node):
                 (one,) = ops.nodes
                 node = replace(one, id=node.id, parts=_parts(node, one.inputs, makers))
                 break
