@@ -71,6 +71,7 @@ def heads_of(query: Value, key: Value, value: Value) -> Heads:
         if heads.regroup and shape[1:].count(-1) > 1:
             raise InvalidShapeError(
                 f"sdpa: with fewer key heads than query heads, {argument} must have at most one "
-                f"unknown dim after the batch, got {shape_text(shape)}; those of 5 may have more"
+                f"unknown dim after the batch, got {shape_text(shape)}; inputs of 5 dims may have "
+                "more"
             )
     return heads
