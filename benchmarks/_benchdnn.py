@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onednn_graph_py.export import benchdnn_command
+from onednn_graph_py.tools.export import benchdnn_command
 
 __all__ = ["Answer", "command", "parse_answer", "run"]
 

@@ -277,7 +277,7 @@ class Ours(Peer):
     modules = ("onednn_graph_py",)
 
     def load(self, source: Any, threads: int) -> Prepared:
-        from onednn_graph_py.building.builder import GraphBuilder
+        from onednn_graph_py.model.building.builder import GraphBuilder
 
         network, parameters, opened = source
         begin = time.perf_counter()

@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
-from onednn_graph_py.filling import fill_inputs
 from onednn_graph_py.machine.timing import time_calls
+from onednn_graph_py.model.checking.filling import fill_inputs
 from onednn_graph_py.serialization import parse, to_builder
 
 

@@ -182,7 +182,7 @@ def take_turns(timers: Mapping[str, Callable[[], float]], rounds: int) -> dict[s
 
 def product(shape: tuple[int, int, int], dtype: str, constant: bool) -> tuple[Any, list[Any], Any]:
     """A builder with one MatMul, the inputs of a call, and what comes out."""
-    from onednn_graph_py.building.builder import GraphBuilder
+    from onednn_graph_py.model.building.builder import GraphBuilder
 
     rows, inner, columns = shape
     random = np.random.default_rng(0)
@@ -225,7 +225,7 @@ def cpp_timer(builder: Any, inputs: Sequence[Any], output: Any) -> Callable[[int
 
 def measure_call(spec: Mapping[str, Any]) -> list[Record]:
     """What a call adds to the same partition's execution from C++."""
-    from onednn_graph_py.building.builder import GraphBuilder
+    from onednn_graph_py.model.building.builder import GraphBuilder
 
     x = aligned_copy(np.linspace(-1, 1, 16, dtype=np.float32))
     builder = GraphBuilder()

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import onednn_graph_py as og
-from onednn_graph_py.parallel import Predictor
+from onednn_graph_py.tools.parallel import Predictor
 
 
 def model(width: int, layers: int, rows: int, dtype: str) -> og.CompiledGraph:

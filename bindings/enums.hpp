@@ -103,10 +103,10 @@ struct enum_arg {
     operator E() const { return value; }
 };
 
-// The Python classes that enumerations derive from; onednn_graph_py/_enums.py.
-constexpr auto plain_enum = "onednn_graph_py._enums.NamedEnum";
-constexpr auto open_enum = "onednn_graph_py._enums.OpenEnum";
-constexpr auto flag_enum = "onednn_graph_py._enums.NamedFlag";
+// The Python classes that enumerations derive from; onednn_graph_py/base/_enums.py.
+constexpr auto plain_enum = "onednn_graph_py.base._enums.NamedEnum";
+constexpr auto open_enum = "onednn_graph_py.base._enums.OpenEnum";
+constexpr auto flag_enum = "onednn_graph_py.base._enums.NamedFlag";
 
 // Makes `scope.name` a Python enum of the table's entries.
 template <typename E>

@@ -8,7 +8,7 @@
 namespace ogp {
 namespace {
 
-// The classes of onednn_graph_py/errors.py, indexed by dnnl_status_t. The references live as long
+// The classes of onednn_graph_py/base/errors.py, indexed by dnnl_status_t. The references live as long
 // as the interpreter: exceptions may be raised until its very end.
 std::array<PyObject *, 11> exception_of_status{};
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onednn_graph_py.building.op_methods import method_name, method_signature
+from onednn_graph_py.model.building.op_methods import method_name, method_signature
 from onednn_graph_py.ops.row import Attribute
 from onednn_graph_py.ops.schema import OpSchema
 from onednn_graph_py.ops.table import OPS
@@ -17,10 +17,10 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.model.building.builder import GraphBuilder
 from onednn_graph_py.ops.schema import OpSchema
-from onednn_graph_py.building.room_methods import GraphMethods
-from onednn_graph_py.building.value import Value
+from onednn_graph_py.model.building.attached_methods import GraphMethods
+from onednn_graph_py.model.building.value import Value
 
 __all__ = ["BuilderMethods", "OpMethods", "ValueMethods", "method_name", "method_signature"]
 

@@ -24,13 +24,13 @@ OURS, PYPI = "with our oneDNN", "with PyPI's"
 ALONE = "alone"
 
 # What depends on the CPU's instructions, once more with oneDNN held to fewer of them.
-HELD = """tests/test_patterns.py tests/test_ops_agreement.py tests/test_reference_forward.py
-    tests/test_reference_backward.py tests/test_random.py tests/test_blocks.py
-    tests/test_defects.py"""
-HELD_SHORT = "tests/test_ops_agreement.py tests/test_reference_forward.py tests/test_defects.py"
+HELD_SHORT = """tests/ops/test_ops_agreement.py tests/ops/test_reference_forward.py
+    tests/safety/test_defects.py"""
+HELD = f"""{HELD_SHORT} tests/safety/test_patterns.py tests/ops/test_reference_backward.py
+    tests/model/test_random.py tests/blocks/test_blocks.py"""
 # Memory, and that the sanitizers see a fault.
-MEMORY = """tests/test_sanitizers.py tests/test_execution.py tests/test_lifetime.py
-    tests/test_tensor.py tests/test_views.py"""
+MEMORY = """tests/project/test_sanitizers.py tests/mirror/test_execution.py
+    tests/mirror/test_lifetime.py tests/mirror/test_tensor.py tests/model/test_views.py"""
 
 
 class Stage(NamedTuple):

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from onednn_graph_py.text.names import did_you_mean
-from onednn_graph_py.text.options import help_form
-from onednn_graph_py.text.progress import show_progress
+from onednn_graph_py.base.text.names import did_you_mean
+from onednn_graph_py.base.text.options import help_form
+from onednn_graph_py.base.text.progress import show_progress
 
 from . import PATTERNS, pairs
 from .measure import measure

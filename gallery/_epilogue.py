@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onednn_graph_py.building.value import Value
-from onednn_graph_py.errors import InvalidArgumentsError
+from onednn_graph_py.base.errors import InvalidArgumentsError
+from onednn_graph_py.model.building.value import Value
 from onednn_graph_py.ops.lookup import with_trait
 
 __all__ = ["BINARY", "UNARY", "chain", "drawn", "epilogue"]

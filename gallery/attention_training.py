@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onednn_graph_py.building.builder import GraphBuilder
-from onednn_graph_py.building.value import Value
+from onednn_graph_py.model.building.builder import GraphBuilder
+from onednn_graph_py.model.building.value import Value
 
 from ._cases import FLOATS, in_floats, kernels_of
 from .pattern import Case, Deviation, Pattern

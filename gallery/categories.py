@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onednn_graph_py.building.builder import GraphBuilder
-from onednn_graph_py.building.value import Value
+from onednn_graph_py.model.building.builder import GraphBuilder
+from onednn_graph_py.model.building.value import Value
 from onednn_graph_py.ops.lookup import with_trait
 
 from ._cases import FLOATS, in_floats

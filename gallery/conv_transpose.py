@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.model.building.builder import GraphBuilder
 
 from ._cases import in_floats
 from .pattern import Case, Deviation, Pattern, named

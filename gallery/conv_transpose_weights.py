@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.model.building.builder import GraphBuilder
 
 from ._cases import in_floats
 from .conv_transpose import (

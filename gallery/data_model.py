@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onednn_graph_py.building.builder import GraphBuilder
-from onednn_graph_py.building.value import Value
+from onednn_graph_py.model.building.builder import GraphBuilder
+from onednn_graph_py.model.building.value import Value
 
 from . import data_types
 from ._cases import in_floats

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onednn_graph_py.building.builder import GraphBuilder
-from onednn_graph_py.building.value import Value
-from onednn_graph_py.errors import InvalidArgumentsError
+from onednn_graph_py.base.errors import InvalidArgumentsError
+from onednn_graph_py.model.building.builder import GraphBuilder
+from onednn_graph_py.model.building.value import Value
 
 from ._cases import kernels_of
 from .pattern import Build, Case, Deviation, Pattern

@@ -12,18 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from onednn_graph_py import _core
-from onednn_graph_py.building.builder import GraphBuilder, leaving_of, readers_of
-from onednn_graph_py.building.value import Node
-from onednn_graph_py.errors import KnownDefectError, OneDNNError, UnimplementedError
-from onednn_graph_py.filling import fill_inputs
-from onednn_graph_py.linked import linked_version, version
+from onednn_graph_py.base.errors import KnownDefectError, OneDNNError, UnimplementedError
+from onednn_graph_py.base.linked import linked_version, version
+from onednn_graph_py.base.refusals import with_reason
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.timing import time_calls
+from onednn_graph_py.model.building.builder import GraphBuilder, leaving_of, readers_of
+from onednn_graph_py.model.building.value import Node
+from onednn_graph_py.model.checking.filling import fill_inputs
+from onednn_graph_py.model.planning import engine_of
+from onednn_graph_py.model.running.model import CompiledGraph
 from onednn_graph_py.ops.terms import Version
-from onednn_graph_py.planning import engine_of
-from onednn_graph_py.refusals import with_reason
-from onednn_graph_py.running.model import CompiledGraph
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.table import wrong_result
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from onednn_graph_py.errors import OneDNNError
-from onednn_graph_py.explaining.neighbours import category
-from onednn_graph_py.linked import linked_version
+from onednn_graph_py.base.errors import OneDNNError
+from onednn_graph_py.base.linked import linked_version
 from onednn_graph_py.ops.describe import version_text
 from onednn_graph_py.ops.terms import Version
+from onednn_graph_py.tools.explaining.neighbours import category
 
 from . import PATTERNS
 
 __all__ = ["FILE", "documented_pairs", "text"]
 
-FILE = Path(__file__).resolve().parents[1] / "onednn_graph_py/explaining/documented_pairs.json"
+_ROOT = Path(__file__).resolve().parents[1]
+FILE = _ROOT / "onednn_graph_py/tools/explaining/documented_pairs.json"
 
 Pairs = dict[tuple[str, str], tuple[Version, str]]
 

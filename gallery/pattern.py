@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.model.building.builder import GraphBuilder
 from onednn_graph_py.ops.terms import Version
 
 __all__ = ["Case", "Deviation", "Pattern", "named", "patterns"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.model.building.builder import GraphBuilder
 
 from ._quantization import weighted
 from ._quantized_cases import conversions_apart, long_epilogue_deviations, ops_apart, weighted_cases

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onednn_graph_py.building.builder import GraphBuilder
-from onednn_graph_py.building.value import Value
-from onednn_graph_py.text.numbers import counted
+from onednn_graph_py.base.text.numbers import counted
+from onednn_graph_py.model.building.builder import GraphBuilder
+from onednn_graph_py.model.building.value import Value
 
 from ._cases import in_floats, kernels_of
 from ._quantization import SRC_SCALE, dequantized, finished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from onednn_graph_py.building.builder import GraphBuilder
+from onednn_graph_py.model.building.builder import GraphBuilder
 
 from ._cases import FLOATS, kernels_of
 from .pattern import Case, Deviation, Pattern

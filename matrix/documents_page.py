@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gallery import PATTERNS
 from gallery.pattern import ALL_VERSIONS
+from onednn_graph_py.base.text.table import markdown_table
 from onednn_graph_py.ops.describe import version_text
 from onednn_graph_py.ops.lookup import OPS
 from onednn_graph_py.ops.terms import Version
-from onednn_graph_py.text.table import markdown_table
 
 from . import ROOT
 
@@ -25,7 +25,7 @@ HEAD = """\
 Each row names a page of oneDNN's documentation and what the library does instead. It is for anyone
 who wonders why a graph that follows the documents is refused, or is not fused. This package follows
 the library, and takes both spellings where it can. `./dev test` checks each row: those of ops by
-the named test of `tests/`, those of patterns by `tests/test_patterns.py`, which runs the
+the named test of `tests/`, those of patterns by `tests/safety/test_patterns.py`, which runs the
 [gallery](patterns.md). Patterns were measured with 3.7.2 and 3.13.2: where a row begins or ends at
 3.13, the versions between may behave like either. Where a row names several ops, it gives the page
 of the first.
@@ -38,7 +38,7 @@ _TESTS = {
     "The documents list output_padding": "test_the_output_padding_of_gradients",
     "The documents say that seed and offset": "test_the_type_of_dropouts_seed",
 }
-"""The test of `tests/test_documents.py` for a note of the operation table, by its beginning."""
+"""The test in `tests/files/test_documents.py` of a note of the operation table, by its beginning."""
 
 
 class Row(NamedTuple):

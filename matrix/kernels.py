@@ -14,8 +14,8 @@ from gallery import PATTERNS
 from gallery.measure import FAILURES, Result, measure
 from gallery.pattern import Case, Pattern
 from gallery.report import LIMITED
-from onednn_graph_py.filling import fill_inputs
-from onednn_graph_py.kernels import Kernels, job_of, kernels_of
+from onednn_graph_py.model.checking.filling import fill_inputs
+from onednn_graph_py.tools.kernels import Kernels, job_of, kernels_of
 
 __all__ = ["TYPES", "measured"]
 

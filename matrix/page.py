@@ -16,12 +16,12 @@ from wrong_cases import ROWS, group
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
+from onednn_graph_py.base.text.markup import Markup
+from onednn_graph_py.base.text.table import markdown_table
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, REFUSED, WRONG, Defect
 from onednn_graph_py.safety.group import Group
 from onednn_graph_py.safety.table import DEFECTS, of_effect
 from onednn_graph_py.serialization import GraphDocument
-from onednn_graph_py.text.markup import Markup
-from onednn_graph_py.text.table import markdown_table
 
 from . import ROOT
 from .programs import memory_titles, titles

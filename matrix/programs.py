@@ -17,8 +17,8 @@ from graphs import LINKED
 from wrong_cases import ROWS
 
 import onednn_graph_py as og
-from onednn_graph_py.export import to_cpp
 from onednn_graph_py.safety.table import DEFECTS
+from onednn_graph_py.tools.export import to_cpp
 
 __all__ = [
     "COMPILER",

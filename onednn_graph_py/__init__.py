@@ -27,15 +27,14 @@ errors         `OneDNNError`, from which all are derived; `errors` lists them
 documentation reads straight across. ``python -m onednn_graph_py`` lists the commands.
 """
 
-from .loading import extension as extension  # first: it decides how the extension is loaded
+from .base.loading import extension as extension  # first: it decides how the extension is loaded
 
 # isort: split
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import _core, dtypes, errors
-from . import methods as methods
+from . import _core
 from ._core import (
     MAX_NDIMS,
     UNKNOWN_DIM,
@@ -79,7 +78,8 @@ from ._core import (
     stream,
     tensor,
 )
-from .errors import (
+from .base import dtypes, errors
+from .base.errors import (
     ExecutionError,
     GraphFormatError,
     InvalidArgumentsError,
@@ -94,58 +94,73 @@ from .errors import (
     OutOfMemoryError,
     UnimplementedError,
 )
-from .linked import version, version_t
+from .base.linked import version, version_t
+from .base.loading import old_paths as old_paths
+from .model import methods as methods
 
 __version__: str = vars(_core)["__version__"]
 
 if TYPE_CHECKING:
-    from . import blocks, ocl_interop, ops, reference, serialization, sycl_interop
-    from .building.builder import GraphBuilder
-    from .building.value import Value
-    from .capture.dump import dump
-    from .checking.expected import OutputCheck, Verification
-    from .comparing.compare import compare
-    from .comparing.comparison import Comparison
-    from .explaining.explain import explain
-    from .explaining.explanation import Explanation
-    from .filling import fill_inputs
-    from .hardware import Device, Devices, devices
-    from .inspect.diagram import Diagram, diagram
-    from .inspect.profile import Profile, profile
-    from .inspect.verbose_log import VerboseLog, verbose_log
+    from . import blocks, ops, reference, serialization
+    from .base import ocl_interop, sycl_interop
     from .machine.constant_cache import CacheInfo, cache_info, clear_caches
-    from .probing import Capabilities, Capability, capabilities
-    from .running.model import CompiledGraph, Stats, Step, assert_fused
-    from .running.tracing import jit, trace
+    from .machine.hardware import Device, Devices, devices
+    from .machine.probing import Capabilities, Capability, capabilities
+    from .model.building.builder import GraphBuilder
+    from .model.building.value import Value
+    from .model.checking.expected import OutputCheck, Verification
+    from .model.checking.filling import fill_inputs
+    from .model.running.model import CompiledGraph, Stats, Step, assert_fused
+    from .model.running.tracing import jit, trace
     from .serialization import load
+    from .tools import capture as capture
+    from .tools import export as export
+    from .tools import parallel as parallel
+    from .tools import replay as replay
+    from .tools import selftest as selftest
+    from .tools import shrinking as shrinking
+    from .tools.capture.dump import dump
+    from .tools.comparing.compare import compare
+    from .tools.comparing.comparison import Comparison
+    from .tools.explaining.explain import explain
+    from .tools.explaining.explanation import Explanation
+    from .tools.inspect.diagram import Diagram, diagram
+    from .tools.inspect.profile import Profile, profile
+    from .tools.inspect.verbose_log import VerboseLog, verbose_log
 
 # The names that are imported when first used, by module; modules are, too.
 _LATE = {
-    "building.builder": ("GraphBuilder",),
-    "building.value": ("Value",),
-    "capture.dump": ("dump",),
-    "checking.expected": ("OutputCheck", "Verification"),
-    "comparing.compare": ("compare",),
-    "comparing.comparison": ("Comparison",),
-    "explaining.explain": ("explain",),
-    "explaining.explanation": ("Explanation",),
-    "filling": ("fill_inputs",),
-    "hardware": ("Device", "Devices", "devices"),
-    "inspect.diagram": ("Diagram", "diagram"),
-    "inspect.profile": ("Profile", "profile"),
-    "inspect.verbose_log": ("VerboseLog", "verbose_log"),
+    "model.building.builder": ("GraphBuilder",),
+    "model.building.value": ("Value",),
+    "tools.capture.dump": ("dump",),
+    "model.checking.expected": ("OutputCheck", "Verification"),
+    "tools.comparing.compare": ("compare",),
+    "tools.comparing.comparison": ("Comparison",),
+    "tools.explaining.explain": ("explain",),
+    "tools.explaining.explanation": ("Explanation",),
+    "model.checking.filling": ("fill_inputs",),
+    "machine.hardware": ("Device", "Devices", "devices"),
+    "tools.inspect.diagram": ("Diagram", "diagram"),
+    "tools.inspect.profile": ("Profile", "profile"),
+    "tools.inspect.verbose_log": ("VerboseLog", "verbose_log"),
     "machine.constant_cache": ("CacheInfo", "cache_info", "clear_caches"),
-    "probing": ("Capabilities", "Capability", "capabilities"),
-    "running.model": ("CompiledGraph", "Stats", "Step", "assert_fused"),
-    "running.tracing": ("jit", "trace"),
+    "machine.probing": ("Capabilities", "Capability", "capabilities"),
+    "model.running.model": ("CompiledGraph", "Stats", "Step", "assert_fused"),
+    "model.running.tracing": ("jit", "trace"),
     "serialization": ("load",),
+}
+# The public modules that lie in another package than this one.
+_MODULES = {
+    "base": ("ocl_interop", "sycl_interop"),
+    "tools": ("capture", "export", "parallel", "replay", "selftest", "shrinking"),
 }
 _GONE = {"patterns": "in a clone, ./dev patterns runs the gallery of fusion patterns"}
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
+_MOVED = {name: f"{package}.{name}" for package, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    module = f"{__name__}.{_MODULE_OF.get(name, name)}"
+    module = f"{__name__}.{_MODULE_OF.get(name) or _MOVED.get(name, name)}"
     try:
         if name.startswith("_") or name in _GONE:
             raise ModuleNotFoundError(name=module)
@@ -161,10 +176,7 @@ def __getattr__(name: str) -> Any:
 
 
 # Public as well, but not for a star import.
-_ROOMS = (
-    *("onnx", "parallel", "torch", "frontends"),
-    *("capture", "export", "replay", "selftest", "shrinking"),
-)
+_PACKAGES = ("onnx", "torch", "frontends", *_MODULES["tools"])
 
 
 def __dir__() -> list[str]:
@@ -175,7 +187,7 @@ def __dir__() -> list[str]:
         if caller.f_globals.get("__name__") == "pydoc":
             return []
     dunder = {name for name in globals() if name.startswith("__")}
-    return sorted({*dunder, *__all__, *_ROOMS})
+    return sorted({*dunder, *__all__, *_PACKAGES})
 
 
 __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
@@ -284,7 +296,7 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "MissingNameError",
     "OutOfMemoryError",
     "ExecutionError",
-    # rooms
+    # modules
     "dtypes",
     "errors",
 ]

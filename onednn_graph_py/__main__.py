@@ -1,4 +1,4 @@
-"""``python -m onednn_graph_py`` and ``onednn-graph``: see `onednn_graph_py.cli`."""
+"""``python -m onednn_graph_py`` and ``onednn-graph``: see `onednn_graph_py.tools.command_line`."""
 
 import os
 import signal
@@ -22,9 +22,9 @@ def main() -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
                 signal.signal(number, end)
-        from . import cli
+        from .tools import command_line
 
-        status = cli.main()
+        status = command_line.main()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader stopped reading, such as ``... | head``
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import numpy.typing
-import onednn_graph_py._enums
+import onednn_graph_py.base._enums
 import typing
 import typing_extensions
 
@@ -59,7 +59,7 @@ __all__: list[str] = [
     "version",
 ]
 
-class status(onednn_graph_py._enums.NamedEnum):
+class status(onednn_graph_py.base._enums.NamedEnum):
     """
     Outcome of a oneDNN call. Mirrors ``dnnl::graph::status``.
     """
@@ -76,7 +76,7 @@ class status(onednn_graph_py._enums.NamedEnum):
     success = 0
     unimplemented = 3
 
-class fpmath_mode(onednn_graph_py._enums.NamedEnum):
+class fpmath_mode(onednn_graph_py.base._enums.NamedEnum):
     """
     Which lower precisions may be used inside f32 computations.
 
@@ -89,7 +89,7 @@ class fpmath_mode(onednn_graph_py._enums.NamedEnum):
     strict = 0
     tf32 = 4
 
-class accumulation_mode(onednn_graph_py._enums.NamedEnum):
+class accumulation_mode(onednn_graph_py.base._enums.NamedEnum):
     """
     Precision of accumulation. Mirrors ``dnnl::accumulation_mode``.
 
@@ -103,7 +103,7 @@ class accumulation_mode(onednn_graph_py._enums.NamedEnum):
     s32 = 3
     strict = 0
 
-class cpu_isa(onednn_graph_py._enums.OpenEnum):
+class cpu_isa(onednn_graph_py.base._enums.OpenEnum):
     """
     Instruction sets that oneDNN dispatches to. Mirrors ``dnnl::cpu_isa``.
 
@@ -128,7 +128,7 @@ class cpu_isa(onednn_graph_py._enums.OpenEnum):
     isa_default = 0
     sse41 = 1
 
-class cpu_isa_hints(onednn_graph_py._enums.NamedEnum):
+class cpu_isa_hints(onednn_graph_py.base._enums.NamedEnum):
     """
     Hints for the CPU dispatcher. Mirrors ``dnnl::cpu_isa_hints``.
     """
@@ -196,7 +196,7 @@ class engine:
 
     Everything made from an engine keeps it alive.
     """
-    class kind(onednn_graph_py._enums.NamedEnum):
+    class kind(onednn_graph_py.base._enums.NamedEnum):
         """
         Kind of device. Mirrors ``dnnl::engine::kind``.
         """
@@ -254,7 +254,7 @@ class stream:
     """
     A queue of work on an engine. Mirrors ``dnnl::stream`` (oneDNN page: Basic Concepts).
     """
-    class flags(onednn_graph_py._enums.NamedFlag):
+    class flags(onednn_graph_py.base._enums.NamedFlag):
         """
         How a stream orders work; combine with ``|``. Mirrors ``dnnl::stream::flags``.
         """
@@ -331,7 +331,7 @@ class logical_tensor:
     InvalidArgumentsError
         A name is unknown, or `layout_id` is not oneDNN's.
     """
-    class data_type(onednn_graph_py._enums.NamedEnum):
+    class data_type(onednn_graph_py.base._enums.NamedEnum):
         """
         Data types. Mirrors ``dnnl::graph::logical_tensor::data_type``.
         """
@@ -349,7 +349,7 @@ class logical_tensor:
         u8 = 6
         undef = 0
 
-    class layout_type(onednn_graph_py._enums.NamedEnum):
+    class layout_type(onednn_graph_py.base._enums.NamedEnum):
         """
         Layout types. Mirrors ``dnnl::graph::logical_tensor::layout_type``.
         """
@@ -359,7 +359,7 @@ class logical_tensor:
         strided = 2
         undef = 0
 
-    class property_type(onednn_graph_py._enums.NamedEnum):
+    class property_type(onednn_graph_py.base._enums.NamedEnum):
         """
         Tensor properties. Mirrors ``dnnl::graph::logical_tensor::property_type``.
         """
@@ -665,7 +665,7 @@ class op:
     UnimplementedError
         The linked oneDNN is too old for the kind.
     """
-    class kind(onednn_graph_py._enums.NamedEnum):
+    class kind(onednn_graph_py.base._enums.NamedEnum):
         """
         Kinds of op. Mirrors ``dnnl::graph::op::kind``.
         """
@@ -758,7 +758,7 @@ class op:
         TypeCast = 77
         Wildcard = 78
 
-    class attr(onednn_graph_py._enums.NamedEnum):
+    class attr(onednn_graph_py.base._enums.NamedEnum):
         """
         Attributes of ops. Mirrors ``dnnl::graph::op::attr``.
         """
@@ -1565,7 +1565,7 @@ class partition:
     Ops that oneDNN runs together. Mirrors ``dnnl::graph::partition`` (oneDNN page: Graph
     API, Basic Concepts).
     """
-    class policy(onednn_graph_py._enums.NamedEnum):
+    class policy(onednn_graph_py.base._enums.NamedEnum):
         """
         How a graph is split. Mirrors ``dnnl::graph::partition::policy``.
         """
@@ -1913,7 +1913,7 @@ def numpy_dtype(data_type: logical_tensor.data_type | str) -> numpy.dtype[typing
     -------
     numpy.dtype
         For ``s4`` and ``u4`` ml_dtypes' int4 and uint4, which store one element a byte;
-        tensors hold two a byte, see `onednn_graph_py.dtypes.pack_int4`.
+        tensors hold two a byte, see `onednn_graph_py.base.dtypes.pack_int4`.
     """
 
 def set_compiled_partition_cache_capacity(capacity: int) -> None:

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every fusion for as fast as its separate ops: on a busy machine times vary."""
     from onednn_graph_py.machine.pace import Pace
-    from onednn_graph_py.planning import pace
+    from onednn_graph_py.model.planning import pace
 
     class Equal(dict):  # type: ignore[type-arg]
         def get(self, key: object, default: object = None) -> object:
@@ -28,7 +28,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def peaks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds only the machine's peaks."""
-    from onednn_graph_py.explaining import machine
+    from onednn_graph_py.tools.explaining import machine
 
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:

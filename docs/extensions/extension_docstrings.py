@@ -12,7 +12,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from onednn_graph_py.methods import METHODS
+from onednn_graph_py.model.methods import METHODS
 
 _MODULE = re.compile(r"\bonednn_graph_py\._core\.")
 _OVERLOAD = re.compile(r"^\d+\. (\w+\(.*\)(?: -> .*)?)$")

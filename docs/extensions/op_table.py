@@ -6,7 +6,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from onednn_graph_py.building.op_methods import method_name
+from onednn_graph_py.model.building.op_methods import method_name
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.ops.describe import documentation_link
 from onednn_graph_py.ops.row import Port

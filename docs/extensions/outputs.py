@@ -21,7 +21,7 @@ from sphinx.util import logging
 from gallery.report import machine
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PROGRAM = _ROOT / "tests" / "doc_pages.py"
+_PROGRAM = _ROOT / "tests" / "helpers" / "doc_pages.py"
 _PACKAGE = _ROOT / "onednn_graph_py"
 _log = logging.getLogger(__name__)
 

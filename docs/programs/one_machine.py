@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import onednn_graph_py as og
-from onednn_graph_py.parallel import Predictor
+from onednn_graph_py.tools.parallel import Predictor
 
 WORKERS, BATCH = 2, 32
 

@@ -7,7 +7,7 @@ import ray
 import ray.data
 
 import onednn_graph_py as og
-from onednn_graph_py.parallel import Predictor
+from onednn_graph_py.tools.parallel import Predictor
 
 WORKERS, BATCH = 2, 32
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 import onednn_graph_py as og
-from onednn_graph_py.parallel import Predictor
+from onednn_graph_py.tools.parallel import Predictor
 
 WORKERS, BATCH, PORT = 2, 8, 8123
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 
 FLOATS = ("f32", "bf16", "f16")

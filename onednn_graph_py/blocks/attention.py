@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
-from ..linked import linked_version
+from ..base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
+from ..base.linked import linked_version
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from . import masks
 from .arguments import (

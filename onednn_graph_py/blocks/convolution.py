@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..building.value import Value
-from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ..building.value import Value
-from ..errors import InvalidIndexError
+from ..base.errors import InvalidIndexError
+from ..model.building.value import Value
 from .arguments import need_rank, need_type, need_value, operand
 
 __all__ = ["embedding"]

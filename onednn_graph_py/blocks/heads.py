@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..building.value import Value
-from ..errors import InvalidShapeError
+from ..base.errors import InvalidShapeError
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import need_rank, need_shape
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..dtypes import array_dtype
-from ..errors import InvalidArgumentsError, InvalidShapeError
-from ..linked import linked_version
+from ..base.dtypes import array_dtype
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
+from ..base.linked import linked_version
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_shape, need_type, need_value
 from .attention import sdpa
 from .parts import part, reshape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..building.value import Value
+from ..model.building.value import Value
 from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
 from .parts import ACTIVATIONS, activated, op, part
 

@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..dtypes import array_dtype
-from ..errors import InvalidDataTypeError, InvalidShapeError
-from ..linked import linked_version
+from ..base.dtypes import array_dtype
+from ..base.errors import InvalidDataTypeError, InvalidShapeError
+from ..base.linked import linked_version
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from ..reference.rounding import float_info
 from .arguments import need_rank, operand

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import InvalidArgumentsError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import (
     FLOATS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..building.value import Value
-from ..errors import InvalidArgumentsError
-from ..linked import linked_version
+from ..base.errors import InvalidArgumentsError
+from ..base.linked import linked_version
+from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part, reshape
 

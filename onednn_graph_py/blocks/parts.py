@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 
 ACTIVATIONS = {
     "elu": "Elu",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..building.value import Value
+from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_type, need_value
 from .parts import op, part
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..building.value import Value
-from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import FLOATS, INTEGERS, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part

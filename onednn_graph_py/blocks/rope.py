@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..building.value import Value
-from ..dtypes import array_dtype
-from ..errors import InvalidArgumentsError, InvalidShapeError
+from ..base.dtypes import array_dtype
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
+from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import FLOATS, need_rank, need_type, need_value, operand
 from .parts import op, part, reshape

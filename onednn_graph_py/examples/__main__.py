@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import OneDNNError, get_effective_cpu_isa, version
-from ..text.numbers import counted
-from ..text.table import text_table
+from ..base.text.numbers import counted
+from ..base.text.table import text_table
 from . import __path__ as _folder
 from ._run import Case, ExampleError, Skipped
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import GraphBuilder, Value
-from ..dtypes import numpy_dtype
-from ..errors import InvalidArgumentsError
-from ..linked import linked_version
+from ..base.dtypes import numpy_dtype
+from ..base.errors import InvalidArgumentsError
+from ..base.linked import linked_version
 from ._run import Array, normal
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import GraphBuilder
+from ..base.dtypes import numpy_dtype
 from ..blocks import (
     KVCache,
     KVMemory,
@@ -20,8 +21,7 @@ from ..blocks import (
     rope,
     rope_tables,
 )
-from ..building.value import Value
-from ..dtypes import numpy_dtype
+from ..model.building.value import Value
 
 
 class Sizes(NamedTuple):

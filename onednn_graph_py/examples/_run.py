@@ -27,13 +27,13 @@ from .. import (
     version_t,
 )
 from .. import tensor as memory_tensor
-from ..checking.expected import Expected, OutputCheck, Verification
-from ..errors import InvalidArgumentsError
-from ..linked import linked_version
+from ..base.errors import InvalidArgumentsError
+from ..base.linked import linked_version
+from ..base.text.numbers import counted
 from ..machine.cpu import lacks
 from ..machine.timing import time_calls
-from ..planning import KnownDefects
-from ..text.numbers import counted
+from ..model.checking.expected import Expected, OutputCheck, Verification
+from ..model.planning import KnownDefects
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[int, Array]

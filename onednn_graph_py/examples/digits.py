@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .. import GraphBuilder, Value
-from ..checking.expected import Verification
-from ..dtypes import numpy_dtype
+from ..base.dtypes import numpy_dtype
 from ..machine.cpu import lacks_bf16, largest_int8_weight
+from ..model.checking.expected import Verification
 from ._classifier import Classifier, train
 from ._run import Case, Pipeline, Skipped, compare, fused_ops, median_milliseconds
 

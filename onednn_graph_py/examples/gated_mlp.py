@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import blocks
-from ..building.builder import GraphBuilder
-from ..dtypes import numpy_dtype
+from ..base.dtypes import numpy_dtype
+from ..model.building.builder import GraphBuilder
 from ._gated_mlp import SIZES_IN_ALL, draw
 from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
 

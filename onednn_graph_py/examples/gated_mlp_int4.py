@@ -14,10 +14,10 @@ import ml_dtypes
 import numpy as np
 
 from .. import blocks
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..dtypes import numpy_dtype
-from ..errors import InvalidArgumentsError
+from ..base.dtypes import numpy_dtype
+from ..base.errors import InvalidArgumentsError
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from . import _gated_mlp
 from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, normal
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import GraphBuilder, Value
-from ..dtypes import numpy_dtype
+from ..base.dtypes import numpy_dtype
 from ._attention import scores_type
 from ._gated_mlp import SIZES_IN_ALL, draw
 from ._run import DATA_TYPES, Case, Pipeline, Skipped, cannot_run, checked

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checking.expected import Expected
 from ..machine.cpu import lacks
 from ..machine.timing import timed
+from ..model.checking.expected import Expected
 from ._llama import Decoder, Sizes, continued, recomputed
 from ._run import Case, Skipped
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import CompiledGraph, GraphBuilder
-from ..checking.expected import Expected
-from ..parallel import Predictor
+from ..model.checking.expected import Expected
+from ..tools.parallel import Predictor
 from ._classifier import Classifier, train
 from ._run import Case, Skipped, median_milliseconds
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checking.expected import Expected
+from ..model.checking.expected import Expected
 from ._run import Case, Skipped, median_milliseconds
 
 CHANNELS, SIDE, BLOCKS, CLASSES, BEST = 32, 32, 3, 10, 3

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .. import Value
-from ..dtypes import numpy_dtype
+from ..base.dtypes import numpy_dtype
 from ._attention import attention, scores_type
 from ._run import DATA_TYPES, Array, Case, Pipeline, Skipped, cannot_run, checked
 

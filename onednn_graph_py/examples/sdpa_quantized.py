@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from .. import GraphBuilder, Value
-from ..dtypes import numpy_dtype
-from ..linked import linked_version
+from ..base.dtypes import numpy_dtype
+from ..base.linked import linked_version
 from ..machine.cpu import largest_int8_weight
 from ._attention import padding_mask, root_scale
 from ._run import Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..linked import linked_version
+from ..base.linked import linked_version
 from ._attention import attention, padding_mask, random_array, root_scale, scores_type
 from ._run import DATA_TYPES, Case, Pipeline, Skipped, cannot_run, checked
 

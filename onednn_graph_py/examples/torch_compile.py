@@ -11,8 +11,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..checking.expected import Expected
 from ..machine.cpu import lacks
+from ..model.checking.expected import Expected
 from ._run import Case, Skipped, median_milliseconds
 
 if TYPE_CHECKING:

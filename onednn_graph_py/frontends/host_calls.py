@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..dtypes import array_dtype
+from ..base.dtypes import array_dtype
 
 __all__ = ["HOST", "Extent", "HostCall", "Size", "Slot"]
 

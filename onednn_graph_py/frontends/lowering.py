@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..dtypes import array_dtype
+from ..base.dtypes import array_dtype
 from ..machine.cpu import lacks
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 
 __all__ = ["FLOATS", "NotLowered", "Place", "Table", "holds"]
 

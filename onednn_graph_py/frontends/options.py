@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from ..errors import InvalidArgumentsError
-from ..text.names import did_you_mean
+from ..base.errors import InvalidArgumentsError
+from ..base.text.names import did_you_mean
 
 __all__ = ["FpmathMode", "Options"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..base.linked import linked_version
 from ..blocks.pooling import global_avg_pool
-from ..building.value import Value
-from ..linked import linked_version
+from ..model.building.value import Value
 from .lowering import NotLowered, Place
 
 __all__ = [

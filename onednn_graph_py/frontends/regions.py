@@ -50,8 +50,8 @@ from itertools import count, groupby
 from reprlib import Repr
 from typing import Generic, TypeVar
 
-from ..building.order import named_ring, run_order
-from ..errors import InvalidGraphError
+from ..base.errors import InvalidGraphError
+from ..model.building.order import named_ring, run_order
 
 __all__ = ["MOST_PASSES", "Part", "split"]
 

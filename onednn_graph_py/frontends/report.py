@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from ..errors import OneDNNError
+from ..base.errors import OneDNNError
+from ..model.running.model import CompiledGraph, Step
 from ..ops.lookup import is_quantized
-from ..running.model import CompiledGraph, Step
 
 __all__ = ["Partitions", "latest_steps", "partitions_text"]
 

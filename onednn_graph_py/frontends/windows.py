@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..building.value import Value
+from ..model.building.value import Value
 from .lowering import NotLowered, Place
 
 __all__ = ["Windows", "avg_pool", "conv_transpose", "convolution", "max_pool"]

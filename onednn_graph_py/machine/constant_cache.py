@@ -12,7 +12,7 @@ import contextlib
 from typing import NamedTuple
 
 from .. import _core
-from ..errors import InvalidArgumentsError
+from ..base.errors import InvalidArgumentsError
 from .kernel_caches import empty_kernel_caches
 
 __all__ = ["CacheInfo", "cache_info", "clear_caches", "turn_on"]

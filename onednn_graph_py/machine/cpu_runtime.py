@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..linked import version
+from ..base.linked import version
 
 __all__ = ["threads_can_be_set", "threads_spin"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
-from ..linked import version
-from ..text.files import read_limited
-from ..text.owners import changed_by_others, make_folders
+from ..base.linked import version
+from ..base.text.files import read_limited
+from ..base.text.owners import changed_by_others, make_folders
 
 __all__ = ["facts", "folder", "load", "place", "processor", "save"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..text.names import needs
+from ..base.text.names import needs
 
 if TYPE_CHECKING:
     from .model import OnnxModel, load

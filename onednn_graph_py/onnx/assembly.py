@@ -9,10 +9,10 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..building.builder import GraphBuilder
-from ..building.constant_arrays import converted, placed
-from ..building.value import Value
-from ..errors import OneDNNError
+from ..base.errors import OneDNNError
+from ..model.building.builder import GraphBuilder
+from ..model.building.constant_arrays import converted, placed
+from ..model.building.value import Value
 from .islands import Island
 from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey

@@ -18,7 +18,7 @@ import onnx.helper
 import onnx.shape_inference
 from onnx.backend.base import Backend, BackendRep
 
-from ..errors import InvalidArgumentsError
+from ..base.errors import InvalidArgumentsError
 from .model import OnnxModel, load
 
 __all__ = [

@@ -14,7 +14,7 @@ from onnx.reference.ops.op_softmax import Softmax
 from onnx.reference.ops.op_tile import Tile as OnnxTile
 from onnx.reference.ops.op_topk import TopK_11
 
-from ..errors import InvalidIndexError
+from ..base.errors import InvalidIndexError
 
 __all__ = ["CORRECTED", "elements"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
 from .budget import Budget, work_of
 from .inference import Inferred, NodeFacts, nbytes
 from .loading import subgraphs

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
 
 __all__ = ["lengths_of", "require_files"]
 

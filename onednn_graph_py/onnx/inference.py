@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import load_op
 
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
 from .corrections import CORRECTED
 from .tensors import NAMES, Shape, Tensor, name_of
 

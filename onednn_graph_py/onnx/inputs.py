@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..ops.terms import shape_text
 from .tensors import Shape, name_of
 

@@ -13,7 +13,7 @@ import onnx.numpy_helper
 import onnx.version_converter
 import onnx_ir as ir
 
-from ..errors import UnimplementedError
+from ..base.errors import UnimplementedError
 from .loading import subgraphs
 from .tensors import NAMES
 

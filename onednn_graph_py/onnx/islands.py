@@ -15,9 +15,9 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
-from ..errors import ExecutionError, InvalidShapeError, UnimplementedError
+from ..base.errors import ExecutionError, InvalidShapeError, UnimplementedError
+from ..base.processes.forked import renew_in_forks
 from ..machine.cpu import largest_int8_weight
-from ..processes.forked import renew_in_forks
 from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options

@@ -18,9 +18,9 @@ import onnx
 import onnx.defs
 import onnx_ir as ir
 
-from ..building.constant_arrays import aligned_copy
-from ..errors import GraphFormatError
-from ..text.files import Unreadable, read_limited
+from ..base.errors import GraphFormatError
+from ..base.text.files import Unreadable, read_limited
+from ..model.building.constant_arrays import aligned_copy
 from .logs import filter_logs
 from .wire import check_counts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from ..text.names import printable
+from ..base.text.names import printable
 
 __all__ = ["filter_logs"]
 

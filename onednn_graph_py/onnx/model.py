@@ -12,17 +12,17 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from .._core import num_threads
-from ..building.builder import GraphBuilder
-from ..errors import (
+from ..base.errors import (
     GraphFormatError,
     OneDNNError,
     OutOfMemoryError,
     UnimplementedError,
     reworded,
 )
-from ..explaining.explanation import Explanation
-from ..processes.forked import renew_in_forks
-from ..text.names import printable
+from ..base.processes.forked import renew_in_forks
+from ..base.text.names import printable
+from ..model.building.builder import GraphBuilder
+from ..tools.explaining.explanation import Explanation
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
 from .external import lengths_of, require_files

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from ..frontends import options
 from ..frontends.options import FpmathMode
-from ..planning.options import KnownDefects
+from ..model.planning.options import KnownDefects
 
 __all__ = [
     "RTOL",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from ..building.constant_arrays import aligned_copy
+from ..model.building.constant_arrays import aligned_copy
 
 __all__ = ["numbers", "packed", "proto_of", "unpacked"]
 

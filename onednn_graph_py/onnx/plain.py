@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..building.builder import GraphBuilder
-from ..building.foreign import ForeignNode
-from ..building.value import Node, Value
-from ..errors import InvalidGraphError
-from ..explaining.rebuild import Copy, Edit, Writer, rebuild
+from ..base.errors import InvalidGraphError
+from ..model.building.builder import GraphBuilder
+from ..model.building.foreign import ForeignNode
+from ..model.building.value import Node, Value
+from ..model.rewriting.rebuild import Copy, Edit, Writer, rebuild
 
 __all__ = ["plain"]
 

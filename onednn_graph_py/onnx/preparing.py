@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
 from . import quantization, rules
 from .budget import Budget
 from .evaluation import evaluated

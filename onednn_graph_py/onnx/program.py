@@ -11,11 +11,11 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from ..building.builder import GraphBuilder
-from ..building.constant_arrays import unpacked
-from ..building.infer import infer_shapes
-from ..errors import OneDNNError, UnimplementedError
-from ..running.model import CompiledGraph
+from ..base.errors import OneDNNError, UnimplementedError
+from ..model.building.builder import GraphBuilder
+from ..model.building.constant_arrays import unpacked
+from ..model.building.infer import infer_shapes
+from ..model.running.model import CompiledGraph
 from .assembly import Assembly, IslandShapes, Weights
 from .chains import chains, without
 from .division import divided

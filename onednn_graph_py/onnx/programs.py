@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..building.builder import GraphBuilder
-from ..errors import GraphFormatError, UnimplementedError
-from ..processes.forked import renew_in_forks
+from ..base.errors import GraphFormatError, UnimplementedError
+from ..base.processes.forked import renew_in_forks
+from ..model.building.builder import GraphBuilder
 from .assembly import Assembly, Weights
 from .division import divided, first_island
 from .islands import Misinferred

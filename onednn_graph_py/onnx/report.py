@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from ..base.text.names import printable
+from ..base.text.numbers import counted
 from ..frontends.division import grouped
 from ..frontends.report import Partitions, latest_steps, partitions_text
+from ..model.running.model import Step
 from ..ops.terms import shape_text
-from ..running.model import Step
-from ..text.names import printable
-from ..text.numbers import counted
 from .programs import Entry, Programs, Tail
 from .survey import why_unknown
 from .tensors import Shape

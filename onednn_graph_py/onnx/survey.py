@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..building.builder import GraphBuilder
+from ..model.building.builder import GraphBuilder
 from .budget import Budget, memory
 from .evaluation import evaluated, require_sane
 from .external import require_files

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..building.value import Value
+from ..model.building.value import Value
 
 __all__ = [
     "NAMES",

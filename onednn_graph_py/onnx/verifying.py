@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from ..text.names import printable
+from ..base.text.names import printable
 from .islands import Island
 from .options import Options
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
 
 __all__ = ["MOST_FIELDS", "MOST_MESSAGES", "MOST_NUMBERS", "MOST_OTHERS", "check_counts"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from .. import _core
-from ..errors import InvalidGraphOpError, OneDNNError, UnimplementedError, reworded
-from ..text.names import did_you_mean
+from ..base.errors import InvalidGraphOpError, OneDNNError, UnimplementedError, reworded
+from ..base.text.names import did_you_mean
 from .row import Attribute, Row
 from .terms import AttributeValue
 

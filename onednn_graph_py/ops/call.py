@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..errors import InvalidGraphOpError, InvalidShapeError
+from ..base.errors import InvalidGraphOpError, InvalidShapeError
 from .row import Row
 from .terms import MAX_NDIMS, UNKNOWN, AttributeValue, Shape, shape_text
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidGraphOpError
-from ..linked import linked_version
+from ..base.errors import InvalidGraphOpError
+from ..base.linked import linked_version
 from .attributes import spelling
 from .inference import infer_outputs
 from .lookup import row

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from ..errors import InvalidArgumentsError
-from ..linked import linked_version
-from ..text.names import did_you_mean
-from ..text.options import add_command, add_output
+from ..base.errors import InvalidArgumentsError
+from ..base.linked import linked_version
+from ..base.text.names import did_you_mean
+from ..base.text.options import add_command, add_output
 from .describe import signature, text
 from .lookup import overview
 from .table import OPS

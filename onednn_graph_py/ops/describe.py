@@ -6,8 +6,8 @@ import inspect
 import textwrap
 from typing import Any
 
-from ..text.markup import element
-from ..text.table import html_table, text_table
+from ..base.text.markup import element
+from ..base.text.table import html_table, text_table
 from .row import Attribute, Port, Row
 from .terms import OLDEST, Version
 

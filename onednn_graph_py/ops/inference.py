@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from ..errors import InvalidGraphOpError, UnimplementedError
-from ..linked import linked_version
+from ..base.errors import InvalidGraphOpError, UnimplementedError
+from ..base.linked import linked_version
 from .attributes import normalize
 from .call import Call, Operand
 from .row import Port, Row

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import data_type_of
-from ..errors import InvalidArgumentsError
+from ..base.dtypes import data_type_of
+from ..base.errors import InvalidArgumentsError
 from .terms import UNKNOWN, Shape, shape_text
 
 __all__ = ["SpecLike", "TensorSpec", "spec_of"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import UnimplementedError
+from ..base.errors import UnimplementedError
 
 __all__ = ["Array", "Implementation", "implementation", "implemented", "reference"]
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidArgumentsError
+from ..base.errors import InvalidArgumentsError
 
 __all__ = ["NUMPY_DTYPES", "dtype_name", "float_info", "integer_limits", "is_integer", "round_to"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InvalidArgumentsError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..ops.call import Call
 from ..ops.check import check
 from ..ops.inference import make_call

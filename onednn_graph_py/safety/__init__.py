@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-from ..errors import InvalidGraphOpError, KnownDefectError, OneDNNError
-from ..linked import linked_version
+from ..base.errors import InvalidGraphOpError, KnownDefectError, OneDNNError
+from ..base.linked import linked_version
 from ..machine import Conditions, current
 from ..ops.inference import infer_outputs
 from ..ops.lookup import row

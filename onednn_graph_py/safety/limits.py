@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, NoReturn
 
-from ..errors import InvalidGraphOpError, InvalidShapeError
+from ..base.errors import InvalidGraphOpError, InvalidShapeError
 from ..ops.lookup import with_attribute, with_trait
 from ..ops.terms import MAX_NDIMS, Shape, shape_text
 from .calls import Op, Tensor, operand_name

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..linked import linked_version
+from ..base.linked import linked_version
 from ..ops.terms import Version, label_of
 from .calls import Op, Tensor, schema_of
 from .group import Group

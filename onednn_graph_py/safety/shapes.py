@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import InvalidGraphOpError
+from ..base.errors import InvalidGraphOpError
 from ..ops.shapes.elementwise import merged
 from ..ops.terms import Shape
 from .calls import Op, Tensor, call_of

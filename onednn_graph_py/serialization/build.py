@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from .._core import UNKNOWN_DIM
-from ..building.builder import GraphBuilder
-from ..building.value import Node, Value, is_whole, row_major
-from ..dtypes import HOST_DTYPES
-from ..errors import GraphFormatError, OneDNNError, reworded
+from ..base.dtypes import HOST_DTYPES
+from ..base.errors import GraphFormatError, OneDNNError, reworded
+from ..base.text.names import printable
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Node, Value, is_whole, row_major
 from ..ops.check import check
 from ..ops.table import OPS
-from ..text.names import printable
 from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
 from .origin import Origin

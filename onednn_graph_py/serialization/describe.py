@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from .._core import UNKNOWN_DIM
-from ..building.builder import GraphBuilder
-from ..building.foreign import require_ops
-from ..building.value import Node, Value, is_whole, row_major
-from ..errors import InvalidGraphError
-from ..linked import version
+from ..base.errors import InvalidGraphError
+from ..base.linked import version
+from ..model.building.builder import GraphBuilder
+from ..model.building.foreign import require_ops
+from ..model.building.value import Node, Value, is_whole, row_major
 from ..ops.lookup import row
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from graphlib import CycleError
 
-from ..building.order import named_ring, run_order
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
+from ..model.building.order import named_ring, run_order
 from .document import GraphDocument, Place, TensorRecord
 
 __all__ = ["check_agreement", "check_links", "in_order"]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import InvalidArgumentsError, OneDNNError
+from ..base.errors import InvalidArgumentsError, OneDNNError
+from ..base.text.names import did_you_mean
 from ..ops.terms import AttributeType, AttributeValue
-from ..text.names import did_you_mean
 from .document import GraphDocument
 from .rewrite import attribute_type, rewrite
 

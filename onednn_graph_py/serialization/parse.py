@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .._core import MAX_NDIMS, UNKNOWN_DIM
-from ..errors import GraphFormatError
+from ..base.errors import GraphFormatError
+from ..base.text.names import did_you_mean, printable
 from ..ops.terms import AttributeType, AttributeValue
-from ..text.names import did_you_mean, printable
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links
 from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
@@ -61,7 +61,7 @@ def parse(source: JSONSource) -> GraphDocument:
     --------
     >>> parse('{"version": "3.7.2", "engine_kind": "cpu", "graph": 7}')
     Traceback (most recent call last):
-    onednn_graph_py.errors.GraphFormatError: graph: expected a list, got 7
+    onednn_graph_py.base.errors.GraphFormatError: graph: expected a list, got 7
     """
     try:
         return _document(values_of(source))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._core import UNKNOWN_DIM
-from ..errors import GraphFormatError, InvalidShapeError, OneDNNError, reworded
+from ..base.errors import GraphFormatError, InvalidShapeError, OneDNNError, reworded
+from ..base.text.names import printable
 from ..ops.check import check
 from ..ops.lookup import row, with_attribute, with_trait
-from ..text.names import printable
 from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRecord
 from .links import in_order
 from .tags import strides_of, tag_of

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import GraphFormatError
-from ..text.files import Unreadable, read_limited
+from ..base.errors import GraphFormatError
+from ..base.text.files import Unreadable, read_limited
 
 __all__ = [
     "MAX_BYTES",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._core import MAX_NDIMS
-from ..errors import InvalidArgumentsError, InvalidGraphOpError, OneDNNError
+from ..base.errors import InvalidArgumentsError, InvalidGraphOpError, OneDNNError
 from ..ops.lookup import row, with_trait
 from ..ops.row import Port
 from ..ops.schema import OpSchema

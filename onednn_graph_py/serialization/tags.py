@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._core import MAX_NDIMS
-from ..errors import InvalidArgumentsError
+from ..base.errors import InvalidArgumentsError
 
 __all__ = ["strides_of", "tag_of"]
 

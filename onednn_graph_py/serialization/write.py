@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..building.builder import GraphBuilder
-from ..errors import InvalidGraphError
-from ..text.files import write_whole
+from ..base.errors import InvalidGraphError
+from ..base.text.files import write_whole
+from ..model.building.builder import GraphBuilder
 from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 

@@ -1,6 +1,6 @@
 """torch.compile with oneDNN: ``torch.compile(model, backend="onednn_graph")``."""
 
-from ..text.names import needs
+from ..base.text.names import needs
 
 try:
     from .backend import backend

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..errors import InvalidArgumentsError, UnimplementedError
+from ..base.errors import InvalidArgumentsError, UnimplementedError
 from . import capture
 from .captured import Captured
 from .fallback import FallbackWarning

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..errors import UnimplementedError
+from ..base.errors import UnimplementedError
 from . import capture, rewrites
 from .division import divided, function_of, is_size, operations, source, viewed
 from .fallback import FallbackWarning

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import OneDNNError
+from ..base.errors import OneDNNError
 from ..frontends.division import Division
 from ..frontends.regions import Part
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
 

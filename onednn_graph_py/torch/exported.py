@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import InvalidGraphError, OneDNNError
+from ..base.errors import InvalidGraphError, OneDNNError
 from ..frontends.host_calls import HOST, Extent, HostCall, Size, Slot
-from ..running.model import CompiledGraph
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
+from ..model.running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of
 from .capture import without_repetitions

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from ..frontends import options
 from ..frontends.options import FpmathMode
-from ..planning.options import Check, KnownDefects
+from ..model.planning.options import Check, KnownDefects
 
 Fallback = Literal["eager", "error"]
 

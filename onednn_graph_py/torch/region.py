@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..building.builder import GraphBuilder
-from ..building.value import Value
-from ..errors import OneDNNError, UnimplementedError
-from ..running.model import CompiledGraph
+from ..base.errors import OneDNNError, UnimplementedError
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
+from ..model.running.model import CompiledGraph
 from .arrays import array_of, tensor_of
 from .division import constant_without_type, is_tensor, lowered, memory_order, viewed
 from .fallback import FallbackWarning

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ..explaining.times import timed
+from ..base.text.numbers import counted
 from ..frontends.division import grouped
 from ..frontends.report import Partitions, latest_steps, partitions_text
-from ..running.model import CompiledGraph, Step
-from ..text.numbers import counted
+from ..model.running.model import CompiledGraph, Step
+from ..tools.explaining.times import timed
 from . import capture
 from .captured import CAPTURED, Captured, share_in_regions
 from .division import source

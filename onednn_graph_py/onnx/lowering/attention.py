@@ -15,8 +15,8 @@ from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
 from ...blocks.heads import Heads
 from ...blocks.rope import rope
-from ...building.value import Value
 from ...frontends.recipes import chosen
+from ...model.building.value import Value
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]

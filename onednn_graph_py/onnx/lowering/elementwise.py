@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...building.value import Value
 from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, inverse, power, prelu, rounded
+from ...model.building.value import Value
 from .table import Call, NotLowered, lowers
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...building.value import Value
-from ...errors import InvalidIndexError
+from ...base.errors import InvalidIndexError
+from ...model.building.value import Value
 from ..corrections import elements
 from .table import Call, NotLowered, lowers
 

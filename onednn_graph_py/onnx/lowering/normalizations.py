@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.normalization import rms_norm
-from ...building.value import Value
 from ...frontends.recipes import channels_of, group_norm, inverse, weights_or
+from ...model.building.value import Value
 from .shapes import merged
 from .table import Call, NotLowered, lowers
 

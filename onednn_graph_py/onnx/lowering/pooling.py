@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...building.value import Value
 from ...frontends.windows import Windows, avg_pool, max_pool
+from ...model.building.value import Value
 from .table import Call, NotLowered, lowers
 from .windows import windows_of
 

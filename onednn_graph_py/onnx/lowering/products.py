@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...building.value import Value
 from ...frontends.windows import Windows, conv_transpose, convolution
+from ...model.building.value import Value
 from .shapes import transposed
 from .table import Call, NotLowered, lowers
 from .windows import halves, spatial, windows_of

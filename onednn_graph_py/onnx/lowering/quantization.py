@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.quantization import dequantize, quantize
-from ...building.value import Value
+from ...model.building.value import Value
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]

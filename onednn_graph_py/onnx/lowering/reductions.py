@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ...building.value import Value
 from ...frontends.recipes import EXACT, extreme, reduced
+from ...model.building.value import Value
 from .table import Call, NotLowered, lowers
 
 

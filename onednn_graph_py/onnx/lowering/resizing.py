@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ...building.value import Value
+from ...model.building.value import Value
 from .table import Call, NotLowered, lowers
 
 Array = npt.NDArray[np.floating[Any]]

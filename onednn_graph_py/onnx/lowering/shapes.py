@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...building.value import Value
+from ...model.building.value import Value
 from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ...building.builder import GraphBuilder
-from ...building.value import Value
-from ...errors import OneDNNError
+from ...base.errors import OneDNNError
 from ...frontends.lowering import FLOATS, Entered, NotLowered, Place, Table
 from ...machine.cpu import lacks
+from ...model.building.builder import GraphBuilder
+from ...model.building.value import Value
 from ..tensors import Shape, Tensor
 
 __all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers", "made_by"]

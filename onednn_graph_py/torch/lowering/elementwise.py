@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ...building.value import Value
 from ...frontends.lowering import holds
 from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, inverse, power, prelu, rounded
+from ...model.building.value import Value
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten

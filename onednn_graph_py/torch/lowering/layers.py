@@ -6,7 +6,7 @@ import torch
 from torch import fx
 
 from ...blocks.attention import sdpa
-from ...building.value import Value
+from ...model.building.value import Value
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten

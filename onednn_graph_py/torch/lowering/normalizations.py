@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...blocks.normalization import rms_norm
-from ...building.value import Value
 from ...frontends.recipes import channels_of, group_norm, weights_or
+from ...model.building.value import Value
 from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ...building.value import Value
 from ...frontends.recipes import reduced
 from ...frontends.windows import Windows, avg_pool, max_pool
+from ...model.building.value import Value
 from .table import Lowering, NotLowered, each, lowers, need_batch
 
 aten = torch.ops.aten

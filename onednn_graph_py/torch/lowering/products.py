@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ...blocks.attention import sdpa
-from ...building.value import Value
 from ...frontends.windows import Windows, conv_transpose, convolution
+from ...model.building.value import Value
 from .table import Lowering, NotLowered, each, lowers, need_batch
 
 aten = torch.ops.aten

@@ -8,7 +8,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # it defines the ops
 
 from ...blocks.quantization import dequantize, quantize
-from ...building.value import Value
+from ...model.building.value import Value
 from .table import DTYPES, Lowering, NotLowered, lowers
 
 ops = torch.ops.quantized_decomposed

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...building.value import Value
+from ...model.building.value import Value
 from .table import HOST_DTYPES, Lowering, NotLowered, dims_of, lowers
 
 aten = torch.ops.aten

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import torch
 from torch import fx
 
-from ...building.builder import GraphBuilder
-from ...building.value import Value
 from ...frontends.lowering import NotLowered, Place, Table
 from ...machine.cpu import lacks
+from ...model.building.builder import GraphBuilder
+from ...model.building.value import Value
 
 __all__ = [
     "DTYPES",

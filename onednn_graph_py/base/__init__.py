@@ -1,0 +1,1 @@
+"""What everything stands on: errors, data types, loading the extension, text, processes."""

@@ -1,0 +1,166 @@
+"""Data types between oneDNN and NumPy, and the packing of 4-bit integers.
+
+oneDNN keeps ``s4`` and ``u4`` two to a byte, the first element in the low half. NumPy has no such
+dtype (ml_dtypes' int4 and uint4 take a byte each), so tensors of these types wrap flat uint8
+arrays, made by `pack_int4` and read by `unpack_int4`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .._core import data_type_of, logical_tensor, numpy_dtype
+from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+
+__all__ = [
+    "HOST_DTYPES",
+    "NUMPY_NAMES",
+    "array_dtype",
+    "data_type_of",
+    "numpy_dtype",
+    "pack_int4",
+    "unpack_int4",
+]
+
+HOST_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(dtype)
+    for name, dtype in {
+        "s16": np.int16,
+        "s64": np.int64,
+        "u16": np.uint16,
+        "u32": np.uint32,
+        "u64": np.uint64,
+        "f64": np.float64,
+    }.items()
+    if name not in logical_tensor.data_type.__members__
+}
+"""The data types that the linked oneDNN lacks, which only host steps and views read.
+
+oneDNN has ``s64`` from 3.12 on.
+"""
+
+NUMPY_NAMES = {
+    numpy_dtype(name).name: name for name in logical_tensor.data_type.__members__ if name != "undef"
+} | {dtype.name: name for name, dtype in HOST_DTYPES.items()}
+"""The data types by the names that NumPy and ml_dtypes give them, such as ``float32``."""
+
+_RANGE = {"s4": (-8, 7), "u4": (0, 15)}
+
+
+def array_dtype(name: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of a data type: oneDNN's or one of `HOST_DTYPES`.
+
+    Raises
+    ------
+    InvalidDataTypeError
+        There is no such data type.
+    """
+    found = HOST_DTYPES.get(name)
+    if found is not None:
+        return found
+    try:
+        return numpy_dtype(name)
+    except (TypeError, ValueError) as e:
+        raise InvalidDataTypeError(f"there is no data type {name!r}: {e}") from None
+
+
+def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, int]]:
+    name = data_type if isinstance(data_type, str) else data_type.name
+    if name not in _RANGE:
+        raise InvalidArgumentsError(f"data_type must be s4 or u4, got {name}")
+    return name, _RANGE[name]
+
+
+def pack_int4(
+    values: npt.ArrayLike, data_type: logical_tensor.data_type | str
+) -> npt.NDArray[np.uint8]:
+    """Pack integers two to a byte, in row-major order.
+
+    Parameters
+    ----------
+    values : array_like of int
+        Any shape; from -8 to 7 for ``s4``, from 0 to 15 for ``u4``.
+    data_type : logical_tensor.data_type or str
+        ``s4`` or ``u4``.
+
+    Returns
+    -------
+    numpy.ndarray
+        Flat uint8 array of half as many bytes, rounded up; an unused last half byte is 0.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A value is not an integer, or out of range.
+
+    Examples
+    --------
+    >>> pack_int4([1, -1, 7], "s4")
+    array([241,   7], dtype=uint8)
+    """
+    name, (low, high) = _range(data_type)
+    given = np.asarray(values).reshape(-1)
+    # ml_dtypes' int4 is not an np.integer, but converts exactly.
+    with np.errstate(invalid="ignore"):  # the next line refuses NaN and infinity
+        wide = given.astype(np.int64)
+    if given.dtype.kind not in "iub" and not np.array_equal(wide.astype(given.dtype), given):
+        raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {given.dtype}")
+    if wide.size and (wide.min() < low or wide.max() > high):
+        raise InvalidArgumentsError(
+            f"pack_int4: {name} holds {low} to {high}, got {wide.min()} to {wide.max()}"
+        )
+    halves = (wide & 0xF).astype(np.uint8)
+    if halves.size % 2:
+        halves = np.append(halves, np.uint8(0))
+    return (halves[0::2] | (halves[1::2] << 4)).astype(np.uint8)
+
+
+def unpack_int4(
+    packed: npt.NDArray[Any], shape: Sequence[int], data_type: logical_tensor.data_type | str
+) -> npt.NDArray[np.int8]:
+    """Unpack integers that were packed two to a byte.
+
+    Parameters
+    ----------
+    packed : numpy.ndarray of uint8
+        An array that `pack_int4` made.
+    shape : sequence of int
+        Shape of the result.
+    data_type : logical_tensor.data_type or str
+        ``s4`` or ``u4``.
+
+    Returns
+    -------
+    numpy.ndarray
+        An int8 array of this shape.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        `packed` is not uint8.
+    InvalidShapeError
+        `packed` does not have as many bytes as `shape` needs.
+
+    Examples
+    --------
+    >>> unpack_int4(pack_int4([1, -1, 7], "s4"), [3], "s4")
+    array([ 1, -1,  7], dtype=int8)
+    """
+    _, (low, _) = _range(data_type)
+    if packed.dtype != np.uint8:
+        raise InvalidArgumentsError(f"unpack_int4: packed must be uint8, got {packed.dtype}")
+    count = math.prod(shape)
+    flat = packed.reshape(-1)
+    if flat.size != (count + 1) // 2:
+        raise InvalidShapeError(
+            f"unpack_int4: shape {tuple(shape)} needs {(count + 1) // 2} bytes, got {flat.size}"
+        )
+    halves = np.stack([flat & 0xF, flat >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
+    if low < 0:
+        halves = np.where(halves > 7, halves - 16, halves).astype(np.int8)
+    return halves.reshape(shape)

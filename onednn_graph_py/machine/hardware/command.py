@@ -1,0 +1,30 @@
+"""``python -m onednn_graph_py devices``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ...base.text.options import add_command, add_forms
+from .find import devices
+
+__all__ = ["add_devices"]
+
+
+def _devices(arguments: argparse.Namespace) -> int:
+    found = devices()
+    print(json.dumps(found.to_dict(), indent=2) if arguments.form == "json" else found)
+    return 0
+
+
+def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of a parser."""
+    parser = add_command(
+        commands,
+        "devices",
+        "list devices, and explain what is missing",
+        "List the devices that oneDNN can run on here; for those that are missing, say why.",
+        "--json",
+    )
+    add_forms(parser, json="print JSON, with memory in bytes")
+    parser.set_defaults(run=_devices)

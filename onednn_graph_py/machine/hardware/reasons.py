@@ -1,0 +1,149 @@
+"""Reasons why a kind of device is missing, and remedies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...base.linked import version_t
+from ...base.loading import opencl_drivers as drivers
+from ...base.text.names import install_line
+from .device import Missing
+from .look import Failure
+from .system import INTEL, Node
+from .worker import GPU_LIBRARIES
+
+__all__ = ["SELECTOR", "no_cpu", "no_gpu", "no_package"]
+
+SELECTOR = "ONEAPI_DEVICE_SELECTOR"
+
+_GPU_DRIVER = (
+    "install Intel's driver for GPU computing (Debian and Ubuntu: libze1, libze-intel-gpu1, "
+    "intel-opencl-icd)"
+)
+_SYCL_BUILD = (
+    "use a oneDNN with a GPU runtime: in a virtual environment with dpctl, onednn and onednn-devel "
+    "from pip, build this package with ONEDNN_ROOT set to the environment"
+)
+
+
+def no_cpu(runtime: str, failures: Sequence[Failure]) -> Missing:
+    """Return why a oneDNN whose CPU runtime is SYCL finds no CPU."""
+    failed = _of("cpu", failures)
+    if failed is not None:
+        return failed
+    if os.environ.get(SELECTOR):
+        return _hidden("cpu")
+    known = [d for d in drivers.registered() if d.is_intels_for_cpus]
+    if any(d.exists for d in known):
+        told = ", ".join(f"{d.file} (by {d.told_by})" for d in known)
+        return Missing(
+            "cpu",
+            f"OpenCL's driver for CPUs is registered, {told}, but shows no device",
+            "set OCL_ICD_ENABLE_TRACE=1 to have OpenCL's loader report what it does",
+        )
+    why = f"{runtime} finds the CPU through OpenCL, which knows no driver for it"
+    if known:
+        why += f"; {known[0].told_by} names {known[0].file}, which does not exist"
+    installed = drivers.installed()
+    if installed is not None:
+        # Otherwise `provide` would have named it.
+        value = os.environ.get(drivers.VARIABLE)
+        return Missing(
+            "cpu",
+            f"{why}; {drivers.VARIABLE} was set to {value!r}",
+            f"unset {drivers.VARIABLE}, so that importing this package sets it, or set it to "
+            f"{installed}",
+        )
+    return Missing("cpu", why, f"pip install {drivers.CPU_PACKAGE}, in this environment")
+
+
+def no_gpu(
+    onednn: Mapping[str, Any],
+    failures: Sequence[Failure],
+    nodes: Sequence[Node],
+    libraries: Sequence[str],
+) -> Missing:
+    """Return why there is no GPU.
+
+    Parameters
+    ----------
+    onednn : mapping
+        The result of `onednn_graph_py.version`.
+    failures : sequence of Failure
+        The failures of the search for devices.
+    nodes : sequence of Node
+        The GPUs that the operating system shows.
+    libraries : sequence of str
+        The libraries of Level Zero that can be loaded.
+    """
+    runtime = str(onednn["gpu_runtime"])
+    release = f"oneDNN {version_t(onednn).release}"
+    if runtime not in ("SYCL", "OpenCL"):
+        return Missing("gpu", f"{release} was built without a GPU runtime", _SYCL_BUILD)
+    failed = _of("gpu", failures)
+    if failed is not None:
+        return failed
+    if not nodes:
+        return Missing(
+            "gpu",
+            "the system shows no GPU: there is no /dev/dri/renderD*",
+            "needs an Intel GPU and Linux's driver for it (i915 or xe); a container needs "
+            "--device /dev/dri",
+        )
+    intels = [node for node in nodes if node.vendor in (INTEL, None)]
+    if not intels:
+        return Missing(
+            "gpu",
+            f"{', '.join(node.path for node in nodes)}: not Intel GPUs, and {release} needs one",
+            "needs an Intel GPU",
+        )
+    if not any(node.accessible for node in intels):
+        return Missing(
+            "gpu",
+            f"this user can't open {', '.join(node.path for node in intels)}",
+            "add the user to the group that owns it (render or video) and log in again",
+        )
+    if os.environ.get(SELECTOR):
+        return _hidden("gpu")
+    if runtime == "SYCL":
+        absent = [name for name in GPU_LIBRARIES if name not in libraries]
+        if absent:
+            return Missing("gpu", f"{' and '.join(absent)} can't be loaded", _GPU_DRIVER)
+    elif not any("igdrcl" in d.file for d in drivers.registered() if d.exists):
+        return Missing("gpu", "OpenCL knows no driver for Intel GPUs (libigdrcl.so)", _GPU_DRIVER)
+    return Missing(
+        "gpu", f"{runtime} shows no GPU, though its driver is installed", "update the driver"
+    )
+
+
+def no_package(name: str, why: str, extra: str) -> Missing:
+    """Return what is missing without an optional package, which the extra installs."""
+    return Missing(
+        name,
+        f"{why}; without it, devices' memory and aspects are unknown, and {extra}_interop can't be "
+        "used",
+        install_line(extra),
+    )
+
+
+def _hidden(kind: str) -> Missing:
+    value = os.environ[SELECTOR]
+    return Missing(kind, f"{SELECTOR} is {value!r}, which may hide it", f"unset {SELECTOR}")
+
+
+def _of(kind: str, failures: Sequence[Failure]) -> Missing | None:
+    """Return the failure of the search for devices of a kind, if there is one."""
+    texts = [f.text for f in failures if f.kind in (kind, "")]
+    if not texts:
+        return None
+    settings = [
+        f"{name}={os.environ[name]}"
+        for name in (SELECTOR, drivers.VARIABLE, drivers.VENDORS_VARIABLE)
+        if name in os.environ and os.environ[name] != drivers.provided()
+    ]
+    remedy = "update or remove the driver"
+    if settings:
+        remedy = f"try without these settings: {', '.join(settings)}"
+    return Missing(kind, "; ".join(texts), remedy)

@@ -1,0 +1,1 @@
+"""Graphs as they are written, their plans, and models that run them."""

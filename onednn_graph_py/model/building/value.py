@@ -1,0 +1,473 @@
+"""The tensors and ops of a graph that is being built: `Value` and `Node`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+import operator
+import os
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...base.dtypes import HOST_DTYPES, array_dtype
+from ...base.errors import InvalidIndexError, InvalidShapeError
+from ...ops.check import check
+from ...ops.lookup import row
+from ...ops.tensor_spec import TensorSpec
+from ...ops.terms import label_of
+from .indexing import items_of
+from .op_methods import BuilderMethods, ValueMethods
+
+__all__ = [
+    "FIRST_ID",
+    "Node",
+    "Value",
+    "ValueLike",
+    "beyond_ones",
+    "bytes_of",
+    "caller",
+    "is_whole",
+    "new_id",
+    "row_major",
+]
+
+# oneDNN shares compiled partitions and cached constants between graphs with equal ids. So the ids
+# of all builders in the process differ, also from those of callers who count from 0.
+FIRST_ID = 1 << 32
+
+_CONSTANT = _core.logical_tensor.property_type.constant
+_VARIABLE = _core.logical_tensor.property_type.variable
+_STRIDED = _core.logical_tensor.layout_type.strided
+_PACKED = ("s4", "u4")
+
+_unique_ids = itertools.count(FIRST_ID)
+
+_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+
+
+def new_id() -> int:
+    """Return an id that no other op or tensor of this process has."""
+    return next(_unique_ids)
+
+
+def caller() -> str:
+    """Return the caller's line outside this package, such as ``model.py:12``.
+
+    In a notebook this is ``In[3]:12``, with the cell's number, as in IPython's tracebacks.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    shell = frame.f_globals.get("get_ipython")
+    return f"{file if shell is None else _cell_of(shell, file)}:{frame.f_lineno}"
+
+
+def _cell_of(get_ipython: Any, file: str) -> str:
+    """Return the cell that IPython compiled under this file name, else the name itself."""
+    try:
+        kind_and_label = get_ipython().compile.format_code_name(file)
+    except (AttributeError, TypeError):  # another shell than IPython's, or an old one
+        return file
+    return file if kind_and_label is None else str(kind_and_label[1])
+
+
+def is_whole(shape: Sequence[int]) -> bool:
+    """Return whether all dims are known."""
+    return all(d >= 0 for d in shape)
+
+
+def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
+    """Return the bytes of a tensor's elements, packed if 4-bit; None if a dim is unknown.
+
+    Examples
+    --------
+    >>> bytes_of("f32", (2, 3)), bytes_of("s4", (3,)), bytes_of("f32", (-1, 3))
+    (24, 2, None)
+    """
+    if not is_whole(shape):
+        return None
+    count = math.prod(shape)
+    if dtype in _PACKED:
+        return (count + 1) // 2
+    return count * int(array_dtype(dtype).itemsize)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a contiguous array."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def beyond_ones(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return strides in which a dim of 1 lies beyond the dims after it.
+
+    Such a stride means nothing, but by it oneDNN may take a slow kernel, or MatMul reads other
+    elements of the second operand (3.7 on AVX-512; from 3.8 on also on AVX2). Before a matrix it is
+    that of the dim before, by which oneDNN joins batches (attention in five dims, up to 3.7).
+    """
+    made: list[int] = []
+    beyond = 1
+    for i in reversed(range(len(shape))):
+        outer = next((strides[k] for k in reversed(range(i)) if shape[k] != 1), 0)
+        joined = max(beyond, outer if i < len(shape) - 2 else 0)
+        made.append(joined if shape[i] == 1 else strides[i])
+        beyond = max(beyond, shape[i] * made[-1])
+    return tuple(made[::-1])
+
+
+def _plain(value: Any) -> Any:
+    """Write the parts of an attribute as Python's own types, which `repr` writes exactly."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op of a graph.
+
+    Parameters
+    ----------
+    id : int
+        The op's id, unique in this process.
+    kind, name : str
+    inputs, outputs : tuple of Value
+    attrs : mapping of str to value
+        The attributes, in the library's spelling.
+    where : str
+        The origin of the op: the caller's line, ``model.py:12``, or a place in the file of a graph,
+        ``g.json: graph[3] 'conv'``.
+    parts : tuple of Node
+        The ops of the caller's graph that it stands for, if those are several.
+    """
+
+    id: int
+    kind: str
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    where: str
+    parts: tuple[Node, ...] = field(default=(), kw_only=True)
+
+    @property
+    def label(self) -> str:
+        """The op's name in messages."""
+        return label_of(self.kind, self.name)
+
+    @cached_property
+    def signature(self) -> str:
+        """The kind with all attributes: equal for ops that compute the same of equal inputs."""
+        return repr((self.kind, sorted((name, _plain(v)) for name, v in self.attrs.items())))
+
+    def infer(self, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """Return the outputs for inputs of these shapes.
+
+        Raises
+        ------
+        OneDNNError
+            The shapes don't fit together, or give other outputs than the node has.
+        """
+        outputs = [TensorSpec(v.shape, v.dtype) for v in self.outputs]
+        return check(self.kind, inputs, self.attrs, outputs, name=self.name)
+
+    def attr(self, name: str) -> Any:
+        """Return an attribute's value, or its default, or None without a default."""
+        return row(self.kind).value_of(name, self.attrs)
+
+
+class Value(ValueMethods):
+    """A tensor of a graph that is being built.
+
+    ``+ - * / @ ** abs() -x >=`` make ops, with NumPy's broadcasting; the other operand may be a
+    Python number or an array. Every op is a method too, with this value as its first input:
+    ``x.relu()``. Values come from a `GraphBuilder`.
+
+    Attributes
+    ----------
+    shape : tuple of int or None
+        The dims, -1 for an unknown one; None if even the rank is unknown.
+    dtype : str
+    name : str
+    strides : tuple of int or None
+        The strides, in elements, of an input that is not row-major.
+    updated : bool
+        Whether it is an input whose array a call may write to.
+    data : numpy.ndarray or None
+        The elements of a constant, read-only.
+    """
+
+    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides", "updated")
+
+    # Makes NumPy leave ``array + value`` to this class.
+    __array_ufunc__ = None
+
+    def __init__(
+        self, builder: BuilderMethods, shape: tuple[int, ...] | None, dtype: str, name: str = ""
+    ) -> None:
+        super().__init__(builder)
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        self.id = new_id()
+        self.strides: tuple[int, ...] | None = None
+        self.updated = False
+        self.data: npt.NDArray[Any] | None = None
+        self._producer: weakref.ref[Node] | None = None
+
+    def __repr__(self) -> str:
+        what = "constant " if self.data is not None else ""
+        name = f"{self.name!r} " if self.name else ""
+        return f"<Value {name}{what}{TensorSpec(self.shape, self.dtype)}>"
+
+    @property
+    def producer(self) -> Node | None:
+        """The op that makes the value; None for inputs and constants."""
+        return None if self._producer is None else self._producer()
+
+    @producer.setter
+    def producer(self, node: Node) -> None:
+        self._producer = weakref.ref(node)  # the node holds the value
+
+    @property
+    def logical_tensor(self) -> _core.logical_tensor:
+        """The mirror's logical tensor, with the layout of the built graph, not the compiled one."""
+        return self.described(self.shape)
+
+    def described(self, shape: Sequence[int] | None) -> _core.logical_tensor:
+        """Return its logical tensor with another shape; None where the rank is unknown."""
+        of = _CONSTANT if self.data is not None else _VARIABLE
+        if self.dtype in HOST_DTYPES:
+            return self._in_bytes(shape, of)
+        if shape is None:
+            return _core.logical_tensor(self.id, self.dtype, -1, _STRIDED, of)
+        if min(shape, default=0) < 0:
+            shape = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
+        elif self.strides is not None:
+            strides = beyond_ones(shape, self.strides)
+            return _core.logical_tensor(self.id, self.dtype, shape, strides, of)
+        return _core.logical_tensor(self.id, self.dtype, shape, _STRIDED, of)
+
+    def dims_of(self, lt: _core.logical_tensor) -> tuple[int, ...]:
+        """Return the shape of a logical tensor that describes the value."""
+        dims = tuple(lt.get_dims())
+        return dims[:-1] if self.dtype in HOST_DTYPES else dims
+
+    def _in_bytes(self, shape: Sequence[int] | None, of: Any) -> _core.logical_tensor:
+        """Describe memory of a data type that oneDNN lacks: an element's bytes are a last dim."""
+        size = HOST_DTYPES[self.dtype].itemsize
+        dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape or ()]
+        strides = [s * size for s in self.strides or row_major(dims)] if is_whole(dims) else None
+        layout = _STRIDED if strides is None else [*strides, 1]
+        return _core.logical_tensor(self.id, "u8", [*dims, size], layout, of)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims.
+
+        Raises
+        ------
+        InvalidShapeError
+            The rank is not known yet.
+        """
+        if self.shape is None:
+            raise InvalidShapeError(f"{self!r}: the number of dims is not known")
+        return len(self.shape)
+
+    def add_op(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: dict[str, Any],
+        *,
+        dtype: str | None,
+        name: str | None,
+    ) -> Any:
+        """Add an op whose first input is this value; see `GraphBuilder.add_op`."""
+        return self.builder.add_op(kind, [self, *inputs], attrs, dtype=dtype, name=name)
+
+    # -- operators
+
+    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Value:
+        if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
+            return NotImplemented  # type: ignore[no-any-return]
+        pair = (other, self) if swapped else (self, other)
+        made: Value = self.builder.add_op(kind, pair, {})
+        return made
+
+    def __add__(self, other: Any) -> Value:
+        return self._binary("Add", other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self._binary("Add", other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary("Subtract", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._binary("Subtract", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary("Multiply", other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self._binary("Multiply", other)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary("Divide", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._binary("Divide", other, swapped=True)
+
+    def __matmul__(self, other: Any) -> Value:
+        return self._binary("MatMul", other)
+
+    def __rmatmul__(self, other: Any) -> Value:
+        return self._binary("MatMul", other, swapped=True)
+
+    def __ge__(self, other: Any) -> Value:
+        return self._binary("GreaterEqual", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self._binary("GreaterEqual", other, swapped=True)
+
+    def __neg__(self) -> Value:
+        return self._binary("Multiply", -1.0)
+
+    def __abs__(self) -> Value:
+        made: Value = self.builder.add_op("Abs", [self], {})
+        return made
+
+    def __pow__(self, exponent: Any) -> Value:
+        if not isinstance(exponent, numbers.Real):
+            return NotImplemented
+        if exponent in (2, 0.5):
+            kind, attrs = ("Square" if exponent == 2 else "Sqrt"), {}
+        else:
+            kind, attrs = "Pow", {"beta": float(exponent)}
+        made: Value = self.builder.add_op(kind, [self], attrs)
+        return made
+
+    # -- views
+
+    def __getitem__(self, index: Any) -> Value:
+        """Take a part of the tensor, by NumPy's basic indices: ``x[:, 1:9:2]``, ``x[..., None]``.
+
+        It is a view: a call copies nothing, unless what reads the part is faster on a copy.
+
+        Raises
+        ------
+        InvalidIndexError
+            A whole number is out of range, or there are more indices than dims.
+        InvalidArgumentsError
+            It can't be a view: a step is negative, or an index is an array.
+        """
+        return self._view("Slice", {"index": items_of(index, self.ndim)})
+
+    def __iter__(self) -> Any:
+        raise TypeError(f"{self!r} can't be iterated over; index it, or use split")
+
+    def squeeze(self, axis: int | Sequence[int]) -> Value:
+        """Remove dims of size 1, as ``numpy.squeeze`` does.
+
+        Raises
+        ------
+        InvalidShapeError
+            Such a dim has another size, or there is no such dim.
+        """
+        axes = [axis] if isinstance(axis, int) else axis
+        return self._view("Squeeze", {"axes": tuple(sorted({self._axis(a) for a in axes}))})
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Value:
+        """Reorder the dims, as ``numpy.transpose`` does; by default they are reversed.
+
+        `static_transpose` is oneDNN's op, which moves the elements.
+
+        Raises
+        ------
+        InvalidShapeError
+            `axes` are not each dim once.
+        """
+        given = range(self.ndim)[::-1] if axes is None else axes
+        order = tuple(self._axis(a) for a in given)
+        if sorted(order) != list(range(self.ndim)):
+            raise InvalidShapeError(
+                f"transpose: axes must be each of {self.ndim} dims once, got {list(given)}"
+            )
+        return self._view("Transpose", {"order": order})
+
+    def expand(self, shape: Sequence[int]) -> Value:
+        """Repeat along dims of size 1 and new dims in front, as ``numpy.broadcast_to`` does.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            The dims of the result; -1 for one that stays as it is.
+
+        Raises
+        ------
+        InvalidShapeError
+            A dim is neither 1 nor equal.
+        """
+        made = tuple(operator.index(n) for n in shape)
+        if any(n < -1 for n in made) or -1 in made[: len(made) - self.ndim]:
+            raise InvalidShapeError(f"expand: dims must be -1 or not negative, got {list(made)}")
+        return self._view("Expand", {"shape": made})
+
+    def split(self, sections: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
+        """Split along a dim, as ``numpy.split`` does.
+
+        Parameters
+        ----------
+        sections : int or sequence of int
+            The number of equal parts, or the indices at which later parts begin.
+        axis : int
+
+        Raises
+        ------
+        InvalidShapeError
+            The dim is not a multiple of the number of parts, is unknown, or does not exist.
+        """
+        along = self._axis(axis)
+        size = (self.shape or ())[along]
+        if isinstance(sections, int):
+            if sections < 1 or size < 0 or size % sections:
+                raise InvalidShapeError(
+                    f"split: dim {along} must be a multiple of {sections} parts, got "
+                    f"{'an unknown dim' if size < 0 else size}"
+                )
+            sections = range(size // sections, size, size // sections) if size else ()
+        edges = [None, *sections, None]
+        before = (slice(None),) * along
+        return tuple(self[(*before, slice(a, b))] for a, b in itertools.pairwise(edges))
+
+    def _axis(self, axis: int) -> int:
+        if not -self.ndim <= axis < self.ndim:
+            raise InvalidIndexError(
+                f"axis {axis} is out of range for {self.ndim} dims, those of {self!r}"
+            )
+        return axis % self.ndim
+
+    def _view(self, kind: str, attrs: dict[str, Any]) -> Value:
+        made: Value = self.builder.add_view(kind, self, attrs)
+        return made
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self!r} has no truth value: it has no elements before the graph runs")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
+        raise TypeError(f"{self!r} is not an array: it has no elements before the graph runs")
+
+
+ValueLike = Any
+"""A `Value` of the same builder, an array (it becomes a constant), or a Python number."""

@@ -1,0 +1,114 @@
+"""Compile a group of ops: `compile_group`, for it and for equal ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ... import _core
+from ...base.errors import OneDNNError
+from ...ops.lookup import with_trait
+from ..building.constant_arrays import lies_apart
+from ..building.value import Value
+from .forms import values_of
+from .partition_ids import partition_of
+from .plan_draft import PlanDraft
+from .shared import Nodes
+from .views import has_gaps
+
+__all__ = ["Compiled", "Ports", "compile_group", "ports_of"]
+
+_QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
+
+
+class Compiled(NamedTuple):
+    """A compiled partition, for its group and for equal ones."""
+
+    compiled: _core.compiled_partition
+    reads: tuple[int, ...]
+    """The partition's inputs, by their places in the values of a group."""
+    makes: tuple[int, ...]
+    outputs: list[_core.logical_tensor]
+    in_place: list[tuple[int, int]]
+    """The places of inputs and of the outputs that may take their memory."""
+    scratchpad_bytes: int
+
+
+class Ports(NamedTuple):
+    """The tensors for which a partition is compiled."""
+
+    values: dict[int, Value]
+    """The group's values by id, in an order that equal groups share."""
+    reads: list[int]
+    """The ids of the inputs."""
+    makes: list[int]
+    inputs: list[_core.logical_tensor]
+    outputs: list[_core.logical_tensor]
+    """The outputs, with layout ``any`` where oneDNN may choose."""
+
+
+def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Ports:
+    """Return the tensors for which a partition is compiled."""
+    wanted = {lt.get_id() for lt in partition.get_input_ports()}
+    values = {v.id: v for v in values_of(nodes)}
+    reads = [i for i in values if i in wanted]
+    makes = [lt.get_id() for lt in partition.get_output_ports()]
+    # The result of a partition that reads only constants becomes a constant, which is plain.
+    folds = draft.options.fold_constants and all(i in draft.sources for i in reads)
+    outputs = [
+        _core.logical_tensor(i, values[i].dtype, draft.shapes[i], "any")
+        if i in draft.free_layout and draft.shapes[i] and not folds
+        else draft.plain(values[i])
+        for i in makes
+    ]
+    return Ports(values, reads, makes, [draft.known[i] for i in reads], outputs)
+
+
+def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Compiled:
+    """Compile the partition of a group.
+
+    Raises
+    ------
+    OneDNNError
+        oneDNN can't compile it, or must not.
+    """
+    ports = ports_of(draft, nodes, partition)
+    values = (*draft.builder.constants, *draft.folded.values())
+    constants = [v for v in values if v.id in set(ports.reads)]
+    scattered = any(v.data is not None and lies_apart(v.data) for v in constants)
+    if not scattered and (constants or any(n.kind in _QUANTIZATION for n in nodes)):
+        partition = _spaced(draft, nodes, partition)
+    plain = [draft.plain(ports.values[i]) for i in ports.makes]
+    try:
+        compiled = partition.compile(ports.inputs, ports.outputs, draft.engine)
+        outputs = [compiled.query_logical_tensor(i) for i in ports.makes]
+        # 3.13 forgets to choose a layout for a SoftMax that also returns its statistics. Where
+        # an input has gaps Reorder and StaticReshape choose gaps too, and fill only a part.
+        chosen = not any(
+            o.get_layout_type() == _core.logical_tensor.any or has_gaps(o) for o in outputs
+        )
+    except OneDNNError:
+        if ports.outputs == plain:
+            raise
+        chosen = False
+    if not chosen:
+        compiled = partition.compile(ports.inputs, plain, draft.engine)
+        outputs = [compiled.query_logical_tensor(i) for i in ports.makes]
+    scratchpad_bytes = 0
+    if draft.conditions.version >= (3, 13):
+        scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
+    place = {id_: i for i, id_ in enumerate(ports.values)}
+    return Compiled(
+        compiled,
+        tuple(place[i] for i in ports.reads),
+        tuple(place[i] for i in ports.makes),
+        outputs,
+        [(place[read], place[written]) for read, written in compiled.get_inplace_ports()],
+        scratchpad_bytes,
+    )
+
+
+def _spaced(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> _core.partition:
+    """Return the partition with an id that suits constants of quantization."""
+    if draft.shared.has_partition(partition):
+        return draft.shared.spaced(nodes, draft.is_strict(nodes), partition)
+    return partition_of(draft.graph(nodes), partition.get_ops())

@@ -1,0 +1,111 @@
+"""Constants of a draft: compute what reads only constants, and let readers read the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ..building.constant_arrays import aligned_copy
+from ..building.foreign import ViewNode
+from ..building.value import Value
+from .plan import PlannedStep
+from .plan_draft import PlanDraft
+from .shared import Nodes
+from .trial import Trial
+
+__all__ = ["fold", "fold_view", "is_constant", "know_constants", "reading_folded"]
+
+
+def reading_folded(draft: PlanDraft, nodes: Nodes) -> Nodes:
+    """Replace folded inputs of nodes by the constants that stand for them."""
+    folded = draft.folded
+    if all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
+        return nodes
+    return tuple(replace(n, inputs=tuple(folded.get(v.id, v) for v in n.inputs)) for n in nodes)
+
+
+def know_constants(draft: PlanDraft, nodes: Nodes) -> None:
+    """Take the constants that another way to write an op reads."""
+    for value in (v for n in nodes for v in n.inputs):
+        if value.data is not None and value.id not in draft.known:
+            # Not the elements: weights of 4 bits become many.
+            key = value.dtype, value.shape, sha256(value.data.tobytes()).digest()
+            with draft.constants.lock:
+                number = draft.constants.constant(key)
+                (array,) = draft.constants.get([number]) or (aligned_copy(value.data),)
+                draft.constants.put([number], [array])
+            value.data = array
+            _keep(draft, value, array, number)
+
+
+def _may_fold(draft: PlanDraft, results: Iterable[int]) -> bool:
+    """Return whether results may be computed when compiling: none is the graph's."""
+    if not draft.options.fold_constants or not draft.on_cpu:
+        return False
+    return draft.outputs.isdisjoint(results)
+
+
+def is_constant(
+    draft: PlanDraft, inputs: list[_core.logical_tensor], outputs: list[_core.logical_tensor]
+) -> bool:
+    """Return whether a step reads only constants and makes no output of the graph."""
+    if not inputs or any(lt.get_id() not in draft.sources for lt in inputs):
+        return False
+    return _may_fold(draft, (lt.get_id() for lt in outputs))
+
+
+def fold(draft: PlanDraft, step: PlannedStep) -> None:
+    """Compute a step now, if it is constant."""
+    if not is_constant(draft, step.inputs, step.outputs):
+        return
+    values = {v.id: v for n in step.nodes for v in n.outputs}
+    sources = dict(draft.sources)
+    ports = [lt.get_id() for lt in step.outputs]
+    with draft.constants.lock:
+        for node in step.nodes:
+            for i, value in enumerate(node.outputs):
+                read = [sources[v.id] for v in node.inputs]
+                shape = draft.shapes[value.id]
+                sources[value.id] = draft.constants.result(node, i, shape, read)
+        arrays = draft.constants.get([sources[i] for i in ports])
+        if arrays is None:
+            trial = Trial(draft.engine, [step], draft.constant_arrays())
+            trial.run()
+            arrays = [aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs]
+            draft.constants.put([sources[i] for i in ports], arrays)
+    for port, array in zip(ports, arrays, strict=True):
+        _keep(draft, values[port], array, sources[port])
+    step.folded = True
+    step.compiled = step.function = None
+
+
+def fold_view(draft: PlanDraft, node: ViewNode) -> bool:
+    """Copy a view of a constant into a constant; return whether it did."""
+    (source,), (value,) = node.inputs, node.outputs
+    if source.data is None or not _may_fold(draft, [value.id]):
+        return False
+    with draft.constants.lock:
+        read = [draft.sources[source.id]]
+        number = draft.constants.result(node, 0, draft.shapes[value.id], read)
+        arrays = draft.constants.get([number])
+        if arrays is None:
+            arrays = [aligned_copy(np.ascontiguousarray(node.compute([source.data])[0]))]
+            draft.constants.put([number], arrays)
+    _keep(draft, value, arrays[0], number)
+    draft.steps.append(PlannedStep((node,), None, None, [], [], folded=True))
+    return True
+
+
+def _keep(draft: PlanDraft, value: Value, array: npt.NDArray[Any], source: int) -> None:
+    """Put a constant in the place of a value that was computed from constants."""
+    constant = Value(draft.builder, draft.shapes[value.id], value.dtype, value.name)
+    constant.id, constant.data = value.id, array
+    draft.sources[value.id] = source
+    draft.folded[value.id] = constant
+    draft.known[value.id] = draft.plain(constant)

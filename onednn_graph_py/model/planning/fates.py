@@ -1,0 +1,255 @@
+"""What becomes of a group of ops that oneDNN would run as one partition: `fate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ... import _core
+from ...base.errors import KnownDefectError, OneDNNError
+from ...machine.pace import Pace
+from ...safety.table import slow_fusion, wrong_result
+from ..verdicts import Outcome
+from . import pace, partitions
+from .compiling import Compiled, compile_group, ports_of
+from .constants import is_constant, know_constants, reading_folded
+from .plan import PlannedStep
+from .plan_draft import PlanDraft
+from .shared import Nodes
+from .steps import add_reshape, add_step, step_of
+
+__all__ = [
+    "JUDGES",
+    "Candidate",
+    "Fate",
+    "Refused",
+    "Runs",
+    "Slow",
+    "Wrong",
+    "add_group",
+    "add_part",
+    "fate",
+    "known_defect",
+]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The group runs as one partition."""
+
+    compiled: Compiled
+    verified: str = ""
+    """The verdict of a helper process; empty if none was asked."""
+    unverified: str = ""
+    """Why it is not verified; empty if it is, or need not be."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """As one partition it would compute wrong results, crash, or never end."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Slow:
+    """As one partition it is slower than its separate ops."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """oneDNN does not compile it."""
+
+    error: OneDNNError
+
+
+Fate = Runs | Wrong | Slow | Refused
+
+_Judge = Callable[["PlanDraft", "Candidate"], Fate | None]
+"""A function that answers with a candidate's fate, or None if all is well."""
+
+
+@dataclass
+class Candidate:
+    """A group that may run as one partition, and what judges answered about it.
+
+    The answers hold for equal groups, which take each other's place here.
+    """
+
+    nodes: Nodes
+    partition: _core.partition
+    answers: dict[_Judge, Fate | None] = field(default_factory=dict)
+    compiled: Compiled | None = None
+    verified: str = ""
+    unverified: str = ""
+
+
+# -- the judges
+
+
+def known_defect(draft: PlanDraft, candidate: Candidate) -> Wrong | None:
+    """Look for the group in the table of oneDNN's defects."""
+    if draft.options.known_defects == "run":
+        return None
+    found = wrong_result(draft.group(candidate.nodes), draft.conditions)
+    return None if found is None else Wrong(found.message)
+
+
+def _judges_speed(draft: PlanDraft, candidate: Candidate) -> bool:
+    """Return whether speed matters; what is known and measured of it holds for CPUs."""
+    return draft.options.slow_fusions == "avoid" and len(candidate.nodes) > 1 and draft.on_cpu
+
+
+def known_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
+    """Look for the group in the table of slow fusions."""
+    if not _judges_speed(draft, candidate):
+        return None
+    found = slow_fusion(draft.group(candidate.nodes), draft.conditions)
+    return None if found is None else Slow(found.what)
+
+
+def measured_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
+    """Look for what another plan of the model measured of a group of about this size."""
+    shared = draft.shared
+    if not shared.has_unknown_dims:
+        return None
+    why = shared.paces.get(draft.size_key(candidate.nodes))
+    return None if why is None else Slow(why)
+
+
+def helper(draft: PlanDraft, candidate: Candidate) -> Fate | None:
+    """Have a helper process try the partition, if the options ask for that."""
+    if draft.judge is None:
+        return None
+    ports = ports_of(draft, candidate.nodes, candidate.partition)
+    verdict = draft.judge.verdict(draft.subject(candidate.nodes, ports.inputs, ports.outputs))
+    failed = verdict.outcome in (Outcome.WRONG, Outcome.CRASHED, Outcome.HUNG)
+    if failed and draft.options.known_defects == "avoid":
+        return Wrong(f"a test of this partition on this machine: {verdict}")
+    candidate.verified = str(verdict)
+    candidate.unverified = verdict.detail if verdict.outcome == Outcome.UNVERIFIED else ""
+    slow = verdict.outcome == Outcome.SLOW and draft.options.slow_fusions == "avoid"
+    if slow and len(candidate.nodes) > 1:
+        return Slow(f"it is slower fused than as separate ops: {verdict.detail}")
+    return None
+
+
+def compiles(draft: PlanDraft, candidate: Candidate) -> Fate | None:
+    """Compile the partition."""
+    try:
+        candidate.compiled = compile_group(draft, candidate.nodes, candidate.partition)
+    except KnownDefectError as e:
+        return Wrong(str(e))
+    except OneDNNError as e:
+        return Refused(e.with_traceback(None))
+    return None
+
+
+def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
+    """Measure the compiled partition against its separate ops."""
+    draft, nodes = draft, candidate.nodes
+    if draft.judge is not None or not _judges_speed(draft, candidate):  # a helper measures it
+        return None
+    assert candidate.compiled is not None
+    fused = step_of(draft, nodes, candidate.compiled)
+    if is_constant(draft, fused.inputs, fused.outputs):
+        return None
+    if not pace.may_be_slow(nodes, draft.shapes, fused.inputs):
+        return None
+    if not draft.shared.has_unknown_dims:
+        why = _slowness(draft, fused)
+    else:
+        key, paces = draft.size_key(nodes), draft.shared.paces
+        if key not in paces:
+            paces[key] = _slowness(draft, fused)
+        why = paces[key]
+    return None if why is None else Slow(why)
+
+
+def _slowness(draft: PlanDraft, fused: PlannedStep) -> str | None:
+    """Return how much slower a step is than its separate ops; None if it is not."""
+    subject = draft.subject(fused.nodes, fused.inputs, fused.outputs)
+    found = pace.known(subject)
+    if found is None:
+        found = _measured(draft, fused)
+        if found is None:
+            return None
+        pace.keep(subject, found)
+    return found.slow
+
+
+def _measured(draft: PlanDraft, fused: PlannedStep) -> Pace | None:
+    """Measure a step against its separate ops; None if one of them does not run alone."""
+    with draft.attempt():
+        draft.steps.clear()
+        if not all(add_part(draft, (node,)) for node in fused.nodes):
+            return None
+        return pace.measured(draft.engine, fused, draft.steps, draft.constant_arrays())
+
+
+JUDGES = (known_defect, known_slow, measured_slow, helper, compiles, stop_watch)
+"""All judges, in the order in which they are asked."""
+
+_OF_SPEED = frozenset({known_slow, measured_slow, stop_watch})
+
+
+def fate(draft: PlanDraft, nodes: Nodes, partition: _core.partition, *, slow: bool = False) -> Fate:
+    """Return what becomes of a group: the first answer of the judges.
+
+    Parameters
+    ----------
+    draft : PlanDraft
+    nodes : tuple of Node
+    partition : partition
+        oneDNN's partition of the nodes.
+    slow : bool
+        Whether it runs as one partition even if that is slow.
+    """
+    candidate: Candidate = draft.candidates.setdefault(
+        draft.key(nodes), Candidate(nodes, partition)
+    )
+    candidate.nodes, candidate.partition = nodes, partition
+    for judge in JUDGES:
+        if slow and judge in _OF_SPEED:
+            continue
+        if judge not in candidate.answers:
+            candidate.answers[judge] = judge(draft, candidate)
+        answer = candidate.answers[judge]
+        if answer is not None and not (slow and isinstance(answer, Slow)):
+            return answer
+    assert candidate.compiled is not None
+    return Runs(candidate.compiled, candidate.verified, candidate.unverified)
+
+
+# -- steps of groups that run
+
+
+def add_group(
+    draft: PlanDraft, nodes: Nodes, partition: _core.partition, why: str = "", *, slow: bool = False
+) -> Fate:
+    """Add the step of a group if it runs as one partition; return its fate."""
+    found = fate(draft, nodes, partition, slow=slow)
+    if isinstance(found, Runs):
+        if found.unverified:
+            draft.progress.unverified.append((nodes, found.unverified))
+        add_step(draft, step_of(draft, nodes, found.compiled, why, found.verified))
+    return found
+
+
+def add_part(draft: PlanDraft, part: Nodes, why: str = "", *, slow: bool = False) -> bool:
+    """Add the step of a part if it is one good partition; return whether it did.
+
+    A slow partition is good only if allowed.
+    """
+    part = reading_folded(draft, part)
+    know_constants(draft, part)
+    try:
+        groups = partitions.groups(draft, part)
+    except OneDNNError:  # reshapes of booleans, if no op may run in NumPy
+        groups = []
+    nodes, partition = groups[0] if len(groups) == 1 else ((), None)
+    if partition is None:
+        return add_reshape(draft, part)
+    return isinstance(add_group(draft, nodes, partition, why, slow=slow), Runs)

@@ -1,0 +1,65 @@
+"""Options for compiling a graph: `CompileOptions`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from ...base.errors import InvalidArgumentsError
+
+__all__ = [
+    "Check",
+    "CompileOptions",
+    "Fallback",
+    "KnownDefects",
+    "Layout",
+    "Policy",
+    "SlowFusions",
+]
+
+Layout = Literal["auto", "plain"]
+Fallback = Literal["reference", "error"]
+Policy = Literal["fusion", "debug"]
+KnownDefects = Literal["avoid", "run"]
+SlowFusions = Literal["avoid", "run"]
+Check = Literal["verify"] | None
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "layout": get_args(Layout),
+    "fallback": get_args(Fallback),
+    "policy": get_args(Policy),
+    "known_defects": get_args(KnownDefects),
+    "slow_fusions": get_args(SlowFusions),
+    "check": (None, "verify"),
+}
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """The checked options of a compilation; `CompiledGraph` documents them.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        A value is not among the choices; the message lists them.
+    """
+
+    layout: Layout = "auto"
+    fallback: Fallback = "reference"
+    policy: Policy = "fusion"
+    known_defects: KnownDefects = "avoid"
+    slow_fusions: SlowFusions = "avoid"
+    fold_constants: bool = True
+    check: Check = None
+    warn: bool = True
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            choices = _CHOICES.get(field.name)
+            if choices is None:
+                if not isinstance(value, bool):
+                    raise InvalidArgumentsError(f"{field.name} must be a bool, got {value!r}")
+            elif value not in choices:
+                listed = " or ".join(repr(c) for c in choices)
+                raise InvalidArgumentsError(f"{field.name} must be {listed}, got {value!r}")

@@ -1,0 +1,146 @@
+"""Turn a built graph into a plan: `make_plan`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...base.errors import InvalidGraphError
+from ...machine.constant_cache import turn_on
+from ..building.builder import GraphBuilder
+from ..building.infer import infer_shapes
+from ..building.value import Node, Value, new_id
+from ..verdicts import Judge
+from . import partitions
+from .arena import lay_out
+from .choosing import add
+from .engines import engine_of
+from .options import CompileOptions
+from .plan import Plan, PlannedStep, Slot
+from .plan_draft import PlanDraft
+from .shared import Nodes, Shared
+
+__all__ = ["make_plan"]
+
+# What it costs to have no kernel.
+_IN_NUMPY = (
+    "runs in NumPy at each call, on one thread and tens to hundreds of times slower "
+    "(compile(fallback='error') raises instead)"
+)
+
+
+def make_plan(
+    builder: GraphBuilder,
+    shapes: Mapping[int, tuple[int, ...]],
+    options: CompileOptions,
+    *,
+    threads: int = 0,
+    shared: Shared | None = None,
+    engine: _core.engine | None = None,
+) -> Plan:
+    """Partition, compile and lay out a graph for one set of input shapes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    shapes : mapping of int to tuple of int
+        The shapes of the inputs, by id.
+    options : CompileOptions
+    threads : int
+        The number that a call will use; 0 for the runtime's own number.
+    shared : Shared, optional
+        The facts and partitions that the model's plans have in common.
+    engine : engine, optional
+        By default the engine that all models of the builder's kind share.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    OneDNNError
+        An op is not supported, does not compile, or shapes don't fit.
+    """
+    if not builder.outputs:
+        raise InvalidGraphError("the graph has no output; call output first")
+    every = infer_shapes(builder, shapes)
+    engine = engine or engine_of(builder.engine_kind)
+    if any(v.data is not None and v.data.nbytes for v in builder.constants):
+        turn_on(builder.engine_kind)
+    shared = shared if shared is not None else Shared(builder, options)
+    with ExitStack() as stack:
+        judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
+        draft = PlanDraft(builder, engine, every, options, threads, shared, judge)
+        stack.enter_context(_core._compiling_with(threads))
+        for nodes, partition in partitions.groups(draft, draft.nodes):
+            add(draft, nodes, partition)
+    if options.warn:
+        progress = draft.progress
+        _warn(progress.splits, "runs in parts", "does not run as it is")
+        _warn(progress.unverified, "is not verified", "is not verified")
+        _warn(progress.in_numpy, _IN_NUMPY, _IN_NUMPY)
+    return _laid_out(draft)
+
+
+def _warn(groups: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> None:
+    """Warn about groups of ops, once for each reason."""
+    by_reason: dict[str, list[Nodes]] = {}
+    for nodes, why in groups:
+        by_reason.setdefault(why, []).append(nodes)
+    for why, alike in by_reason.items():
+        first = alike[0]
+        more = f" (and {len(alike) - 1} more)" if len(alike) > 1 else ""
+        warnings.warn(
+            f"{' + '.join(n.kind for n in first)} made at {first[0].where}{more} "
+            f"{what if len(first) > 1 else what_of_one}: {why}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _laid_out(draft: PlanDraft) -> Plan:
+    """Give each tensor of a draft its place."""
+    builder = draft.builder
+    slots = {v.id: Slot("input", i) for i, v in enumerate(builder.inputs)}
+    used = {lt.get_id() for step in draft.steps if step.runs for lt in step.inputs}
+    used |= {origin.id for origin in draft.views.values()}
+    used |= {v.id for v in builder.outputs.values()}
+    kept = [v for v in (*builder.constants, *draft.folded.values()) if v.id in used]
+    slots.update({v.id: Slot("constant", i) for i, v in enumerate(kept)})
+    outputs = []
+    for i, (name, value) in enumerate(builder.outputs.items()):
+        lt = draft.known[value.id]
+        if value.id in slots or value.id in draft.views:
+            step, lt = _copy_step(value, lt)
+            draft.steps.append(step)
+        slots[lt.get_id()] = Slot("output", i)
+        outputs.append((name, lt))
+    return Plan(
+        draft.engine,
+        [(v, draft.known[v.id]) for v in builder.inputs],
+        outputs,
+        [v.dtype for v in builder.outputs.values()],
+        [np.asarray(v.data) for v in kept],
+        draft.steps,
+        slots,
+        lay_out([s for s in draft.steps if s.runs], slots, draft.views),
+        draft.threads,
+    )
+
+
+def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
+    """Make a step that fills an output which is also another output, an input or a constant."""
+    copy = _core.logical_tensor(new_id(), lt.get_data_type(), lt.get_dims(), "strided")
+
+    def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
+        outputs[0][...] = inputs[0]
+
+    node = Node(new_id(), "Reorder", "copy", (value,), (), {}, "")
+    return PlannedStep((node,), None, compute, [lt], [copy]), copy

@@ -1,0 +1,170 @@
+"""Plans: the steps that run a graph of known shapes, in order, with their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy.typing as npt
+
+from ... import _core
+from ..building.constant_arrays import lies_apart
+from ..building.foreign import HostNode
+from ..building.value import Node, Value
+
+__all__ = ["Argument", "Implementation", "Plan", "PlannedStep", "Slot", "as_passed"]
+
+Implementation = Literal["oneDNN", "host", "reference", "view", "constant"]
+
+
+class Slot(NamedTuple):
+    """The place of a tensor.
+
+    Parameters
+    ----------
+    where : str
+        ``input``, ``output``, ``constant`` or ``arena``.
+    at : int
+        The number of the input, output or constant; or the bytes of the arena before it.
+    offset : int
+        The bytes of the input, output or constant before it.
+    """
+
+    where: str
+    at: int
+    offset: int = 0
+
+    def after(self, offset: int) -> Slot:
+        """Return the place so many bytes further."""
+        if self.where == "arena":
+            return Slot(self.where, self.at + offset)
+        return Slot(self.where, self.at, self.offset + offset)
+
+
+Argument = tuple[str, int, _core.logical_tensor, int]
+"""A tensor's place, its logical tensor, and the offset of the place."""
+
+
+@dataclass
+class PlannedStep:
+    """A step of a plan: a partition, Python functions, or a view or constant, which need not run.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+    compiled : compiled_partition, optional
+    function : callable, optional
+        Runs host steps, or computes an op in NumPy for which oneDNN has no kernel; takes inputs and
+        outputs to fill.
+    inputs, outputs : list of logical_tensor
+        The tensors as compiled, in the order of the call.
+    in_place : mapping of int to int
+        The id of the input whose memory an output may take, by the output's id.
+    why : str
+        Why its ops do not run fused, or not as the graph says; empty if there is no reason.
+    folded : bool
+        Whether it was computed when the model was compiled.
+    verified : str
+        The verdict on its partition; empty unless the options ask for one.
+    """
+
+    nodes: tuple[Node, ...]
+    compiled: _core.compiled_partition | None
+    function: Callable[..., None] | None
+    inputs: list[_core.logical_tensor]
+    outputs: list[_core.logical_tensor]
+    in_place: Mapping[int, int] = field(default_factory=dict)
+    scratchpad_bytes: int = 0
+    scratchpad: int | None = None
+    why: str = ""
+    folded: bool = False
+    verified: str = ""
+
+    @property
+    def implementation(self) -> Implementation:
+        """The step's implementation: ``oneDNN``, ``host``, ``reference``, ``view``, ``constant``.
+
+        The last two do not run at a call. The readers of a ``view`` read its input's memory. A
+        ``constant`` was computed once, at compile time, from constants.
+        """
+        if self.folded:
+            return "constant"
+        if self.compiled is not None:
+            return "oneDNN"
+        if self.function is None:
+            return "view"
+        return "host" if isinstance(self.nodes[0], HostNode) else "reference"
+
+    @property
+    def ports(self) -> tuple[list[_core.logical_tensor], list[_core.logical_tensor]]:
+        """The inputs and outputs by the names that its partition knows.
+
+        Equal steps share a partition that was compiled for the first of them, with its ids.
+        """
+        if self.compiled is None:
+            return self.inputs, self.outputs
+        return self.compiled.get_inputs(), self.compiled.get_outputs()
+
+    @property
+    def runs(self) -> bool:
+        """Whether a call executes the step."""
+        return self.implementation not in ("view", "constant")
+
+    @property
+    def label(self) -> str:
+        """The step's name in messages."""
+        return " + ".join(node.name or node.kind for node in self.nodes)
+
+
+def as_passed(lt: _core.logical_tensor, constant: npt.NDArray[Any]) -> _core.logical_tensor:
+    """Return the logical tensor with which a step gets a constant.
+
+    Nothing is known of the address of a caller's array. oneDNN leaves it out of its hash (see
+    `partition_ids`) if the tensor is not a constant when it is passed.
+    """
+    if lies_apart(constant):
+        return lt
+    variable = _core.logical_tensor.property_type.variable
+    return _core.logical_tensor(
+        lt.get_id(), lt.get_data_type(), lt.get_dims(), lt.get_strides(), variable
+    )
+
+
+@dataclass
+class Plan:
+    """The steps, tensors and constants of a graph compiled for one set of shapes."""
+
+    engine: _core.engine
+    inputs: list[tuple[Value, _core.logical_tensor]]
+    outputs: list[tuple[str, _core.logical_tensor]]
+    output_dtypes: list[str]
+    constants: list[npt.NDArray[Any]]
+    steps: list[PlannedStep]
+    slots: dict[int, Slot]
+    arena_bytes: int = 0
+    threads: int = 0
+
+    @property
+    def input_shapes(self) -> dict[int, tuple[int, ...]]:
+        """The shapes of the inputs, by id."""
+        return {v.id: v.dims_of(lt) for v, lt in self.inputs}
+
+    @property
+    def running(self) -> list[PlannedStep]:
+        """The steps that a call executes."""
+        return [step for step in self.steps if step.runs]
+
+    def arguments(self, step: PlannedStep) -> tuple[list[Argument], list[Argument]]:
+        """Return a step's inputs and outputs with their slots, as the executor takes them."""
+        inputs, outputs = (
+            [self._argument(lt.get_id(), port) for lt, port in zip(own, ports, strict=True)]
+            for own, ports in zip((step.inputs, step.outputs), step.ports, strict=True)
+        )
+        return inputs, outputs
+
+    def _argument(self, id: int, port: _core.logical_tensor) -> Argument:
+        where, at, offset = self.slots[id]
+        if where == "constant":
+            port = as_passed(port, self.constants[at])
+        return where, at, port, offset

@@ -1,0 +1,240 @@
+"""A plan in the making: `PlanDraft`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy.typing as npt
+
+from ... import _core
+from ...machine import current
+from ...safety.group import Group
+from ...safety.nodes import group_of
+from ..building.builder import GraphBuilder, graph_of, leaving_of
+from ..building.foreign import ForeignNode
+from ..building.value import Node, Value
+from ..rewriting import complete
+from ..verdicts import Judge, Subject, subject_of
+from .forms import layout_of
+from .options import CompileOptions
+from .plan import PlannedStep
+from .shared import Nodes, Shared
+from .views import Origin
+
+__all__ = ["PlanDraft", "Progress"]
+
+
+@dataclass
+class Progress:
+    """The steps planned so far, with their tensors and reasons: all that a try may discard."""
+
+    steps: list[PlannedStep] = field(default_factory=list)
+    # For each tensor that is a view, where it lies.
+    views: dict[int, Origin] = field(default_factory=dict)
+    # The tensors between steps with their layouts, by id.
+    known: dict[int, _core.logical_tensor] = field(default_factory=dict)
+    # Constants that replace values that ops make of constants, by the values' ids.
+    folded: dict[int, Value] = field(default_factory=dict)
+    # The numbers that `FoldedConstants` gives to constants, by the values' ids.
+    sources: dict[int, int] = field(default_factory=dict)
+    # The nodes of each group that runs in parts, and the reason.
+    splits: list[tuple[Nodes, str]] = field(default_factory=list)
+    # The nodes of each group that could not be verified, and the reason.
+    unverified: list[tuple[Nodes, str]] = field(default_factory=list)
+    # The ops that NumPy computes at each call for want of a kernel, and the reason.
+    in_numpy: list[tuple[Nodes, str]] = field(default_factory=list)
+    # Ops that are computed in strict f32 although the graph's floating-point mode allows less.
+    strict: set[int] = field(default_factory=set)
+    # The number of ops without a kernel that are written in another way, or computed in NumPy.
+    without_kernel: int = 0
+
+    def copy(self) -> Progress:
+        """Return a copy that can grow by itself."""
+        return Progress(**{f.name: copy(getattr(self, f.name)) for f in fields(self)})
+
+
+class PlanDraft:
+    """A graph with known shapes, and the plan that is made of it.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    engine : engine, optional
+        Without an engine ops can be grouped, but not compiled.
+    shapes : dict of int to tuple of int
+        The shapes of all values, by id; those of values that planning makes are added.
+    options : CompileOptions
+    threads : int
+        The number that a call will use; 0 for the runtime's own number.
+    shared : Shared, optional
+        The facts and partitions that the model's plans have in common.
+    judge : Judge, optional
+        Judges each partition before it is compiled.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        engine: _core.engine | None,
+        shapes: dict[int, tuple[int, ...]],
+        options: CompileOptions,
+        threads: int = 0,
+        shared: Shared | None = None,
+        judge: Judge | None = None,
+    ) -> None:
+        self.builder = builder
+        self._engine = engine
+        self.shapes = shapes
+        self.shared = shared if shared is not None else Shared(builder, options)
+        shapes.update({value: shapes[of] for value, of in self.shared.equals.items()})
+        self.options = options
+        self.threads = threads
+        self.conditions = current(threads or None)
+        self.judge = judge
+        self.constants = self.shared.folded
+        self.nodes = [complete(node, shapes) for node in self.shared.nodes]
+        self.outputs = {v.id for v in builder.outputs.values()}
+        self.free_layout = self._free_layout() if options.layout == "auto" else set()
+        # What judges answered about groups, which holds for equal groups too (see `fates`).
+        self.candidates: dict[Hashable, Any] = {}
+        self.progress = Progress(known=dict(self.shared.known))
+        for value in builder.inputs:
+            self.known.setdefault(value.id, value.described(shapes[value.id]))
+        with self.constants.lock:
+            self.sources.update({v.id: self.constants.constant(v.id) for v in builder.constants})
+
+    def _free_layout(self) -> set[int]:
+        """Return the ids of the values whose layout oneDNN chooses."""
+        ops = [n for n in self.nodes if not isinstance(n, ForeignNode)]
+        free = {v.id for n in ops for v in n.outputs} - self.outputs - self.shared.row_major
+        if self.builder.engine_kind.name != "cpu":  # there layouts may be opaque
+            free -= {v.id for n in self.nodes if isinstance(n, ForeignNode) for v in n.inputs}
+        return free
+
+    @property
+    def engine(self) -> _core.engine:
+        """The engine to compile for."""
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the engine is a CPU's."""
+        return self.builder.engine_kind.name == "cpu"
+
+    @property
+    def steps(self) -> list[PlannedStep]:
+        """The steps planned so far."""
+        return self.progress.steps
+
+    @property
+    def views(self) -> dict[int, Origin]:
+        """For each tensor that is a view, where it lies."""
+        return self.progress.views
+
+    @property
+    def known(self) -> dict[int, _core.logical_tensor]:
+        """The tensors between steps with their layouts, by id."""
+        return self.progress.known
+
+    @property
+    def folded(self) -> dict[int, Value]:
+        """Constants that replace values that ops make of constants, by the values' ids."""
+        return self.progress.folded
+
+    @property
+    def sources(self) -> dict[int, int]:
+        """The numbers that `FoldedConstants` gives to constants, by the values' ids."""
+        return self.progress.sources
+
+    @contextmanager
+    def attempt(self) -> Iterator[Callable[[], None]]:
+        """Discard what the ``with`` block plans, unless it calls the function that it gets."""
+        before, kept = self.progress, []
+        self.progress = before.copy()
+        try:
+            yield lambda: kept.append(True)
+        finally:
+            if not kept:
+                self.progress = before
+
+    def plain(self, value: Value) -> _core.logical_tensor:
+        """Describe a value as the graph declares it: row-major, unless it has strides."""
+        return value.described(self.shapes[value.id])
+
+    def constant_arrays(self) -> dict[int, npt.NDArray[Any]]:
+        """Return the arrays of constants and of folded results, by id."""
+        values = (*self.builder.constants, *self.folded.values())
+        return {v.id: v.data for v in values if v.data is not None}
+
+    # -- descriptions of a group
+
+    def is_strict(self, nodes: Sequence[Node]) -> bool:
+        """Whether smaller floating-point types are forbidden to some of the nodes."""
+        return any(n.id in self.progress.strict for n in nodes)
+
+    def graph(self, nodes: Sequence[Node]) -> _core.graph:
+        """Make the mirror's graph of some nodes, with the plan's shapes."""
+        readers = self.shared.readers
+        return graph_of(self.builder, self.shapes, nodes, readers, strict=self.is_strict(nodes))
+
+    def values(self, nodes: Nodes) -> tuple[Value, ...]:
+        """Return the values of a group, in an order that equal groups share."""
+        return self.shared.form(nodes, self.is_strict(nodes))[1]
+
+    def key(self, nodes: Nodes) -> Hashable:
+        """Describe a group by all that decides how it runs."""
+        form, values = self.shared.form(nodes, self.is_strict(nodes))
+        known, sources = self.known, self.sources
+        tensors = tuple(
+            (
+                self.shapes[v.id],
+                v.id in sources,
+                v.id in self.free_layout,
+                v.id in self.outputs,
+                None if v.data is not None or v.id not in known else layout_of(known[v.id]),
+            )
+            for v in values
+        )
+        return form, tensors
+
+    def size_key(self, nodes: Nodes) -> Hashable:
+        """Describe a group by its form, and by its size to a power of two."""
+        form, values = self.shared.form(nodes, self.is_strict(nodes))
+        return form, max(math.prod(self.shapes[v.id]) for v in values).bit_length()
+
+    def group(self, nodes: Nodes) -> Group:
+        """Describe a group for `safety`."""
+        strict = self.is_strict(nodes)
+        return group_of(
+            nodes,
+            self.shapes,
+            layouts=self.known,
+            fpmath="strict" if strict else self.builder.fpmath_mode.name,
+            apply_to_int=self.builder.apply_to_int and not strict,
+            leaving=leaving_of(nodes, self.shared.readers),
+        )
+
+    def subject(
+        self,
+        nodes: Nodes,
+        inputs: Sequence[_core.logical_tensor],
+        outputs: Sequence[_core.logical_tensor],
+    ) -> Subject:
+        """Describe a group with its layouts for other processes, without the ids of this one."""
+        group = self.group(nodes)
+        return subject_of(
+            nodes,
+            self.shapes,
+            inputs,
+            outputs,
+            fpmath_mode=group.fpmath,
+            apply_to_int=group.apply_to_int,
+            threads=self.threads,
+            engine_kind=self.builder.engine_kind.name,
+        )

@@ -1,0 +1,213 @@
+"""Keep what the plans of one model have in common: `Shared`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from ... import _core
+from ...base.errors import OneDNNError
+from ...base.processes.forked import renew_in_forks
+from ...safety.saturation import Magnitude, magnitude_of
+from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
+from ..building.constant_arrays import lies_apart
+from ..building.foreign import ForeignNode
+from ..building.value import Node, Value, is_whole
+from ..rewriting import fused
+from .folding import FoldedConstants
+from .forms import form_of, values_of
+from .grouping import needed, one_dequantize_each, ordered
+from .options import CompileOptions
+from .partition_ids import partition_of
+from .transposed import read_without_gaps, row_major_results
+
+__all__ = ["Grouping", "Nodes", "Shared"]
+
+Nodes = tuple[Node, ...]
+
+Grouping = list[tuple[Nodes, _core.partition | None]]
+"""Groups of ops with their partitions; None if oneDNN can't run the ops."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A group, by the ids of its ops, and the partition that all plans compile.
+
+    Without a partition each plan makes its own, of a graph with the plan's shapes.
+    """
+
+    ids: tuple[int, ...]
+    partition: _core.partition | None
+
+
+class Shared:
+    """The ops of a model, oneDNN's partitions of them, and the arrays computed from constants.
+
+    oneDNN keeps a reordered constant under the id of the partition that reads it. So all plans of a
+    model compile the same partitions, which come from the graph with its unknown dims.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    options : CompileOptions
+    """
+
+    def __init__(self, builder: GraphBuilder, options: CompileOptions) -> None:
+        self.builder = builder
+        nodes = needed(builder, builder.nodes)
+        if options.policy == "fusion":
+            nodes = needed(builder, fused(builder, nodes))
+        self.nodes, self.equals = one_dequantize_each(builder, nodes)
+        self.readers = readers_of(builder, self.nodes)
+        self.row_major = row_major_results(self.nodes, self.readers)
+        self.without_gaps = read_without_gaps(self.nodes, self.readers)
+        ops = [n for n in self.nodes if not isinstance(n, ForeignNode)]
+        self.read_by_ops = {v.id for n in ops for v in n.inputs}
+        self.folded = FoldedConstants()
+        # How slow groups of about one size are, by the group's number and that size.
+        self.paces: dict[Hashable, str | None] = {}
+        self.has_unknown_dims = any(
+            v.shape is None or not is_whole(v.shape) for v in builder.inputs
+        )
+        # The tensors that look alike in all plans.
+        self.known = {
+            v.id: v.described(v.shape)
+            for v in (*builder.inputs, *builder.constants)
+            if v.shape is not None and is_whole(v.shape)
+        }
+        self._policy = options.policy
+        self._by_id = {n.id: n for n in self.nodes}
+        self._lock = threading.RLock()
+        renew_in_forks(self)
+        self._parts: dict[Hashable, list[_Part]] = {}
+        self._partitions: dict[Hashable, _core.partition | None] = {}
+        self._spaced: dict[int, _core.partition] = {}
+        self._magnitudes: dict[int, Magnitude] = {}
+        self._forms: dict[Hashable, tuple[int, tuple[Value, ...]]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._free = itertools.count()  # atomic: threads that plan at once get different numbers
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self.folded.lock = threading.RLock()
+
+    def form(self, nodes: Nodes, strict: bool) -> tuple[int, tuple[Value, ...]]:
+        """Return the number of a group's form, and the group's values in the form's order."""
+        own = all(self._by_id.get(n.id) is n for n in nodes)
+        key = (tuple(n.id for n in nodes), strict)
+        if own and key in self._forms:
+            return self._forms[key]
+        form = form_of(nodes, leaving_of(nodes, self.readers), self.constant)
+        made = self._numbers.setdefault((form, strict), next(self._free)), values_of(nodes)
+        if own:
+            self._forms[key] = made
+        return made
+
+    def constant(self, value: Value) -> Hashable:
+        """Tell a constant from variables, by all that `safety` reads of its elements."""
+        if value.data is None:
+            return None
+        # oneDNN's cache does not know the address of a caller's array (see `plan.as_passed`), so
+        # what is compiled for one such array must not run with another.
+        if not lies_apart(value.data):
+            return value.id
+        if value.dtype != "s8":
+            return "constant"
+        found = self._magnitudes.get(value.id)
+        if found is None:
+            found = self._magnitudes[value.id] = magnitude_of(value.data)
+        return found
+
+    def has(self, node: Node) -> bool:
+        """Whether a node is the model's own, perhaps with constants in place of its inputs.
+
+        Plans change ops to complete them for their shapes, or to write them in another way.
+        """
+        own = self._by_id.get(node.id)
+        if own is None or own is node:
+            return own is node
+        return own.attrs is node.attrs and own.kind == node.kind and _ids(own) == _ids(node)
+
+    def groups(
+        self, nodes: Sequence[Node], strict: bool, partition: Callable[[Sequence[Node]], Grouping]
+    ) -> Grouping:
+        """Group a model's own nodes as the first plan grouped them.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+        strict : bool
+            Whether smaller floating-point types are forbidden.
+        partition : callable
+            Groups nodes by oneDNN's partitions of a graph with the plan's shapes.
+        """
+        key = _key(nodes, strict)
+        with self._lock:
+            parts = self._parts.get(key)
+            if parts is None:
+                made = ordered(partition(nodes))
+                self._parts[key] = [
+                    _Part(tuple(n.id for n in group), self._common(group, found, strict))
+                    for group, found in made
+                ]
+                by_group = zip(made, self._parts[key], strict=True)
+                return [(group, part.partition or own) for (group, own), part in by_group]
+        by_id = {n.id: n for n in nodes}
+        grouping: Grouping = []
+        for part in parts:
+            group = tuple(by_id[i] for i in part.ids)
+            if part.partition is None:
+                grouping += ordered(partition(group))
+            else:
+                grouping.append((group, part.partition))
+        return grouping
+
+    def _common(
+        self, group: Nodes, own: _core.partition | None, strict: bool
+    ) -> _core.partition | None:
+        """Return the partition of a group that every plan can compile; None if there is none."""
+        if own is None or not self.has_unknown_dims:
+            return own
+        key = _key(group, strict)
+        if key not in self._partitions:
+            self._partitions[key] = self._of_unknown_dims(group, strict)
+        return self._partitions[key]
+
+    def _of_unknown_dims(self, group: Nodes, strict: bool) -> _core.partition | None:
+        ids = {n.id for n in group}
+        try:
+            partitions = self.graph(group, strict).get_partitions(self._policy)
+        except OneDNNError:
+            return None
+        found = [p for p in partitions if not ids.isdisjoint(p.get_ops())]
+        if len(found) != 1 or not ids.issubset(found[0].get_ops()) or not found[0].is_supported():
+            return None
+        return found[0]
+
+    def graph(self, nodes: Sequence[Node], strict: bool) -> _core.graph:
+        """Make the mirror's graph of some of the model's nodes, with the unknown dims."""
+        return graph_of(self.builder, {}, nodes, self.readers, strict=strict)
+
+    def has_partition(self, partition: _core.partition) -> bool:
+        """Whether all plans compile this partition."""
+        return any(partition == p for p in self._partitions.values())
+
+    def spaced(self, nodes: Nodes, strict: bool, partition: _core.partition) -> _core.partition:
+        """Return a group's partition with an id that suits constants of quantization."""
+        with self._lock:
+            id_ = partition.get_id()
+            if id_ not in self._spaced:
+                self._spaced[id_] = partition_of(self.graph(nodes, strict), partition.get_ops())
+            return self._spaced[id_]
+
+
+def _ids(node: Node) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(v.id for v in side) for side in (node.inputs, node.outputs))
+
+
+def _key(nodes: Sequence[Node], strict: bool) -> Hashable:
+    """Tell groups apart by their ops, and by the inputs that are constants now."""
+    constants = frozenset(v.id for n in nodes for v in n.inputs if v.data is not None)
+    return tuple(n.id for n in nodes), constants, strict

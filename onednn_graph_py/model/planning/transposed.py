@@ -1,0 +1,96 @@
+"""Decide which tensors must lie in memory in the order of their dims, for those that read them.
+
+Where the layout is oneDNN's choice it transposes by strides, without a copy. Most ops then take
+their reference kernels, up to 200 times slower, or are as fast as after a copy. They do so too for
+other views that have gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ops.lookup import with_attribute, with_trait
+from ..building.builder import Readers
+from ..building.foreign import ForeignNode
+from ..building.value import Node
+
+__all__ = ["read_without_gaps", "row_major_results"]
+
+# Ops with fast kernels for all strides.
+_BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
+_REDUCTIONS = with_trait("reduces")
+# Ops that are faster with the channels last in memory, whatever their data_format says.
+_CHANNELS_LAST = with_attribute("data_format") - {"Interpolate"}
+
+
+def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
+    """Return the ids of transposed, reshaped and concatenated values that must be row-major.
+
+    Transposed values where some reader needs that; reshaped ones that are reduced, since a tensor
+    with its channels last stays so in oneDNN's choice; concatenated views, whose layout oneDNN
+    would choose by the views' strides.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        The nodes of a graph.
+    readers : mapping of int to set of int or None
+        The readers of each value, as `readers_of` returns them.
+    """
+    by_id = {n.id: n for n in nodes}
+    views = {v.id for n in nodes if isinstance(n, ForeignNode) for v in n.outputs}
+    concatenated = {
+        n.outputs[0].id
+        for n in nodes
+        if n.kind == "Concat" and not views.isdisjoint(v.id for v in n.inputs)
+    }
+    reduced = {
+        n.outputs[0].id
+        for n in nodes
+        if n.kind == "StaticReshape"
+        and any(
+            i is not None and by_id[i].kind in _REDUCTIONS for i in readers.get(n.outputs[0].id, ())
+        )
+    }
+    return (
+        concatenated
+        | reduced
+        | {
+            n.outputs[0].id
+            for n in nodes
+            if n.kind == "StaticTranspose"
+            and any(
+                i is None or not _reads_strides(by_id[i], n.attrs["order"])
+                for i in readers.get(n.outputs[0].id, ())
+            )
+        }
+    )
+
+
+def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:
+    """Return the ids of values that some reader needs in row-major order.
+
+    Parameters
+    ----------
+    nodes, readers
+        As for `row_major_results`. A model's outputs are copied anyway.
+    """
+    by_id = {n.id: n for n in nodes}
+    return {
+        i
+        for i, ids in readers.items()
+        if any(r is not None and not _strided(by_id[r]) for r in ids)
+    }
+
+
+def _strided(reader: Node) -> bool:
+    return reader.kind in _BY_STRIDES or isinstance(reader, ForeignNode)
+
+
+def _reads_strides(reader: Node, order: Sequence[int]) -> bool:
+    if _strided(reader):
+        return True
+    from_channels_last = tuple(order) == (0, len(order) - 1, *range(1, len(order) - 1))
+    return (
+        from_channels_last and reader.kind in _CHANNELS_LAST and reader.attr("data_format") == "NCX"
+    )

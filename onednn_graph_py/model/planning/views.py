@@ -1,0 +1,111 @@
+"""Views: results that lie in the memory of another tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ... import _core
+from ...base.dtypes import HOST_DTYPES, array_dtype
+from ..building.foreign import ViewNode
+from ..building.value import Node, beyond_ones, row_major
+
+__all__ = ["Origin", "has_gaps", "is_dense", "repeats", "view_of"]
+
+
+class Origin(NamedTuple):
+    """Where a view lies.
+
+    Parameters
+    ----------
+    id : int
+        The id of the tensor in whose memory it lies.
+    offset : int
+        The bytes of it before the view.
+    """
+
+    id: int
+    offset: int
+
+
+def is_dense(lt: _core.logical_tensor) -> bool:
+    """Return whether a strided tensor's elements lie in the order of its dims, without gaps."""
+    dims = lt.get_dims()
+    if not dims or 0 in dims:
+        return True
+    pairs = zip(dims, lt.get_strides(), row_major(dims), strict=True)
+    return all(n == 1 or have == want for n, have, want in pairs)
+
+
+def has_gaps(lt: _core.logical_tensor) -> bool:
+    """Return whether a strided tensor takes more memory than its elements."""
+    if lt.get_layout_type() != _core.logical_tensor.layout_type.strided:
+        return False
+    dims = lt.get_dims()
+    if not dims or 0 in dims:
+        return False
+    last = sum((n - 1) * s for n, s in zip(dims, lt.get_strides(), strict=True))
+    return last + 1 > int(math.prod(dims))
+
+
+def repeats(lt: _core.logical_tensor) -> bool:
+    """Return whether elements of a strided tensor lie in the same memory."""
+    dims = lt.get_dims()
+    return bool(dims) and any(n > 1 and s == 0 for n, s in zip(dims, lt.get_strides(), strict=True))
+
+
+def view_of(
+    node: Node, source: _core.logical_tensor, shape: tuple[int, ...]
+) -> tuple[_core.logical_tensor, int] | None:
+    """Describe a node's result as a view of its input's memory.
+
+    Parameters
+    ----------
+    node : Node
+        A view, or an op.
+    source : logical_tensor
+        Its input.
+    shape : tuple of int
+        The shape of its output.
+
+    Returns
+    -------
+    (logical_tensor, int) or None
+        The result and the bytes before it. None for ops that are no reshape and no transpose, and
+        where elements would have to move.
+    """
+    value = node.outputs[0] if node.outputs else None
+    if value is None or value.dtype in ("s4", "u4"):
+        return None
+    if source.get_layout_type() != _core.logical_tensor.layout_type.strided:
+        return None
+    dims = source.get_dims()
+    strides = source.get_strides() if dims else []
+    offset = 0
+    if isinstance(node, ViewNode):
+        host = HOST_DTYPES.get(value.dtype)
+        if host is None:
+            offset, made, steps = node.view(dims, strides)
+            offset *= array_dtype(value.dtype).itemsize
+        else:  # the strides are in bytes, and the last dim is that of an element's bytes
+            offset, made, steps = node.view(dims[:-1], strides[:-1])
+            made, steps = (*made, host.itemsize), (*steps, 1)
+        # A view without elements needs no memory, wherever it would begin.
+        return _strided(value.id, source, made, steps), 0 if 0 in made else offset
+    if not dims:
+        return None
+    if node.kind == "StaticTranspose":
+        order = [int(i) for i in node.attrs["order"]]
+        return _strided(value.id, source, shape, [strides[i] for i in order]), 0
+    if node.kind == "StaticReshape" and 0 not in dims and is_dense(source):
+        return _strided(value.id, source, shape, row_major(shape)), 0
+    return None
+
+
+def _strided(
+    id: int, source: _core.logical_tensor, dims: Sequence[int], strides: Sequence[int]
+) -> _core.logical_tensor:
+    # No element is at any stride if there are none, and a slice may have stepped by any number.
+    made = None if 0 in dims else beyond_ones(dims, strides)
+    return _core.logical_tensor(id, source.get_data_type(), dims, made or "strided")

@@ -1,0 +1,173 @@
+"""Rules that write an op in another way: `Rule`, and `Ops`, which holds what a rule writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...ops.check import check
+from ...reference import round_to
+from ..building.builder import GraphBuilder, Readers
+from ..building.value import Node, Value, new_id
+
+__all__ = ["Dims", "Ops", "Rule"]
+
+Dims = tuple[int, ...]
+
+_NONE: Mapping[int, Any] = MappingProxyType({})
+
+
+class Ops:
+    """Ops in the place of a node, which make the node's outputs.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    node : Node
+    shapes : dict of int to tuple of int
+        The shapes of the values, by id, to which those of new values are added.
+    makers, readers : mapping, optional
+        The ops of the graph that make and read each value, by its id.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        node: Node,
+        shapes: dict[int, Dims],
+        makers: Mapping[int, Node] = _NONE,
+        readers: Readers = _NONE,
+    ) -> None:
+        self.builder = builder
+        self.node = node
+        self.shapes = shapes
+        self.nodes: list[Node] = []
+        self._makers = makers
+        self._readers = readers
+
+    # -- the ops that are there
+
+    def maker(self, value: Value, *kinds: str) -> Node | None:
+        """Return the op that makes a value, if it is of one of these kinds."""
+        node = self._makers.get(value.id)
+        return node if node is not None and node.kind in kinds else None
+
+    def operands(self, value: Value, kind: str) -> Iterator[tuple[Value, Value]]:
+        """Yield the operands of an op that makes a value, in both orders."""
+        node = self.maker(value, kind)
+        if node is not None:
+            yield node.inputs[0], node.inputs[1]
+            yield node.inputs[1], node.inputs[0]
+
+    def is_read_once(self, value: Value) -> bool:
+        """Whether one op reads a value, which is no output of the graph."""
+        readers = self._readers.get(value.id, set())
+        return len(readers) == 1 and None not in readers
+
+    # -- the ops that are written
+
+    def value(self, shape: Dims, dtype: str) -> Value:
+        """Make a value that no op makes yet."""
+        value = Value(self.builder, shape, dtype, self.node.name)
+        self.shapes[value.id] = shape
+        return value
+
+    def like(self, value: Value, order: Sequence[int] = (), dtype: str = "") -> Value:
+        """Make a value with the shape of another, its dims in another order if one is given."""
+        shape = self.shapes[value.id]
+        return self.value(tuple(shape[i] for i in order) or shape, dtype or value.dtype)
+
+    def scalar(self, number: float, like: Value) -> Value:
+        """Make a constant that broadcasts with any tensor of a rank."""
+        value = self.value((1,) * len(self.shapes[like.id]), like.dtype)
+        value.data = round_to(np.full(value.shape or (), number), like.dtype)
+        return value
+
+    def op(self, kind: str, *inputs: Value, **attrs: Any) -> Value:
+        """Add an op with one output, of the last input's data type."""
+        specs = [(self.shapes[v.id], v.dtype) for v in inputs]
+        shape = check(kind, specs, attrs)[0].shape
+        value = self.value(shape or (), inputs[-1].dtype)
+        self.add(kind, inputs, (value,), attrs)
+        return value
+
+    def reshape(self, source: Value, shape: Dims) -> Value:
+        """Reshape a value that has another shape."""
+        if self.shapes[source.id] == shape:
+            return source
+        value = self.value(shape, source.dtype)
+        self.add("StaticReshape", (source,), (value,), {"shape": shape, "special_zero": False})
+        return value
+
+    def cast(self, source: Value, dtype: str) -> Value:
+        """Convert a value to another floating-point type."""
+        value = self.like(source, dtype=dtype)
+        self.add("TypeCast", (source,), (value,), {})
+        return value
+
+    def add(
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        attrs: Mapping[str, Any],
+    ) -> None:
+        """Add an op that makes these values."""
+        of = self.node
+        node = Node(new_id(), kind, of.name, tuple(inputs), tuple(outputs), dict(attrs), of.where)
+        self.nodes.append(node)
+
+    def same(
+        self,
+        inputs: Sequence[Value] | None = None,
+        outputs: Sequence[Value] | None = None,
+        **attrs: Any,
+    ) -> None:
+        """Add the node itself, with these inputs, outputs and attributes where they are given."""
+        node = self.node
+        inputs = node.inputs if inputs is None else tuple(inputs)
+        outputs = node.outputs if outputs is None else tuple(outputs)
+        self.nodes.append(
+            replace(node, inputs=inputs, outputs=outputs, attrs={**node.attrs, **attrs})
+        )
+
+    def end(self) -> list[Node]:
+        """Return the nodes; if none makes the node's output the last one does."""
+        written = {v.id for n in self.nodes for v in n.outputs}
+        if not any(v.id in written for v in self.node.outputs):
+            last = self.nodes[-1]
+            self.nodes[-1] = replace(last, id=self.node.id, outputs=self.node.outputs)
+        return self.nodes
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Another way to write ops, which computes the same up to the order of sums.
+
+    Parameters
+    ----------
+    how : str
+        The way's name in messages.
+    kinds : collection of str
+        The kinds of ops that it is for.
+    write : callable
+        Takes `Ops` and a node, writes other ops and returns True, or returns False if the rule
+        does not fit.
+    """
+
+    how: str
+    kinds: Collection[str]
+    write: Callable[[Ops, Node], bool]
+
+    def written(
+        self, builder: GraphBuilder, node: Node, shapes: dict[int, Dims]
+    ) -> list[Node] | None:
+        """Return nodes that compute what a node does, or None if the rule does not fit."""
+        if node.kind not in self.kinds:
+            return None
+        ops = Ops(builder, node, shapes)
+        return ops.end() if self.write(ops, node) else None

@@ -1,0 +1,203 @@
+"""The SYCL queue on which a model runs: its engine and stream, and its device's memory."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...base import _dpctl, sycl_interop
+from ...base.errors import InvalidArgumentsError, UnimplementedError
+
+__all__ = ["ModelQueue"]
+
+# dpctl has no type annotations.
+Queue = Any
+Event = Any
+
+_MEMORY = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
+_ALIGNMENT = 64
+
+# One engine for each device and context, as long as a model uses it.
+_engines: WeakValueDictionary[tuple[Any, Any], _core.engine] = WeakValueDictionary()
+
+# The tensors that asynchronous calls write, with the event of each call.
+_written: WeakKeyDictionary[_core.tensor, Event] = WeakKeyDictionary()
+
+
+class ModelQueue:
+    """A queue of dpctl, as a model uses it.
+
+    Parameters
+    ----------
+    queue : dpctl.SyclQueue, optional
+        By default a queue of the default device of the engine's kind.
+    engine_kind : engine.kind
+        The graph's engine kind.
+
+    Raises
+    ------
+    UnimplementedError
+        The linked oneDNN does not run on SYCL.
+    ModuleNotFoundError
+        dpctl is not installed.
+    InvalidArgumentsError
+        The queue's device is of another kind, or SYCL finds no device of this kind.
+    TypeError
+        `queue` is not a dpctl.SyclQueue.
+    """
+
+    def __init__(self, queue: Queue | None, engine_kind: _core.engine.kind) -> None:
+        what = "compile"
+        _core._sycl.require(f"{what}(queue=...)")
+        dpctl = _dpctl.load(f"{what}(queue=...)")
+        kind = engine_kind.name
+        if queue is None:
+            try:
+                queue = dpctl.SyclQueue(kind)
+            except dpctl.SyclQueueCreationError as error:
+                raise InvalidArgumentsError(
+                    f"{what}: SYCL finds no {kind} device here: {error}"
+                ) from None
+        if not isinstance(queue, dpctl.SyclQueue):
+            raise TypeError(f"{what}: queue must be a dpctl.SyclQueue, got {type(queue).__name__}")
+        device = queue.sycl_device
+        if not {"cpu": device.is_cpu, "gpu": device.is_gpu}[kind]:
+            raise InvalidArgumentsError(
+                f"{what}: the graph is for engine kind {kind}, and queue is of a "
+                f"{device.device_type.name} device, {device.name.strip()}; make the builder with "
+                f"engine_kind={device.device_type.name!r}, or a queue of a {kind} device"
+            )
+        self._dpctl = dpctl
+        self._memory = importlib.import_module("dpctl.memory")
+        self._complete = dpctl.event_status_type.complete
+        self.queue = queue
+        # A CPU device reads all memory of the process. We don't use that some GPUs do too, as
+        # their own memory is faster.
+        self.reads_host_memory = bool(device.is_cpu)
+        key = (device, queue.sycl_context)
+        engine = _engines.get(key)
+        if engine is None:
+            engine = _engines.setdefault(key, sycl_interop.make_engine(queue))
+        self.engine: _core.engine = engine
+
+    # -- memory
+
+    def allocate(self, nbytes: int, usm_type: str) -> Any:
+        """Return uninitialised memory (dpctl) of the device."""
+        return getattr(self._memory, _MEMORY[usm_type])(
+            max(nbytes, 1), alignment=_ALIGNMENT, queue=self.queue
+        )
+
+    def upload(self, array: npt.NDArray[Any], usm_type: str = "device") -> Any:
+        """Return memory (dpctl) with the bytes of a contiguous array, in memory order."""
+        made = self.allocate(array.nbytes, usm_type)
+        if array.nbytes:
+            made.copy_from_host(bytes_of(array))
+        return made
+
+    def tensor(
+        self, lt: _core.logical_tensor, memory: Any, offset: int = 0, nbytes: int | None = None
+    ) -> _core.tensor:
+        """Return a tensor over dpctl memory, starting at a byte offset."""
+        address = memory.__sycl_usm_array_interface__["data"][0]
+        size = lt.get_mem_size() if nbytes is None else nbytes
+        described = _dpctl.UsmBytes(address + offset, size, self.queue, memory)
+        return sycl_interop.make_tensor(lt, self.engine, described)
+
+    def require_reachable(self, address: int, what: str) -> str:
+        """Return the kind of USM memory at an address in the queue's context; raise if none."""
+        return _dpctl.require_usm(address, _core._sycl.get_context(self.engine), what)
+
+    def copy_from_host(self, to: _core.tensor, array: npt.NDArray[Any]) -> None:
+        """Fill a tensor of USM memory with the bytes of an array of the same layout."""
+        memory = _dpctl.memory_at(to.get_data_handle(), array.nbytes, self.queue)
+        memory.copy_from_host(bytes_of(array))
+
+    # -- events
+
+    def events(self, deps: Sequence[Event], what: str) -> list[Event]:
+        """Return `deps` as a list, after checking that all are events."""
+        if not isinstance(deps, (list, tuple)):
+            raise TypeError(
+                f"{what}: deps must be a list or tuple of dpctl.SyclEvent, got "
+                f"{type(deps).__name__}"
+            )
+        for one in deps:
+            if not isinstance(one, self._dpctl.SyclEvent):
+                raise TypeError(
+                    f"{what}: deps: expected a dpctl.SyclEvent, got {type(one).__name__}"
+                )
+        return list(deps)
+
+    def submitted_before(self, arrays: Iterable[object]) -> list[Event]:
+        """Return events for all work submitted so far to the queues of arrays in USM memory."""
+        made = []
+        seen: list[Queue] = []
+        for array in arrays:
+            interface = getattr(array, "__sycl_usm_array_interface__", None) or {}
+            queue = interface.get("syclobj")
+            if not isinstance(queue, self._dpctl.SyclQueue) or queue in seen:
+                continue
+            seen.append(queue)
+            if queue != self.queue or not queue.is_in_order:
+                made.append(queue.submit_barrier())
+        return made
+
+    def barrier(self, deps: Sequence[Event]) -> Event:
+        """Return an event that is complete when all others are."""
+        return self.queue.submit_barrier(list(deps))
+
+    def is_complete(self, event: Event) -> bool:
+        """Return whether the event is complete."""
+        return bool(event.execution_status == self._complete)
+
+    def stream(self) -> _core.stream:
+        """Return a stream over the queue; only one thread may use it at a time."""
+        return sycl_interop.make_stream(self.engine, self.queue)
+
+    def execute(
+        self,
+        stream: _core.stream,
+        compiled: _core.compiled_partition,
+        inputs: list[_core.tensor],
+        outputs: list[_core.tensor],
+        scratchpad: _core.tensor | None,
+        deps: Sequence[Event],
+    ) -> Event:
+        """Submit a partition to run after events, and return its event."""
+        return sycl_interop.execute(
+            compiled, stream, inputs, outputs, deps, scratchpad=scratchpad, wait=False
+        )
+
+
+def note_written(tensors: Iterable[_core.tensor], event: Event) -> None:
+    """Remember the tensors that an asynchronous call writes."""
+    for one in tensors:
+        _written[one] = event
+
+
+def writer_of(tensor: _core.tensor) -> Event | None:
+    """Return the event of the asynchronous call that writes a tensor, or None."""
+    return _written.get(tensor)
+
+
+def bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return the bytes of an array in memory order; the array must have no gaps."""
+    order = np.argsort([-s for s in array.strides], kind="stable")
+    dense = array.transpose(order) if array.ndim else array
+    if not dense.flags.c_contiguous:
+        raise UnimplementedError("an array with gaps in its memory can't be copied to a device")
+    return dense.reshape(-1).view(np.uint8)
+
+
+def device_of(engine_kind: _core.engine.kind, queue: Queue | None) -> ModelQueue | None:
+    """Return a queue for a model if one is given or the device is a GPU, else None."""
+    if queue is None and (engine_kind.name == "cpu" or not _core._sycl.available()):
+        return None
+    return ModelQueue(queue, engine_kind)

@@ -1,0 +1,187 @@
+"""Giving back the memory of constants that oneDNN has in a layout of its own.
+
+oneDNN reorders most weights at the first call, and keeps the result in its cache under the
+partition and the address of the weights. A later call reads only that, but whether it does depends
+on kernel, shape and data type, and oneDNN tells nobody. So the system tells: each constant moves to
+pages that nobody accessed yet, every step that reads it runs once, and the constants whose pages
+were not accessed then are needed no more. Their memory goes back; their addresses stay taken,
+because the cache knows them by these.
+
+From then on all depends on oneDNN's entries. oneDNN drops none by itself, and
+`_constant_cache_hold` lets nobody empty the cache while a model with released constants lives.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...ops.lookup import with_trait
+from ..building.released import ReleasedArray
+from ..building.value import Value
+from ..planning import Plan
+from ..planning.folding import FoldedConstants
+from ..planning.plan import PlannedStep
+from ..planning.trial import Trial
+
+__all__ = ["plain_bytes", "release", "require_plain"]
+
+# The memory of smaller constants is not worth the system's calls.
+_SMALLEST = 1 << 16
+# Products read all of a constant or nothing, whatever the inputs are. Other ops may depend on them:
+# Select reads only elements that its condition selects.
+_PRODUCTS = with_trait("product")
+_CONVERTING = with_trait("moves") | with_trait("dequantizes") | {"TypeCast"}
+
+Compiled = tuple[Plan, "_core._executor"]
+
+
+def plain_bytes(values: Iterable[Value]) -> int:
+    """Return the bytes of constants that were not released."""
+    arrays = (v.data for v in values)
+    return sum(a.nbytes for a in arrays if a is not None and not isinstance(a, ReleasedArray))
+
+
+def require_plain(values: Iterable[Value], what: str) -> None:
+    """Raise if constants were released that something, which `what` names, needs."""
+    for value in values:
+        if isinstance(value.data, ReleasedArray):
+            value.data.refuse(what)
+
+
+@dataclass
+class _Constant:
+    """A constant's array and all of a model's references to it."""
+
+    array: npt.NDArray[Any]
+    values: list[Value] = field(default_factory=list)
+    used: list[tuple[Plan, _core._executor, int]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.values[0].name if self.values else ""
+
+    def replace(self, array: npt.NDArray[Any] | ReleasedArray, folded: FoldedConstants) -> None:
+        """Replace the array wherever the model has it."""
+        new = cast("npt.NDArray[Any]", array)
+        folded.replace(self.array, new)
+        for value in self.values:
+            value.data = new
+        for plan, run, i in self.used:
+            plan.constants[i] = new
+            run.hold_constant(i, new)
+        self.array = new
+
+
+def _is_read_whole(step: PlannedStep, id: int) -> bool:
+    """Return whether a step reads all of a tensor or nothing, whatever its other inputs are."""
+    if step.compiled is None:
+        return False
+    same = {id}
+    for node in step.nodes:
+        if not same & {v.id for v in node.inputs}:
+            continue
+        if node.kind in _CONVERTING:
+            same.update(v.id for v in node.outputs)
+        elif node.kind not in _PRODUCTS:
+            return False
+    return not same & {lt.get_id() for lt in step.outputs}
+
+
+def _reading(plan: Plan) -> Iterator[tuple[PlannedStep, int, int]]:
+    """Yield each step that runs, with the id and the number of each constant that it reads."""
+    for step in plan.running:
+        for lt in step.inputs:
+            slot = plan.slots[lt.get_id()]
+            if slot.where == "constant":
+                yield step, lt.get_id(), slot.at
+
+
+def _constants(values: Sequence[Value], made: Sequence[Compiled]) -> list[_Constant]:
+    """Return the constants that may be released."""
+    found: dict[int, _Constant] = {}
+    in_plans = [
+        v for p, _ in made for s in p.steps for n in s.nodes for v in (*n.inputs, *n.outputs)
+    ]
+    for value in {id(v): v for v in (*values, *in_plans)}.values():
+        if isinstance(value.data, np.ndarray):
+            found.setdefault(id(value.data), _Constant(value.data)).values.append(value)
+    partly = set()
+    for plan, run in made:
+        for i, array in enumerate(plan.constants):
+            if isinstance(array, np.ndarray):
+                found.setdefault(id(array), _Constant(array)).used.append((plan, run, i))
+        for step, tensor, i in _reading(plan):
+            if not _is_read_whole(step, tensor):
+                partly.add(id(plan.constants[i]))
+    return [
+        c
+        for i, c in found.items()
+        if i not in partly and c.array.nbytes >= _SMALLEST and _core._is_constant_memory(c.array)
+    ]
+
+
+def _run_readers(made: Sequence[Compiled], constants: Sequence[_Constant]) -> None:
+    """Run each step that reads one of some constants, each with memory of its own."""
+    wanted = {id(c.array) for c in constants}
+    for plan, _ in made:
+        steps = [s for s, _, i in _reading(plan) if id(plan.constants[i]) in wanted]
+        arrays = {lt: plan.constants[i] for _, lt, i in _reading(plan)}
+        with _core._compiling_with(plan.threads):
+            for step in {id(s): s for s in steps}.values():
+                Trial(plan.engine, [step], arrays).run()
+
+
+def release(
+    model: str, values: Sequence[Value], made: Sequence[Compiled], folded: FoldedConstants
+) -> int:
+    """Give back the memory of constants that no step reads any more.
+
+    Parameters
+    ----------
+    model : str
+        The model's name.
+    values : sequence of Value
+        Its constants.
+    made : sequence of (Plan, executor)
+        All that it is compiled for. The caller sees to it that it compiles nothing meanwhile.
+    folded : FoldedConstants
+
+    Returns
+    -------
+    int
+        The bytes that the system has again.
+    """
+    gc.collect()  # what is dropped, but not gone yet, may have an array
+    hold = _core._constant_cache_hold(model)
+    if _core.get_constant_tensor_cache_capacity("cpu") == 0:
+        return 0
+    given_back = 0
+    with ExitStack() as stack:
+        places = []
+        constants = _constants(values, made)
+        _run_readers(made, constants)  # the first run of a step reorders what it reads
+        for constant in constants:
+            place = _core._constant_place(constant.array)
+            stack.callback(place.keep)
+            place.watch()
+            places.append(place)
+        _run_readers(made, constants)
+        while constants:
+            constant, place = constants.pop(), places.pop()
+            if place.were_read():
+                continue
+            standing_in = ReleasedArray(constant.array, constant.name, model)
+            constant.replace(standing_in, folded)
+            if place.owners:  # somebody else has the array
+                constant.replace(standing_in.restored(), folded)
+            else:
+                given_back += place.give_back(hold)
+    return given_back

@@ -1,0 +1,312 @@
+"""Graphs from Python functions: `trace` and `jit`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple, overload
+
+from ...base.errors import InvalidArgumentsError
+from ...base.processes.forked import renew_in_forks
+from ...ops.tensor_spec import spec_of
+from ..building.builder import GraphBuilder
+from ..building.value import Value, row_major
+from .model import CompiledGraph
+
+__all__ = ["JitInfo", "Jitted", "jit", "trace"]
+
+
+def trace(
+    function: Callable[..., Any],
+    *specs: Any,
+    engine_kind: Any = "cpu",
+    fpmath_mode: Any = "strict",
+    apply_to_int: bool = False,
+) -> GraphBuilder:
+    """Build a graph by calling a Python function with values (`Value`).
+
+    Parameters
+    ----------
+    function : callable
+        It takes values, and returns a value, a sequence of values, or a dict of values by name.
+    *specs : TensorSpec, (shape, dtype), logical_tensor or array
+        Shape and data type of each argument.
+    engine_kind, fpmath_mode, apply_to_int
+        As in `GraphBuilder`.
+
+    Returns
+    -------
+    GraphBuilder
+        The traced graph, which `GraphBuilder.compile` compiles.
+
+    Raises
+    ------
+    TypeError
+        The function returns something else.
+    OneDNNError
+        An op is invalid; the traceback shows the function's line.
+
+    Examples
+    --------
+    >>> b = trace(lambda x, y: (x @ y).relu(), ((2, 3), "f32"), ((3, 4), "f32"))
+    >>> b.outputs
+    {'output0': <Value f32 2x4>}
+    """
+    builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
+    names = _parameter_names(function, len(specs))
+    values = []
+    for i, (given, name) in enumerate(zip(specs, names, strict=True)):
+        try:
+            spec = spec_of(given)
+        except TypeError as e:
+            raise TypeError(f"trace of {_name_of(function)}: argument {name or i}: {e}") from None
+        values.append(
+            builder.input(spec.shape, spec.dtype or "f32", name=name, strides=_strides_of(given))
+        )
+    result = function(*values)
+    if isinstance(result, Value):
+        builder.output(result)
+    elif isinstance(result, dict):
+        builder.output(**result)
+    elif isinstance(result, (tuple, list)):
+        builder.output(*result)
+    else:
+        raise TypeError(
+            f"{_name_of(function)} must return a Value, a sequence or a dict of them, got "
+            f"{type(result).__name__}"
+        )
+    return builder
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _strides_of(given: Any) -> tuple[int, ...] | None:
+    """Return a logical tensor's strides, in elements, if they are not row-major."""
+    if not hasattr(given, "get_strides") or given.get_layout_type().name != "strided":
+        return None
+    dims = given.get_dims()
+    strides = tuple(given.get_strides())
+    known = all(d >= 0 for d in dims) and strides != row_major(dims)
+    return strides if known and dims else None
+
+
+def _parameter_names(function: Callable[..., Any], count: int) -> list[str | None]:
+    """Return the function's names of its arguments; None for arguments without a name."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins have no signature
+        return [None] * count
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [named[i] if i < len(named) else None for i in range(count)]
+
+
+def _without_first(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a bound method."""
+    signature = inspect.signature(function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+class JitInfo(NamedTuple):
+    """Cache statistics: those of `functools.lru_cache`, and evictions."""
+
+    hits: int
+    misses: int
+    evictions: int
+    maxsize: int
+    currsize: int
+
+
+class Jitted:
+    """A function that is traced and compiled for each new set of shapes and data types.
+
+    If it is a method, each instance has its own models. They keep the attributes that the method
+    read from its instance: call `cache_clear` after changing them.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        maxsize: int,
+        graph_options: dict[str, Any],
+        options: dict[str, Any],
+    ) -> None:
+        if maxsize < 1:
+            raise InvalidArgumentsError(f"jit: maxsize must be at least 1, got {maxsize}")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._attribute = _name_of(function)
+        self._maxsize = maxsize
+        self._graph_options = graph_options
+        self._options = options
+        self._lock = threading.RLock()
+        renew_in_forks(self)
+        self._models: OrderedDict[tuple[Any, ...], CompiledGraph] = OrderedDict()
+        self._hits = self._misses = self._evictions = 0
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Jitted: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Jitted: ...
+    def __get__(self, instance: object | None, owner: type) -> Jitted:
+        """Return the method of one instance, and store it there for later lookups."""
+        if instance is None:
+            return self
+        try:
+            attributes = vars(instance)
+            # Weak, as otherwise the instance and its models would form a reference cycle.
+            weak = weakref.ref(instance)
+        except TypeError:
+            raise TypeError(
+                f"jit of {_name_of(self._function)}: instances of {owner.__name__} have no "
+                "__dict__ that could hold their models, or no __weakref__"
+            ) from None
+
+        @functools.wraps(self._function)
+        def method(*values: Any) -> Any:
+            return self._function(weak(), *values)
+
+        vars(method)["__signature__"] = _without_first(self._function)
+        made = Jitted(method, self._maxsize, self._graph_options, self._options)
+        kept: Jitted = attributes.setdefault(self._attribute, made)
+        return kept
+
+    def __repr__(self) -> str:
+        return f"<jit of {_name_of(self._function)}: {self.cache_info()}>"
+
+    def model(self, *arrays: Any) -> CompiledGraph:
+        """Return the compiled model for arguments of these shapes and data types."""
+        key = tuple(_key_of(a, i, _name_of(self._function)) for i, a in enumerate(arrays))
+        with self._lock:
+            found = self._models.get(key)
+            if found is not None:
+                self._hits += 1
+                self._models.move_to_end(key)
+                return found
+            self._misses += 1
+            builder = trace(self._function, *key, **self._graph_options)
+            made = builder.compile(name=_name_of(self._function), **self._options)
+            self._models[key] = made
+            while len(self._models) > self._maxsize:
+                self._models.popitem(last=False)
+                self._evictions += 1
+            return made
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """Run the function on arrays; see `CompiledGraph`."""
+        return self.model(*arrays)(*arrays, out=out)
+
+    def cache_info(self) -> JitInfo:
+        """Return the numbers of hits, misses, evictions and models."""
+        with self._lock:
+            return JitInfo(
+                self._hits, self._misses, self._evictions, self._maxsize, len(self._models)
+            )
+
+    def cache_clear(self) -> None:
+        """Drop all models, and reset the counters."""
+        with self._lock:
+            self._models.clear()
+            self._hits = self._misses = self._evictions = 0
+
+
+def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or not hasattr(array, "shape"):
+        raise TypeError(
+            f"{name}: argument {i} must be an array or support DLPack, got {type(array).__name__}"
+        )
+    shape = tuple(int(d) for d in array.shape)
+    # torch has its own dtypes: ``torch.bfloat16``.
+    text = str(dtype)
+    if text.startswith("torch."):
+        dtype = _TORCH.get(text.removeprefix("torch."), text)
+        return shape, dtype
+    return shape, str(spec_of(array).dtype)
+
+
+_TORCH = {
+    "float32": "f32",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "int8": "s8",
+    "uint8": "u8",
+    "int32": "s32",
+    "bool": "boolean",
+    "float8_e4m3fn": "f8_e4m3",
+    "float8_e5m2": "f8_e5m2",
+}
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> Jitted: ...
+
+
+@overload
+def jit(
+    *,
+    maxsize: int = ...,
+    engine_kind: Any = ...,
+    fpmath_mode: Any = ...,
+    apply_to_int: bool = ...,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    maxsize: int = 32,
+    engine_kind: Any = "cpu",
+    fpmath_mode: Any = "strict",
+    apply_to_int: bool = False,
+    **options: Any,
+) -> Any:
+    """Trace and compile a function of values (`Value`) when it is called with arrays.
+
+    Parameters
+    ----------
+    function : callable
+        As in `trace`.
+    maxsize : int
+        Number of sets of shapes and data types that stay compiled, the most recently used ones.
+    engine_kind, fpmath_mode, apply_to_int
+        As in `GraphBuilder`.
+    **options
+        As in `GraphBuilder.compile`.
+
+    Returns
+    -------
+    Jitted
+        Callable with arrays; ``cache_info()`` reports hits, misses and evictions.
+
+    Examples
+    --------
+    >>> @jit
+    ... def double_relu(x):
+    ...     return (x + x).relu()
+    >>> double_relu(np.float32([-1, 2]))
+    array([0., 4.], dtype=float32)
+    """
+    graph_options = {
+        "engine_kind": engine_kind,
+        "fpmath_mode": fpmath_mode,
+        "apply_to_int": apply_to_int,
+    }
+
+    def decorate(decorated: Callable[..., Any]) -> Jitted:
+        return Jitted(decorated, maxsize, graph_options, options)
+
+    return decorate if function is None else decorate(function)

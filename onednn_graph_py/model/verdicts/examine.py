@@ -1,0 +1,201 @@
+"""Compile and run a partition as a plan would run it, and compare it with the reference.
+
+Call it in a process whose crash does no harm.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...base.errors import OneDNNError
+from ...base.text.numbers import gib_text
+from ...machine.cpu_runtime import threads_can_be_set
+from ...machine.memory import free_bytes
+from ...machine.timing import timed
+from ...reference.rounding import NUMPY_DTYPES
+from ..checking.expected import Expected
+from .arrays import draws_of, written
+from .portion import picked, picks_for, seconds_of, shapes_of
+from .running import DIRT, Ended, Ops, Run, bits, engine_with_dirt, same, with_threads
+from .speed import slowness
+from .subject import Subject
+from .verdict import Limits, Outcome, Verdict
+
+__all__ = ["AIM", "examine"]
+
+Array = npt.NDArray[Any]
+
+AIM = 0.05
+"""Time limit of the reference in seconds, above which the comparison leaves out indices."""
+
+_FEW, _MANY = 1, 4
+"""Samples of stochastic arithmetic: with many elements, one sample is enough."""
+_ELEMENTS = 1024
+
+
+def _share_of_samples(count: int) -> float:
+    """Return the share of `seconds_of` that this number of samples takes, with the exact run."""
+    return (1 + 2 * count) / (1 + 2 * _MANY)
+
+
+def _differing(one: Array, other: Array) -> int:
+    size = max(one.dtype.itemsize, 1)
+    different = (bits(one) != bits(other)).reshape(-1, size).any(1)
+    return int(np.count_nonzero(different))
+
+
+def _check_equal(first: Sequence[Array], again: Sequence[Array]) -> None:
+    for port, (a, b) in enumerate(zip(first, again, strict=True)):
+        if not same(a, b):
+            raise Ended(
+                Outcome.WRONG,
+                f"output {port} differs from call to call: {_differing(a, b)} of {a.size} elements",
+            )
+
+
+class Comparison:
+    """The reference's values for all results, or for some of them."""
+
+    def __init__(self, subject: Subject, arrays: Mapping[int, Array], seconds: float) -> None:
+        self.subject = subject
+        few, many = _share_of_samples(_FEW), _share_of_samples(_MANY)
+        self.picks = picks_for(subject, min(AIM, seconds) / few)
+        shapes = shapes_of(subject, self.picks)
+        enough = all(math.prod(shapes[t]) >= _ELEMENTS for t in subject.outputs)
+        needed = seconds_of(subject, shapes) * (few if enough else many)
+        if needed > seconds:
+            raise Ended(
+                Outcome.UNVERIFIED,
+                f"the reference would take about {needed:.1f} s, and no part of it less than "
+                f"{seconds:g} s",
+            )
+        # Values refer to the op that makes them only while their builder exists.
+        self.builder, self.values = written(subject, shapes, {}, self.picks)
+        self.expected = Expected(
+            self.builder,
+            [picked(arrays[t], t, self.picks) for t in subject.inputs],
+            samples=_FEW if enough else _MANY,
+        )
+        count = sum(subject.tensors[t].count for t in subject.outputs)
+        compared = sum(math.prod(shapes[t]) for t in subject.outputs)
+        self.share = compared / count if count else 1.0
+
+    def check(self, outputs: Sequence[Array], when: str) -> None:
+        """Raise `Ended` if outputs are wrong, or can't be compared because most are not finite."""
+        made = {
+            self.values[t].id: picked(array, t, self.picks)
+            for t, array in zip(self.subject.outputs, outputs, strict=True)
+        }
+        names = {self.values[t].id: f"output {i}" for i, t in enumerate(self.subject.outputs)}
+        found = self.expected.compare(made, names)
+        wrong = [str(o) for o in found.outputs if not o.ok]
+        if wrong:
+            raise Ended(Outcome.WRONG, "; ".join(wrong) + when)
+        for port, array in enumerate(made.values()):
+            if array.size and _finite(array) < array.size / 2:
+                raise Ended(
+                    Outcome.UNVERIFIED, f"most of output {port} is not finite, so we can't compare"
+                )
+
+
+def _finite(array: Array) -> int:
+    return int(np.count_nonzero(np.isfinite(array.astype(np.float64))))
+
+
+def _results(
+    subject: Subject, graph: Ops, arrays: Mapping[int, Array], threads: int
+) -> list[Array]:
+    """Compile and run a subject with some threads; return its outputs."""
+    engine = engine_with_dirt()
+    with with_threads(threads):
+        partition = graph.partition(subject.ops, set(subject.outputs), "fusion")
+        if partition is None:
+            raise Ended(Outcome.UNVERIFIED, "oneDNN does not make one partition of it alone")
+        try:
+            compiled = graph.compiled(
+                partition,
+                [graph.plain(t) for t in subject.inputs],
+                subject.outputs,
+                subject.free,
+                engine,
+            )
+        except OneDNNError as e:
+            raise Ended(Outcome.UNVERIFIED, f"it does not compile: {e}") from None
+        if any(
+            lt.get_layout_type() != _core.logical_tensor.strided
+            for lt, t in zip(compiled.outputs, subject.outputs, strict=True)
+            if subject.tensors[t].shape
+        ):
+            raise Ended(Outcome.UNVERIFIED, "the layout of its output can't be read")
+        run = Run(compiled, arrays, subject, engine)
+        first = run(DIRT[0])
+        spent, calls = 0.0, 0
+        while calls < 2 or (spent < 0.01 and calls < 6):
+            seconds, again = timed(partial(run, DIRT[(calls + 1) % len(DIRT)]))
+            calls, spent = calls + 1, spent + seconds
+            _check_equal(first, again)
+            if seconds > 1.0:
+                break
+        run.check_inputs()
+    return first
+
+
+def _check_memory(subject: Subject, share: float) -> None:
+    needed = sum(t.count * np.dtype(NUMPY_DTYPES[t.dtype]).itemsize for t in subject.tensors)
+    free = free_bytes()
+    if free is not None and needed > free * share:
+        raise Ended(
+            Outcome.UNVERIFIED,
+            f"its tensors take {gib_text(needed)}, and {gib_text(free)} are free",
+            passing=True,
+        )
+
+
+def examine(subject: Subject, limits: Limits) -> Verdict:
+    """Judge a partition in this process.
+
+    Parameters
+    ----------
+    subject : Subject
+    limits : Limits
+
+    Returns
+    -------
+    Verdict
+        The outcome is never that the partition crashed or hung, since this process then does so.
+    """
+    start = time.monotonic()
+    detail, reduced, ratio = "", False, None
+    outcome, passing = Outcome.RIGHT, False
+    try:
+        if any(t.opaque for t in subject.tensors):
+            raise Ended(Outcome.UNVERIFIED, "an input's layout is oneDNN's own")
+        _check_memory(subject, limits.memory)
+        graph = Ops(subject)
+        for arrays in draws_of(subject):
+            outputs = _results(subject, graph, arrays, subject.threads)
+            comparison = Comparison(subject, arrays, limits.reference)
+            reduced = comparison.share < 1
+            comparison.check(outputs, "")
+            if reduced:
+                break
+        if subject.threads > 1 and threads_can_be_set():
+            comparison.check(_results(subject, graph, arrays, 1), " with one thread")
+        if limits.speed and len(subject.ops) > 1:
+            slow, ratio = slowness(subject, graph, arrays, limits.speed)
+            if slow:
+                outcome, detail = Outcome.SLOW, slow
+    except Ended as e:
+        outcome, detail, passing = e.outcome, e.detail, e.passing
+    if reduced:
+        said = f"{100 * comparison.share:.2g} % of its elements were compared"
+        detail = f"{detail}; {said}" if detail else said
+    return Verdict(outcome, detail, reduced, ratio, time.monotonic() - start, passing)

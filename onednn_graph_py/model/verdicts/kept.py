@@ -1,0 +1,72 @@
+"""Verdicts on disk: only those that this user found on this machine count."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ... import _core
+from ...machine.store import folder, load, place, save
+from .verdict import Limits, Outcome, Verdict
+
+__all__ = ["Kept", "number_kept"]
+
+_TYPES = {"detail": str, "reduced": bool, "ratio": float | int | None, "seconds": float | int}
+
+
+class Kept:
+    """The verdicts of this oneDNN on this CPU, for a number of threads.
+
+    Each verdict has its own file that is replaced as a whole, so that any number of processes may
+    read and write. It names its partition.
+
+    Parameters
+    ----------
+    threads : int
+    reference : float
+        Time limit of the reference in seconds, which decides which partitions stay unverified.
+    """
+
+    def __init__(self, threads: int, reference: float = Limits.reference) -> None:
+        about = (threads, reference, _core.get_cpu_isa_hints().name, _machine())
+        self._folder = place("verdicts", *about).with_suffix("")
+
+    def _file(self, signature: str) -> Path:
+        return self._folder / f"{hashlib.sha256(signature.encode()).hexdigest()[:32]}.json"
+
+    def find(self, signature: str) -> Verdict | None:
+        """Read the verdict on a partition; None if there is none that can be trusted."""
+        found = load(self._file(signature))
+        return _verdict(found) if isinstance(found, dict) and found.get("of") == signature else None
+
+    def keep(self, signature: str, verdict: Verdict) -> None:
+        """Write a verdict for other processes, if the folder can be written to."""
+        save(self._file(signature), {**asdict(verdict), "of": signature})
+
+
+def _verdict(found: dict[str, Any]) -> Verdict | None:
+    """Make a verdict of what a file holds, if each part has its type."""
+    parts: dict[str, Any] = {name: found.get(name) for name in _TYPES}
+    outcome = found.get("outcome")
+    if outcome not in list(Outcome) or not all(
+        isinstance(part, _TYPES[name]) for name, part in parts.items()
+    ):
+        return None
+    return Verdict(Outcome(outcome), **parts, kept=True)
+
+
+def number_kept() -> int:
+    """Count the verdicts on disk, of any oneDNN, CPU and number of threads."""
+    return sum(1 for _ in (folder() / "verdicts").glob("*/*.json"))
+
+
+def _machine() -> str:
+    """Return an id of this machine and user, which a folder copied from another does not match."""
+    try:
+        name = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        name = os.uname().nodename
+    return f"{name} {os.geteuid()}"

@@ -1,0 +1,312 @@
+"""Compile a subject like a planner, and run it in memory that shows stray reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...base.dtypes import pack_int4, unpack_int4
+from ...base.errors import OneDNNError
+from ...reference.rounding import NUMPY_DTYPES
+from ..building.value import new_id
+from .subject import Operation, Subject
+from .verdict import Outcome
+
+__all__ = [
+    "DIRT",
+    "Compiled",
+    "Ended",
+    "GuardedMemory",
+    "Ops",
+    "Run",
+    "bits",
+    "engine_with_dirt",
+    "plain_engine",
+    "same",
+    "with_threads",
+]
+
+Array = npt.NDArray[Any]
+
+DIRT = (0xFF, 0xAA, 0x7F)
+"""Bytes that fill memory before a call; the first makes NaNs in all floating-point types."""
+
+_PACKED = ("s4", "u4")
+_GUARD = 4096
+"""The number of bytes on either side of a tensor that must not change."""
+_NOTHING = 0xA5
+"""The value that fills those bytes."""
+
+
+class Ended(Exception):
+    """Raised when the outcome for a partition is known."""
+
+    def __init__(self, outcome: Outcome, detail: str, *, passing: bool = False) -> None:
+        super().__init__(outcome, detail)
+        self.outcome, self.detail, self.passing = outcome, detail, passing
+
+
+# -- memory
+
+
+class GuardedMemory:
+    """Memory of a tensor, with a guard on either side.
+
+    Parameters
+    ----------
+    lt : logical_tensor
+        It must be strided.
+    dtype : str
+    """
+
+    def __init__(self, lt: _core.logical_tensor, dtype: str, engine: _core.engine) -> None:
+        self.shape, self.dtype = tuple(lt.get_dims()), dtype
+        self.strides = tuple(lt.get_strides()) if self.shape else ()
+        self.bytes = lt.get_mem_size()
+        self._all = np.full(self.bytes + 2 * _GUARD + 64, _NOTHING, np.uint8)
+        self._begin = _GUARD + -(self._all.ctypes.data + _GUARD) % 64
+        self.own = self._all[self._begin : self._begin + self.bytes]
+        self.tensor = _core.tensor(lt, engine, self.own.ctypes.data)
+
+    def elements(self) -> Array:
+        """Return the tensor's elements, as a view; a copy for 4-bit integers."""
+        if self.dtype in _PACKED:
+            return unpack_int4(self.own, self.shape, self.dtype)
+        target = np.dtype(NUMPY_DTYPES[self.dtype])
+        if 0 in self.shape:
+            return np.empty(self.shape, target)
+        strides = [s * target.itemsize for s in self.strides]
+        made: Array = np.ndarray(self.shape, target, self.own, strides=strides)
+        return made
+
+    def fill(self, array: Array) -> None:
+        """Write an array's elements into the memory."""
+        if self.dtype in _PACKED:
+            packed = pack_int4(array, self.dtype).reshape(-1).view(np.uint8)
+            self.own[: packed.size] = packed
+        elif array.size:
+            self.elements()[...] = array
+        self._filled = self.own.copy()
+
+    @property
+    def changed(self) -> bool:
+        """Whether the tensor or a guard changed since it was filled."""
+        return self.touched or not np.array_equal(self.own, self._filled)
+
+    @property
+    def touched(self) -> bool:
+        """Whether a guard changed."""
+        before, after = self._all[: self._begin], self._all[self._begin + self.bytes :]
+        return bool((before != _NOTHING).any() or (after != _NOTHING).any())
+
+
+class Dirt:
+    """An allocator whose memory is filled with a pattern, as if it had been used before."""
+
+    def __init__(self) -> None:
+        self.pattern = DIRT[0]
+        self._taken: dict[int, Array] = {}
+
+    def allocate(self, size: int, alignment: int) -> int:
+        memory = np.full(size + alignment, self.pattern, np.uint8)
+        address = -(-memory.ctypes.data // alignment) * alignment
+        self._taken[address] = memory
+        return address
+
+    def free(self, address: int) -> None:
+        self._taken.pop(address, None)
+
+
+dirt = Dirt()
+_engines: list[_core.engine] = []
+
+
+def engine_with_dirt() -> _core.engine:
+    """Return the engine for judging results; it allocates from `dirt` if possible."""
+    if not _engines:
+        try:
+            allocator = _core.allocator(dirt.allocate, dirt.free)
+            _engines.append(_core.make_engine_with_allocator("cpu", 0, allocator))
+        except OneDNNError:
+            _engines.append(_core.engine("cpu", 0))
+        _engines.append(_core.engine("cpu", 0))
+    return _engines[0]
+
+
+def plain_engine() -> _core.engine:
+    """Return the engine for measuring time, with oneDNN's default allocator."""
+    engine_with_dirt()
+    return _engines[1]
+
+
+# -- compiling
+
+
+@dataclass
+class Compiled:
+    """A compiled partition, with the layouts of its inputs, outputs and scratchpad."""
+
+    compiled: _core.compiled_partition
+    inputs: list[_core.logical_tensor]
+    outputs: list[_core.logical_tensor]
+    scratchpad: _core.logical_tensor | None
+
+
+class Ops:
+    """A subject's ops as objects of the mirror."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.ids = [new_id() for _ in subject.tensors]
+        self.number = {i: t for t, i in enumerate(self.ids)}
+
+    def plain(self, t: int) -> _core.logical_tensor:
+        """Describe a tensor as the graph declares it."""
+        tensor = self.subject.tensors[t]
+        kind = _core.logical_tensor.property_type
+        of = kind.constant if tensor.constant else kind.variable
+        if tensor.strides is not None:
+            return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, tensor.strides, of)
+        layout = _core.logical_tensor.layout_type.strided
+        return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, layout, of)
+
+    def partition(self, ops: Sequence[Operation], read: set[int], policy: str) -> Any:
+        """Partition some ops; return their one supported partition, or None.
+
+        Tensors in `read` stay outputs, as other ops read them.
+        """
+        subject = self.subject
+        g = _core.graph(subject.engine_kind)
+        g.set_fpmath_mode(subject.fpmath_mode, subject.apply_to_int)
+        for op in ops:
+            o = _core.op(new_id(), op.kind, op.kind.lower())
+            o.add_inputs([self.plain(t) for t in op.inputs])
+            o.add_outputs([self.plain(t) for t in op.outputs])
+            for name, value in op.attrs:
+                o.set_attr(name, list(value) if isinstance(value, tuple) else value)
+            g.add_op(o)
+        inside = {t for op in ops for t in op.inputs}
+        for t in (t for op in ops for t in op.outputs if t in read and t in inside):
+            end = _core.op(new_id(), "End", "end")
+            end.add_input(self.plain(t))
+            g.add_op(end)
+        g.finalize()
+        made = [p for p in g.get_partitions(policy) if self._computes(p)]
+        if len(made) != 1 or not made[0].is_supported():
+            return None
+        return made[0]
+
+    def _computes(self, partition: _core.partition) -> bool:
+        return bool(partition.get_output_ports())
+
+    def compiled(
+        self,
+        partition: _core.partition,
+        inputs: Sequence[_core.logical_tensor],
+        outputs: Sequence[int],
+        free: Sequence[bool],
+        engine: _core.engine,
+    ) -> Compiled:
+        """Compile like a planner: with layouts of oneDNN's choice, or else plain ones."""
+        plain = [self.plain(t) for t in outputs]
+        wanted = [
+            _core.logical_tensor(lt.get_id(), lt.get_data_type(), lt.get_dims(), "any") if f else lt
+            for lt, f in zip(plain, free, strict=True)
+        ]
+        try:
+            compiled = partition.compile(list(inputs), wanted, engine)
+            made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
+            chosen = all(lt.get_layout_type() != _core.logical_tensor.any for lt in made)
+        except OneDNNError:
+            if not any(free):
+                raise
+            chosen = False
+        if not chosen:
+            compiled = partition.compile(list(inputs), plain, engine)
+            made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
+        scratchpad = None
+        if hasattr(_core.compiled_partition, "get_scratchpad_logical_tensor"):
+            try:
+                scratchpad = compiled.get_scratchpad_logical_tensor()
+            except OneDNNError:  # 3.7 has no such function
+                scratchpad = None
+        return Compiled(compiled, list(inputs), made, scratchpad)
+
+
+# -- running
+
+
+class Run:
+    """A compiled partition with memory for its tensors."""
+
+    def __init__(
+        self,
+        of: Compiled,
+        arrays: Mapping[int, Array],
+        subject: Subject,
+        engine: _core.engine,
+    ) -> None:
+        self.subject = subject
+        self.compiled = of.compiled
+        self.stream = _core.stream(engine)
+        self.inputs = [
+            GuardedMemory(lt, subject.tensors[t].dtype, engine)
+            for lt, t in zip(of.inputs, subject.inputs, strict=True)
+        ]
+        for memory, t in zip(self.inputs, subject.inputs, strict=True):
+            memory.fill(arrays[t])
+        self.outputs = [
+            GuardedMemory(lt, subject.tensors[t].dtype, engine)
+            for lt, t in zip(of.outputs, subject.outputs, strict=True)
+        ]
+        self.scratchpad = None
+        if of.scratchpad is not None and of.scratchpad.get_mem_size():
+            self.scratchpad = GuardedMemory(of.scratchpad, "u8", engine)
+
+    def __call__(self, pattern: int) -> list[Array]:
+        """Fill memory with a pattern, run, and return the outputs."""
+        dirt.pattern = pattern
+        for memory in (*self.outputs, *([self.scratchpad] if self.scratchpad else [])):
+            memory.own[...] = pattern
+        given = [m.tensor for m in self.inputs]
+        made = [m.tensor for m in self.outputs]
+        scratchpad = self.scratchpad.tensor if self.scratchpad is not None else None
+        self.compiled.execute(self.stream, given, made, scratchpad)
+        self.stream.wait()
+        self.check_outputs()
+        return [np.array(m.elements()) for m in self.outputs]
+
+    def check_outputs(self) -> None:
+        """Raise `Ended` if the call wrote outside the outputs or the scratchpad."""
+        for port, memory in enumerate(self.outputs):
+            if memory.touched:
+                raise Ended(Outcome.WRONG, f"it writes outside its output {port}")
+        if self.scratchpad is not None and self.scratchpad.touched:
+            raise Ended(Outcome.WRONG, "it writes outside its scratchpad")
+
+    def check_inputs(self) -> None:
+        """Raise `Ended` if a call wrote to the inputs."""
+        for port, memory in enumerate(self.inputs):
+            if memory.changed:
+                raise Ended(Outcome.WRONG, f"it writes to its input {port}")
+
+
+def bits(array: Array) -> Array:
+    """Return the bytes of an array's elements."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def same(one: Array, other: Array) -> bool:
+    """Return whether two arrays are equal in every bit."""
+    return bool(np.array_equal(bits(one), bits(other)))
+
+
+def with_threads(count: int) -> AbstractContextManager[None]:
+    """Return a ``with`` block in which oneDNN compiles for and runs on this number of threads."""
+    return _core._compiling_with(count)

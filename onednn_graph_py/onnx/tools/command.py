@@ -1,0 +1,234 @@
+"""``python -m onednn_graph_py onnx``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...base.errors import InvalidArgumentsError, UnimplementedError
+from ...base.text.names import install_line, printable
+from ...base.text.numbers import seconds_text
+from ...base.text.options import add_command, add_forms, add_seed, at_least, seconds
+from ..options import RTOL, RTOL_INT8
+
+if TYPE_CHECKING:
+    from ..model import OnnxModel
+    from ..tensors import Shape
+    from ..verifying import OnnxVerification
+    from .timing import Times
+
+__all__ = ["add_onnx"]
+
+_MORE = """\
+Dims that the model leaves open get their sizes by --set; for others a size is chosen and shown.
+Exit status: 0; 1 if a result is wrong; 2 if the file or an option can't be read, or a node can't
+run.
+"""
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {
+        "fallback": arguments.fallback,
+        "requantize": arguments.requantize,
+        "dynamic_quantization": arguments.dynamic_quantization,
+        "threads": arguments.threads,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _require_packages() -> None:
+    missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if importlib.util.find_spec(n) is None]
+    if missing:
+        raise UnimplementedError(f"not installed: {', '.join(missing)}; {install_line('onnx')}")
+
+
+def _onnx(arguments: argparse.Namespace) -> int:
+    _require_packages()
+    from ..model import entry_of, load
+    from .overview import overview_of
+    from .sizes import chosen_shapes, parsed
+    from .timing import time_model
+
+    sizes = parsed(arguments.set)
+    if os.path.isdir(arguments.file):
+        raise InvalidArgumentsError(f"{arguments.file} is a folder; expected an ONNX file")
+    model = load(arguments.file, **_options(arguments))
+    shapes, guessed = chosen_shapes(model.input_dims, sizes)
+    model.compile(shapes)
+    entry = entry_of(model, shapes)
+    told = {n: (model.input_dtypes[n], s) for n, s in shapes.items()}
+    name = os.path.basename(arguments.file)
+    found: OnnxVerification | None = None
+    times: Times | None = None
+    inputs = (
+        model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
+    )
+    inputs |= _given(arguments.value, shapes, inputs)
+    if arguments.verify:
+        found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)
+    if arguments.time:
+        times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
+    made = overview_of(name, entry, told, guessed, times.steps if times else None)
+    if arguments.form == "json":
+        print(json.dumps({**made.to_dict(), **_details(found, times)}, indent=2))
+    else:
+        print(made)
+        if times is not None:
+            print(f"\n{_times_text(times)}")
+        if found is not None:
+            print(f"\n{found}")
+    if arguments.graph is not None:
+        _write(model, shapes, arguments.graph)
+    return 1 if found is not None and not found.ok else 0
+
+
+def _given(
+    words: list[str], shapes: Mapping[str, Shape], random: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the inputs that ``--value`` gives: a number for all elements, or a file of NumPy's."""
+    import numpy as np
+
+    made: dict[str, Any] = {}
+    for word in words:
+        name, _, text = word.partition("=")
+        if name not in shapes or not text:
+            raise InvalidArgumentsError(
+                f"--value {word}: expected NAME=NUMBER or NAME=FILE.npy; the inputs are "
+                f"{', '.join(shapes)}"
+            )
+        try:
+            value = np.load(text, allow_pickle=False) if text.endswith(".npy") else float(text)
+        except ValueError as e:
+            raise InvalidArgumentsError(f"--value {word}: {e}") from None
+        if name in random:
+            made[name] = np.broadcast_to(value, shapes[name]).astype(random[name].dtype)
+    return made
+
+
+def _details(found: OnnxVerification | None, times: Times | None) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if found is not None:
+        made["verified"] = {
+            "ok": found.ok,
+            "runtime": found.runtime,
+            "outputs": [
+                {"name": o.name, "error": str(o.error), "allowed": o.allowed, "ok": o.ok}
+                for o in found.outputs
+            ],
+        }
+    if times is not None:
+        made["times"] = {
+            "threads": times.threads,
+            "seconds": times.ours,
+            "onnxruntime": times.theirs,
+            "onnxruntime_version": times.version,
+            "onnxruntime_failure": times.failure,
+        }
+    return made
+
+
+def _times_text(times: Times) -> str:
+    ours = f"a call takes {seconds_text(times.ours)} with {times.threads} threads"
+    if times.theirs is None:
+        return printable(f"{ours}; onnxruntime: {times.failure}")
+    ratio = times.ours / times.theirs
+    return (
+        f"{ours}, {ratio:.2f} times what onnxruntime {times.version} takes "
+        f"({seconds_text(times.theirs)})"
+    )
+
+
+def _write(model: OnnxModel, shapes: Mapping[str, Shape], path: str) -> None:
+    from ...serialization import save
+    from ..plain import plain
+
+    graph = plain(model.builder(shapes))
+    save(graph, path)
+    print(
+        f"{path}: {len(graph.nodes)} ops of oneDNN, without the weights' numbers", file=sys.stderr
+    )
+
+
+def add_onnx(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    parser = add_command(
+        commands,
+        "onnx",
+        "show what oneDNN runs of an ONNX model",
+        "Show which nodes of a model run in oneDNN (regions), and which do not (islands), and why.",
+        "model.onnx --set batch=1 --verify",
+        more=_MORE,
+    )
+    parser.add_argument("file", help="an ONNX model")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="sizes of open dims, such as batch=1,sequence=128, or of a dim without a name, such "
+        "as x[2]=64; or the shape of an input, such as image=1x3x224x224",
+    )
+    parser.add_argument(
+        "--value",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="numbers of an input for --verify and --time, in place of random ones: a number for "
+        "all elements, or a file of NumPy's, such as sr=16000 or image=cat.npy",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="call the model with random inputs, and compare with onnxruntime, or with onnx's "
+        "reference if that is not installed",
+    )
+    parser.add_argument(
+        "--time",
+        action="store_true",
+        help="time calls and their steps, and onnxruntime where it is installed",
+    )
+    add_forms(parser, json="print JSON")
+    parser.add_argument(
+        *("--graph", "--to"),
+        metavar="FILE",
+        help="write the regions as a graph of oneDNN into a JSON file, for benchdnn and for the "
+        "commands explain, replay and export",
+    )
+    parser.add_argument(
+        "--fallback",
+        choices=["auto", "onnxruntime", "reference", "error"],
+        help="what runs the islands (default: auto)",
+    )
+    parser.add_argument(
+        "--requantize",
+        choices=["merge", "exact"],
+        help="whether roundings between a convolution and a sum are merged (default: merge)",
+    )
+    parser.add_argument(
+        "--dynamic-quantization",
+        choices=["f32", "host"],
+        help="how dynamically quantized products are computed (default: f32)",
+    )
+    parser.add_argument("--threads", type=at_least(1), help="threads of a call")
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        default=1.0,
+        help="time for which to time each runtime, in seconds (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--rtol",
+        type=float,
+        help="what --verify allows, relative to an output's largest number "
+        f"(default: {RTOL:g}, and {RTOL_INT8:g} if anything is computed in 8 bits)",
+    )
+    parser.add_argument(
+        "--atol", type=float, default=1e-5, help="and absolute (default: %(default)g)"
+    )
+    add_seed(parser)
+    parser.set_defaults(run=_onnx)

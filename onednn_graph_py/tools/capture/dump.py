@@ -1,0 +1,157 @@
+"""Write the graphs that this process partitions as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from ... import _core
+from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedError
+from ...base.linked import linked_version
+from ...base.loading.loaded import loaded_here
+from .folder import DumpFolder
+from .libraries import libraries_of
+
+__all__ = ["dump"]
+
+_MODES = ("graph", "subgraph")
+# oneDNN uses the first name if both are set.
+_VARIABLES = ("ONEDNN_GRAPH_DUMP", "DNNL_GRAPH_DUMP")
+_HAS_FUNCTION = (3, 11)
+
+_one = threading.Lock()
+
+
+@contextlib.contextmanager
+def dump(
+    folder: str | os.PathLike[str], modes: str = "graph", *, parts: bool = False
+) -> Iterator[list[Path]]:
+    """Write all graphs that this process partitions inside the ``with`` block, in any thread.
+
+    oneDNN writes ``graph-ID.json``, the graph as it was given, and ``graph-ID-partitioning.json``,
+    with the partition of every op; where `folder` has that name already, ``.2`` and so on comes
+    before ``.json``. A model is partitioned when it is compiled. Read the files with `load`.
+
+    Parameters
+    ----------
+    folder : path
+        Output folder; it is made if it does not exist.
+    modes : str
+        ``graph``, ``subgraph`` (``graph-ID-HASH.json``: each partition as it is compiled, with all
+        shapes) or ``graph,subgraph``.
+    parts : bool
+        Compiling a model partitions parts of its graph again, up to some dozens of them. Files of
+        these parts, and of graphs with the same ops as an earlier one, are left out unless this is
+        true.
+
+    Yields
+    ------
+    list of pathlib.Path
+        A list that holds the files when the block has ended, and is empty before.
+
+    Raises
+    ------
+    UnimplementedError
+        The linked oneDNN was built without ``ONEDNN_ENABLE_GRAPH_DUMP``.
+    InvalidArgumentsError
+        There is no such mode.
+    OneDNNError
+        Another dump goes on in this process or into this working directory.
+    OSError
+        `folder` or the working directory can't be written.
+
+    Notes
+    -----
+    oneDNN can only write into the working directory, so its files appear there; `dump` moves them
+    when the block ends, and keeps files of such names that were there before. Don't change the
+    working directory in the block. oneDNN prints a line for each file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import onednn_graph_py as og
+    >>> b = og.GraphBuilder()
+    >>> b.output(b.input((2, 4), "f32").relu())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with og.dump(folder) as files:
+    ...         model = b.compile()
+    ...     len(files), [op.kind for op in og.serialization.parse(files[0]).graph]
+    (2, ['ReLU'])
+    """
+    asked = [m.strip() for m in modes.split(",")]
+    if not set(asked) <= set(_MODES):
+        raise InvalidArgumentsError(
+            f"dump: modes can be graph, subgraph or graph,subgraph; got {modes!r}"
+        )
+    if not _one.acquire(blocking=False):
+        raise OneDNNError("dump: another dump goes on in this process")
+    files: list[Path] = []
+    try:
+        here = Path.cwd()
+        if not os.access(here, os.W_OK | os.X_OK):
+            raise PermissionError(
+                f"{here}: oneDNN writes graphs into the working directory, which can't be written"
+            )
+        with (
+            DumpFolder(here, folder, parts=parts) as watched,
+            _dumping(",".join(dict.fromkeys(asked))),
+        ):
+            yield files
+        files += watched.files
+    finally:
+        _one.release()
+
+
+@contextlib.contextmanager
+def _dumping(modes: str) -> Iterator[None]:
+    with _by_function(modes) if linked_version() >= _HAS_FUNCTION else _by_variable(modes):
+        yield
+
+
+def _cannot() -> UnimplementedError:
+    return UnimplementedError(
+        "dump: the linked oneDNN can't write graphs, it was built without ONEDNN_ENABLE_GRAPH_DUMP"
+    )
+
+
+@contextlib.contextmanager
+def _by_function(modes: str) -> Iterator[None]:
+    """Set the modes by oneDNN's function; from 3.11 on oneDNN reads the variable only once."""
+    try:
+        _set_modes(modes)
+    except InvalidArgumentsError:
+        raise _cannot() from None
+    try:
+        yield
+    finally:
+        before = next((os.environ[v] for v in _VARIABLES if v in os.environ), "")
+        _set_modes(",".join(m for m in before.lower().split(",") if m in _MODES))
+
+
+def _set_modes(modes: str) -> None:
+    flags = vars(_core)["graph_dump_mode"]
+    total = flags.none
+    for name in filter(None, modes.split(",")):
+        total = total | getattr(flags, name)
+    _core.set_dump_mode(total)
+
+
+@contextlib.contextmanager
+def _by_variable(modes: str) -> Iterator[None]:
+    """Set the variable, which a oneDNN before 3.11 reads for each graph."""
+    libraries = [p for p in libraries_of(loaded_here()) if "dnnl" in Path(p.path).name]
+    if libraries and not any(library.dumps for library in libraries):
+        raise _cannot()
+    name = _VARIABLES[0]
+    before = os.environ.get(name)
+    os.environ[name] = modes
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

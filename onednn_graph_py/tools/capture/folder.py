@@ -1,0 +1,182 @@
+"""Move the files that oneDNN writes into the working directory to another folder.
+
+oneDNN always writes there, over files of the same name. So `DumpFolder` puts aside those that are
+there already, and puts them back afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from ...base.errors import OneDNNError
+from .parts import parts_among
+
+__all__ = ["DumpFolder"]
+
+# graph-ID.json, graph-ID-partitioning.json, and graph-ID-HASH.json for a partition.
+_NAMES = re.compile(r"graph-\d+(-partitioning|-\d+)?\.json")
+_PARTITIONS = re.compile(r"graph-\d+-\d+\.json")
+_UNLOCKABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class DumpFolder:
+    """Watches a folder while oneDNN writes into it, and moves what it wrote into another one.
+
+    Parameters
+    ----------
+    folder : path
+        The folder into which oneDNN writes.
+    into : path
+        The folder for its files; it is made if need be. Files that are there stay as they are.
+    parts : bool
+        Whether to keep also graphs that are only parts of others, see `parts_among`.
+
+    Raises
+    ------
+    OSError
+        One of the folders can't be written.
+    OneDNNError
+        Another capture watches the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        into: str | os.PathLike[str],
+        *,
+        parts: bool = False,
+    ) -> None:
+        self.parts = parts
+        self.folder = Path(folder).resolve()
+        self.into = Path(into).resolve()
+        self.files: list[Path] = []
+        """The moved files, sorted by name; empty until the watch is over."""
+        self._taken: list[Path] = []
+
+    def __enter__(self) -> DumpFolder:
+        with contextlib.ExitStack() as stack:
+            self.into.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(self.folder))
+            # Temporary folders have names that nobody else uses.
+            self._stage = Path(stack.enter_context(_temporary(dir=self.into)))
+            self._aside = Path(stack.enter_context(_temporary(dir=self.folder)))
+            stack.callback(self._place)
+            stack.callback(self._put_back)  # runs before _place, as both folders may be one
+            for file in self._found():
+                file.rename(self._aside / file.name)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._stack:
+            self.take(unfinished=True)
+
+    def take(self, *, unfinished: bool = False) -> None:
+        """Take the files that are there, before oneDNN writes others of the same names.
+
+        Parameters
+        ----------
+        unfinished : bool
+            Whether to take also files that oneDNN has not finished.
+        """
+        for file in self._found():
+            if unfinished or _is_finished(file):
+                number = len(self._taken)
+                kept = self._stage / f"{number}-{file.name}"
+                shutil.move(file, kept)
+                self._taken.append(kept)
+
+    def _found(self) -> list[Path]:
+        found = [
+            Path(entry.path)
+            for entry in os.scandir(self.folder)
+            if _NAMES.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+        ]
+        return sorted(found, key=_in_order)
+
+    def _put_back(self) -> None:
+        for file in self._aside.iterdir():
+            file.rename(self.folder / file.name)
+
+    def _place(self) -> None:
+        """Move the taken files to `into` under their names, with a number if a name is taken.
+
+        oneDNN writes a graph again when it is partitioned again; keep equal files once.
+        """
+        placed: set[tuple[str, bytes]] = set()
+        # Files of partitions, which the caller asked for, are all kept.
+        graphs = [f for f in self._taken if not _PARTITIONS.search(f.name)]
+        left_out = set() if self.parts else parts_among(graphs)
+        for file in self._taken:
+            if file in left_out:
+                continue
+            name = file.name.split("-", 1)[1]
+            contents = (name, hashlib.sha256(file.read_bytes()).digest())
+            if contents in placed:
+                continue
+            placed.add(contents)
+            target = self.into / name
+            number = 2
+            while os.path.lexists(target):
+                target = self.into / f"{name.removesuffix('.json')}.{number}.json"
+                number += 1
+            file.rename(target)
+            self.files.append(target)
+        self.files.sort()
+
+
+def _in_order(file: Path) -> tuple[int, str]:
+    """Return the key that sorts files by the graph's number, which counts up."""
+    return int(file.name.split("-")[1].removesuffix(".json")), file.name
+
+
+def _temporary(dir: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=".graphs-", dir=dir)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder against other captures, if its file system can lock folders."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise OneDNNError(
+            f"{folder}: another capture takes the graphs that are written here; only one at a time "
+            "is possible"
+        ) from None
+    except OSError as e:
+        if e.errno not in _UNLOCKABLE:
+            os.close(handle)
+            raise
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_finished(file: Path) -> bool:
+    """Return whether a file ends with the last brace, the only one at the start of a line."""
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, opened.tell() - 8))
+            return opened.read().rstrip().endswith(b"\n}")
+    except FileNotFoundError:
+        return False

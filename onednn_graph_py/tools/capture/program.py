@@ -1,0 +1,195 @@
+"""Run a program and keep the graphs that it partitions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ...base.errors import GraphFormatError
+from ...serialization.parse import parse
+from .folder import DumpFolder
+from .libraries import Library, libraries_of, loaded_in
+
+__all__ = ["Captured", "capture"]
+
+# Seconds between two searches for files, which a graph of another process could overwrite.
+_INTERVAL = 0.05
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The result of capturing the graphs of a program.
+
+    Parameters
+    ----------
+    status : int
+        The program's exit status, or the negative number of the signal that ended it.
+    files : tuple of pathlib.Path
+        The files that oneDNN wrote, in order.
+    unreadable : tuple of str
+        Errors of the files that are not graphs, because the program ended while oneDNN wrote them.
+    libraries : tuple of Library, optional
+        The loaded files that contain a oneDNN; None if the dynamic linker does not list them.
+    """
+
+    status: int
+    files: tuple[Path, ...]
+    unreadable: tuple[str, ...]
+    libraries: tuple[Library, ...] | None
+
+    @property
+    def graphs(self) -> int:
+        """The number of graphs that were partitioned."""
+        return sum("-partitioning" not in file.name for file in self.files)
+
+    @property
+    def why_none(self) -> str:
+        """The known reason why there is no graph; empty if there is one."""
+        if self.files:
+            return ""
+        nothing = (
+            "no graph was partitioned with oneDNN's Graph API, or the program changed its working "
+            "directory, into which oneDNN writes"
+        )
+        if self.libraries is None:
+            ended = f", or signal {-self.status} ended it before that"
+            return nothing + ended * (self.status < 0)
+        if not self.libraries:
+            return "the program loaded no oneDNN"
+        able = [library.path for library in self.libraries if library.dumps]
+        if able:
+            return f"{nothing}; {' and '.join(able)} can write graphs"
+        unable = " and ".join(library.path for library in self.libraries)
+        return (
+            f"the oneDNN in {unable} can't write graphs: it was built without "
+            "ONEDNN_ENABLE_GRAPH_DUMP"
+        )
+
+
+def capture(
+    words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, parts: bool = False
+) -> Captured:
+    """Run a program in this working directory, and keep the graphs that it partitions.
+
+    Every oneDNN that can write graphs does so, in the program and in those that it starts; see
+    `onednn_graph_py.dump` for the files.
+
+    Parameters
+    ----------
+    words : sequence of str or path
+        The program and its arguments.
+    folder : path
+        Output folder; it is made if it does not exist.
+    parts : bool
+        Also keep the partial graphs of this package's models, which are left out by default.
+
+    Raises
+    ------
+    OneDNNError
+        Another capture goes on in this working directory.
+    OSError
+        The program can't be started, or a folder can't be written.
+
+    Notes
+    -----
+    Graphs are written into the working directory and taken from there. Ids begin at the same number
+    in every process: where several processes partition graphs at the same moment, one may overwrite
+    the other's.
+    """
+    with tempfile.TemporaryDirectory(prefix="onednn-capture-") as logs:
+        with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
+            log = Path(logs)
+            process = None
+            try:
+                with _held_back() as came:
+                    process = subprocess.Popen(words, env=_environment(log))
+                    while process.returncode is None:
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            process.wait(_INTERVAL)
+                        watched.take()
+                        while came:
+                            _pass_on(*came.pop(0), process)
+            except BaseException:  # such as what a handler of the caller raised
+                if process is not None:
+                    process.terminate()
+                    process.wait()
+                raise
+        libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
+    unreadable = []
+    for file in watched.files:
+        try:
+            parse(file)
+        except GraphFormatError as e:
+            unreadable.append(str(e))
+    return Captured(process.returncode, tuple(watched.files), tuple(unreadable), libraries)
+
+
+def _interrupted(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt the program too, unless a terminal's Ctrl-C has done so."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        process.send_signal(signal.SIGINT)
+        return
+    try:
+        if os.tcgetpgrp(terminal) != os.getpgrp():
+            process.send_signal(signal.SIGINT)
+    finally:
+        os.close(terminal)
+
+
+def _environment(log: Path) -> dict[str, str]:
+    made = {**os.environ, "ONEDNN_GRAPH_DUMP": "graph"}
+    if "LD_DEBUG" not in made:
+        made.update(LD_DEBUG="files", LD_DEBUG_OUTPUT=str(log / "loaded"))
+    return made
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[list[tuple[int, _Handler]]]:
+    """Hold signals back, and yield the list of those that came, with their handlers.
+
+    A handler that raises an exception within `Popen` leaves a program that nobody can end, or a
+    lock that nobody releases.
+    """
+    came: list[tuple[int, _Handler]] = []
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # Python runs handlers in the main thread only, and only there they may be set.
+    if threading.current_thread() is not threading.main_thread():
+        before.clear()
+    # Whoever ends this process means the program, even if nobody handles that here. (None is a
+    # handler of C, which Python could not set again.)
+    held: dict[int, _Handler] = {
+        n: h for n, h in before.items() if callable(h) or (n == signal.SIGTERM and h is not None)
+    }
+    try:
+        for number in held:
+            signal.signal(number, lambda number, frame: came.append((number, held[number])))
+        yield came
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+        for number, _ in came:
+            signal.raise_signal(number)
+
+
+def _pass_on(number: int, handler: _Handler, process: subprocess.Popen[bytes]) -> None:
+    """Pass a signal on to the program, an interrupt only where the caller's handler raises it."""
+    if number == signal.SIGTERM:
+        process.send_signal(number)
+    elif callable(handler):
+        try:
+            handler(number, None)
+        except KeyboardInterrupt:
+            _interrupted(process)

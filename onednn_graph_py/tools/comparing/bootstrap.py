@@ -1,0 +1,35 @@
+"""A script that any Python can run: it finds the package there, and starts its worker.
+
+Run it as ``python bootstrap.py FD``, with the file descriptor of a connection. It must not import
+the package at the top, since the package may be missing or older.
+"""
+
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+
+__all__ = ["MISSING", "TOO_OLD"]
+
+MISSING = 81
+"""Exit status: the package is not installed."""
+TOO_OLD = 82
+"""Exit status: the package is installed, but too old to compare."""
+
+
+def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process
+    here = os.path.dirname(os.path.abspath(__file__))
+    # Python puts the folder of this file first, whose modules must not hide others.
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
+    if importlib.util.find_spec("onednn_graph_py") is None:
+        sys.exit(MISSING)
+    for module in ("onednn_graph_py.tools.comparing", "onednn_graph_py.tools.comparing.worker"):
+        if importlib.util.find_spec(module) is None:
+            sys.exit(TOO_OLD)
+    importlib.import_module("onednn_graph_py.tools.comparing.worker").serve(int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    _start()

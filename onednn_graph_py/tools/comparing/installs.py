@@ -1,0 +1,132 @@
+"""Python environments with this package and a oneDNN, and workers in them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...base.errors import InvalidArgumentsError
+from ...base.loading.opencl_drivers import VARIABLE, provided
+from ...base.processes import import_path, quiet
+from ..replay.stages import Ended
+from . import bootstrap
+from .process import WorkerProcess
+from .worker import PROTOCOL, hello
+
+__all__ = ["HERE", "Install", "find_install"]
+
+HERE = "here"
+"""The name of the caller's environment."""
+
+# The older name is a synonym.
+_MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+
+
+@dataclass(frozen=True)
+class Install:
+    """A Python environment with this package.
+
+    Parameters
+    ----------
+    where : str
+        Its name, as the user gave it.
+    python : str
+        Its Python executable.
+    facts : dict
+        The facts that `worker.hello` returns there.
+    """
+
+    where: str
+    python: str
+    facts: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def onednn(self) -> str:
+        """The version and the runtime of its oneDNN."""
+        return f"{self.facts['onednn']} {self.facts['runtime']}"
+
+    def start(self, isa: str | None = None) -> WorkerProcess:
+        """Start a worker.
+
+        Parameters
+        ----------
+        isa : str, optional
+            The highest instruction set that oneDNN may use; by default the environment's.
+
+        Raises
+        ------
+        OSError
+            The executable can't be run.
+        """
+        environment = quiet()
+        if self.where == HERE:  # the worker must import the same modules as the caller
+            environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, import_path()))
+        else:
+            for name in ("PYTHONPATH", "PYTHONHOME"):  # of the caller's Python
+                environment.pop(name, None)
+            if provided() is not None:  # the caller's package has found its own environment's
+                environment.pop(VARIABLE, None)
+        if isa is not None:
+            for name in _MAX_ISA:
+                environment.pop(name, None)
+            environment[_MAX_ISA[0]] = isa
+        return WorkerProcess(self.python, bootstrap.__file__, environment)
+
+
+def _executable(where: str) -> str:
+    path = Path(where).expanduser()
+    if path.is_dir():
+        path = path / "bin" / "python"
+        if not path.is_file():
+            raise InvalidArgumentsError(f"onednn {where!r}: this folder has no bin/python")
+    elif not path.is_file():
+        raise InvalidArgumentsError(
+            f"onednn {where!r}: expected 'here', a Python executable, or the folder of a virtual "
+            "environment; there is no such file"
+        )
+    if not os.access(path, os.X_OK):
+        raise InvalidArgumentsError(f"onednn {where!r}: {path} can't be executed")
+    return os.path.abspath(path)  # a link as it is: its place is what makes it an environment's
+
+
+def find_install(where: str) -> Install:
+    """Find a Python environment, and check that its package can compare.
+
+    Parameters
+    ----------
+    where : str
+        `HERE`, a Python executable, or the folder of a virtual environment.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        The Python does not exist, or has no package that can compare.
+    """
+    if where == HERE:
+        return Install(HERE, sys.executable, hello())
+    install = Install(where, _executable(where))
+    try:
+        process = install.start()
+    except OSError as e:
+        raise InvalidArgumentsError(f"onednn {where!r}: {e}") from None
+    try:
+        facts = process.answer()
+    except Ended as e:
+        why = {
+            bootstrap.MISSING: "onednn_graph_py is not installed there",
+            bootstrap.TOO_OLD: "the onednn_graph_py there is too old to compare",
+        }.get(process.status if process.status is not None else 0)
+        raise InvalidArgumentsError(
+            f"onednn {where!r}: {why or f'the worker did not start: {e.reason}'}"
+        ) from None
+    finally:
+        process.stop()
+    if facts.get("protocol") != PROTOCOL:
+        raise InvalidArgumentsError(
+            f"onednn {where!r}: its onednn_graph_py {facts.get('package')} compares by protocol "
+            f"{facts.get('protocol')}, and this one by {PROTOCOL}: install equal versions"
+        )
+    return Install(where, install.python, facts)

@@ -1,0 +1,195 @@
+"""Show a comparison as a table: text, Markdown or HTML."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import textwrap
+from collections.abc import Callable, Sequence
+
+from ...base.text.markup import Markup, element, joined
+from ...base.text.names import shortened
+from ...base.text.numbers import or_dash, seconds_text
+from ...base.text.table import html_table, in_markdown, markdown_table, text_table
+from ..replay.verdicts import Verdict
+from .run import Run, Runs
+
+__all__ = ["as_html", "as_markdown", "as_text"]
+
+_OTHER = "* "
+"""The mark before a cell's lines that column 1 does not have."""
+
+_WIDEST = 34  # the widest column of text, in characters
+_SHOWN_LINES = 13
+_SHOWN_OPS = 9
+_BUSY = 0.5  # the load average per CPU above which times are unreliable
+
+# Backgrounds of black text, which is legible on them on light and dark pages.
+_COLOURS = {Verdict.PASSED: "#9fdcc9", Verdict.SPLIT: "#f3c969"}
+_WRONG = "#f58a8a"
+
+
+def _step(kinds: Sequence[str], implementation: str) -> str:
+    shown = " + ".join(shortened(kinds, _SHOWN_OPS))
+    return shown if implementation == "oneDNN" else f"{shown} ({implementation})"
+
+
+def _steps(run: Run, first: Run) -> str:
+    if run.same_steps_as is not None and run.steps:
+        return f"same as column {run.same_steps_as}"
+    shown = [_step(step.ops, step.implementation) for step in run.steps]
+    other = [bool(first.steps) and step not in first.steps for step in run.steps]
+    return _lines(shown, other)
+
+
+def _kernels(run: Run, first: Run) -> str:
+    names = list(dict.fromkeys(name for step in run.kernels for name in step))
+    known = {name for step in first.kernels for name in step}
+    return _lines(names, [bool(first.kernels) and name not in known for name in names])
+
+
+def _lines(texts: Sequence[str], other: Sequence[bool]) -> str:
+    marked = [_OTHER * o + text for text, o in zip(texts, other, strict=True)]
+    return "\n".join(shortened(marked, _SHOWN_LINES)) or "-"
+
+
+def _threads(run: Run, first: Run) -> str:
+    if run.partitions is None:  # the run ended before this stage
+        return "-"
+    return f"{run.runtime}'s own" if run.threads is None else str(run.threads)
+
+
+def _error(run: Run, first: Run) -> str:
+    if run.error is None:
+        return "-"
+    return f"{run.error:.2g} ({or_dash(run.share, '.1%')} of allowed)"
+
+
+def _duration(milliseconds: float | None) -> str:
+    return "-" if milliseconds is None else seconds_text(milliseconds / 1e3)
+
+
+def _time(run: Run, first: Run) -> str:
+    if run.milliseconds is None:
+        return "-"
+    return f"{_duration(run.milliseconds)}, spread {_duration(run.spread)}"
+
+
+def _fastest(run: Run, first: Run) -> str:
+    return _duration(run.fastest)
+
+
+Rows = Sequence[tuple[str, Callable[[Run, Run], str]]]
+
+_ROWS: Rows = (
+    ("oneDNN", lambda run, first: f"{run.onednn} ({run.runtime})"),
+    ("ISA", lambda run, first: run.isa or "-"),
+    ("threads", _threads),
+    ("fpmath", lambda run, first: run.fpmath or "-"),
+    ("verdict", lambda run, first: str(run.verdict)),
+    ("partitions", lambda run, first: or_dash(run.partitions)),
+    ("fused", _steps),
+    ("kernels", _kernels),
+    ("error", _error),
+    ("from column 1", lambda run, first: or_dash(run.difference, ".2g")),
+    ("time", _time),
+    ("fastest call", _fastest),
+    ("ratio to column 1", lambda run, first: or_dash(run.ratio, ".2f")),
+)
+
+
+def _heading(comparison: Runs) -> list[str]:
+    return [comparison.graph, f"on {comparison.processor}"]
+
+
+def _columns(comparison: Runs) -> list[str]:
+    return [f"{i}: {run.label}" for i, run in enumerate(comparison.runs, 1)]
+
+
+def _footer(comparison: Runs) -> list[str]:
+    """Return the lines below the table, for which cells have no room."""
+    lines = []
+    for i, run in enumerate(comparison.runs, 1):
+        lines += [f"{i}: {text}" for text in (run.reason, *run.notes) if text]
+    if any(run.milliseconds is not None for run in comparison.runs):
+        lines.append(
+            f"Times: {comparison.seconds:g} s each, in {comparison.rounds} rounds in which the "
+            "runs take turns, one at a time; medians and quartiles; ratios are medians of the "
+            "rounds' ratios."
+        )
+        if comparison.load > _BUSY:
+            lines.append(
+                f"The machine was busy (load average {comparison.load:.1f} a CPU): compare the "
+                "fastest calls, or try again when it is idle."
+            )
+    if _marked(comparison):
+        lines.append(f"{_OTHER.strip()} not in column 1")
+    return lines
+
+
+def _rows(comparison: Runs) -> list[tuple[str, ...]]:
+    """Return the rows that are not empty: the name, and a cell for each run."""
+    first, named = comparison.runs[0], any(run.kernels for run in comparison.runs)
+    return [
+        (name, *(cell(run, first) for run in comparison.runs))
+        for name, cell in _ROWS
+        if named or name != "kernels"
+    ]
+
+
+def _marked(comparison: Runs) -> bool:
+    cells = (cell for row in _rows(comparison) for cell in row)
+    return any(line.startswith(_OTHER) for cell in cells for line in cell.split("\n"))
+
+
+def _wrapped(cell: str) -> str:
+    lines = (textwrap.wrap(line, _WIDEST, subsequent_indent="    ") for line in cell.split("\n"))
+    return "\n".join("\n".join(wrapped) for wrapped in lines)
+
+
+def as_text(comparison: Runs) -> str:
+    """Return the table for a terminal, with as many columns side by side as fit."""
+    rows = [("", *_columns(comparison)), *_rows(comparison)]
+    names, *columns = zip(*((row[0], *map(_wrapped, row[1:])) for row in rows), strict=True)
+    room = max(shutil.get_terminal_size((110, 24)).columns, 60) - max(map(len, names))
+    blocks: list[list[tuple[str, ...]]] = []
+    used = 0
+    for column in columns:
+        width = 2 + max(len(line) for cell in column for line in cell.split("\n"))
+        if not blocks or used + width > room:
+            blocks.append([names])
+            used = 0
+        blocks[-1].append(column)
+        used += width
+    lines = _heading(comparison)
+    for block in blocks:
+        lines += ["", *text_table(zip(*block, strict=True))]
+    return "\n".join([*lines, "", *_footer(comparison)]).rstrip()
+
+
+def as_markdown(comparison: Runs) -> str:
+    """Return the table as Markdown."""
+    graph, *machine = map(in_markdown, _heading(comparison))
+    lines = [f"## {graph}", "", *machine, ""]
+    lines += markdown_table(("", *_columns(comparison)), _rows(comparison))
+    lines += ["", *(f"- {in_markdown(line)}" for line in _footer(comparison))]
+    return "\n".join(lines).rstrip()
+
+
+def _html_cell(name: str, cell: str, run: Run) -> Markup:
+    lines = (element("b", x) if x.startswith(_OTHER) else x for x in cell.split("\n"))
+    colour = _WRONG if run.verdict.failed else _COLOURS.get(run.verdict)
+    style = f"color:#000;background:{colour}" if name == "verdict" and colour else ""
+    return element("td", joined(lines, "<br>"), style=style)
+
+
+def as_html(comparison: Runs) -> str:
+    """Return the table as HTML."""
+    rows = []
+    for name, *cells in _rows(comparison):
+        made = map(_html_cell, itertools.repeat(name), cells, comparison.runs)
+        rows.append((element("th", name), *made))
+    style = "text-align:left;vertical-align:top;border-spacing:8px 1px"
+    table = html_table(("", *_columns(comparison)), rows, style=style)
+    above, below = (element("p", joined(f(comparison), "<br>")) for f in (_heading, _footer))
+    return above + table + below

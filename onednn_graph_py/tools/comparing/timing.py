@@ -1,0 +1,78 @@
+"""Time calls in a worker, and summarize the times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...machine.timing import time_calls
+
+__all__ = ["Times", "summed_up", "time_in_batches"]
+
+# The other workers' threads spin for a while after their last call, and caches are cold.
+_WARM_UP = 0.05
+# Short calls are timed several at a time, to limit the number of samples.
+_SAMPLES = 200
+_PARTS = np.linspace(0.5, 99.5, 100)  # the number of percentiles that represent a round
+
+
+def time_in_batches(call: Callable[[], Any], seconds: float) -> list[float]:
+    """Time calls, after a warm-up.
+
+    Parameters
+    ----------
+    call : callable
+    seconds : float
+        How long to time calls; at least one call is timed.
+
+    Returns
+    -------
+    list of float
+        The time of each call in seconds; for short calls, means of several.
+    """
+    warm = time_calls(call, min(_WARM_UP, seconds))
+    each = max(1, int(seconds / _SAMPLES * len(warm) / sum(warm)))
+
+    def batch() -> None:
+        for _ in range(each):
+            call()
+
+    return [t / each for t in time_calls(batch, seconds)]
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of many calls.
+
+    Parameters
+    ----------
+    milliseconds : float
+        The median; all rounds have equal weight.
+    spread : float
+        The difference between the first and the third quartile, in milliseconds.
+    fastest : float
+        The shortest time, in milliseconds.
+    ratio : float or None
+        The time divided by the first run's: the median of the rounds' ratios, since a temporary
+        slowdown of the machine affects all runs of a round.
+    """
+
+    milliseconds: float
+    spread: float
+    fastest: float
+    ratio: float | None
+
+
+def summed_up(rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]]) -> Times | None:
+    """Summarize the times of all rounds, given in seconds; None if there are none."""
+    if not rounds:
+        return None
+    # A round in which the machine was slow has fewer samples, but equal weight.
+    even = np.concatenate([np.percentile(r, _PARTS) for r in rounds]) * 1e3
+    low, middle, high = (float(t) for t in np.percentile(even, (25, 50, 75)))
+    ratios = [np.median(a) / np.median(b) for a, b in zip(rounds, first, strict=False)]
+    ratio = float(np.median(ratios)) if ratios else None
+    return Times(middle, high - low, min(map(min, rounds)) * 1e3, ratio)

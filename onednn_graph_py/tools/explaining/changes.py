@@ -1,0 +1,159 @@
+"""Changes around an op that may make it fuse: `Change`, and `Candidate` for untried ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...model.building.builder import GraphBuilder
+from ...model.building.value import Node, Value
+from ...model.rewriting.rebuild import Edit, rebuild
+from ...ops.lookup import with_attribute
+
+__all__ = ["Around", "Candidate", "Change", "Family", "called"]
+
+
+def called(node: Node) -> str:
+    """Return an op's kind and name, such as ``MatMul 'fc'``, or the kind alone."""
+    return f"{node.kind} {node.name!r}" if node.name else node.kind
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a graph, and its effect on fusion.
+
+    Parameters
+    ----------
+    description : str
+        An instruction, such as ``set auto_broadcast of Add 'sum' to none``.
+    result : str
+        The effect, such as ``fuses with ReLU 'act'`` or ``supported``.
+    exact : bool
+        Whether the changed graph computes the same, except for rounding.
+    """
+
+    description: str
+    result: str
+    exact: bool = True
+    _edit: Edit = field(default_factory=Edit, repr=False, compare=False)
+
+    def apply(self, builder: GraphBuilder) -> GraphBuilder:
+        """Make the change in a copy of the graph.
+
+        Parameters
+        ----------
+        builder : GraphBuilder
+            The graph that `reasons` got, or an equal one; it is not changed.
+
+        Returns
+        -------
+        GraphBuilder
+            The changed copy.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The change is for another graph.
+        OneDNNError
+            The change does not fit the graph.
+        """
+        return rebuild(builder, self._edit).builder
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A change that may help, and was not tried yet.
+
+    Parameters
+    ----------
+    description : str
+    edit : Edit
+    exact : bool
+        As in `Change`.
+    """
+
+    description: str
+    edit: Edit
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Around:
+    """A node and its surroundings in the graph.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    node : Node
+    patterns : mapping of int to (Node, str)
+        The ops with which it fuses by the documents, by id, and the title of a pattern.
+    readers : mapping of int to list of Node
+        The ops that read each value, by the value's id.
+    numbers : mapping of int to int
+        The numbers that an `Edit` uses for values, by id.
+    positions : mapping of int to int
+        The positions of ops among the builder's, by id.
+    group : tuple of Node
+        The ops that the library puts into one partition with it, and itself.
+    unsupported : frozenset of int
+        Ids of the ops for which the library has no kernel.
+    on_gpu : frozenset of int
+        Those of them for which it has a GPU kernel.
+    """
+
+    builder: GraphBuilder
+    node: Node
+    patterns: Mapping[int, tuple[Node, str]]
+    readers: Mapping[int, list[Node]]
+    numbers: Mapping[int, int]
+    positions: Mapping[int, int]
+    group: tuple[Node, ...]
+    unsupported: frozenset[int] = frozenset()
+    on_gpu: frozenset[int] = frozenset()
+
+    @property
+    def position(self) -> int:
+        """The op's position among the builder's."""
+        return self.positions[self.node.id]
+
+    @property
+    def neighbours(self) -> tuple[Node, ...]:
+        """The ops with which it could fuse by the documents."""
+        return tuple(n for n, _ in self.patterns.values())
+
+    @property
+    def concerned(self) -> tuple[Node, ...]:
+        """The op, then those of its group, then its neighbours."""
+        every = {n.id: n for n in (self.node, *self.group, *self.neighbours)}
+        return tuple(every.values())
+
+    @property
+    def quantizing(self) -> tuple[Node, ...]:
+        """The Quantize and Dequantize ops among those concerned, and beside them."""
+        found: dict[int, Node] = {}
+        for node in self.concerned:
+            beside = [v.producer for v in node.inputs]
+            beside += [r for v in node.outputs for r in self.readers.get(v.id, [])]
+            for n in (node, *beside):
+                if n is not None and n.kind in with_attribute("zps"):
+                    found[n.id] = n
+        return tuple(found.values())
+
+    def is_output(self, value: Value) -> bool:
+        """Whether a call returns the value."""
+        return any(v.id == value.id for v in self.builder.outputs.values())
+
+    def written(self, node: Node, writer: object, *more: tuple[Node, object]) -> Edit:
+        """Make an edit that replaces some ops, each by its writer."""
+        nodes = {self.positions[n.id]: w for n, w in ((node, writer), *more)}
+        kinds = {self.positions[n.id]: n.kind for n, _ in ((node, writer), *more)}
+        return Edit(nodes=nodes, kinds=kinds)  # type: ignore[arg-type]
+
+    def checked(self, edit: Edit) -> Edit:
+        """Bind the edit to graphs that have an op of this kind at this position."""
+        kinds = {self.position: self.node.kind, **edit.kinds}
+        return replace(edit, kinds=kinds)
+
+
+Family = Callable[[Around], Iterator[Candidate]]
+"""A function that yields candidates of one family, the likeliest first."""

@@ -1,0 +1,186 @@
+"""Changes of data types: of an op alone, of all ops around it, of an op's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...base.linked import linked_version
+from ...machine.cpu import lacks
+from ...model.building.value import Node, Value
+from ...model.rewriting.rebuild import Edit
+from ...ops.lookup import row, with_trait
+from ...serialization.rewrite import RETYPED
+from .changes import Around, Candidate, called
+
+__all__ = ["casts_left_out", "op_types", "parameter_types", "region_types"]
+
+_FLOATS = ("f32", "bf16", "f16")
+# A region of ops in one floating-point type ends at these, which convert or mark values.
+_BORDER = with_trait("converts") - {"TypeCast"} | with_trait("marks")
+
+
+def _possible(but: str) -> list[str]:
+    """Return the other floating-point types that this CPU computes in."""
+    return [d for d in _FLOATS if d != but and lacks(d) is None]
+
+
+def _ports(node: Node) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the indices of the inputs and outputs that have the op's floating-point type."""
+    ports = RETYPED.get(node.kind, (range(len(node.inputs)), range(len(node.outputs))))
+    return tuple(
+        [i for i in which if i < len(values) and values[i].dtype in _FLOATS]
+        for which, values in zip(ports, (node.inputs, node.outputs), strict=True)
+    )  # type: ignore[return-value]
+
+
+def _computes_in(node: Node) -> str | None:
+    if node.kind in with_trait("converts") or node.kind == "End":
+        return None
+    inputs, outputs = _ports(node)
+    dtypes = [node.inputs[i].dtype for i in inputs] + [node.outputs[i].dtype for i in outputs]
+    return dtypes[0] if dtypes else None
+
+
+def _retyped(around: Around, nodes: Sequence[Node], dtype: str) -> Edit:
+    """Make an edit in which ops compute in another type; values for other ops are cast back."""
+    inside = {n.id for n in nodes}
+    dtypes: dict[int, str] = {}
+    ports: dict[tuple[int, int], str] = {}
+    for node in nodes:
+        inputs, outputs = _ports(node)
+        place = around.positions[node.id]
+        ports.update({(place, i): dtype for i in inputs})
+        dtypes.update({around.numbers[node.outputs[k].id]: dtype for k in outputs})
+        for i in inputs:
+            value = node.inputs[i]
+            readers = around.readers.get(value.id, [])
+            if value.producer is None and all(r.id in inside for r in readers):
+                dtypes[around.numbers[value.id]] = dtype
+    kinds = {around.positions[n.id]: n.kind for n in nodes}
+    return Edit(dtypes=dtypes, ports=ports, kinds=kinds)
+
+
+def _region(around: Around) -> list[Node]:
+    """Find the ops connected with the op by floating-point tensors, through TypeCasts too."""
+    found: dict[int, Node] = {}
+    waiting = [around.node]
+    while waiting:
+        node = waiting.pop()
+        if node.id in found or node.kind in _BORDER:
+            continue
+        found[node.id] = node
+        values: list[Value] = [v for v in (*node.inputs, *node.outputs) if v.dtype in _FLOATS]
+        for value in values:
+            waiting += around.readers.get(value.id, [])
+            if value.producer is not None:
+                waiting.append(value.producer)
+    return [n for n in around.builder.nodes if n.id in found]
+
+
+def region_types(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that compute the op, and all ops connected with it, in another type."""
+    have = _computes_in(around.node)
+    if have is None:
+        return
+    # TypeCasts inside are not needed any more; those at the border cast from another type.
+    region = [n for n in _region(around) if n.kind != "TypeCast"]
+    for dtype in _FLOATS:
+        changed = [n for n in region if _computes_in(n) not in (None, dtype)]
+        if not changed or lacks(dtype) is not None:
+            continue
+        count = f"all {len(region)} ops" if len(region) > 1 else "the op"
+        yield Candidate(
+            f"compute {count} connected with {called(around.node)} in {dtype}"
+            if len(region) > 1
+            else f"compute {called(around.node)} in {dtype}, inputs and outputs too",
+            around.checked(_hidden_casts(around, _retyped(around, region, dtype), region, dtype)),
+            exact=False,
+        )
+
+
+def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str) -> Edit:
+    """Let TypeCasts between ops of the region return the region's type, so that they vanish."""
+    inside = {n.id for n in region}
+    dtypes = dict(edit.dtypes)
+    for node in _region(around):
+        if node.kind != "TypeCast":
+            continue
+        readers = around.readers.get(node.outputs[0].id, [])
+        if readers and all(r.id in inside for r in readers):
+            dtypes[around.numbers[node.outputs[0].id]] = dtype
+            source = node.inputs[0]
+            alone = all(r.id == node.id for r in around.readers.get(source.id, []))
+            if source.producer is None and alone:
+                dtypes[around.numbers[source.id]] = dtype
+    return replace(edit, dtypes=dtypes)
+
+
+def op_types(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that compute the op alone in another type, with TypeCasts around it."""
+    have = _computes_in(around.node)
+    if have is None:
+        return
+    for dtype in _possible(have):
+        edit = _retyped(around, [around.node], dtype)
+        # Values that other ops read, and outputs of the graph, keep their types.
+        yield Candidate(
+            f"compute {called(around.node)} alone in {dtype}, with TypeCasts around it",
+            around.checked(edit),
+            exact=dtype == "f32",
+        )
+
+
+def parameter_types(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that give the parameters (scales, statistics, bias) another type."""
+    for node in around.concerned:
+        schema = row(node.kind).at(linked_version())
+        ports = [schema.port("inputs", i) for i in range(len(node.inputs))]
+        first = ports[0].type if ports and ports[0] is not None else ""
+        variables = dict.fromkeys(p.type for p in ports if p is not None and p.type != first)
+        for variable in variables:
+            which = [i for i, p in enumerate(ports) if p is not None and p.type == variable]
+            have = node.inputs[which[0]].dtype
+            for dtype in schema.types.get(variable, ()):
+                if dtype == have or dtype not in _FLOATS or have not in _FLOATS:
+                    continue
+                edit = _with_parameters(around, node, which, dtype, variable)
+                names = ", ".join(dict.fromkeys(p.name for i in which if (p := ports[i])))
+                yield Candidate(
+                    f"make {names} of {called(node)} {dtype}", edit, exact=dtype == "f32"
+                )
+
+
+def _with_parameters(
+    around: Around, node: Node, which: Sequence[int], dtype: str, variable: str
+) -> Edit:
+    place = around.positions[node.id]
+    dtypes = {}
+    for i in which:
+        value = node.inputs[i]
+        if value.producer is None and len(around.readers.get(value.id, [])) == 1:
+            dtypes[around.numbers[value.id]] = dtype
+    schema = row(node.kind).at(linked_version())
+    for k, value in enumerate(node.outputs):
+        port = schema.port("outputs", k)
+        if port is not None and port.type == variable:
+            dtypes[around.numbers[value.id]] = dtype
+    return around.checked(
+        Edit(dtypes=dtypes, ports={(place, i): dtype for i in which}, kinds={place: node.kind})
+    )
+
+
+def casts_left_out(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that compute an op in the type before its TypeCast, without the cast."""
+    for node in around.concerned:
+        for maker in (v.producer for v in node.inputs):
+            if maker is None or maker.kind != "TypeCast":
+                continue
+            dtype = maker.inputs[0].dtype
+            edit = _retyped(around, [node], dtype)
+            dtypes = {**edit.dtypes, around.numbers[maker.outputs[0].id]: dtype}
+            yield Candidate(
+                f"compute {called(node)} in {dtype}, without {called(maker)} before it",
+                around.checked(Edit(dtypes=dtypes, ports=edit.ports, kinds=edit.kinds)),
+                exact=False,
+            )

@@ -1,0 +1,103 @@
+"""Changes of operands' ranks and broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from ...model.building.value import Node, Value, is_whole
+from ...model.rewriting.rebuild import Copy, Edit
+from ...ops.lookup import row
+from ...ops.terms import shape_text
+from .changes import Around, Candidate, called
+
+__all__ = ["operand_forms"]
+
+_LARGEST = 1 << 22  # elements of an operand that is broadcast in the graph
+
+
+def _reshaped(shape: tuple[int, ...], copy: Copy, value: Value) -> Value:
+    return copy.leaf(value, shape)
+
+
+def _written_out(shape: tuple[int, ...], copy: Copy, value: Value) -> Value:
+    assert value.data is not None
+    return copy.constant(np.broadcast_to(value.data, shape), value.dtype)
+
+
+def _forms(shape: tuple[int, ...], rank: int) -> Iterator[tuple[int, ...]]:
+    """Yield shapes of the same number of elements that broadcast in the same way."""
+    plain = shape
+    while plain[:1] == (1,):
+        plain = plain[1:]
+    if len(shape) < rank:
+        yield (1,) * (rank - len(shape)) + shape
+    for length in range(len(plain), len(shape)):
+        yield (1,) * (length - len(plain)) + plain
+    if shape == ():
+        yield (1,)
+
+
+def operand_forms(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that give an operand another rank, or broadcast it to the whole shape."""
+    for node in around.concerned:
+        if row(node.kind).attribute("auto_broadcast") is None:
+            continue
+        rank = len(node.outputs[0].shape or ())
+        free = [v for v in dict.fromkeys(node.inputs) if _may_change(around, v)]
+        for value in free:
+            yield from _of(around, node, value, rank)
+        yield from _all_whole(around, node, free)
+
+
+def _may_change(around: Around, value: Value) -> bool:
+    if value.shape is None or not is_whole(value.shape) or value.producer is not None:
+        return False
+    return len(around.readers.get(value.id, ())) == 1 and value.strides is None
+
+
+def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Candidate]:
+    """Yield a candidate that broadcasts all operands itself, as some kernels broadcast none."""
+    full = node.outputs[0].shape
+    smaller = [v for v in free if v.shape != full]
+    if full is None or not is_whole(full) or np.prod(full) > _LARGEST:
+        return
+    if len(smaller) < 2 and all(v.data is not None for v in smaller):
+        return  # one constant is tried by itself
+    if any(v.dtype in ("s4", "u4") for v in smaller):
+        return
+    names = ", ".join(repr(v.name) for v in smaller)
+    yield Candidate(
+        f"give {names} of {called(node)} the whole shape {shape_text(full)}",
+        around.checked(
+            Edit(
+                leaves={
+                    around.numbers[v.id]: partial(
+                        _reshaped if v.data is None else _written_out, full
+                    )
+                    for v in smaller
+                }
+            )
+        ),
+    )
+
+
+def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Candidate]:
+    shape, full = value.shape or (), node.outputs[0].shape
+    number = around.numbers[value.id]
+    what = f"{value.name!r} of {called(node)}"
+    for form in dict.fromkeys(_forms(shape, rank)):
+        if form != shape:
+            yield Candidate(
+                f"give {what} the shape {shape_text(form)} instead of {shape_text(shape)}",
+                around.checked(Edit(leaves={number: partial(_reshaped, form)})),
+            )
+    if value.data is None or full is None or not is_whole(full) or full == shape:
+        return
+    if value.dtype not in ("s4", "u4") and np.prod(full) <= _LARGEST:
+        yield Candidate(
+            f"write {what} out to the whole shape {shape_text(full)}",
+            around.checked(Edit(leaves={number: partial(_written_out, full)})),
+        )

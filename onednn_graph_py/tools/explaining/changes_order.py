@@ -1,0 +1,83 @@
+"""Changes that swap two ops, or leave one out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ...model.building.value import Node, Value
+from ...model.rewriting.rebuild import Copy
+from ...ops.lookup import with_trait
+from .changes import Around, Candidate, called
+
+__all__ = ["earlier", "left_out"]
+
+# Each of these works on every element by itself. PReLU is not in the documents' patterns.
+_EXCHANGED = (
+    with_trait("epilogue")
+    | (with_trait("channelwise") - {"PReLU"})
+    | with_trait("moves")
+    | {"TypeCast"}
+)
+
+
+def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write the second op in the place of the first, on the first one's input."""
+    made = {v.id for v in node.outputs}
+    moved = copy.source.nodes[second]
+    given = [inputs[0] if v.id in made else copy.values[v.id] for v in moved.inputs]
+    return copy.same(moved, given)
+
+
+def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Write the first op in the place of the second, on the second one's result."""
+    before = copy.source.nodes[first]
+    moved = copy.values[before.outputs[0].id]
+    return copy.same(before, [moved, *(copy.values[v.id] for v in before.inputs[1:])])
+
+
+def earlier(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that swap an op with the one before it, if both work element by element."""
+    for node in (around.node, *around.neighbours):
+        if node.kind not in _EXCHANGED:
+            continue
+        for value in node.inputs:
+            before = value.producer
+            if before is None or before.kind not in _EXCHANGED or around.is_output(value):
+                continue
+            if len(around.readers.get(value.id, ())) != 1:
+                continue
+            # The second op's other inputs must exist when it is written in the place of the first.
+            others = [v for v in node.inputs if v.id != value.id]
+            if any(v.producer is not None for v in others):
+                continue
+            single = all(d == 1 for v in others for d in v.shape or ())
+            moved = before.kind in with_trait("moves")
+            exact = moved and node.kind in with_trait("epilogue") and single
+            edit = around.written(
+                before,
+                partial(_first, around.positions[node.id]),
+                (node, partial(_second, around.positions[before.id])),
+            )
+            yield Candidate(f"move {called(node)} before {called(before)}", edit, exact=exact)
+
+
+def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    return (inputs[i],)
+
+
+def left_out(around: Around) -> Iterator[Candidate]:
+    """Yield candidates without an op beside this one, to show that it prevents a fusion."""
+    node = around.node
+    beside = [v.producer for v in node.inputs]
+    beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]
+    for other in {n.id: n for n in beside if n is not None}.values():
+        if other.kind not in with_trait("epilogue") | {"Select"}:
+            continue
+        made = other.outputs[0]
+        for i, value in enumerate(other.inputs):
+            same = value.shape == made.shape and value.dtype == made.dtype
+            if same and value.producer is not None and not around.is_output(made):
+                edit = around.written(other, partial(_passed_by, i))
+                yield Candidate(f"leave out {called(other)}", edit, exact=False)
+                break

@@ -1,0 +1,87 @@
+"""``python -m onednn_graph_py explain``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from ...base.errors import InvalidArgumentsError
+from ...base.text.options import add_command, add_forms, add_set, seconds
+from ...model.building.builder import GraphBuilder
+from ...serialization import load, parse, to_builder
+from ...serialization.options import parse_rewritings
+from .explain import explain
+
+__all__ = ["add_explain"]
+
+
+def _graph(file: Path, options: list[str]) -> GraphBuilder:
+    """Read the graph of a file, and rewrite it.
+
+    Raises
+    ------
+    OneDNNError, OSError
+    """
+    if not options:
+        return load(file)
+    rewritings = parse_rewritings(options)
+    if len(rewritings) > 1:
+        raise InvalidArgumentsError(
+            f"--set: one graph is explained at a time, these options make {len(rewritings)}"
+        )
+    return to_builder(rewritings[0].apply(parse(file)), file=str(file))
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    found = explain(
+        _graph(Path(arguments.file), arguments.set),
+        seconds=arguments.seconds,
+        what_if=not arguments.no_what_if,
+        onednn=arguments.onednn,
+        timeout=arguments.timeout,
+    )
+    if arguments.form == "json":
+        print(json.dumps(found.to_dict(), indent=2))
+    elif arguments.form == "html":
+        print(found._repr_html_())
+    else:
+        print(found)
+    return 0
+
+
+def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of a parser."""
+    parser = add_command(
+        commands,
+        "explain",
+        "show a graph's partitions, kernels and speed, and why ops did not fuse",
+        "Show a graph's partitions, kernels, memory and speed, and what would help ops to fuse.",
+        "graph.json --set mb=4",
+        more="Exit status: 0, also if the graph does not run here; 2 if something can't be read.",
+    )
+    parser.add_argument("file", help="a graph's JSON file")
+    add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
+    add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
+    parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
+    parser.add_argument(
+        "--onednn",
+        action="append",
+        default=[],
+        metavar="ENVIRONMENT",
+        help="also ask another oneDNN: the folder or Python of a virtual environment with this "
+        "package; repeat the option for more",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        default=0.2,
+        help="how long to time calls, in seconds; 0 does not time them (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=120.0,
+        help="time limit for finding kernel names, in seconds (default: %(default)g)",
+    )
+    parser.set_defaults(run=_explain)

@@ -1,0 +1,172 @@
+"""The peak speed of this machine, measured through oneDNN itself: `machine`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import _core
+from ...base.errors import OneDNNError
+from ...base.linked import version
+from ...machine.store import load, place, processor, save
+from ...machine.timing import time_calls
+from ...model.building.builder import GraphBuilder
+from ...model.building.value import Value
+from ...model.checking.filling import fill_inputs
+
+__all__ = ["PEAK_TYPES", "Machine", "machine"]
+
+PEAK_TYPES = ("f32", "bf16", "f16", "s8")
+"""Data types of the measured products; the last one multiplies u8 by s8."""
+
+# The time of one measurement in seconds, and its smallest number of calls.
+_MEASURING = 0.15
+_CALLS = 5
+# The smallest size of each of the three tensors that Add moves; a larger cache needs more.
+_LEAST_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The CPU and the speeds it reaches.
+
+    Parameters
+    ----------
+    cpu, isa, runtime : str
+        The processor, the instruction set that oneDNN uses, and the runtime of its threads.
+    oneDNN : str
+        The version of oneDNN.
+    threads : int
+        The number of threads.
+    operations : mapping of str to float
+        Operations per second, by data type of `PEAK_TYPES`; without types for which oneDNN has no
+        kernel here.
+    bandwidth : float
+        Bytes per second.
+    how : str
+        The method of measurement.
+    """
+
+    cpu: str
+    isa: str
+    runtime: str
+    oneDNN: str
+    threads: int
+    operations: Mapping[str, float]
+    bandwidth: float
+    how: str
+
+
+def _product(dtype: str, size: int) -> GraphBuilder:
+    """Build a square product with constant weights, which oneDNN may reorder beforehand."""
+    b = GraphBuilder()
+    weights = (np.arange(size * size, dtype=np.int32) % 13 - 6).reshape(size, size)
+    if dtype != "s8":
+        b.output(b.input((size, size), dtype) @ b.constant(weights / 64, dtype))
+        return b
+
+    def dequantized(value: Value) -> Value:
+        made: Value = value.dequantize(scales=[0.125], zps=[0], qtype="per_tensor")
+        return made
+
+    x = dequantized(b.input((size, size), "u8"))
+    b.output(x @ dequantized(b.constant(weights, "s8")))
+    return b
+
+
+def _fastest(builder: GraphBuilder, threads: int) -> float:
+    """Return the seconds of the fastest call, which other processes disturbed least."""
+    model = builder.compile(threads=threads)
+    call: Callable[[], Any] = model.bind(fill_inputs(builder))
+    call()  # oneDNN makes kernels and reorders constants
+    return min(time_calls(call, _MEASURING, least=_CALLS))
+
+
+def _last_cache() -> int:
+    """Return the bytes of the largest cache that Linux reports; 0 if it reports none."""
+    sizes = [0]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            text = file.read_text().strip()
+            sizes.append(int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0))
+        except (OSError, ValueError):
+            continue
+    return max(sizes)
+
+
+def _measured(threads: int) -> dict[str, Any]:
+    size = 1024 if threads <= 8 else 2048 if threads <= 32 else 4096
+    operations = {}
+    for dtype in PEAK_TYPES:
+        try:
+            operations[dtype] = 2 * size**3 / _fastest(_product(dtype, size), threads)
+        except OneDNNError:  # it has no kernels for this type here
+            continue
+    rows = max(_LEAST_BYTES, _last_cache()) >> 16
+    b = GraphBuilder()
+    b.output(b.input((rows, 1 << 14), "f32") + b.input((rows, 1 << 14), "f32"))
+    moved = 3 * (rows << 16)
+    bandwidth = moved / _fastest(b, threads)
+    how = (
+        f"the fastest of several calls of oneDNN's MatMul of {size}x{size} by {size}x{size}, and "
+        f"of an Add that moves {moved >> 20} MiB"
+    )
+    return {"operations": operations, "bandwidth": bandwidth, "how": how}
+
+
+def _kept(file: Path) -> dict[str, Any] | None:
+    try:
+        found = load(file)
+        rates = {k: float(found["operations"][k]) for k in PEAK_TYPES if k in found["operations"]}
+        made = {"operations": rates, "bandwidth": float(found["bandwidth"]), "how": found["how"]}
+    except (ArithmeticError, ValueError, TypeError, KeyError):
+        return None
+    fine = all(0 < rate < math.inf for rate in [*rates.values(), made["bandwidth"]])
+    return made if fine and rates and isinstance(made["how"], str) else None
+
+
+@cache
+def _machine(threads: int, file: Path) -> Machine:
+    linked = version()
+    found = _kept(file)
+    if found is None:
+        found = _measured(threads)
+        save(file, found)
+    return Machine(
+        processor(),
+        _core.get_effective_cpu_isa().name,
+        linked.cpu_runtime,
+        linked.release,
+        threads,
+        **found,
+    )
+
+
+def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
+    """Measure this machine's peak speed once; later calls read the stored result.
+
+    Measuring takes a second or two; the result is stored by CPU, oneDNN and number of threads.
+
+    Parameters
+    ----------
+    threads : int, optional
+        The number of threads; `num_threads()` by default.
+    refresh : bool
+        Whether to measure again, as after a measurement on a busy machine.
+
+    Returns
+    -------
+    Machine
+    """
+    threads = threads or _core.num_threads()
+    file = place("machine", threads)
+    if refresh:
+        file.unlink(missing_ok=True)
+        _machine.cache_clear()
+    return _machine(threads, file)

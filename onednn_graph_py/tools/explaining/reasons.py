@@ -1,0 +1,230 @@
+"""Reasons why ops are unsupported, stay alone or run in parts, and changes that help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...base.errors import OneDNNError
+from ...base.linked import version
+from ...machine.cpu import lacks
+from ...model.building.builder import GraphBuilder
+from ...model.building.value import Node
+from ...model.planning import SlowFusions
+from ...model.rewriting.rebuild import for_gpu, numbers_of
+from ...ops.lookup import row, with_trait
+from .changes import Around, Change, called
+from .neighbours import neighbours, readers_of
+from .probe import Group, Probe, can_compile, grouped, refused_alone, specialised
+from .search import Search, Status, helpful, tried_in_vain
+
+__all__ = ["Change", "Reason", "Status", "reasons"]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """The reason why an op does not run fused with ops that it could fuse with.
+
+    Parameters
+    ----------
+    op : str
+        The op's name; empty if it has none.
+    kind : str
+    where : str
+        The line of code that made it.
+    status : str
+        ``unsupported``: oneDNN has no kernel; ``alone``: in a partition of its own, though the
+        documents have patterns with a neighbour; ``in parts``: oneDNN fuses it, but the model runs
+        the ops separately, because fused they would be wrong or slower, or do not compile.
+    why : str
+        The cause, as far as the library or this package's tables know it.
+    changes : tuple of Change
+        Changes each of which makes it supported or fused; those that compute the same come first.
+    elsewhere : tuple of str
+        Differences in other installs of oneDNN, if `explain` asked any.
+    """
+
+    op: str
+    kind: str
+    where: str
+    status: Status
+    why: str
+    changes: tuple[Change, ...]
+    elsewhere: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        name = f"{self.kind} {self.op!r}" if self.op else self.kind
+        lines = [f"{name} ({self.where}): {self.status}: {self.why}"]
+        for change in self.changes:
+            other = "" if change.exact else " (other results)"
+            lines.append(f"  {change.description}: {change.result}{other}")
+        lines += [f"  {text}" for text in self.elsewhere]
+        return "\n".join(lines)
+
+
+def reasons(
+    builder: GraphBuilder,
+    *,
+    shapes: Sequence[Sequence[int]] = (),
+    slow_fusions: SlowFusions = "avoid",
+) -> tuple[Reason, ...]:
+    """Find the reasons for ops that are unsupported, alone or in parts, and changes that help.
+
+    It tries every change: it builds the changed graph, lets the library partition it, and compiles
+    the partition. It executes only partitions that may be slower than separate ops, to time them.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+        The graph; it is not changed.
+    shapes : sequence of sequence of int
+        Shapes of the inputs, if they have unknown dims; without them nothing is compiled.
+    slow_fusions : str
+        The option of `GraphBuilder.compile`.
+
+    Returns
+    -------
+    tuple of Reason
+        The reasons, in the order of the ops.
+
+    Raises
+    ------
+    OneDNNError
+        `shapes` do not fit the graph, or the library rejects it.
+    """
+    graph = specialised(builder, shapes)
+    groups = grouped(graph, compiled=can_compile(graph), slow_fusions=slow_fusions)
+    readers = readers_of(graph)
+    numbers = numbers_of(graph)
+    positions = {n.id: i for i, n in enumerate(graph.nodes)}
+    unsupported = frozenset(n.id for g in groups if not g.supported for n in g.nodes)
+    on_gpu = _on_gpu(graph, unsupported)
+    group_of = {n.id: g for g in groups for n in g.nodes}
+    alone: dict[int, dict[int, str]] = {}
+    search = Search()
+    made = []
+    for node in graph.nodes:
+        group = group_of.get(node.id)
+        if group is None:
+            continue
+        near = neighbours(node, readers)
+        if id(group) not in alone:
+            alone[id(group)] = refused_alone(graph, group)
+        status = _status(node, group, near, alone[id(group)])
+        if status is None:
+            continue
+        around = Around(
+            graph, node, near, readers, numbers, positions, group.nodes, unsupported, on_gpu
+        )
+        concerned = [positions[n.id] for n in (*around.concerned, *around.quantizing)]
+        probe = Probe(graph, around.position, concerned, groups, slow_fusions)
+        made.append(_reason(around, status, group, probe, search))
+    return tuple(made)
+
+
+def _status(
+    node: Node, group: Group, near: Collection[int], alone: Mapping[int, str]
+) -> Status | None:
+    if not group.supported or (group.trouble and len(group.nodes) == 1) or node.id in alone:
+        return "unsupported"
+    if group.trouble or group.slow:
+        if alone:
+            return None  # the ops that can't run alone have their own reasons
+        # A group has one reason, at its first op that is no conversion.
+        return "in parts" if node.id == _subject(group).id else None
+    return "alone" if len(group.nodes) == 1 and near else None
+
+
+def _subject(group: Group) -> Node:
+    others = (n for n in group.nodes if n.kind not in with_trait("converts"))
+    return next(others, group.nodes[0])
+
+
+def _reason(around: Around, status: Status, group: Group, probe: Probe, search: Search) -> Reason:
+    found = helpful(around, status, probe, search)
+    node = around.node
+    why = _why(around, status, group)
+    if not found and search.left <= 0:
+        why += "; no more changes were tried, as this graph has so many ops of this sort"
+    elif not found:
+        why += f"; {tried_in_vain(around, probe)}"
+    return Reason(node.name, node.kind, node.where, status, why, tuple(found))
+
+
+# -- why
+
+
+def _why(around: Around, status: Status, group: Group) -> str:
+    if status == "in parts":
+        rest = " + ".join(n.kind for n in group.nodes)
+        return f"oneDNN fuses {rest}, but it runs in parts: {_plain(group.trouble or group.slow)}"
+    if status == "unsupported":
+        return _why_unsupported(around, group)
+    told = []
+    for other, title in around.patterns.values():
+        told.append(f"{called(other)} (pattern {title})")
+        if other.id in around.unsupported:
+            told[-1] += ", which is unsupported itself"
+    why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, but oneDNN does not"
+    return "; ".join([why, *_lacking(around), *_also_read(around)])
+
+
+def _lacking(around: Around) -> Iterator[str]:
+    """Yield a text for each data type around an op that this CPU does not compute in."""
+    if around.builder.engine_kind.name == "cpu":
+        nodes = (*around.concerned, *around.quantizing)
+        dtypes = dict.fromkeys(v.dtype for n in nodes for v in (*n.inputs, *n.outputs))
+        yield from (why for d in dtypes if (why := lacks(d)) is not None)
+
+
+def _also_read(around: Around) -> Iterator[str]:
+    """Yield a text for each value between an op and its neighbours that has other readers."""
+    near = {n.id for n in around.neighbours}
+    between = {v.id: v for v in around.node.outputs}
+    between.update({v.id: v for v in around.node.inputs if v.producer and v.producer.id in near})
+    for value in between.values():
+        maker, every = value.producer, around.readers.get(value.id, [])
+        names = [repr(n) for n, v in around.builder.outputs.items() if v.id == value.id]
+        if maker is None or len(every) + len(names) < 2 or not every:
+            continue
+        told = [f"read by {', '.join(called(n) for n in every)}"]
+        told += [f"returned as {', '.join(names)}"] if names else []
+        yield f"the result of {called(maker)} is {' and '.join(told)}"
+
+
+def _plain(message: str) -> str:
+    """Remove ids from a message: they differ between processes."""
+    return re.sub(r"\b(op|partition) \d+", r"\1", message)
+
+
+def _why_unsupported(around: Around, group: Group) -> str:
+    node = around.node
+    kind = around.builder.engine_kind.name
+    if node.kind == "Wildcard":
+        return "a Wildcard stands for an op that oneDNN does not know"
+    if group.trouble:
+        return _plain(group.trouble)
+    dtypes = tuple(dict.fromkeys(v.dtype for v in (*node.inputs, *node.outputs)))
+    missing = next((m for d in dtypes if (m := lacks(d)) is not None), None)
+    if missing is not None and kind == "cpu":
+        told = missing
+    else:
+        release, types = version().release, ", ".join(dtypes)
+        told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {types} here"
+        notes = [n for n in row(node.kind).notes if "CPU" in n]
+        if notes and kind == "cpu":
+            told += f": {' '.join(notes).rstrip('.')}"
+    return f"{told}; it is supported on a GPU" if node.id in around.on_gpu else told
+
+
+def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[int]:
+    """Return those of the ops for which a GPU has a kernel; none without a GPU runtime."""
+    on_cpu = builder.engine_kind.name == "cpu"
+    if not unsupported or not on_cpu or version().gpu_runtime.lower() == "none":
+        return frozenset()
+    try:
+        groups = grouped(for_gpu(builder))
+    except OneDNNError:
+        return frozenset()
+    return frozenset(n.id for g in groups if g.supported for n in g.nodes if n.id in unsupported)

@@ -1,0 +1,104 @@
+"""Measure the times of a model's steps, and compute their speeds."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+from ...machine.timing import time_calls
+from ...model.checking.filling import fill_inputs
+from ...model.planning import Plan
+from ...model.running.model import CompiledGraph
+from ..inspect.profile import profile
+from .facts import StepFacts, Work
+from .peaks import Machine
+
+__all__ = ["NO_PRIMITIVE", "speed", "timed"]
+
+# The smallest number of timed calls.
+_CALLS = 5
+
+NO_PRIMITIVE = "oneDNN logs no primitive of it"
+"""The reason why a step that only changes its input's strides has no kernels."""
+
+
+def timed(
+    model: CompiledGraph, plan: Plan, shapes: tuple[tuple[int, ...], ...], seconds: float
+) -> tuple[list[float | None], float | None, int]:
+    """Call a model repeatedly, and measure its steps.
+
+    Parameters
+    ----------
+    model : CompiledGraph
+    plan : Plan
+        The plan for these shapes.
+    shapes : tuple of shapes
+        Shapes of the inputs.
+    seconds : float
+        How long to call it; at least five calls, if they take at most 10 s.
+
+    Returns
+    -------
+    steps : list of float or None
+        The median of each step, in seconds; 0 for steps that do not run.
+    call : float or None
+        The median of a call, in seconds.
+    calls : int
+        The number of timed calls.
+    """
+    none: list[float | None] = [None] * len(plan.steps)
+    named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
+    run: Any = model.specialization(shapes).run.bind(fill_inputs(model.builder, shapes=named), None)
+    run()  # oneDNN reorders constants in the first call
+    with profile() as p:
+        time_calls(run, seconds, least=_CALLS)
+    labels = [s.label for s in plan.running]
+    # Other models of this process may run meanwhile.
+    calls_seen = [
+        c.times
+        for c in p.recorded()
+        if c.model.name == model.name
+        and [name for name, *_ in c.model.steps] == labels
+        and c.model.shapes == shapes
+    ]
+    if not calls_seen:
+        return none, None, 0
+    each = [
+        statistics.median(float(t[i + 1] - t[i]) for t in calls_seen) for i in range(len(labels))
+    ]
+    left = iter(each)
+    made = [next(left) if s.runs else 0.0 for s in plan.steps]
+    whole = statistics.median(float(t[-1] - t[0]) for t in calls_seen)
+    return list(made), whole, len(calls_seen)
+
+
+def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
+    """Add a step's speed and the machine's peaks to its work.
+
+    Parameters
+    ----------
+    step : StepFacts
+        The step, with its time.
+    peaks : Machine, optional
+        The machine's peaks.
+    """
+    work, seconds = step.work, step.seconds
+    # Without a primitive nothing is moved: the output is the input with other strides.
+    if work is None or step.kernels_unknown == NO_PRIMITIVE:
+        return work
+    if seconds:
+        work = replace(
+            work,
+            operations_per_second=work.operations / seconds,
+            bytes_per_second=work.bytes / seconds,
+        )
+    if peaks is None or not peaks.operations:
+        return work
+    # Elementwise ops compute in f32, even on other data types.
+    operations = peaks.operations.get(work.dtype or "f32")
+    work = replace(work, peak_operations=operations, peak_bytes=peaks.bandwidth)
+    if operations is None or not work.bytes:
+        return work
+    compute = work.operations / work.bytes > operations / peaks.bandwidth
+    return replace(work, bound="compute" if compute else "memory")

@@ -1,0 +1,211 @@
+"""Diagrams of graphs, partitions and models: `diagram` and `Diagram`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
+
+from ... import _core
+from ...base.errors import InvalidArgumentsError
+from ...base.text.files import write_whole
+from ...model.building.builder import GraphBuilder
+from ...model.running.model import CompiledGraph
+from .assemble import Graph, assemble
+from .dot import missing, to_dot, to_svg
+from .drawing import Drawing
+from .folding import by_scope, readable
+from .labels import title_lines
+from .mermaid import to_markdown, to_mermaid
+from .of_builder import graph_of_builder, graph_of_mirror
+from .of_model import graph_of_model
+
+__all__ = ["Diagram", "diagram", "repr_mimebundle"]
+
+_FORMS = (".svg", ".dot", ".mmd", ".md")
+
+
+class Diagram:
+    """A picture of a graph, which notebooks show.
+
+    They show SVG if Graphviz and its Python package are installed, else Mermaid, which JupyterLab
+    draws from 4.1 on. `diagram`, `GraphBuilder.diagram` and `CompiledGraph.diagram` make it.
+
+    Attributes
+    ----------
+    drawing : Drawing
+        The nodes, groups, terminals and edges.
+    """
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.drawing = drawing
+
+    def __repr__(self) -> str:
+        return f"<Diagram of {title_lines(self.drawing)[0]}>"
+
+    def mermaid(self) -> str:
+        """Return the diagram as a Mermaid flowchart."""
+        return to_mermaid(self.drawing)
+
+    def markdown(self) -> str:
+        """Return Markdown with a Mermaid flowchart, which GitHub draws."""
+        return to_markdown(self.drawing)
+
+    def dot(self) -> str:
+        """Return the diagram in Graphviz's language."""
+        return to_dot(self.drawing)
+
+    def svg(self) -> str:
+        """Return the diagram as an SVG element.
+
+        Raises
+        ------
+        UnimplementedError
+            Graphviz or its Python package is not installed; the message says how to get them.
+        """
+        return to_svg(self.drawing)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the diagram to a file.
+
+        Parameters
+        ----------
+        path : path
+            It ends in ``.svg``, ``.dot``, ``.mmd`` (Mermaid) or ``.md`` (Markdown with Mermaid).
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The path has another ending.
+        UnimplementedError
+            The same as for `svg`.
+        """
+        form = Path(path).suffix.lower()
+        if form not in _FORMS:
+            raise InvalidArgumentsError(
+                f"diagram: path must end in one of {', '.join(_FORMS)}, got {os.fspath(path)!r}"
+            )
+        makers = (self.svg, self.dot, self.mermaid, self.markdown)
+        write_whole(path, dict(zip(_FORMS, makers, strict=True))[form]())
+
+    def _repr_mimebundle_(
+        self, include: Container[str] | None = None, exclude: Container[str] | None = None
+    ) -> dict[str, str]:
+        made = {"text/plain": repr(self)}
+        if missing():
+            made["text/vnd.mermaid"] = self.mermaid()
+        else:
+            made["image/svg+xml"] = self.svg()
+        return {
+            form: text
+            for form, text in made.items()
+            if (not include or form in include) and (not exclude or form not in exclude)
+        }
+
+
+def diagram(
+    what: GraphBuilder | CompiledGraph | _core.graph | Sequence[_core.partition],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    graph: GraphBuilder | _core.graph | None = None,
+    shapes: Sequence[Sequence[int]] = (),
+    max_nodes: int | None = 60,
+    scopes: int = 0,
+) -> Diagram:
+    """Draw ops, the partitions that they are in, and the tensors between them.
+
+    Partitions are coloured boxes around their ops; a box is grey and dashed if NumPy computes it,
+    if it need not run (a view), or if oneDNN has no kernel for it. Arrows show data type, shape
+    and, if it is not row-major, layout. Ops show the number of constants that they read.
+
+    Parameters
+    ----------
+    what : GraphBuilder, CompiledGraph, graph, or sequence of partition
+        A model is drawn with its steps and their compiled layouts, everything else with the
+        partitions that oneDNN makes.
+    path : path, optional
+        A file to write the diagram to, as `Diagram.save` does.
+    graph : graph or GraphBuilder, optional
+        The graph of the partitions, which have no names and tensors of their ops.
+    shapes : sequence of shapes, optional
+        Shapes of the inputs of a model with unknown dims; by default those of its last call.
+    max_nodes : int, optional
+        If there are more ops, they are joined until so few nodes are left: first straight lines
+        of ops inside a partition, then repeated parts of the graph, then whole partitions, then
+        partitions that run one after the other. None to draw every op.
+    scopes : int
+        Draw the ops of each `GraphBuilder.scope` as one node: 1 for the outermost scopes, 2 for
+        those inside them; 0 for none. Ops without a name are in no scope.
+
+    Returns
+    -------
+    Diagram
+
+    Raises
+    ------
+    TypeError
+        `what` is of another type, or partitions are given without their graph.
+    InvalidArgumentsError
+        The graph does not have the partitions; `max_nodes` is below 1 or `scopes` below 0; the
+        path has no known ending; `shapes` do not fit the model's inputs.
+    UnimplementedError
+        The path ends in ``.svg``, but Graphviz or its Python package is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, onednn_graph_py as og
+    >>> b = og.GraphBuilder()
+    >>> x = b.input((2, 4), name="x")
+    >>> b.output((x @ np.ones((4, 3), np.float32)).relu())
+    >>> og.diagram(b)
+    <Diagram of graph: 2 ops in 1 partition>
+    """
+    if max_nodes is not None and max_nodes < 1:
+        raise InvalidArgumentsError(f"diagram: max_nodes must be at least 1, got {max_nodes}")
+    if scopes < 0:
+        raise InvalidArgumentsError(f"diagram: scopes must not be negative, got {scopes}")
+    drawing = assemble(_graph_of(what, graph, shapes))
+    if scopes:
+        drawing = by_scope(drawing, scopes)
+    if max_nodes is not None:
+        drawing = readable(drawing, max_nodes)
+    made = Diagram(drawing)
+    if path is not None:
+        made.save(path)
+    return made
+
+
+def _graph_of(what: Any, graph: Any, shapes: Sequence[Sequence[int]]) -> Graph:
+    if isinstance(what, CompiledGraph):
+        return graph_of_model(what, shapes)
+    if shapes:
+        raise InvalidArgumentsError(
+            f"diagram: shapes are for a CompiledGraph, got a {type(what).__name__}"
+        )
+    if isinstance(what, GraphBuilder):
+        return graph_of_builder(what)
+    if isinstance(what, _core.graph):
+        return graph_of_mirror(what)
+    if not isinstance(what, Sequence) or not all(isinstance(p, _core.partition) for p in what):
+        raise TypeError(
+            "diagram: expected a GraphBuilder, CompiledGraph, graph or a sequence of partition, "
+            f"got {type(what).__name__}"
+        )
+    if isinstance(graph, GraphBuilder):
+        return graph_of_builder(graph, what)
+    if isinstance(graph, _core.graph):
+        return graph_of_mirror(graph, what)
+    raise TypeError(
+        "diagram: partitions need their graph, graph=graph or GraphBuilder, got "
+        f"{type(graph).__name__}"
+    )
+
+
+def repr_mimebundle(
+    graph: GraphBuilder | CompiledGraph,
+    include: Container[str] | None = None,
+    exclude: Container[str] | None = None,
+) -> dict[str, str]:
+    """Return the diagram of a graph or a model, and its repr as text, for a notebook."""
+    return {**diagram(graph)._repr_mimebundle_(include, exclude), "text/plain": repr(graph)}

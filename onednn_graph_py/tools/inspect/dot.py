@@ -1,0 +1,138 @@
+"""Drawings in Graphviz's language, and as SVG through Graphviz."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from ...base.errors import UnimplementedError
+from ...base.text.markup import element, joined
+from ...base.text.names import install_line
+from .drawing import Drawing
+from .labels import edge_lines, node_lines, terminal_lines, title_lines
+from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
+
+__all__ = ["missing", "to_dot", "to_svg"]
+
+_FONT = "Helvetica,Arial,sans-serif"
+
+
+def _label(lines: Sequence[str], *, heading: bool = False) -> str:
+    """Return an HTML-like label, the only text in which Graphviz reads entities."""
+    first, *rest = lines
+    shown = [element("b", first) if heading else first]
+    size = {"point-size": "10"}
+    shown += [element("font", line, **size) if line.strip() else line for line in rest]
+    return f"<{joined(shown, '<br/>')}>"
+
+
+def _margins(drawing: Drawing) -> dict[int, int]:
+    """Return the points around the nodes of each group, within which labels of arrows end.
+
+    Graphviz draws a label right of an arrow and makes no room for it in a cluster.
+    """
+    groups = {node.key: node.group for node in drawing.nodes if node.group is not None}
+    labels, widest = dict.fromkeys(groups.values(), 0), dict.fromkeys(groups.values(), 0)
+    for node in drawing.nodes:
+        if node.group is not None:
+            letters = max(map(len, node_lines(drawing, node)))
+            widest[node.group] = max(letters, widest[node.group])
+    for edge in drawing.edges:
+        group = groups.get(edge.source)
+        if group is not None and group == groups.get(edge.target):
+            labels[group] = max(labels[group], *map(len, edge_lines(edge)))
+    # A letter of a label takes up to 6 points; half a node, 3 a letter and 16 beside them.
+    return {i: max(14, 6 * labels[i] - 3 * widest[i]) for i in labels}
+
+
+def to_dot(drawing: Drawing) -> str:
+    """Return a digraph: ops are boxes, groups are clusters, arrows show tensors.
+
+    Parameters
+    ----------
+    drawing : Drawing
+
+    Returns
+    -------
+    str
+        Ends with a newline.
+    """
+    lines = [
+        "digraph {",
+        f'  graph [bgcolor="{PAGE}", fontname="{_FONT}", fontcolor="{TEXT}", labelloc=t, '
+        f"ranksep=0.4, pad=0.3, label={_label(title_lines(drawing), heading=True)}]",
+        f'  node [shape=box, style="filled,rounded", fontname="{_FONT}", fontsize=12, '
+        f'margin="0.22,0.06", fillcolor="{NODE_FILL}", color="{TEXT}", fontcolor="{TEXT}"]',
+        f'  edge [fontname="{_FONT}", fontsize=10, color="{EDGE}", fontcolor="{TEXT}"]',
+    ]
+    for terminal in drawing.terminals:
+        lines.append(
+            f'  {terminal.key} [shape=oval, style=filled, fillcolor="{TERMINAL_FILL}", '
+            f'color="{EDGE}", label={_label(terminal_lines(terminal))}]'
+        )
+
+    def node_line(indent: str, i: int) -> str:
+        node = drawing.nodes[i]
+        label = _label(node_lines(drawing, node), heading=True)
+        dashed = drawing.status_of(node) not in (None, "oneDNN")
+        style = ', style="filled,rounded,dashed"' if dashed else ""
+        return f"{indent}{node.key} [label={label}{style}]"
+
+    members: dict[int | None, list[int]] = {}
+    for i, node in enumerate(drawing.nodes):
+        members.setdefault(node.group, []).append(i)
+    margins = _margins(drawing)
+    for i, group in enumerate(drawing.groups):
+        if i not in members:
+            continue
+        style = "filled,rounded" if group.status == "oneDNN" else "filled,rounded,dashed"
+        lines += [
+            f"  subgraph cluster_g{i} {{",
+            f'    graph [style="{style}", fillcolor="{fill_of(i, group)}", color="{TEXT}", '
+            f"fontsize=11, labeljust=l, margin={margins[i]}, label={_label([group.title])}]",
+            *(node_line("    ", n) for n in members[i]),
+            "  }",
+        ]
+    lines += [node_line("  ", n) for n in members.get(None, ())]
+    for edge in drawing.edges:
+        # Edges that go back must not change the order of the nodes.
+        back = ", style=dashed, constraint=false" if edge.back else ""
+        # Spaces that stay keep a font that is wider than Graphviz reckons away from the arrow.
+        label = _label([f"\u00a0{line}\u00a0" for line in edge_lines(edge)])
+        lines.append(f"  {edge.source} -> {edge.target} [label={label}{back}]")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def missing() -> str:
+    """Return what must be installed before `to_svg` can work; empty if nothing must.
+
+    The ``graphviz`` package only calls the program ``dot``, which comes with Graphviz.
+    """
+    import shutil
+
+    lacking = []
+    try:
+        importlib.import_module("graphviz")
+    except ImportError:
+        lacking.append(f"the Python package graphviz ({install_line('diagrams')})")
+    if shutil.which("dot") is None:
+        lacking.append("Graphviz's program dot (Debian: apt install graphviz)")
+    return " and ".join(lacking)
+
+
+def to_svg(drawing: Drawing) -> str:
+    """Return an SVG element.
+
+    Raises
+    ------
+    UnimplementedError
+        Graphviz or its Python package is not installed.
+    """
+    lacking = missing()
+    if lacking:
+        raise UnimplementedError(
+            f"diagram: SVG needs {lacking}; Mermaid ('.mmd', '.md') and '.dot' need neither"
+        )
+    graphviz = importlib.import_module("graphviz")
+    text: str = graphviz.Source(to_dot(drawing)).pipe(format="svg", encoding="utf-8")
+    return text[text.index("<svg") :]  # an XML declaration must not stand inside a page

@@ -1,0 +1,269 @@
+"""Search for the kernels of a model's steps: another process runs it with the verbose log on."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ... import _core
+from ...base.processes import calling, instructions, quiet, run
+from ...model.planning.pace import paces
+from ...model.running.model import CompiledGraph
+from ..inspect.verbose_log import read_verbose_log
+from ..inspect.verbose_records import (
+    LoggedPartition,
+    LoggedPrimitive,
+    MemoryDescriptor,
+    PartitionRecord,
+    PrimitiveRecord,
+)
+from .kernel import Kernel
+from .worker import MARKER, Job
+
+__all__ = ["Kernels", "StepKernels", "job_of", "kernels_of"]
+
+_WORKER = f"{__package__}.worker"
+
+
+@dataclass(frozen=True)
+class StepKernels:
+    """The kernels of one step that oneDNN runs, from its log.
+
+    Parameters
+    ----------
+    partition : LoggedPartition
+    kernels : tuple of Kernel
+        First those that run at each call.
+    scratch_bytes : int or None
+        Memory that the step took and gave back in each call; None if it was not counted.
+    """
+
+    partition: LoggedPartition
+    kernels: tuple[Kernel, ...]
+    scratch_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a model, from the log.
+
+    Parameters
+    ----------
+    of : mapping of tuple of str to StepKernels
+        For each step that oneDNN runs, by its key, as `step_keys` has it.
+    unknown : str
+        The reason if `of` is empty; else empty.
+    """
+
+    of: Mapping[tuple[str, ...], StepKernels] = field(default_factory=dict)
+    unknown: str = ""
+
+
+def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
+    """Describe a model for the process that runs it.
+
+    Ops are named by their numbers there, as a name may have characters that break a log line.
+    """
+    builder = model.builder.snapshot()
+    nodes = builder.contents.nodes
+    builder.contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
+    return Job(builder, {**model.options, "threads": model.threads}, shapes, paces())
+
+
+# -- the other process
+
+
+def _environment() -> dict[str, str]:
+    settings = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
+    return {**quiet(), **instructions(), **settings}
+
+
+# -- its log
+
+
+@dataclass
+class _Heard:
+    """The lines that the worker printed for one job."""
+
+    steps: list[list[str]] | None = None
+    counted: bool = False
+    # Lines of the log, and bytes taken (or given back, negative) between them.
+    calls: list[list[str | int]] = field(default_factory=list)
+    ended: bool = False
+    failed: str = ""
+
+
+def _heard(text: str) -> dict[int, _Heard]:
+    """Split the worker's output by jobs, by their numbers."""
+    jobs: dict[int, _Heard] = {}
+    now: _Heard | None = None
+    for line in text.splitlines():
+        if not line.startswith(MARKER):
+            if now is not None and now.calls:
+                now.calls[-1].append(line)
+            continue
+        try:
+            told: dict[str, Any] = json.loads(line[len(MARKER) :])
+        except ValueError:  # the process died while it wrote
+            break
+        if told["event"] == "job":
+            now = jobs[told["number"]] = _Heard()
+        elif now is None:
+            continue
+        elif told["event"] == "plan":
+            now.steps, now.counted = told["steps"], told["counted"]
+        elif told["event"] == "call":
+            now.calls.append([])
+        elif told["event"] == "memory":
+            if now.calls:
+                now.calls[-1].append(told["bytes"])
+        elif told["event"] == "end":
+            now.ended = True
+        elif told["event"] == "failed":
+            now.failed = told["why"]
+    return jobs
+
+
+@dataclass
+class _Ran:
+    """A partition in one call, the primitives that it ran, and the most memory that it took."""
+
+    record: PartitionRecord
+    primitives: list[PrimitiveRecord]
+    most_bytes: int
+
+
+def _by_partition(lines: Sequence[str | int]) -> list[_Ran]:
+    """Return the partitions that ran in a call; the log has their primitives before them."""
+    made: list[_Ran] = []
+    waiting: list[PrimitiveRecord] = []
+    taken = most = 0
+    for line in lines:
+        if isinstance(line, int):
+            taken += line
+            most = max(most, taken)
+            continue
+        for record in read_verbose_log([line]):
+            if isinstance(record, PrimitiveRecord) and record.operation == "exec":
+                waiting.append(record)
+            elif isinstance(record, PartitionRecord) and record.operation == "exec":
+                made.append(_Ran(record, waiting, most))
+                waiting, most = [], taken
+    return made
+
+
+def _memory_text(of: MemoryDescriptor) -> str:
+    layout = of.tag or of.format_kind
+    return f"{of.name}:{of.dtype}:{layout}" + (f":{of.strides}" if of.strides else "")
+
+
+def _counted(
+    primitives: Sequence[PrimitiveRecord],
+) -> Iterator[tuple[LoggedPrimitive, int, float]]:
+    """Group equal primitives, in order; yields each with its count and its seconds."""
+    counts = Counter(p.primitive for p in primitives)
+    for primitive, count in counts.items():
+        spent = sum(p.milliseconds for p in primitives if p.primitive == primitive)
+        yield primitive, count, spent / 1e3
+
+
+def _kernel(
+    of: LoggedPrimitive, when: Literal["each call", "first call"], count: int, seconds: float
+) -> Kernel:
+    return Kernel(
+        of.kind,
+        of.implementation,
+        tuple(_memory_text(m) for m in of.memory if m.dtype != "undef"),
+        tuple(a for a in of.attributes if a != "attr-scratchpad:user"),
+        of.problem,
+        when,
+        count,
+        seconds,
+    )
+
+
+def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
+    """Collect a step's kernels: first those of each call, then those of the first call alone."""
+    counts: dict[LoggedPrimitive, int] = {}
+    spent: dict[LoggedPrimitive, list[float]] = {}
+    for ran in later:
+        for primitive, count, seconds in _counted(ran.primitives):
+            counts[primitive] = count
+            spent.setdefault(primitive, []).append(seconds)
+    kernels = [
+        # The least time is the one that other processes disturbed least.
+        _kernel(p, "each call", count, min(spent[p]))
+        for p, count in counts.items()
+    ]
+    for primitive, count, seconds in _counted(first.primitives):
+        more = count - counts.get(primitive, 0)
+        if more > 0:
+            kernels.append(_kernel(primitive, "first call", more, seconds * more / count))
+    scratch = max(ran.most_bytes for ran in later) if counted else None
+    return StepKernels(first.record.partition, tuple(kernels), scratch)
+
+
+def _understood(heard: _Heard) -> Kernels:
+    """Parse the lines that the worker printed for one job."""
+    if heard.failed:
+        return Kernels(unknown=heard.failed)
+    if heard.steps is None or not heard.ended:
+        return Kernels(unknown="the process that logs ended early")
+    calls = [_by_partition(lines) for lines in heard.calls]
+    wanted = [tuple(step) for step in heard.steps if step[0] == "oneDNN"]
+    for call in calls:
+        if len(call) != len(wanted):
+            return Kernels(
+                unknown=f"oneDNN logged {len(call)} partitions in a call, expected {len(wanted)}"
+            )
+    steps = zip(*calls, strict=True)
+    found = [_step(first, later, heard.counted) for first, *later in steps]
+    return Kernels(dict(zip(wanted, found, strict=True)))
+
+
+def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
+    """Run models in another process, and read what its log says of each.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    timeout : float
+        Time limit of a process in seconds; jobs that it did not begin get another process.
+
+    Returns
+    -------
+    list of Kernels
+        One for each job; an error is in its `unknown`.
+    """
+    made: list[Kernels | None] = [None] * len(jobs)
+    left: list[tuple[int, bytes]] = []
+    for number, job in enumerate(jobs):
+        try:
+            left.append((number, pickle.dumps(job)))
+        except Exception as e:  # pickling a caller's own classes may raise anything
+            made[number] = Kernels(unknown=f"the model does not pickle: {e}")
+    capacity = _core.get_constant_tensor_cache_capacity("cpu")
+    while left:
+        text, why = run(
+            *calling(_WORKER),
+            timeout=timeout,
+            environment=_environment(),
+            given=pickle.dumps((capacity, left)),
+            who="the process that logs",
+        )
+        heard = _heard(text)
+        begun = [number for number, _ in left if number in heard]
+        for number in begun:
+            made[number] = _understood(heard[number])
+        if not begun:
+            for number, _ in left:
+                made[number] = Kernels(unknown=why or "the process that logs ended early")
+            break
+        if why and not (heard[begun[-1]].ended or heard[begun[-1]].failed):
+            made[begun[-1]] = Kernels(unknown=why)  # the reason why it died
+        left = [(number, job) for number, job in left if number not in heard]
+    return [k if k is not None else Kernels(unknown="it was not run") for k in made]

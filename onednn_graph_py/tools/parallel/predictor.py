@@ -1,0 +1,300 @@
+"""A model as a worker: `Predictor`."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MethodType
+from typing import Any, Literal, Protocol
+
+from ...base.errors import InvalidArgumentsError, UnimplementedError
+from .cores import UnpinnedWarning, give_back, holding, reserve
+
+__all__ = ["Affinity", "Model", "Predictor"]
+
+Affinity = Literal["auto", "required"] | Sequence[int] | None
+
+
+class Model(Protocol):
+    """What a predictor needs of a model."""
+
+    name: str
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The inputs' names, in the order of a call."""
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The outputs' names."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a call."""
+
+    def with_threads(self, threads: int) -> Model:
+        """Compile the same model for calls with so many threads."""
+
+    def prepare(self, *shapes: Any) -> Any:
+        """Compile for sets of input shapes."""
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run; return the output, or a sequence of all outputs if there are several."""
+
+
+class Predictor:
+    """A model that is ready to run in a process of its own, on cores of its own.
+
+    It is made in the process in which it is to run: it reserves free cores there, keeps all threads
+    of the process on them, and compiles the model. It pickles as the model and the arguments, so
+    whoever unpickles it gets a predictor that is made anew. Batches are dicts of arrays by name, as
+    Ray Data has them, or sequences of arrays.
+
+    Parameters
+    ----------
+    model : CompiledGraph, OnnxModel, or callable
+        A function without arguments gives the model where it is to run, such as
+        ``partial(ray.get, reference)`` or ``partial(og.onnx.load, path)``.
+    threads : int, optional
+        Threads of a call. The model is compiled anew if it has others; by default they stay. A
+        model that was compiled without a number has as many as ``OMP_NUM_THREADS`` says, where it
+        is unpickled; Ray sets that to ``num_cpus``.
+    affinity : str or sequence of int, optional
+        ``auto`` reserves a core for each thread, and gives an `UnpinnedWarning` if there are not
+        enough: then the process runs on all of its CPUs, as with None. ``required`` raises instead.
+        A sequence names the CPUs.
+    prepare : iterable of sets of shapes
+        Shapes that are compiled at once; each is an argument of `CompiledGraph.prepare`.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        An argument is invalid, or the cores are not free.
+    UnimplementedError
+        The model runs on a SYCL queue, and `affinity` is not None; or the system can't reserve
+        cores, and they are ``required``.
+
+    Notes
+    -----
+    Cores are reserved among processes of one user on one machine, or in one container, that share
+    the package's cache folder. They are whole cores before hyper-threads, and of one NUMA node
+    where one has enough. The predictors of a process share its cores; they are free again when the
+    last one is closed or deleted, or when the process ends, also by a kill. A forked process has no
+    cores reserved and runs on all.
+
+    Examples
+    --------
+    >>> import numpy as np, onednn_graph_py as og
+    >>> from onednn_graph_py.tools.parallel import Predictor
+    >>> b = og.GraphBuilder()
+    >>> x = b.input((-1, 2), "f32", name="x")
+    >>> b.output(y=x.relu())
+    >>> with Predictor(b.compile(), threads=1, affinity=None, prepare=[(3, 2)]) as predictor:
+    ...     batch = {"x": np.array([[-1, 1]], np.float32), "id": np.array([7])}
+    ...     predictor(batch)
+    {'id': array([7]), 'y': array([[0., 1.]], dtype=float32)}
+    """
+
+    def __init__(
+        self,
+        model: Model | Callable[[], Model],
+        threads: int | None = None,
+        affinity: Affinity = "auto",
+        prepare: Iterable[Any] = (),
+    ) -> None:
+        if threads is not None and (
+            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
+        ):
+            raise InvalidArgumentsError(f"threads must be a whole number above 0, got {threads!r}")
+        self.__setstate__((model, threads, _checked(affinity), tuple(prepare)))
+
+    def __getstate__(self) -> Any:
+        # What was given, or else a model that has been compiled for the right threads already.
+        source = self._model if _is_model(self._source) else self._source
+        return source, self._threads, self._affinity, self._prepare
+
+    def __setstate__(self, state: Any) -> None:
+        self._source: Any
+        self._threads: int | None
+        self._affinity: Affinity
+        self._source, self._threads, self._affinity, self._prepare = state
+        model = self._source if _is_model(self._source) else _made(self._source)
+        if self._threads is not None and self._threads != model.threads:
+            model = model.with_threads(self._threads)
+        self._model: Model = model
+        self._hold = self._reserved()
+        self._close = weakref.finalize(self, give_back, self._hold)
+        try:
+            if self._prepare:
+                self._model.prepare(*self._prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        if not self._close.alive:
+            state = "closed"
+        else:
+            state = f"cores {', '.join(map(str, self.cores))}" if self.cores else "not pinned"
+        return f"<Predictor {self._model.name!r}: {self.threads} threads, {state}>"
+
+    def _reserved(self) -> int:
+        if self._affinity is None:
+            return 0
+        if getattr(self._model, "queue", None) is not None:
+            raise UnimplementedError(
+                f"{self._model.name}: a model on a SYCL queue can't be pinned: SYCL's runtime "
+                "decides how many threads its device has, and all of them would share a few cores; "
+                "use affinity=None, and limit a CPU device by DPCPP_CPU_NUM_CUS"
+            )
+        if self._affinity == "auto":
+            try:
+                return reserve(self.threads)
+            except (InvalidArgumentsError, UnimplementedError) as e:
+                _warn(f"{self._model.name} runs unpinned. {e}")
+                return 0
+        if isinstance(self._affinity, str):
+            return reserve(self.threads)
+        if len(self._affinity) < self.threads:
+            raise InvalidArgumentsError(
+                f"affinity: expected a CPU for each of {self.threads} threads, got "
+                f"{list(self._affinity)}"
+            )
+        return reserve(self._affinity)
+
+    # -- what it is
+
+    @property
+    def model(self) -> Model:
+        """The model, compiled for `threads`."""
+        return self._model
+
+    @property
+    def threads(self) -> int:
+        """Threads of a call."""
+        return self._model.threads
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The CPUs that this process has reserved; none if it is not pinned."""
+        return holding(self._hold)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is compiled and open. It is so when the constructor returns, until `close`."""
+        return self._close.alive
+
+    # -- calls
+
+    def __call__(self, batch: Mapping[str, Any] | Sequence[Any]) -> Any:
+        """Run the model on a batch.
+
+        Parameters
+        ----------
+        batch : mapping of str to array, or list or tuple of arrays
+            The inputs by name, or all of them in order.
+
+        Returns
+        -------
+        dict or list
+            All outputs. Those of a mapping have names, and entries that the model does not read are
+            there too, unchanged.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            Inputs are missing, such an entry has the name of an output, or the predictor is closed.
+        OneDNNError, TypeError
+            The model refuses the batch. The predictor goes on with the next one.
+        """
+        model = self._model
+        if not self._close.alive:
+            raise InvalidArgumentsError(f"{model.name}: the predictor is closed")
+        if not isinstance(batch, Mapping):
+            if isinstance(batch, (list, tuple)):
+                return list(_results(model, model(*batch)))
+            raise TypeError(
+                f"{model.name}: expected a batch as a dict, or as a list or tuple of arrays, got "
+                f"{type(batch).__name__}"
+            )
+        missing = [name for name in model.input_names if name not in batch]
+        if missing:
+            raise InvalidArgumentsError(
+                f"{model.name}: missing inputs: {', '.join(missing)}; the batch has: "
+                f"{', '.join(map(str, batch))}"
+            )
+        made = {name: array for name, array in batch.items() if name not in model.input_names}
+        clash = [name for name in model.output_names if name in made]
+        if clash:
+            raise InvalidArgumentsError(
+                f"{model.name}: the batch has {clash[0]!r}, which is not an input, and the model "
+                "has an output of that name; rename one"
+            )
+        results = _results(model, model(*(batch[name] for name in model.input_names)))
+        made.update(zip(model.output_names, results, strict=True))
+        return made
+
+    # -- its end
+
+    def close(self) -> None:
+        """Give the cores back. A closed predictor still pickles."""
+        self._close()
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        self.close()
+
+
+def _results(model: Model, made: Any) -> Sequence[Any]:
+    return [made] if len(model.output_names) == 1 else made
+
+
+def _is_model(given: Any) -> bool:
+    # A bound method, such as a builder's `compile`, has the attributes of what it makes.
+    return not isinstance(given, MethodType) and all(
+        hasattr(given, name) for name in ("input_names", "output_names", "prepare")
+    )
+
+
+def _made(source: Any) -> Model:
+    made = source() if callable(source) else source
+    if not _is_model(made):
+        hint = "; use partial(ray.get, reference)" if type(made).__name__ == "ObjectRef" else ""
+        raise TypeError(
+            "expected a compiled model, or a function without arguments that returns one, got "
+            f"{type(made).__name__}{hint}"
+        )
+    model: Model = made
+    return model
+
+
+def _checked(affinity: Any) -> Affinity:
+    try:
+        if affinity is None or affinity in ("auto", "required"):
+            known: Affinity = affinity
+            return known
+        if isinstance(affinity, (str, bytes)):
+            raise TypeError
+        numbers = tuple(operator.index(n) for n in affinity)
+    except (TypeError, ValueError):
+        raise InvalidArgumentsError(
+            f"affinity must be 'auto', 'required', None or CPU numbers, got {affinity!r}"
+        ) from None
+    if len(set(numbers)) != len(numbers):
+        raise InvalidArgumentsError(f"affinity: expected different CPUs, got {list(numbers)}")
+    return numbers
+
+
+_warned = False
+
+
+def _warn(message: str) -> None:
+    """Warn, once in a process."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(message, UnpinnedWarning, stacklevel=5)

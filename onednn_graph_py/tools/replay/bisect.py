@@ -1,0 +1,132 @@
+"""Search for the first op of a model whose result is wrong."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from ...base.errors import OneDNNError
+from ...model.building.builder import GraphBuilder
+from ...model.building.value import Node, Value
+from ...model.checking.expected import OutputCheck, Verification, compare_values
+from ...model.planning import KnownDefects, Policy
+
+__all__ = ["Divergence", "first_divergence"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first op whose result is wrong.
+
+    Parameters
+    ----------
+    op : str
+        The op's name, and the line of the program that made it.
+    check : OutputCheck
+        The comparison of its result with the reference.
+    fused : tuple of str
+        The kinds of the ops that are fused with it.
+    alone : OutputCheck or None
+        The comparison of the result without fusion; None if that can't be compiled.
+    """
+
+    op: str
+    check: OutputCheck
+    fused: tuple[str, ...]
+    alone: OutputCheck | None
+
+    def __str__(self) -> str:
+        together = " + ".join(self.fused)
+        text = f"first wrong op: {self.op}, run as {together}\n  {self.check}"
+        if self.alone is None:
+            return text
+        found = "right" if self.alone.ok else "wrong too"
+        return f"{text}\n  without fusion it is {found}: {self.alone}"
+
+
+def _ending_at(builder: GraphBuilder, value: Value) -> GraphBuilder:
+    """Return the graph with this value as its only output, without the ops after it."""
+    made = builder.snapshot()
+    made.contents.outputs = {value.name or "result": value}
+    return made
+
+
+def _computed(
+    builder: GraphBuilder,
+    value: Value,
+    inputs: Sequence[Array],
+    policy: Policy,
+    known_defects: KnownDefects,
+) -> tuple[Array, tuple[str, ...]] | None:
+    """Return a value, and the ops fused with its producer; None if it can't be compiled."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # compiling the whole graph warned already
+            model = _ending_at(builder, value).compile(
+                policy=policy, known_defects=known_defects, slow_fusions=known_defects
+            )
+    except OneDNNError:
+        return None
+    given: list[Any] = list(inputs)
+    made: Array = model(*given)
+    return made, model.steps()[-1].ops
+
+
+def first_divergence(
+    builder: GraphBuilder,
+    inputs: Sequence[Array],
+    seed: int = 0,
+    *,
+    known_defects: KnownDefects = "avoid",
+) -> Divergence | None:
+    """Find the first op whose result is wrong when the graph ends with it.
+
+    oneDNN does not return results from inside a partition. So this compiles the graph once for each
+    op, cut off after it; the ops before it fuse as in the whole graph.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : sequence of numpy.ndarray
+        The graph's inputs, in the order of a call.
+    seed : int
+        Seed for the random perturbations that estimate rounding errors.
+    known_defects : str
+        As in `CompiledGraph`; ``run`` also finds known defects, which models work around.
+
+    Returns
+    -------
+    Divergence or None
+        None if each op's result is right when the graph ends with it.
+    """
+    made: dict[int, tuple[Array, tuple[str, ...]]] = {}
+    makers: dict[int, tuple[Node, Value]] = {}
+    for node in builder.nodes:
+        for value in node.outputs:
+            found = _computed(builder, value, inputs, "fusion", known_defects)
+            if found is not None:
+                made[value.id] = found
+                makers[value.id] = node, value
+    names = {i: value.name or "its result" for i, (_, value) in makers.items()}
+    checked = compare_values(builder, inputs, {i: a for i, (a, _) in made.items()}, names, seed)
+    for id, check in zip(made, checked.outputs, strict=True):
+        if check.ok:
+            continue
+        node, value = makers[id]
+        unfused = _computed(builder, value, inputs, "debug", known_defects)
+        alone: Verification | None = None
+        if unfused is not None:
+            alone = compare_values(builder, inputs, {id: unfused[0]}, names, seed)
+        return Divergence(
+            f"{node.label} made at {node.where}",
+            check,
+            made[id][1],
+            alone.outputs[0] if alone is not None else None,
+        )
+    return None

@@ -1,0 +1,149 @@
+"""Run a case in this process: `run_case`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from ...machine.timing import time_calls
+from ...model.building.builder import GraphBuilder
+from ...model.checking.expected import compare_values
+from .bisect import first_divergence
+from .cases import Case
+from .stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
+from .verdicts import Result, Verdict
+
+if TYPE_CHECKING:
+    from ...model.planning import KnownDefects
+    from ...model.running.model import CompiledGraph
+
+__all__ = ["DEFAULTS", "Options", "run_case"]
+
+Array = npt.NDArray[Any]
+
+# The least time and number of calls for timing.
+_BENCH_SECONDS = 0.3
+_BENCH_CALLS = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options for running cases.
+
+    Parameters
+    ----------
+    partition_only : bool
+        Only partition the graphs.
+    verify : bool
+        Compare results with the NumPy reference.
+    bisect : bool
+        Find the first op whose result is wrong.
+    bench : bool
+        Time calls.
+    threads : int, optional
+        Threads per call.
+    seed : int
+        Seed for generated inputs.
+    as_is : bool
+        Do not work around known oneDNN defects: neither split nor refuse wrong partitions.
+    memory_share : float
+        The share of the free memory that a case may take, from 0 to 1.
+    """
+
+    partition_only: bool = False
+    verify: bool = False
+    bisect: bool = False
+    bench: bool = False
+    threads: int | None = None
+    seed: int = 0
+    as_is: bool = False
+    memory_share: float = 0.9
+
+    @property
+    def known_defects(self) -> KnownDefects:
+        """The value for the option of `GraphBuilder.compile` with the same name."""
+        return "run" if self.as_is else "avoid"
+
+
+DEFAULTS = Options()
+
+
+def run_case(case: Case, options: Options = DEFAULTS) -> Result:
+    """Run a case; errors become verdicts.
+
+    Parameters
+    ----------
+    case : Case
+    options : Options
+    """
+    began = time.monotonic()
+    result = Result(str(case), Verdict.RAN)
+    try:
+        _run(case, options, result)
+    except Ended as e:
+        result.verdict, result.reason = e.verdict, e.reason
+    except MemoryError as e:
+        result.verdict, result.reason = Verdict.TOO_LARGE, str(e) or "out of memory"
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _run(case: Case, options: Options, result: Result) -> None:
+    document = read(case)
+    result.ops = len(document.graph)
+    result.expected = case.rewriting.expected_partitions if case.rewriting is not None else None
+    result.partitions, result.supported, missing = partition(document)
+    if missing:
+        raise Ended(Verdict.UNSUPPORTED, missing)
+    if result.expected is not None and result.partitions != result.expected:
+        raise Ended(
+            Verdict.PARTITIONS,
+            f"oneDNN makes {result.partitions} partitions of it, expected {result.expected}",
+        )
+    if options.partition_only:
+        result.verdict = Verdict.PARTITIONED
+        return
+    builder = built(document, case.path)
+    check_memory(builder, verify=options.verify, share=options.memory_share)
+    model, split = compiled(builder, options.threads, options.known_defects)
+    inputs = inputs_of(builder, options.seed)
+    outputs = called(model, inputs)
+    if options.bench:
+        result.milliseconds = _milliseconds(model, inputs)
+    if options.verify:
+        _verify(builder, inputs, outputs, options, result)
+    if split:
+        result.verdict, result.reason = Verdict.SPLIT, split
+
+
+def _milliseconds(model: CompiledGraph, inputs: Sequence[Array]) -> float:
+    """Return the median time of a call, in milliseconds."""
+    call = model.bind(list(inputs))
+    call()
+    return statistics.median(time_calls(call, _BENCH_SECONDS, least=_BENCH_CALLS)) * 1e3
+
+
+def _verify(
+    builder: GraphBuilder,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    options: Options,
+    result: Result,
+) -> None:
+    values = builder.outputs
+    names = {v.id: name for name, v in values.items()}
+    actual = {v.id: a for v, a in zip(values.values(), outputs, strict=True)}
+    found = compare_values(builder, inputs, actual, names, options.seed)
+    result.error, result.share = found.max_error, found.share
+    if found.ok:
+        result.verdict = Verdict.PASSED
+        return
+    if options.bisect:
+        first = first_divergence(builder, inputs, options.seed, known_defects=options.known_defects)
+        result.diverges = str(first or "each op is right if the graph ends with it")
+    raise Ended(Verdict.WRONG, "; ".join(str(o) for o in found.outputs if not o.ok))

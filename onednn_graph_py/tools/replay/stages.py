@@ -1,0 +1,175 @@
+"""The stages of running a graph: read a file, partition, build, compile, call.
+
+Each stage returns what it makes, or raises `Ended` with the verdict.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from ...base.errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
+from ...base.refusals import with_reason
+from ...base.text.files import told
+from ...base.text.numbers import gib_text
+from ...machine.memory import free_bytes
+from ...model.building.builder import GraphBuilder
+from ...model.checking.filling import fill_inputs
+from ...ops.check import check
+from ...serialization import GraphDocument, parse, to_builder, to_graph
+from ...serialization.links import check_agreement
+from ...serialization.options import Rewriting
+from .cases import Case
+from .hardware import why_unsupported
+from .memory import bytes_needed
+from .verdicts import Verdict
+
+if TYPE_CHECKING:
+    from ...model.planning import KnownDefects
+    from ...model.running.model import CompiledGraph
+
+__all__ = ["Ended", "built", "called", "check_memory", "compiled", "inputs_of", "partition", "read"]
+
+Array = npt.NDArray[Any]
+
+
+class Ended(Exception):
+    """Raised if a graph can't pass a stage.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    reason : str or exception
+        If oneDNN refused something, another process finds out why.
+    """
+
+    def __init__(self, verdict: Verdict, reason: object) -> None:
+        super().__init__(verdict, reason)
+        self.verdict = verdict
+        self.reason = with_reason(reason) if isinstance(reason, OneDNNError) else str(reason)
+
+
+def read(case: Case) -> GraphDocument:
+    """Read a case's file, and rewrite the graph as the case requires."""
+    if case.error:
+        raise Ended(Verdict.REFUSED, case.error)
+    try:
+        document = parse(case.path)
+    except (GraphFormatError, OSError) as e:
+        raise Ended(Verdict.UNREADABLE, told(e)) from None
+    rewriting = case.rewriting
+    if rewriting is None:
+        try:
+            check_agreement(document)
+            return document
+        except GraphFormatError:  # then shapes are inferred, as benchdnn does
+            rewriting = Rewriting(engine_kind=document.engine_kind)
+    try:
+        return rewriting.apply(document)
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, f"rewriting: {e}") from None
+
+
+def partition(document: GraphDocument) -> tuple[int, int, str]:
+    """Count partitions as benchdnn does.
+
+    Returns
+    -------
+    partitions, supported : int
+        The number of partitions, and the number for which oneDNN has a kernel.
+    missing : str
+        Why a partition has no kernel; empty if all have one.
+    """
+    try:
+        partitions = to_graph(document).get_partitions()
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        _require_version(document)
+        raise Ended(Verdict.REFUSED, e) from None
+    ops = {op.id: op for op in document.graph}
+    missing = ""
+    for each in partitions:
+        members = [ops[i] for i in each.get_ops() if i in ops]
+        if not each.is_supported() and any(op.kind != "End" for op in members):
+            missing = "; ".join(why_unsupported(op, document.engine_kind) for op in members)
+            break
+    return len(partitions), sum(p.is_supported() for p in partitions), missing
+
+
+def _require_version(document: GraphDocument) -> None:
+    """Raise if an op needs a newer oneDNN, of which the library says only that it is invalid."""
+    for op in document.graph:
+        try:
+            outputs = [(None, None)] * len(op.outputs)
+            inputs = [(t.dims, t.dtype) for t in op.inputs]
+            check(op.kind, inputs, op.values, outputs, name=op.name, id=op.id)
+        except UnimplementedError as e:
+            raise Ended(Verdict.UNSUPPORTED, e) from None
+        except (OneDNNError, TypeError):  # the library says it again
+            continue
+
+
+def built(document: GraphDocument, file: str | None = None) -> GraphBuilder:
+    """Build the graph; `file` names its origin in messages."""
+    try:
+        return to_builder(document, file=file)
+    except UnimplementedError as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+
+
+def check_memory(builder: GraphBuilder, *, verify: bool, share: float) -> None:
+    """Raise unless a graph fits into a share of the free memory."""
+    needed, free = bytes_needed(builder, verify=verify), free_bytes()
+    if free is not None and needed > free * share:
+        raise Ended(
+            Verdict.TOO_LARGE,
+            f"it takes about {gib_text(needed)}, and {gib_text(free)} are free "
+            f"for {1 / share:.1f} cases at a time",
+        )
+
+
+def compiled(
+    builder: GraphBuilder, threads: int | None, known_defects: KnownDefects = "avoid"
+) -> tuple[CompiledGraph, str]:
+    """Compile a graph; return the model, and the reason if it runs in parts."""
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            # "run" means all of oneDNN's partitions, also slow fusions.
+            model = builder.compile(
+                fallback="error",
+                threads=threads,
+                known_defects=known_defects,
+                slow_fusions=known_defects,
+            )
+    except (UnimplementedError, NoDeviceError) as e:
+        raise Ended(Verdict.UNSUPPORTED, e) from None
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+    return model, "; ".join(str(w.message) for w in said)
+
+
+def inputs_of(builder: GraphBuilder, seed: int) -> list[Array]:
+    """Make arrays for a graph's inputs."""
+    try:
+        return fill_inputs(builder, seed)
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+
+
+def called(model: CompiledGraph, inputs: Sequence[Array]) -> list[Array]:
+    """Call a model, and return its outputs."""
+    given: list[Any] = list(inputs)
+    try:
+        made = model(*given)
+    except OneDNNError as e:
+        raise Ended(Verdict.REFUSED, e) from None
+    return list(made) if isinstance(made, tuple) else [made]

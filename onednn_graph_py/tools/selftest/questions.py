@@ -1,0 +1,301 @@
+"""Tests of a drawn graph: as a model compiled by default, and in oneDNN's own partitions.
+
+A test may crash its process, so another one runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ...base.errors import OneDNNError
+from ...machine.pace import Pace
+from ...machine.timing import time_calls
+from ...model.building.builder import GraphBuilder
+from ...model.building.foreign import ForeignNode
+from ...model.checking.expected import Expected, reference_values
+from ...reference import call_of, evaluate, round_to
+from .draft import Arrays, Drawn
+from .draws import Draw
+
+if TYPE_CHECKING:
+    from ...model.running.model import CompiledGraph
+
+__all__ = ["SLOW", "Answer", "Verdict", "compared", "compiled", "several", "tested", "uneven"]
+
+Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
+"""The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
+
+SLOW = 1.2
+"""A graph is slow if it takes more than this many times as long as its separate ops."""
+
+_SAMPLES = 4  # of a second estimate of rounding errors, where the first finds a graph wrong
+_LISTS = frozenset(
+    [
+        "scales",
+        "zps",
+        "pads_begin",
+        "pads_end",
+        "strides",
+        "dilations",
+        "kernel",
+        "axes",
+        "output_padding",
+    ]
+)
+_PERTURB = -6  # M_PERTURB of glibc's malloc.h
+_CHEAP = 2e-3  # seconds; models that take longer are not timed
+_THREAD = ThreadPoolExecutor(1)  # starts its thread when it is first used
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of testing a graph.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    reason : str
+        Why the graph is not right; empty if it is.
+    steps : tuple of str
+        The steps that ran one after the other, by the kinds of their ops.
+    ratio : float, optional
+        The time of the graph divided by that of its separate ops; None if it was not measured.
+    seconds : float
+    even : bool
+        Whether an entry of a list does not matter, so that the graph tells less.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    steps: tuple[str, ...] = ()
+    ratio: float | None = None
+    seconds: float = 0.0
+    even: bool = False
+
+
+def uneven(builder: GraphBuilder, inputs: Arrays) -> bool:
+    """Return whether each entry of the ops' lists matters: another one changes what an op makes.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    inputs : list of numpy.ndarray
+    """
+    known = reference_values(builder, inputs)
+    for node in builder.nodes:
+        if isinstance(node, ForeignNode):
+            continue
+        given = [known[v.id] for v in node.inputs]
+        wanted = [(None, v.dtype) for v in node.outputs]
+        for name, entries in node.attrs.items():
+            for other in _others(name, entries):
+                try:
+                    call = call_of(node.kind, given, {**node.attrs, name: other}, wanted)
+                    made = evaluate(call, given)
+                except OneDNNError:  # it no longer fits the shapes
+                    continue
+                now = [round_to(m, v.dtype) for m, v in zip(made, node.outputs, strict=True)]
+                before = [known[v.id] for v in node.outputs]
+                if all(map(np.array_equal, now, before)):
+                    return False
+    return True
+
+
+def _others(name: str, entries: Any) -> Iterator[tuple[Any, ...]]:
+    """Change each entry of a list of numbers."""
+    for i, entry in enumerate(entries if name in _LISTS else ()):
+        other = () if name == "axes" else (entry * 2 if name == "scales" else entry + 1,)
+        yield (*entries[:i], *other, *entries[i + 1 :])
+
+
+def _results(model: CompiledGraph, inputs: Sequence[Any]) -> Arrays:
+    made = model(*inputs)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def compared(drawn: Drawn, models: Sequence[CompiledGraph], seed: int) -> str | None:
+    """Call models in turn with the inputs of all calls; return what is wrong, or None.
+
+    Each is called once alone, and then in two threads at once.
+
+    All results are kept, and compared with the reference when the calls are over.
+
+    Raises
+    ------
+    OneDNNError
+        A model can't be called, or the reference is not finite, so there is nothing to compare.
+    """
+    builder, values = drawn.builder, drawn.builder.outputs
+    names = {v.id: name for name, v in values.items()}
+    kept = [
+        (call, [_results(model, inputs), *_at_once(model, inputs)])
+        for call, inputs in enumerate(drawn.calls)
+        for model in models
+    ]
+    for call, inputs in enumerate(drawn.calls):
+        seen: list[Arrays] = []
+        for rounds in (r for k, r in kept if k == call):
+            if not all(map(_same, rounds, rounds[:1] * len(rounds))):
+                return "calls in two threads give another result than the first call"
+            if not any(_same(rounds[0], s) for s in seen):
+                seen.append(rounds[0])
+        wrong = _differences(
+            builder, inputs, [dict(zip(names, s, strict=True)) for s in seen], names, seed
+        )
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _at_once(model: CompiledGraph, inputs: Arrays) -> Iterator[Arrays]:
+    """Call a model in this thread and in another, which did not compile it."""
+    other = _THREAD.submit(_results, model, inputs)
+    yield _results(model, inputs)
+    yield other.result()
+
+
+def _same(one: Arrays, other: Arrays) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))
+
+
+def _differences(
+    builder: GraphBuilder,
+    inputs: Arrays,
+    results: Sequence[Mapping[int, Any]],
+    names: Mapping[int, str],
+    seed: int,
+) -> str | None:
+    """Compare results with the reference; most are right without an estimate of rounding errors."""
+    values = reference_values(builder, inputs)
+    if not all(np.isfinite(values[i].astype(np.float64)).any() for i in names if values[i].size):
+        raise OneDNNError("the reference is not finite")
+    for samples in (1, _SAMPLES):
+        results = [r for r in results if not all(_near(a, values[i]) for i, a in r.items())]
+        if not results:
+            return None
+        expected = Expected(builder, inputs, seed, samples)
+        checked = [expected.compare(r, names) for r in results]
+        results = [r for r, c in zip(results, checked, strict=True) if not c.ok]
+    wrong = [c for c in checked if not c.ok]
+    return "; ".join(str(o) for o in wrong[0].outputs if not o.ok) if wrong else None
+
+
+def _near(actual: Any, expected: Any) -> bool:
+    """Return whether elements are equal, or differ by a rounding."""
+    one, other = np.asarray(actual).astype(np.float64), expected.astype(np.float64)
+    close = 2.0**-23 if expected.dtype == np.float32 else 0.0
+    return bool(np.all(np.abs(one - other) <= close * np.abs(other)))
+
+
+def compiled(drawn: Drawn, threads: int | None, **more: Any) -> list[CompiledGraph]:
+    """Compile a graph without warnings, in each of its ways, with more options."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return [
+            drawn.builder.compile(**{"threads": threads, **options, **more})
+            for options in drawn.options
+        ]
+
+
+def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
+    steps = model.steps(*(a.shape for a in inputs))
+    return tuple(f"{s.implementation} {' + '.join(s.ops)}" for s in steps)
+
+
+def _dirty() -> None:
+    """Let the C library fill memory that it hands out and takes back, where it can."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_PERTURB, 0xA5)
+
+
+def tested(
+    draw: Draw,
+    seed: int,
+    threads: int | None = None,
+    known: Sequence[str] | None = None,
+    *,
+    timed: bool = True,
+) -> Answer:
+    """Compile a graph, run it, compare it with the reference, and time it.
+
+    Parameters
+    ----------
+    draw : callable
+        The function of a `Family`.
+    seed : int
+    threads : int, optional
+        Threads per call.
+    known : sequence of str, optional
+        The steps that were tested already; then oneDNN's own partitions are, if they are others.
+    timed : bool
+        Whether to time models compiled by default, and to leave out fusions that are slow.
+    """
+    _dirty()
+    warnings.simplefilter("ignore", RuntimeWarning)  # of graphs that run in parts, in a helper
+    began = time.monotonic()
+    ratio: float | None = None
+    steps: tuple[str, ...] = ()
+    even = False
+    try:
+        drawn = draw(seed)
+        more = {} if known is None else {"known_defects": "run"}
+        # Without times, a slow fusion is tested too, and none is timed.
+        models = compiled(drawn, threads, **more, **({} if timed else {"slow_fusions": "run"}))
+        steps = _steps(models[0], drawn.calls[0])
+        again = known is not None and steps == tuple(known)
+        wrong = None if again else compared(drawn, models, seed)
+        if wrong is None and known is None:
+            even = not uneven(drawn.builder, drawn.calls[0])
+            ratio = _ratio(drawn, models[0], threads) if timed else None
+    except OneDNNError as e:
+        return Answer("refused", str(e), steps, seconds=time.monotonic() - began)
+    verdict: Verdict = "right" if wrong is None else "wrong"
+    return Answer(verdict, wrong or "", steps, ratio, time.monotonic() - began, even)
+
+
+def several(
+    draw: Draw,
+    seeds: Sequence[int],
+    threads: int | None,
+    known: Sequence[Sequence[str] | None],
+    timed: bool,
+) -> list[Answer]:
+    """Call `tested` for each seed."""
+    return [tested(draw, s, threads, k, timed=timed) for s, k in zip(seeds, known, strict=True)]
+
+
+# -- time
+
+
+def _ratio(drawn: Drawn, model: CompiledGraph, threads: int | None) -> float | None:
+    """Divide a model's time by that of its separate ops; None if it is not worth timing."""
+    builder, inputs = drawn.builder, drawn.calls[0]
+    if all(" + " not in step for step in _steps(model, inputs)):
+        return None
+    call = model.bind(list(inputs))
+    if min(time_calls(call, 0, least=2)) > _CHEAP:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            options = {
+                "threads": threads,
+                **drawn.options[0],
+                "policy": "debug",
+                "fallback": "error",
+            }
+            apart = builder.compile(**options)
+        pace = Pace.measured(call, apart.bind(list(inputs)))
+    except OneDNNError:  # an op does not run alone
+        return None
+    # A few microseconds more are not worth reporting, however many times as long it takes.
+    return None if pace is None or (pace.ratio > SLOW and pace.slow is None) else pace.ratio

@@ -1,0 +1,126 @@
+"""Search for the smallest graph of each finding, for a model compiled by default."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ...base.errors import InvalidArgumentsError, OneDNNError
+from ...base.processes import MODELS, Isolated
+from ...model.building.value import is_whole
+from ...serialization import GraphDocument, from_builder, parse, to_builder, to_json
+from ...serialization.rewrite import rewrite
+from ..shrinking import Outcome, Shows, shrink
+from ..shrinking.outcome import Symptom, signature_of
+from .draft import Drawn, inputs_of
+from .draws import Draw, Family
+from .questions import Verdict, compared, compiled
+from .report import Finding
+
+__all__ = ["Trial", "drawn", "model_trial", "reduce_findings"]
+
+Trial = Callable[[GraphDocument, int], Outcome]
+
+_SYMPTOMS: dict[Verdict, Symptom] = {"wrong": "mismatch", "crashed": "crash", "hung": "hang"}
+_SHARE = 0.34  # the share of the time left for one finding
+_LEAST = 5.0  # seconds for one finding, at least
+_TRY = 20.0  # seconds for one graph of a finding
+
+
+def drawn(draw: Draw, seed: int) -> str:
+    """Draw a graph; return its JSON, with the sizes of its first call."""
+    made = draw(seed)
+    document = from_builder(made.builder)
+    inputs = zip(document.inputs(), made.builder.inputs, made.calls[0], strict=False)
+    unknown = {i: array.shape for i, v, array in inputs if not is_whole(v.shape or ())}
+    return to_json(rewrite(document, shapes=unknown) if unknown else document)
+
+
+def model_trial(document: GraphDocument, seed: int) -> Outcome:
+    """Try a graph in a model compiled by default, for `Shows`.
+
+    The default trial of `Shows` tries oneDNN's own partitions.
+    """
+    try:
+        builder = to_builder(document)
+        made = Drawn(builder, [inputs_of(builder, seed)])
+        wrong = compared(made, compiled(made, None), seed)
+    except OneDNNError as e:
+        return Outcome("refused", str(e), (signature_of(e),))
+    return Outcome("passed") if wrong is None else Outcome("mismatch", wrong, ("mismatch",))
+
+
+def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None:
+    """Search for the smallest graph with a time limit in seconds, and set it in the finding."""
+    until = time.monotonic() + seconds
+    document = parse(json.loads(whole))
+    finding.graph = whole
+    with Shows(_SYMPTOMS[finding.verdict], seed=finding.seed, timeout=_TRY, trial=trial) as shows:
+
+        def shown(smaller: GraphDocument) -> bool:
+            return time.monotonic() < until and shows(smaller)
+
+        try:
+            made = shrink(document, shown)
+        except InvalidArgumentsError:
+            finding.told = f"its file alone does not show it: {shows.outcome(document)}"
+            return
+        finding.graph = to_json(made)
+        finding.told = " + ".join(op.kind for op in made.graph)
+        finding.reason = shows.outcome(made).reason or finding.reason
+
+
+def _in_turn(findings: Sequence[Finding]) -> list[Finding]:
+    """Sort findings: first those unlike all before them, with the families in turn."""
+    times: Counter[object] = Counter()
+    order: list[tuple[int, int, Finding]] = []
+    for finding in findings:
+        alike = (finding.family, finding.verdict, finding.steps)
+        family = (finding.family, times[alike])
+        order.append((times[alike], times[family], finding))
+        times[alike] += 1
+        times[family] += 1
+    return [finding for *_, finding in sorted(order, key=lambda o: o[:2])]
+
+
+def reduce_findings(
+    findings: Sequence[Finding],
+    families: Sequence[Family],
+    seconds: float,
+    *,
+    trial: Trial = model_trial,
+    progress: Callable[[Finding], None] = lambda finding: None,
+) -> None:
+    """Set the smallest graphs of findings, first one of each kind, within a time limit.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+        The findings to change.
+    families : sequence of Family
+        The families that drew them.
+    seconds : float
+    trial : callable
+        Takes a `GraphDocument` and a seed, and returns an `Outcome`; a function of a module.
+    progress : callable
+        Called with each finding that was reduced.
+    """
+    until = time.monotonic() + seconds
+    draws = {family.name: family.draw for family in families}
+    with Isolated(*MODELS) as process:
+        for finding in _in_turn(findings):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            ended, answer = process.call(drawn, draws[finding.family], finding.seed, timeout=_TRY)
+            if ended != "returned":
+                finding.told = (
+                    f"it has no file: {answer}"
+                    if ended == "raised"
+                    else "drawing it already does it"
+                )
+                continue
+            _reduced(finding, answer, max(left * _SHARE, min(left, _LEAST)), trial)
+            progress(finding)

@@ -1,0 +1,239 @@
+"""Search for wrong and slow graphs of all families, in processes that may die, for some time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ...base.linked import version
+from ...base.processes import MODELS, STARTUP, Isolated, ending, too_long
+from ...base.processes import Answer as Ended
+from ...machine import current
+from ...machine.store import processor
+from .draws import Family
+from .questions import SLOW, Answer, Verdict, several, tested
+from .report import Count, Finding, Report, Slow
+
+__all__ = ["Progress", "search"]
+
+_BATCH = (4, 32)
+"""The number of cases in a batch, at first and at most.
+
+If the process of a batch dies, each case is judged separately.
+"""
+_BATCH_SECONDS = 2.0
+
+Progress = Callable[[Report, float], None]
+"""A function that is called with the findings so far and the seconds left."""
+
+
+def _answer(ended: Ended, timeout: float) -> Answer:
+    """Return a process's answer about one case, or how it ended."""
+    how, what = ended
+    if how == "returned":
+        answer: Answer = what
+        return answer
+    if how == "hang":
+        return Answer("hung", too_long(timeout), seconds=timeout)
+    crashed: Verdict = "crashed"
+    if how == "raised":
+        return Answer(crashed, str(what).strip())
+    return Answer(crashed, ending(what))
+
+
+class _Asker:
+    """Judges cases in another process: all together, then those that are not right one by one."""
+
+    def __init__(self, process: Isolated, threads: int, timeout: float, timed: bool) -> None:
+        self.process = process
+        self.timed = timed
+        self.threads = threads
+        self.timeout = timeout
+
+    def _each(
+        self, family: Family, seeds: Sequence[int], known: Sequence[Sequence[str] | None]
+    ) -> list[Answer]:
+        limit = max(self.timeout, STARTUP)
+        how, what = self.process.call(
+            several, family.draw, list(seeds), self.threads, list(known), self.timed, timeout=limit
+        )
+        answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
+        # A case may be wrong only because of earlier ones, so judge it alone.
+        return [
+            a if a.verdict in ("right", "refused") else self._alone(family, seed, steps)
+            for a, seed, steps in zip(answers, seeds, known, strict=True)
+        ]
+
+    def _alone(self, family: Family, seed: int, known: Sequence[str] | None) -> Answer:
+        asked = (tested, family.draw, seed, self.threads, known)
+        return _answer(self.process.call(*asked, timeout=self.timeout), self.timeout)
+
+    def ask(self, family: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
+        """Judge each graph as compiled by default; if right or refused, as oneDNN fuses it too."""
+        given = self._each(family, seeds, [None] * len(seeds))
+        fine = [i for i, a in enumerate(given) if a.verdict in ("right", "refused")]
+        plain: dict[int, Answer] = {}
+        if fine and self.timed:
+            found = self._each(family, [seeds[i] for i in fine], [given[i].steps for i in fine])
+            plain = dict(zip(fine, found, strict=True))
+        return [(a, plain.get(i)) for i, a in enumerate(given)]
+
+
+class _Search:
+    """The state that all threads share."""
+
+    def __init__(self, families: Sequence[Family], report: Report, until: float) -> None:
+        self.families = list(families)
+        self.report = report
+        self.until = until
+        self.lock = threading.Lock()
+        self.next = {f.name: report.seed for f in families}
+        self.spent = {f.name: 0.0 for f in families}
+        self.busy = {f.name: 0 for f in families}
+        self.stopped = False
+        self.processes: list[Isolated] = []
+
+    def stop(self) -> None:
+        """End the search at once."""
+        self.stopped = True
+        for process in list(self.processes):
+            process.interrupt()
+
+    def batch(self) -> tuple[Family, range] | None:
+        """Choose the next cases, of the family that had the least time so far."""
+        with self.lock:
+            late = time.monotonic() >= self.until
+            # Every family gets at least one batch.
+            waiting = [
+                f
+                for f in self.families
+                if self._left(f) > 0 and not (late and self.next[f.name] > self.report.seed)
+            ]
+            if self.stopped or not waiting:
+                return None
+            family = min(waiting, key=lambda f: (self.busy[f.name], self.spent[f.name]))
+            first = self.next[family.name]
+            count = min(self._fitting(family), self._left(family))
+            self.next[family.name] += count
+            self.busy[family.name] += 1
+            return family, range(first, first + count)
+
+    def _fitting(self, family: Family) -> int:
+        """Return the number of cases that take about as long as a batch may."""
+        done = self.report.counts[family.name]
+        if not done.cases:
+            return _BATCH[0]
+        return min(max(1, int(_BATCH_SECONDS * done.cases / done.seconds)), _BATCH[1])
+
+    def _left(self, family: Family) -> int:
+        if family.count is None:
+            return _BATCH[1]
+        return family.count() - (self.next[family.name] - self.report.seed)
+
+    def add(
+        self,
+        family: Family,
+        seeds: Sequence[int],
+        answers: Sequence[tuple[Answer, Answer | None]],
+        seconds: float,
+    ) -> None:
+        """Add the answers of a batch to the report."""
+        with self.lock:
+            count = self.report.counts[family.name]
+            count.seconds += seconds
+            self.spent[family.name] += seconds
+            self.busy[family.name] -= 1
+            for seed, (answer, plain) in zip(seeds, answers, strict=True):
+                count.add(answer, plain)
+                self._note(family, seed, answer)
+
+    def _note(self, family: Family, seed: int, answer: Answer) -> None:
+        if answer.verdict not in ("right", "refused"):
+            found = Finding(family.name, seed, answer.verdict, answer.reason, answer.steps)
+            self.report.findings.append(found)
+        elif answer.ratio is not None and answer.ratio > SLOW:
+            self.report.slow.append(Slow(family.name, seed, answer.ratio, answer.steps))
+
+    def work(self, asker: _Asker) -> Iterator[None]:
+        """Judge batches until time is over."""
+        while (chosen := self.batch()) is not None:
+            family, seeds = chosen
+            began = time.monotonic()
+            self.add(family, seeds, asker.ask(family, seeds), time.monotonic() - began)
+            yield
+
+
+def search(
+    families: Sequence[Family],
+    *,
+    seconds: float,
+    seed: int = 0,
+    jobs: int = 1,
+    timeout: float = 60.0,
+    timed: bool = True,
+    progress: Progress | None = None,
+) -> Report:
+    """Judge random graphs of all families, each of which gets an equal share of the time.
+
+    Parameters
+    ----------
+    families : sequence of Family
+    seconds : float
+        Time for the search. Running cases are still judged after it, and every family gets at
+        least some cases.
+    seed : int
+        First seed of each family.
+    jobs : int
+        Number of processes that judge at a time; they share the CPU's cores.
+    timeout : float
+        Time limit per case, in seconds.
+    timed : bool
+        Whether to time models, and to test oneDNN's own partitions too.
+    progress : callable, optional
+        Called from time to time.
+
+    Returns
+    -------
+    Report
+    """
+    here = current()
+    threads = max(1, here.threads // jobs)
+    report = Report(
+        version().release,
+        here.runtime,
+        here.isa,
+        processor(),
+        threads,
+        seed,
+        {f.name: Count() for f in families},
+    )
+    shared = _Search(families, report, time.monotonic() + seconds)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with Isolated(*MODELS) as process:
+                shared.processes.append(process)
+                for _ in shared.work(_Asker(process, threads, timeout, timed)):
+                    if progress is not None:
+                        with shared.lock:
+                            progress(report, max(0.0, shared.until - time.monotonic()))
+        except BaseException as e:
+            failed.append(e)
+            shared.stopped = True
+
+    workers = [threading.Thread(target=run) for _ in range(jobs)]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join()
+    except KeyboardInterrupt:
+        shared.stop()
+        for worker in workers:
+            worker.join()
+        raise
+    if failed:
+        raise failed[0]
+    return report

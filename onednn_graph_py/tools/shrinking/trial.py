@@ -1,0 +1,224 @@
+"""Try a graph in this process, with oneDNN's own partitions.
+
+Models (`GraphBuilder.compile`) work around oneDNN's defects. Shrinking looks for defects, so this
+module works around none: it compiles each partition with the layouts of the graph, and runs it on
+the results of earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _core
+from ...base.dtypes import pack_int4, unpack_int4
+from ...base.errors import OneDNNError, UnimplementedError
+from ...base.text.numbers import gib_text
+from ...machine.memory import free_bytes
+from ...model.building.builder import GraphBuilder
+from ...model.checking.expected import compare_values, reference_values
+from ...model.checking.filling import fill_inputs
+from ...reference.rounding import NUMPY_DTYPES, round_to
+from ...serialization import GraphDocument, OpRecord, to_builder, to_graph
+from ...serialization.tags import strides_of
+from ..replay.hardware import why_unsupported
+from ..replay.memory import bytes_needed
+from .outcome import Outcome, Symptom, signature_of
+
+__all__ = ["partition_trial", "run_trial", "trial_of"]
+
+Array = npt.NDArray[Any]
+
+_INT4 = ("s4", "u4")
+_MEMORY_SHARE = 0.5
+
+
+class _Ended(Exception):
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+def partition_trial(document: GraphDocument, seed: int) -> Outcome:
+    """Partition a graph, and compile the partitions that have a kernel."""
+    return _tried(document, seed, run=False)
+
+
+def run_trial(document: GraphDocument, seed: int) -> Outcome:
+    """Partition a graph, compile and run it, and compare every partition's results.
+
+    NumPy computes ops without a kernel, so that later ops run too.
+    """
+    return _tried(document, seed, run=True)
+
+
+def trial_of(symptom: str) -> Any:
+    """Return the fastest trial that finds a symptom."""
+    return partition_trial if symptom in ("unsupported", "refused") else run_trial
+
+
+def _tried(document: GraphDocument, seed: int, *, run: bool) -> Outcome:
+    try:
+        return _Trial(document, seed).outcome(run=run)
+    except _Ended as e:
+        return e.outcome
+    except MemoryError as e:
+        return Outcome("too large", str(e) or "out of memory")
+
+
+def _failed(error: OneDNNError, ops: Sequence[int] = ()) -> _Ended:
+    symptom: Symptom = "unsupported" if isinstance(error, UnimplementedError) else "refused"
+    return _Ended(Outcome(symptom, str(error), (signature_of(error),), tuple(ops), error))
+
+
+class _Trial:
+    def __init__(self, document: GraphDocument, seed: int) -> None:
+        self.document = document
+        self.seed = seed
+        self.records = document.tensors()
+        self.ops = {op.id: op for op in document.graph}
+        self.unsupported: list[OpRecord] = []
+        try:
+            self.builder: GraphBuilder = to_builder(document)
+            self.partitions = list(to_graph(document).get_partitions())
+            self.engine = _core.engine(document.engine_kind, 0)
+        except OneDNNError as e:
+            raise _failed(e) from None
+        origin = self.builder.origin
+        assert origin is not None  # `to_builder` always sets it
+        values = [*self.builder.inputs, *(v for n in self.builder.nodes for v in n.outputs)]
+        self.values = {origin.tensors[v.id]: v for v in values if v.id in origin.tensors}
+        self.stream = _core.stream(self.engine)
+
+    def outcome(self, *, run: bool) -> Outcome:
+        arrays: dict[int, Array] = self._inputs() if run else {}
+        # The builder's values, as partitions computed them and as they should be.
+        actual: dict[int, Array] = {}
+        exact: dict[int, Array] = {}
+        makers: dict[int, tuple[int, ...]] = {}
+        if run:
+            given = [arrays[id] for id in self.document.inputs()]
+            try:
+                exact = reference_values(self.builder, given)
+            except OneDNNError as e:
+                raise _Ended(Outcome("failed", f"the reference can't compute it: {e}")) from None
+        left = self.partitions
+        while left:
+            ready = [p for p in left if not run or self._can_run(p, arrays)]
+            for partition in ready:
+                for id, array in self._done(partition, arrays, exact, run=run).items():
+                    arrays[id] = array
+                    actual[self.values[id].id] = array
+                    makers[self.values[id].id] = tuple(partition.get_ops())
+            if not ready:
+                raise _Ended(Outcome("refused", "the partitions form a cycle", ("circle",)))
+            left = [p for p in left if p not in ready]
+        if run:
+            names = {v.id: f"tensor {id}" for id, v in self.values.items()}
+            checked = compare_values(self.builder, given, actual, names, self.seed)
+            for value, check in zip(actual, checked.outputs, strict=True):
+                if not check.ok:
+                    return Outcome("mismatch", str(check), ("mismatch",), makers[value])
+        if self.unsupported:
+            said = [why_unsupported(op) for op in self.unsupported]
+            kinds = dict.fromkeys(f"no kernel: {op.kind}" for op in self.unsupported)
+            first = self.unsupported[0]
+            return Outcome("unsupported", said[0], tuple(kinds), (first.id,))
+        return Outcome("passed")
+
+    def _inputs(self) -> dict[int, Array]:
+        needed, free = bytes_needed(self.builder, verify=True), free_bytes()
+        if free is not None and needed > free * _MEMORY_SHARE:
+            raise _Ended(Outcome("too large", f"it takes about {gib_text(needed)}"))
+        try:
+            made = fill_inputs(self.builder, self.seed)
+        except OneDNNError as e:
+            raise _failed(e) from None
+        return dict(zip(self.document.inputs(), made, strict=True))
+
+    def _can_run(self, partition: _core.partition, arrays: dict[int, Array]) -> bool:
+        return all(lt.get_id() in arrays for lt in partition.get_input_ports())
+
+    def _done(
+        self,
+        partition: _core.partition,
+        arrays: dict[int, Array],
+        exact: dict[int, Array],
+        *,
+        run: bool,
+    ) -> dict[int, Array]:
+        """Compile a partition, and run it if asked; return its results by tensor id."""
+        members = [self.ops[i] for i in partition.get_ops()]
+        if all(op.kind == "End" for op in members):
+            return {}
+        outputs = [lt.get_id() for lt in partition.get_output_ports()]
+        if not partition.is_supported():
+            self.unsupported += [op for op in members if op.kind != "End"]
+            return {id: exact[self.values[id].id] for id in outputs} if run else {}
+        taken = [self._described(lt.get_id()) for lt in partition.get_input_ports()]
+        made = [self._described(id) for id in outputs]
+        try:
+            compiled = partition.compile(taken, made, self.engine)
+            if not run:
+                return {}
+            sources = [self._tensor(lt, arrays[lt.get_id()])[0] for lt in taken]
+            results = [self._tensor(lt) for lt in made]
+            compiled.execute(self.stream, sources, [t for t, _ in results])
+            self.stream.wait()
+        except OneDNNError as e:
+            raise _failed(e, [op.id for op in members]) from None
+        return {
+            lt.get_id(): self._read(lt, memory)
+            for lt, (_, memory) in zip(made, results, strict=True)
+        }
+
+    def _described(self, id: int) -> _core.logical_tensor:
+        """Return the logical tensor to compile a partition with: strided, with known dims."""
+        record, shape = self.records[id], self.values[id].shape or ()
+        strides = record.strides if record.layout_type == "strided" else None
+        if record.dims != shape or strides is None:
+            strides = strides_of(shape)
+        dtype, kind = self.values[id].dtype, record.property_type
+        return _core.logical_tensor(id, dtype, list(shape), list(strides), kind)
+
+    def _tensor(
+        self, lt: _core.logical_tensor, array: Array | None = None
+    ) -> tuple[_core.tensor, Array]:
+        """Return a tensor with an array's contents, and its memory as an array.
+
+        All other bytes, such as gaps between rows, have all bits set, which is NaN in floats. So
+        each try has the same results.
+        """
+        dtype = self.values[lt.get_id()].dtype
+        packed = dtype in _INT4
+        item = np.dtype(np.int8 if packed else NUMPY_DTYPES[dtype])
+        memory = np.full(_span(lt) * item.itemsize, 0xFF, np.uint8).view(item)
+        elements = _strided(memory, lt)
+        if array is not None:
+            elements[...] = array
+        if packed:  # packed two to a byte in memory order, with any strides
+            memory = elements = pack_int4(memory & 0xF if dtype == "u4" else memory, dtype)
+        return _core.tensor(lt, self.engine, elements), memory
+
+    def _read(self, lt: _core.logical_tensor, memory: Array) -> Array:
+        dtype = self.values[lt.get_id()].dtype
+        if dtype in _INT4:
+            return round_to(_strided(unpack_int4(memory, (_span(lt),), dtype), lt), dtype)
+        return np.array(_strided(memory, lt))
+
+
+def _span(lt: _core.logical_tensor) -> int:
+    """Count the elements of memory from a tensor's first element to its last."""
+    dims = lt.get_dims()
+    if 0 in dims:
+        return 0
+    return 1 + sum((d - 1) * s for d, s in zip(dims, lt.get_strides(), strict=True))
+
+
+def _strided(memory: Array, lt: _core.logical_tensor) -> Array:
+    """Return the elements of a tensor, as a view of its memory."""
+    strides = [s * memory.itemsize for s in lt.get_strides()]
+    return np.ndarray(lt.get_dims(), memory.dtype, memory, strides=strides)

@@ -1,0 +1,85 @@
+"""Families for tests of the selftest: of graphs that are right, wrong, slow to draw, or crash."""
+
+import os
+import signal
+import time
+
+import onednn_graph_py as og
+from onednn_graph_py.model.checking import expected
+from onednn_graph_py.model.checking.filling import fill_inputs
+from onednn_graph_py.model.verdicts import judge
+from onednn_graph_py.tools.selftest import Drawn
+from onednn_graph_py.tools.selftest.judging import judged
+from onednn_graph_py.tools.selftest.reduce import model_trial
+
+DRAWS = {"ops": 1380, "chains": 600, "int8": 370, "attention": 400, "blocks": 250}
+"""Draws of each family of the package in the tests: in all 3,000."""
+
+
+def drawn(seed, *kinds):
+    b = og.GraphBuilder()
+    y = b.input((3, 4 + seed % 5), "f32", name="x")
+    for kind in kinds:
+        y = b.op(kind, y)
+    b.output(y)
+    return Drawn(b, [fill_inputs(b, seed)])
+
+
+def right(seed):
+    return drawn(seed, "Abs", "ReLU")
+
+
+def one_op(seed):
+    return drawn(seed, "ReLU")
+
+
+def hangs_when_judged(seed):
+    """By a faulty helper."""
+    b = og.GraphBuilder()
+    b.output(b.input((3, 4)).elu(alpha=1.0))
+    return Drawn(b, [fill_inputs(b, seed)])
+
+
+def crashes_on_odd_seeds(seed):
+    if seed % 2:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return right(seed)
+
+
+def hangs_on_seed_1(seed):
+    while seed == 1:
+        time.sleep(60)
+    return right(seed)
+
+
+def raises(seed):
+    raise RuntimeError("a family with a mistake")
+
+
+def has_no_kernel(seed):
+    b = og.GraphBuilder()
+    b.output(b.op("Wildcard", b.input((3, 4), "f32"), outputs=[((3, 4), "f32")]))
+    return Drawn(b, [fill_inputs(b, seed)])
+
+
+def injure():
+    """Let this process, a worker's fork, take oneDNN's Tanh for wrong."""
+    evaluate = expected.evaluate
+    expected.evaluate = lambda call, given: [
+        r + 1 if call.kind == "Tanh" else r for r in evaluate(call, given)
+    ]
+
+
+def wrong_tanh(seed):
+    injure()
+    return drawn(seed, "Abs", "Tanh", "ReLU")
+
+
+def wrong_tanh_trial(document, seed):
+    injure()
+    return model_trial(document, seed)
+
+
+def faultily_judged(draw, seed, graph, seconds):
+    judge._WORKER = "faulty_judge"
+    judged(draw, seed, graph, seconds)
