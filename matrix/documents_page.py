@@ -38,7 +38,7 @@ _TESTS = {
     "The documents list output_padding": "test_the_output_padding_of_gradients",
     "The documents say that seed and offset": "test_the_type_of_dropouts_seed",
 }
-"""The test in `tests/files/test_documents.py` of a note of the operation table, by its beginning."""
+"""The test in `test_documents.py` of a note of the operation table, by its beginning."""
 
 
 class Row(NamedTuple):

@@ -83,7 +83,7 @@ COMMANDS = {
     "explain": Command("--seconds 600 wide.json", "--seconds 0.01 small.json"),
     "export": Command("--format cpp-check -o made.cpp long.json", "-o made.py small.json"),
     "log": Command("-", "-"),
-    "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx_report.timing"),
+    "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx.tools.timing"),
     "replay": Command("--verify long.json", "--verify small.json", helped=True),
     "selftest": Command(
         "--minutes 10 --json -o found.json", "--minutes 0.001 --only ops", helped=True

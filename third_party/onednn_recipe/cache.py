@@ -16,7 +16,7 @@ from .report import RecipeError, say
 Record = dict[str, Any]
 
 # The package's own check, which needs nothing of the package: that can't be imported yet.
-_OWNERS = Path(__file__).parents[2] / "onednn_graph_py" / "text" / "owners.py"
+_OWNERS = Path(__file__).parents[2] / "onednn_graph_py" / "base" / "text" / "owners.py"
 _changed_by_others: Callable[..., str] = runpy.run_path(str(_OWNERS))["changed_by_others"]
 
 
