@@ -39,7 +39,7 @@ def rewrite(model: ir.Model) -> None:
     there = {n.op_type for n in model.graph if n.domain == ""}
     rules = [
         pattern.RewriteRule(find, put, _safely(check))
-        for needed, made in ROOMS
+        for needed, made in RULES
         if needed in there
         for find, put, check in made(pattern)
     ]
@@ -220,7 +220,7 @@ def _rms_norm_rules(pattern: Any) -> list[Rule]:
     return [of(False), of(True)]
 
 
-ROOMS: list[tuple[str, Callable[[Any], list[Rule]]]] = [
+RULES: list[tuple[str, Callable[[Any], list[Rule]]]] = [
     ("Erf", _gelu_rules),
     ("Tanh", _tanh_gelu_rules),
     ("Sqrt", _rms_norm_rules),

@@ -515,12 +515,3 @@ def test_what_is_too_small_is_looked_for_a_fixed_number_of_times():
     at = {i: n for n, part in enumerate(parts) for i in part.nodes}
     assert all(at[j] <= at[i] for i in nodes for j in case.reads[i])
     assert all(parts[at[i]].is_region for i in nodes if case.costly[i])
-
-
-def test_the_old_name_of_the_module_says_the_new_one():
-    from onednn_graph_py import regions
-
-    with pytest.warns(DeprecationWarning, match=r"regions\.split is onednn_graph_py\.frontends"):
-        assert regions.split is split
-    with pytest.raises(AttributeError, match="no attribute 'divide'"):
-        regions.divide  # noqa: B018

@@ -70,7 +70,7 @@ class Command:
     short: str
     status: int = 0  # of the short one
     helped: bool = False
-    imports: str = "cli"
+    imports: str = "tools.command_line"
 
 
 # `ops` and `devices` are over too soon to be interrupted on purpose.

@@ -8,16 +8,16 @@ import pkgutil
 import onednn_graph_py as og
 
 _OF_ONNX = ("onnx", "onnx_ir", "onnxscript")
-FRONT_ENDS = {"torch": ("torch",), "onnx": _OF_ONNX, "onnx_report": _OF_ONNX}
-"""Rooms that import frameworks, which need not be installed."""
+FRONT_ENDS = {"torch": ("torch",), "onnx": _OF_ONNX}
+"""Packages that import frameworks, which need not be installed."""
 
 
 def absent() -> tuple[str, ...]:
-    """The rooms whose framework is not installed."""
+    """The packages whose framework is not installed."""
     return tuple(
-        f"onednn_graph_py.{room}"
-        for room, needed in FRONT_ENDS.items()
-        if any(importlib.util.find_spec(name) is None for name in needed)
+        f"onednn_graph_py.{name}"
+        for name, needed in FRONT_ENDS.items()
+        if any(importlib.util.find_spec(n) is None for n in needed)
     )
 
 
@@ -25,5 +25,5 @@ def module_names() -> list[str]:
     """The names of all modules below the package, but for programs and absent frameworks."""
     found = pkgutil.walk_packages(og.__path__, "onednn_graph_py.")
     names = [module.name for module in found if not module.name.endswith(".__main__")]
-    rooms = tuple(f"{room}." for room in absent())
-    return [n for n in names if not f"{n}.".startswith(rooms)]
+    left_out = tuple(f"{name}." for name in absent())
+    return [n for n in names if not f"{n}.".startswith(left_out)]

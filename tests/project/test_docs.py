@@ -120,7 +120,7 @@ def test_the_reference_has_nothing_that_is_not_there(full):
     assert hasattr(sys.modules[module], name) or importlib.util.find_spec(full)
 
 
-def test_the_methods_that_rooms_give_are_in_the_reference():
+def test_the_methods_that_layers_give_are_in_the_reference():
     """They stand in a class below, whose methods Sphinx does not list."""
     models = (ROOT / "docs" / "api" / "models.rst").read_text(encoding="utf-8")
     listed = set(re.findall(r"^   \.\. (?:auto)?method:: (\w+)", models, re.MULTILINE))

@@ -1,17 +1,23 @@
 """What the package promises: names and documentation."""
 
+import importlib
 import inspect
 import pydoc
 import re
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from graphs import python
+from package_modules import absent
 
 import onednn_graph_py as og
+from onednn_graph_py.base.loading.old_paths import MOVED
 
 ROOT = Path(__file__).parents[2]
 MODULES = [og, og.dtypes, og.errors]
+ABSENT = {name.rpartition(".")[2] for name in absent()}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
@@ -111,7 +117,23 @@ def test_dir_lists_what_is_public_and_nothing_else():
     assert set(og.__all__) | {"onnx", "torch", "parallel", "frontends"} <= listed
     assert not listed & {"Any", "TYPE_CHECKING", "import_module", "sys", "methods", "loading"}
     modules = listed - set(og.__all__)
-    assert all((ROOT / "onednn_graph_py" / name).is_dir() for name in modules)
+    assert all(inspect.ismodule(getattr(og, name)) for name in modules - ABSENT)
+
+
+def test_public_modules_keep_their_old_paths_for_a_version():
+    for old, new in MOVED.items():
+        with pytest.warns(DeprecationWarning, match=rf"^onednn_graph_py\.{old} is now .*\.{new}; "):
+            sys.modules.pop(f"onednn_graph_py.{old}", None)
+            module = importlib.import_module(f"onednn_graph_py.{old}")
+        assert module is importlib.import_module(f"onednn_graph_py.{new}")
+        assert module.__spec__.name == module.__name__ == f"onednn_graph_py.{new}"
+    with pytest.warns(DeprecationWarning, match=r"capture\.folder is now .*tools\.capture\.folder; "):
+        folder = importlib.import_module("onednn_graph_py.capture.folder")
+    assert folder is importlib.import_module("onednn_graph_py.tools.capture.folder")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert og.errors.InvalidShapeError is og.InvalidShapeError
+        assert og.capture is importlib.import_module("onednn_graph_py.tools.capture")
 
 
 def test_what_has_left_the_package_is_named_with_its_place():

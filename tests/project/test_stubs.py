@@ -48,7 +48,7 @@ def test_the_stubs_of_methods_are_what_the_package_says(tmp_path, stub):
     fresh = tmp_path / f"{stub}.pyi"
     writer = ROOT / "bindings" / f"generate_{stub}_stub.py"
     subprocess.run([sys.executable, writer, fresh], check=True)
-    written = (STUB.parent / "building" / fresh.name).read_text()
+    written = (STUB.parent / "model" / "building" / fresh.name).read_text()
     assert fresh.read_text() == written, "the stub is stale: run ./dev stubs"
 
 
@@ -75,7 +75,7 @@ UNSAYABLE = {
     not importlib.util.find_spec("mypy"), reason="mypy, which has stubtest, is not installed"
 )
 def test_stubtest_finds_no_difference_between_stubs_and_what_runs(tmp_path):
-    modules = ("_core", "building.op_methods", "building.attached_methods")
+    modules = ("_core", "model.building.op_methods", "model.building.attached_methods")
     (tmp_path / "mypy.ini").write_text("[mypy]\n")
     done = subprocess.run(
         [
@@ -89,7 +89,7 @@ def test_stubtest_finds_no_difference_between_stubs_and_what_runs(tmp_path):
     )
     lines = done.stdout.splitlines()
     said = {
-        row: [line for line in lines if re.fullmatch(rf"onednn_graph_py\.(building\.)?{row}", line)]
+        row: [line for line in lines if re.fullmatch(rf"onednn_graph_py\.(model\.building\.)?{row}", line)]
         for row in UNSAYABLE
     }
     assert [x for x in lines if not any(x in found for found in said.values())] == [], done.stderr

@@ -1,4 +1,4 @@
-"""Classes for methods of graphs and models that higher rooms define and `methods.py` attaches.
+"""Classes for methods of graphs and models that later layers define and `methods.py` attaches.
 
 `attached_methods.pyi` types them; ``./dev stubs`` writes it from the functions.
 """
