@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onednn_graph_py import _core, version
 
-ENUM = re.compile(r"class (\w+)\(onednn_graph_py\._enums\.(?:Named|Open)(?:Enum|Flag)\):")
+ENUM = re.compile(r"class (\w+)\(onednn_graph_py\.base\._enums\.(?:Named|Open)(?:Enum|Flag)\):")
 CLASS = re.compile(r"class (\w+)")
 # What signatures leave out, because the fast path of a call takes plain objects.
 CORRECTIONS = (

@@ -6,9 +6,6 @@ from typing import Any
 from onednn_graph_py import _core
 from onednn_graph_py.model.building.builder import GraphBuilder
 from onednn_graph_py.model.checking.expected import Verification
-from onednn_graph_py.tools.explaining.explanation import Explanation
-from onednn_graph_py.tools.export.python_program import Style
-from onednn_graph_py.tools.inspect.diagram import Diagram
 from onednn_graph_py.model.planning import (
     Check,
     Fallback,
@@ -18,6 +15,9 @@ from onednn_graph_py.model.planning import (
     SlowFusions,
 )
 from onednn_graph_py.model.running.model import CompiledGraph
+from onednn_graph_py.tools.explaining.explanation import Explanation
+from onednn_graph_py.tools.export.python_program import Style
+from onednn_graph_py.tools.inspect.diagram import Diagram
 
 __all__ = ["GraphMethods", "ModelMethods"]
 
