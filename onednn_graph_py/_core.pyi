@@ -1913,7 +1913,7 @@ def numpy_dtype(data_type: logical_tensor.data_type | str) -> numpy.dtype[typing
     -------
     numpy.dtype
         For ``s4`` and ``u4`` ml_dtypes' int4 and uint4, which store one element a byte;
-        tensors hold two a byte, see `onednn_graph_py.base.dtypes.pack_int4`.
+        tensors hold two a byte, see `onednn_graph_py.dtypes.pack_int4`.
     """
 
 def set_compiled_partition_cache_capacity(capacity: int) -> None:

@@ -127,7 +127,9 @@ def test_public_modules_keep_their_old_paths_for_a_version():
             module = importlib.import_module(f"onednn_graph_py.{old}")
         assert module is importlib.import_module(f"onednn_graph_py.{new}")
         assert module.__spec__.name == module.__name__ == f"onednn_graph_py.{new}"
-    with pytest.warns(DeprecationWarning, match=r"capture\.folder is now .*tools\.capture\.folder; "):
+    with pytest.warns(
+        DeprecationWarning, match=r"capture\.folder is now .*tools\.capture\.folder; "
+    ):
         folder = importlib.import_module("onednn_graph_py.capture.folder")
     assert folder is importlib.import_module("onednn_graph_py.tools.capture.folder")
     with warnings.catch_warnings():

@@ -89,7 +89,11 @@ def test_stubtest_finds_no_difference_between_stubs_and_what_runs(tmp_path):
     )
     lines = done.stdout.splitlines()
     said = {
-        row: [line for line in lines if re.fullmatch(rf"onednn_graph_py\.(model\.building\.)?{row}", line)]
+        row: [
+            line
+            for line in lines
+            if re.fullmatch(rf"onednn_graph_py\.(model\.building\.)?{row}", line)
+        ]
         for row in UNSAYABLE
     }
     assert [x for x in lines if not any(x in found for found in said.values())] == [], done.stderr
