@@ -12,8 +12,10 @@ if "FROZEN" in os.environ:
     sys.path[:] = [os.getcwd(), *filter(None, sys.path)]
 
 import onednn_graph_py as og
-from onednn_graph_py import cli, probing, processes
+from onednn_graph_py.base import processes
+from onednn_graph_py.machine import probing
 from onednn_graph_py.machine.hardware import look
+from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.comparing.installs import HERE, find_install
 from onednn_graph_py.tools.explaining import explain
 

@@ -40,9 +40,9 @@ from onednn_graph_py import (
     selftest,
     shrinking,
     sycl_interop,
-    verdicts,
 )
 from onednn_graph_py.frontends import regions
+from onednn_graph_py.model import verdicts
 from onednn_graph_py.model.methods import METHODS
 
 LT = og.logical_tensor

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
-from onednn_graph_py import _dpctl, sycl_interop
+from onednn_graph_py import sycl_interop
 from onednn_graph_py._core import _sycl
+from onednn_graph_py.base import _dpctl
 
 MISSING = sycl_interop.missing()
 needs_sycl = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")

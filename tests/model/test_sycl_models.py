@@ -13,8 +13,9 @@ import pytest
 from graphs import needs
 
 import onednn_graph_py as og
-from onednn_graph_py import _dpctl, sycl_interop
+from onednn_graph_py import sycl_interop
 from onednn_graph_py._core import _sycl
+from onednn_graph_py.base import _dpctl
 from onednn_graph_py.model.running import usm_arrays
 from onednn_graph_py.model.running.queue import ModelQueue
 

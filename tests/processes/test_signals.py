@@ -12,7 +12,8 @@ import pytest
 from graphs import RUNTIME, python
 from interrupted_commands import BOUND, COMMANDS, check_left, check_next, end, own_seconds
 
-from onednn_graph_py import cli, sycl_interop
+from onednn_graph_py import sycl_interop
+from onednn_graph_py.tools import command_line as cli
 
 # -- commands
 

@@ -13,9 +13,9 @@ from explained import chain, with_unsupported_op
 from graphs import SAME_SIZE
 
 import onednn_graph_py as og
-from onednn_graph_py import comparing
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.model.planning import partitions
+from onednn_graph_py.tools import comparing
 from onednn_graph_py.tools.explaining import OpFacts, StepFacts
 from onednn_graph_py.tools.explaining.words import step_lines
 

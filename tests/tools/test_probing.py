@@ -10,11 +10,12 @@ import pytest
 from graphs import LINKED
 
 import onednn_graph_py as og
-from onednn_graph_py import cli, probing
+from onednn_graph_py.machine import probing
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.probing import store
 from onednn_graph_py.machine.store import save
 from onednn_graph_py.ops import OPS
+from onednn_graph_py.tools import command_line as cli
 
 
 @pytest.fixture(scope="module")
