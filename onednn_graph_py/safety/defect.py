@@ -16,6 +16,7 @@ from .group import Features, Group
 __all__ = [
     "APART",
     "CRASH",
+    "FORM",
     "HANG",
     "OUT_OF_BOUNDS",
     "REFUSED",
@@ -47,9 +48,11 @@ class Effect(Flag):
     """It never returns."""
     SLOW = auto()
     """It takes longer than for the separate ops."""
+    FORM = auto()
+    """It takes longer than for the same computation in the form that the remedy names."""
 
 
-WRONG, OUT_OF_BOUNDS, CRASH, HANG, SLOW = Effect
+WRONG, OUT_OF_BOUNDS, CRASH, HANG, SLOW, FORM = Effect
 
 REFUSED = OUT_OF_BOUNDS | CRASH | HANG
 """The effects for which the mirror refuses a partition."""
@@ -214,7 +217,8 @@ class Defect:
     where : tuple of Where
         The conditions: the union of these.
     remedy : str
-        What the caller of the mirror can do, if the hits do not say it.
+        What the caller of the mirror can do, if the hits do not say it; with the effect FORM the
+        name of the form in `onednn_graph_py.model.rewriting`.
     meets : callable
         Takes the partition, one of its ops, and `Conditions`; returns whether the op meets the
         defect.

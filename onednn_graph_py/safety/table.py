@@ -17,10 +17,10 @@ from . import (
     quantization,
     speed,
 )
-from .defect import REFUSED, SLOW, WRONG, Defect, Effect, Finding
+from .defect import FORM, REFUSED, SLOW, WRONG, Defect, Effect, Finding
 from .group import Features, Group
 
-__all__ = ["DEFECTS", "first", "of_effect", "refusal", "slow_fusion", "wrong_result"]
+__all__ = ["DEFECTS", "faster_form", "first", "of_effect", "refusal", "slow_fusion", "wrong_result"]
 
 _SUBJECTS = (
     int8,
@@ -87,6 +87,15 @@ def wrong_result(group: Group, conditions: Conditions) -> Finding | None:
 def slow_fusion(group: Group, conditions: Conditions) -> Finding | None:
     """Return the first finding about a partition that is slower than its separate ops, or None."""
     return first(SLOW, group, conditions)
+
+
+def faster_form(group: Group, conditions: Conditions) -> tuple[str, str] | None:
+    """Return the form in which a partition is known to be faster, and why, or None."""
+    for row in _candidates(FORM, group.features, conditions):
+        found = row.found(group, conditions)
+        if found is not None:
+            return row.remedy, found.message
+    return None
 
 
 def refusal(group: Group, conditions: Conditions) -> str | None:

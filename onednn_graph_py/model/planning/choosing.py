@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ... import _core
 from ...base.errors import InvalidGraphError, OneDNNError, UnimplementedError, reworded
 from ...ops.lookup import with_trait
+from ...safety.table import faster_form
 from ..building.foreign import ForeignNode
 from ..building.value import Node
 from ..rewriting import AVOIDING, RECIPES
@@ -40,6 +41,8 @@ def add(draft: PlanDraft, nodes: Nodes, partition: _core.partition | None, why: 
             if node.kind == "Wildcard":
                 raise error
             _add_without_kernel(draft, node, error)
+        return
+    if add_form(draft, nodes):
         return
     found = add_group(draft, nodes, partition, why)
     if isinstance(found, Slow):
@@ -130,6 +133,34 @@ def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> 
     return None
 
 
+# -- a group in another form
+
+
+def add_form(draft: PlanDraft, nodes: Nodes) -> bool:
+    """Add a group in the form that is known to be faster, if there is one that runs."""
+    if draft.options.slow_fusions == "run" or not draft.on_cpu:
+        return False
+    nodes = reading_folded(draft, nodes)
+    known = faster_form(draft.group(nodes), draft.conditions)
+    written = None if known is None else draft.shared.in_form(nodes, known[0])
+    if known is None or written is None:
+        return False
+    draft.shapes.update(written.shapes(draft.shapes))
+    why = f"written {known[0]}: {known[1]}"
+    try:
+        groups = partitions.groups(draft, written.nodes)
+    except OneDNNError:
+        return False
+    with draft.attempt() as keep:
+        for part, _ in groups:
+            if isinstance(part[0], ForeignNode):
+                add_foreign(draft, part[0])
+            elif not add_part(draft, part, why):
+                return False
+        keep()
+    return True
+
+
 # -- several steps
 
 
@@ -143,7 +174,7 @@ def _add_all(
     """
     with draft.attempt() as keep:
         for part in parts:
-            if add_part(draft, part, why, slow=slow):
+            if add_form(draft, part) or add_part(draft, part, why, slow=slow):
                 continue
             if depth == 0 or len(part) > 1:
                 return False

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ..building.constant_arrays import aligned_copy
+from ..building.constant_arrays import aligned_copy, placed
 from ..building.foreign import ViewNode
 from ..building.value import Value
 from .plan import PlannedStep
@@ -86,7 +86,7 @@ def fold(draft: PlanDraft, step: PlannedStep) -> None:
 
 
 def fold_view(draft: PlanDraft, node: ViewNode) -> bool:
-    """Copy a view of a constant into a constant; return whether it did."""
+    """Make a constant of a view of one, without a copy if it has all elements in their order."""
     (source,), (value,) = node.inputs, node.outputs
     if source.data is None or not _may_fold(draft, [value.id]):
         return False
@@ -95,7 +95,9 @@ def fold_view(draft: PlanDraft, node: ViewNode) -> bool:
         number = draft.constants.result(node, 0, draft.shapes[value.id], read)
         arrays = draft.constants.get([number])
         if arrays is None:
-            arrays = [aligned_copy(np.ascontiguousarray(node.compute([source.data])[0]))]
+            view = node.compute([source.data])[0]
+            whole = view.nbytes == source.data.nbytes and view.flags.c_contiguous
+            arrays = [placed(view, value.dtype, value.name, copy=None if whole else True)]
             draft.constants.put([number], arrays)
     _keep(draft, value, arrays[0], number)
     draft.steps.append(PlannedStep((node,), None, None, [], [], folded=True))

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-import numpy as np
 import numpy.typing as npt
 
 from ..building.value import Node
@@ -65,7 +64,7 @@ class FoldedConstants:
                 self._arrays[number] = other
 
     @property
-    def bytes(self) -> int:
-        """The size of all arrays."""
+    def arrays(self) -> list[Array]:
+        """All arrays."""
         with self.lock:
-            return sum(a.nbytes for a in self._arrays.values() if isinstance(a, np.ndarray))
+            return list(self._arrays.values())

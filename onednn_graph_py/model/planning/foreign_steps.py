@@ -11,7 +11,7 @@ from ..rewriting import REORDERED
 from . import partitions
 from .constants import fold_view
 from .fates import Runs, add_group
-from .forms import renamed
+from .group_keys import renamed
 from .host_steps import host_step, joined
 from .plan_draft import PlanDraft
 from .steps import add_reference, add_view, origin_of

@@ -20,7 +20,7 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node, Value
 from ..rewriting import complete
 from ..verdicts import Judge, Subject, subject_of
-from .forms import layout_of
+from .group_keys import layout_of
 from .options import CompileOptions
 from .plan import PlannedStep
 from .shared import Nodes, Shared

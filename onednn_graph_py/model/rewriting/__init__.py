@@ -1,7 +1,9 @@
 """Other ways to write ops: rules, and what they write."""
 
 from .avoiding import AVOIDING, REORDERED, complete
+from .forms import FORMS
 from .fusing import fused
 from .recipes import RECIPES
+from .written import Written
 
-__all__ = ["AVOIDING", "RECIPES", "REORDERED", "complete", "fused"]
+__all__ = ["AVOIDING", "FORMS", "RECIPES", "REORDERED", "Written", "complete", "fused"]

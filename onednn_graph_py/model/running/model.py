@@ -443,7 +443,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 c.calls + sum(r.calls for r in runs),
                 c.seconds + sum(r.seconds for r in runs),
                 c.copies,
-                memory + plain_bytes(self.builder.constants) + self._shared.folded.bytes,
+                memory + plain_bytes(self.builder.constants, self._shared.folded),
                 len(runs),
                 c.hits,
                 c.misses,

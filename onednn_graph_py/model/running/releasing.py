@@ -43,10 +43,10 @@ _CONVERTING = with_trait("moves") | with_trait("dequantizes") | {"TypeCast"}
 Compiled = tuple[Plan, "_core._executor"]
 
 
-def plain_bytes(values: Iterable[Value]) -> int:
-    """Return the bytes of constants that were not released."""
-    arrays = (v.data for v in values)
-    return sum(a.nbytes for a in arrays if a is not None and not isinstance(a, ReleasedArray))
+def plain_bytes(values: Iterable[Value], folded: FoldedConstants | None = None) -> int:
+    """Return the bytes of constants that were not released, each once."""
+    arrays = [v.data for v in values] + ([] if folded is None else folded.arrays)
+    return sum({a.ctypes.data: a.nbytes for a in arrays if isinstance(a, np.ndarray)}.values())
 
 
 def require_plain(values: Iterable[Value], what: str) -> None:
@@ -113,19 +113,25 @@ def _constants(values: Sequence[Value], made: Sequence[Compiled]) -> list[_Const
     for value in {id(v): v for v in (*values, *in_plans)}.values():
         if isinstance(value.data, np.ndarray):
             found.setdefault(id(value.data), _Constant(value.data)).values.append(value)
-    partly = set()
+    partly = set()  # addresses: a constant may have other dims for some ops
     for plan, run in made:
         for i, array in enumerate(plan.constants):
             if isinstance(array, np.ndarray):
                 found.setdefault(id(array), _Constant(array)).used.append((plan, run, i))
         for step, tensor, i in _reading(plan):
             if not _is_read_whole(step, tensor):
-                partly.add(id(plan.constants[i]))
+                partly.add(_address(plan.constants[i]))
     return [
         c
-        for i, c in found.items()
-        if i not in partly and c.array.nbytes >= _SMALLEST and _core._is_constant_memory(c.array)
+        for c in found.values()
+        if _address(c.array) not in partly
+        and c.array.nbytes >= _SMALLEST
+        and _core._is_constant_memory(c.array)
     ]
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return 0 if isinstance(array, ReleasedArray) else array.ctypes.data
 
 
 def _run_readers(made: Sequence[Compiled], constants: Sequence[_Constant]) -> None:
@@ -168,20 +174,24 @@ def release(
         places = []
         constants = _constants(values, made)
         _run_readers(made, constants)  # the first run of a step reorders what it reads
+        in_place: dict[int, list[_Constant]] = {}
         for constant in constants:
-            place = _core._constant_place(constant.array)
+            in_place.setdefault(_address(constant.array), []).append(constant)
+        for alike in in_place.values():
+            place = _core._constant_place(alike[0].array)
             stack.callback(place.keep)
             place.watch()
             places.append(place)
         _run_readers(made, constants)
-        while constants:
-            constant, place = constants.pop(), places.pop()
+        for place, alike in zip(places, in_place.values(), strict=True):
             if place.were_read():
                 continue
-            standing_in = ReleasedArray(constant.array, constant.name, model)
-            constant.replace(standing_in, folded)
+            standing_in = [ReleasedArray(c.array, c.name, model) for c in alike]
+            for constant, released in zip(alike, standing_in, strict=True):
+                constant.replace(released, folded)
             if place.owners:  # somebody else has the array
-                constant.replace(standing_in.restored(), folded)
+                for constant, released in zip(alike, standing_in, strict=True):
+                    constant.replace(released.restored(), folded)
             else:
                 given_back += place.give_back(hold)
     return given_back

@@ -1,0 +1,135 @@
+"""Attention in blocks of queries, each with the keys that it may see: `in_query_blocks`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from ...ops.lookup import with_trait
+from ...safety.speed import query_blocks
+from ..building.builder import GraphBuilder
+from ..building.value import Node, Value
+from .written import Written
+
+__all__ = ["in_query_blocks"]
+
+_BETWEEN = with_trait("epilogue") | {"SoftMax", "TypeCast"}
+
+
+class _Attention(NamedTuple):
+    """The ops of attention in a group."""
+
+    scores: Node
+    between: tuple[Node, ...]
+    """What makes weights of the scores; each op reads the result of the one before."""
+    result: Node
+    rest: tuple[Node, ...]
+    """What reads the result."""
+
+
+def _attention(nodes: Sequence[Node]) -> _Attention | None:
+    """Return the attention of a group, if its queries, keys and values are made elsewhere."""
+    made = {v.id: n for n in nodes for v in n.outputs}
+    readers = {v.id: [n for n in nodes if v in n.inputs] for n in nodes for v in n.outputs}
+    softmax = next((n for n in nodes if n.kind == "SoftMax"), None)
+    if softmax is None:
+        return None
+    between, scores = [softmax], made.get(softmax.inputs[0].id)
+    while scores is not None and scores.kind in _BETWEEN:
+        between.insert(0, scores)
+        scores = made.get(scores.inputs[0].id)
+    following = readers[softmax.outputs[0].id]
+    while len(following) == 1 and following[0].kind == "TypeCast":
+        between += following
+        following = readers[following[0].outputs[0].id]
+    if scores is None or scores.kind != "MatMul" or len(following) != 1:
+        return None
+    (result,) = following
+    chain = (scores, *between, result)
+    read = [*scores.inputs, *(v for n in (*between, result) for v in n.inputs[1:])]
+    if (
+        result.kind != "MatMul"
+        or any(v.id in made for v in read)
+        or any(len(n.outputs) > 1 or len(readers[n.outputs[0].id]) != 1 for n in chain[:-1])
+        or any(n.attr("transpose_a") or len(n.inputs) > 2 for n in (scores, result))
+    ):
+        return None
+    inside = {n.id for n in chain}
+    rest = tuple(n for n in nodes if n.id not in inside)
+    return _Attention(scores, tuple(between), result, rest)
+
+
+def _part(
+    written: Written, of: Node, value: Value, queries: slice | None, keys: slice | None
+) -> Value:
+    """Return the part of an operand for some queries, its second last dim, and keys, its last.
+
+    A dim of 1 belongs to all; so does a dim that the operand does not have.
+    """
+    dims = list(value.shape or ())
+    index = [slice(None)] * len(dims)
+    for place, part in ((-2, queries), (-1, keys)):
+        if part is not None and len(dims) >= -place and dims[place] != 1:
+            index[place] = part
+            dims[place] = part.stop - part.start
+    if all(i == slice(None) for i in index):
+        return value
+    taken = written.value(tuple(dims), value)
+    written.view(of, value, taken, tuple(index))
+    return taken
+
+
+def _block(written: Written, found: _Attention, queries: slice, keys: slice) -> Value:
+    """Add attention of some queries to some keys; return its result."""
+
+    def result(node: Node, *last: int) -> Value:
+        (whole,) = node.outputs
+        return written.value(((whole.shape or ())[:-2] + last), whole)
+
+    rows, columns = queries.stop - queries.start, keys.stop - keys.start
+    node = found.scores
+    query, key = node.inputs
+    by_row = bool(node.attr("transpose_b"))
+    query = _part(written, node, query, queries, None)
+    key = _part(written, node, key, keys if by_row else None, None if by_row else keys)
+    value = result(node, rows, columns)
+    written.add(node, node.kind, (query, key), (value,), node.attrs)
+    for node in found.between:
+        others = [_part(written, node, v, queries, keys) for v in node.inputs[1:]]
+        made = result(node, rows, columns)
+        written.add(node, node.kind, (value, *others), (made,), node.attrs)
+        value = made
+    node = found.result
+    by_column = bool(node.attr("transpose_b"))
+    values = node.inputs[1]
+    values = _part(written, node, values, None if by_column else keys, keys if by_column else None)
+    made = result(node, rows, (node.outputs[0].shape or ())[-1])
+    written.add(node, node.kind, (value, values), (made,), node.attrs)
+    return made
+
+
+def in_query_blocks(
+    builder: GraphBuilder, nodes: Sequence[Node], leaving: Collection[int]
+) -> Written | None:
+    """Write attention with a constant mask as one for each of some blocks of queries.
+
+    A block reads only the keys that one of its queries sees, which is exact.
+    """
+    found = _attention(nodes)
+    if found is None or any(n.outputs[0].id in leaving for n in (found.scores, *found.between)):
+        return None
+    added = [v.data for n in found.between if n.kind == "Add" for v in n.inputs[1:]]
+    masks = [a for a in added if a is not None]
+    blocks = query_blocks(masks[0]) if len(masks) == 1 else []
+    every = [v for n in nodes for v in (*n.inputs, *n.outputs)]
+    if len(blocks) < 2 or any(v.shape is None or -1 in v.shape for v in every):
+        return None
+    written = Written(builder)
+    parts = [
+        _block(written, found, slice(first, end), slice(first_key, end_key))
+        for first, end, first_key, end_key in blocks
+    ]
+    axis = len(found.result.outputs[0].shape or ()) - 2
+    written.add(found.result, "Concat", parts, found.result.outputs, {"axis": axis})
+    written.nodes += found.rest
+    return written

@@ -1,0 +1,249 @@
+"""Groups in a form that is faster: right against NumPy in f64, seen, and never taken in vain."""
+
+import pickle
+
+import numpy as np
+import pytest
+from graphs import LINKED
+
+import onednn_graph_py as og
+from onednn_graph_py import blocks
+from onednn_graph_py.machine import current
+from onednn_graph_py.model.planning import choosing
+from onednn_graph_py.model.rewriting.forms import FORMS
+from onednn_graph_py.safety.speed import masked_attention, product_without_packing, query_blocks
+
+CONVOLUTION, BLOCKS = FORMS
+
+
+@pytest.fixture
+def everywhere(monkeypatch):
+    """Take products with constant weights as convolutions, whatever is faster here."""
+
+    def form(group, conditions):
+        products = [o for o in group.ops if o.kind == "MatMul"]
+        constant = any(group.tensor(o.inputs[1]).data is not None for o in products)
+        return (CONVOLUTION, "a test") if constant else None
+
+    monkeypatch.setattr(choosing, "faster_form", form)
+
+
+def noise(seed, *shape):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def kinds(model, *shapes):
+    return [s.ops for s in model.steps(*shapes) if s.implementation not in ("view", "constant")]
+
+
+def tolerance(terms):
+    """The relative error of a sum in f32, of terms up to 1, with an epilogue of a few ops."""
+    return (terms + 16) * 2.0**-24 * 4
+
+
+# -- products as convolutions
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(7, 48), (3, 5, 48), (1, 2, 48), (2, 1, 48)])
+def test_products_by_constants_are_convolutions(everywhere, shape, transposed):
+    weights, bias = noise(1, 48, 96), noise(2, 96)
+    x, operand, factor = noise(3, *shape), noise(4, *shape[:-1], 96), noise(5, 96)
+    b = og.GraphBuilder()
+    values = [b.input(a.shape) for a in (x, operand)]
+    matrix = b.constant(np.ascontiguousarray(weights.T) if transposed else weights)
+    y = values[0].matmul(matrix, b.constant(bias), transpose_b=transposed)
+    b.output(((y + values[1]) * b.constant(factor)).relu())
+    model = b.compile()
+    assert "Convolution" in kinds(model)[0]
+    assert "MatMul" not in str(kinds(model))
+    exact = (x.astype(np.float64) @ weights + bias + operand) * factor
+    np.testing.assert_allclose(model(x, operand), np.maximum(exact, 0), atol=48 * tolerance(48))
+    assert model.verify()
+    alone = b.compile(slow_fusions="run")
+    assert "MatMul" in kinds(alone)[0]
+    again = pickle.loads(pickle.dumps(model))
+    assert kinds(again) == kinds(model)
+    assert np.array_equal(again(x, operand), model(x, operand))
+
+
+def test_results_read_by_others_are_there_too(everywhere):
+    """Within a chain of products of matrices, whose results are outputs and operands elsewhere."""
+    one, two = noise(1, 40, 56), noise(2, 56, 24)
+    x = noise(3, 9, 40)
+    b = og.GraphBuilder()
+    middle = (b.input(x.shape) @ b.constant(one)).relu()
+    last = middle @ b.constant(two)
+    b.output(middle=middle, sum=middle.reduce_sum(axes=(0,), keep_dims=False), last=last.tanh())
+    found = b.compile()(x)
+    exact = np.maximum(x.astype(np.float64) @ one, 0)
+    expected = {"middle": exact, "sum": exact.sum(0), "last": np.tanh(exact @ two)}
+    for name, value in zip(expected, found, strict=True):
+        limit = 40 * 56 * tolerance(56) if name == "last" else 360 * tolerance(40)
+        np.testing.assert_allclose(value, expected[name], atol=limit)
+
+
+@pytest.mark.parametrize("shape", [(-1, 48), (-1, -1, 48)])
+def test_sizes_share_weights_and_choose_their_form(shape, monkeypatch):
+    """With unknown dims each size has its form; no form copies the weights."""
+    monkeypatch.setattr(choosing, "faster_form", lambda group, _: decide(group))
+
+    def decide(group):
+        x = group.shape(group.ops[0].inputs[0])
+        return (CONVOLUTION, "a test") if group.ops[0].kind == "MatMul" and x[-2] > 1 else None
+
+    weights = noise(1, 48, 96)
+    b = og.GraphBuilder()
+    b.output((b.input(shape) @ b.constant(weights)).relu())
+    model = b.compile()
+    for rows in (5, 1, 3, 8, 1):
+        lead = (rows,) if len(shape) == 2 else (2, rows)
+        x = noise(rows, *lead, 48)
+        exact = np.maximum(x.astype(np.float64) @ weights, 0)
+        np.testing.assert_allclose(model(x), exact, atol=48 * tolerance(48))
+        assert kinds(model, x.shape)[0][0] == ("Convolution" if rows > 1 else "MatMul")
+    assert model.stats().memory_bytes < 2 * weights.nbytes
+
+
+def test_what_is_no_product_of_rows_stays(everywhere):
+    weights = noise(1, 48, 96)
+    b = og.GraphBuilder()
+    x = b.input((2, 48, 5))
+    b.output(x.matmul(b.constant(weights), transpose_a=True))  # columns
+    b.output(b.input((2, 3, 5, 48)) @ b.constant(weights))  # a product for each of two dims
+    model = b.compile()
+    assert {"MatMul"} == {kind for ops in kinds(model) for kind in ops}
+    assert model.verify()
+
+
+def test_a_form_that_does_not_run_is_not_taken(everywhere, monkeypatch):
+    monkeypatch.setattr(choosing, "add_part", lambda *_, **__: False)
+    b = og.GraphBuilder()
+    b.output((b.input((6, 48)) @ b.constant(noise(1, 48, 96))).relu())
+    assert kinds(b.compile()) == [("MatMul", "ReLU")]
+
+
+def group_of(b):
+    from onednn_graph_py.model.planning.options import CompileOptions
+    from onednn_graph_py.model.planning.plan_draft import PlanDraft
+
+    shapes = {v.id: v.shape for n in b.nodes for v in (*n.inputs, *n.outputs)}
+    draft = PlanDraft(b, None, shapes, CompileOptions())
+    return draft.group(tuple(draft.nodes))
+
+
+def test_the_row_of_products_is_about_rows_and_constants():
+    here = current()._replace(version=(3, 7), isa="avx2", runtime="OpenMP")
+
+    def found(shape, make, dtype="f32"):
+        b = og.GraphBuilder()
+        x = b.input(shape, dtype)
+        b.output(make(b, x))
+        return product_without_packing.find(group_of(b), here) is not None
+
+    weights = noise(1, 64, 96)
+    assert found((2, 64), lambda b, x: x @ b.constant(weights))
+    assert found((3, 2, 64), lambda b, x: (x @ b.constant(weights)).gelu())
+    assert not found((1, 64), lambda b, x: x @ b.constant(weights))
+    assert not found((3, 1, 64), lambda b, x: x @ b.constant(weights))
+    assert not found((2, 64), lambda b, x: x @ b.input((64, 96)))
+    assert not found((2, 6), lambda b, x: x @ b.constant(noise(1, 6, 9)))
+    integers = {"scales": [0.5], "zps": [0], "qtype": "per_tensor"}
+    assert not found((2, 64), lambda b, x: x.dequantize(**integers) @ b.constant(weights), "s8")
+    for other in (here._replace(version=(3, 8)), here._replace(isa="avx512_core")):
+        assert not product_without_packing.is_in(other)
+
+
+# -- attention in blocks of queries
+
+
+def attention(q, k, v, mask):
+    scores = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    scores = scores + mask
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v.astype(np.float64)
+
+
+def causal(queries, keys, offset):
+    return np.where(np.arange(queries)[:, None] + offset < np.arange(keys), -np.inf, 0.0)
+
+
+def banded(queries, keys, width):
+    mask = causal(queries, keys, keys - queries)
+    mask[np.arange(queries)[:, None] + keys - queries - width > np.arange(keys)] = -np.inf
+    return mask
+
+
+def scattered(queries, keys):
+    hidden = np.random.default_rng(5).uniform(size=(queries, keys)) < 0.3
+    hidden[:, 0] = False
+    return np.where(hidden, -np.inf, causal(queries, keys, keys - queries))
+
+
+MASKS = {
+    "top_left": lambda q, k: causal(q, k, 0),
+    "bottom_right": lambda q, k: causal(q, k, k - q),
+    "band": lambda q, k: banded(q, k, 70),
+    "scattered": scattered,
+}
+
+
+@pytest.mark.skipif(current().amx, reason="no block was measured to be faster with AMX")
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(("queries", "keys"), [(391, 391), (401, 470)])
+def test_attention_with_a_mask_runs_in_blocks_of_queries(name, queries, keys):
+    mask = MASKS[name](queries, keys)
+    q, k, v = noise(1, 2, 3, queries, 24), noise(2, 2, 3, keys, 24), noise(3, 2, 3, keys, 24)
+    b = og.GraphBuilder()
+    values = [b.input(a.shape) for a in (q, k, v)]
+    b.output(blocks.sdpa(*values, mask=mask))
+    model = b.compile()
+    shown = kinds(model)
+    assert shown[-1] == ("Concat",)
+    assert len(shown) == 1 + queries // 64
+    assert all(BLOCKS in s.why for s in model.steps() if "SoftMax" in s.ops)
+    found, exact = model(q, k, v), attention(q, k, v, mask)
+    np.testing.assert_allclose(found, exact, atol=64 * tolerance(24))
+    whole = b.compile(slow_fusions="run")
+    assert len(kinds(whole)) < len(shown)
+    np.testing.assert_allclose(found, whole(q, k, v), atol=64 * tolerance(24))
+
+
+def test_queries_without_keys_are_zero_in_blocks_too():
+    mask = causal(400, 400, -3)  # the first three queries see no key
+    q, k, v = noise(1, 1, 2, 400, 16), noise(2, 1, 2, 400, 16), noise(3, 1, 2, 400, 16)
+    b = og.GraphBuilder()
+    b.output(blocks.sdpa(*(b.input(a.shape) for a in (q, k, v)), mask=mask))
+    found = b.compile()(q, k, v)
+    assert not found[:, :, :3].any()
+    exact = attention(q, k, v, np.where(np.arange(400)[:, None] < 3, 0.0, mask))
+    np.testing.assert_allclose(found[:, :, 3:], exact[:, :, 3:], atol=64 * tolerance(16))
+
+
+def test_a_mask_that_hides_little_stays_whole():
+    mask = np.zeros((400, 400))
+    mask[:, 380:] = -np.inf  # padding
+    b = og.GraphBuilder()
+    b.output(blocks.sdpa(*(b.input((1, 2, 400, 16)) for _ in range(3)), mask=mask))
+    assert "Concat" not in str(kinds(b.compile()))
+
+
+def test_blocks_cover_all_queries_and_what_they_see():
+    mask = MASKS["scattered"](403, 517)
+    found = query_blocks(mask)
+    assert [b[0] for b in found] + [403] == [0] + [b[1] for b in found]
+    for first, end, key, last in found:
+        outside = np.delete(mask[first:end], np.s_[key:last], axis=1)
+        assert np.isneginf(outside).all()
+    assert query_blocks(np.full((128, 9), -np.inf)) == [(0, 64, 0, 1), (64, 128, 0, 1)]
+    assert query_blocks(np.zeros(7)) == []
+
+
+def test_the_row_of_attention_names_its_form():
+    assert masked_attention.remedy == BLOCKS and product_without_packing.remedy == CONVOLUTION
+    if LINKED < (3, 8) and current().avx2 and not current().avx512:
+        b = og.GraphBuilder()
+        b.output(b.input((6, 64)) @ b.constant(noise(1, 64, 96)))
+        (step,) = (s for s in b.compile().steps() if s.implementation == "oneDNN")
+        assert step.why.startswith(f"written {CONVOLUTION}: oneDNN packs the weights")
+        assert "[product_without_packing]" in step.why
