@@ -247,3 +247,16 @@ def test_the_row_of_attention_names_its_form():
         (step,) = (s for s in b.compile().steps() if s.implementation == "oneDNN")
         assert step.why.startswith(f"written {CONVOLUTION}: oneDNN packs the weights")
         assert "[product_without_packing]" in step.why
+
+
+def test_weights_in_a_form_are_released(everywhere):
+    weights = noise(1, 160, 256)
+    b = og.GraphBuilder()
+    b.output((b.input((12, 160)) @ b.constant(weights)).relu())
+    model = b.compile()
+    x = noise(2, 12, 160)
+    before = model(x)
+    if released := model.release_constants():
+        assert released >= weights.nbytes // 4096 * 4096
+        assert model.stats().memory_bytes < weights.nbytes
+    assert np.array_equal(model(x), before)
