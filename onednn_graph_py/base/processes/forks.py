@@ -17,7 +17,7 @@ Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
 """The outcome of a call, with the returned object, the text of an error, an exit status (negative
 for a signal) or None."""
 
-MODELS = ("numpy.random", f"{__name__.partition('.')[0]}.running.model")
+MODELS = ("numpy.random", f"{__name__.partition('.')[0]}.model.running.model")
 """The modules of calls that compile and run models, for `Isolated`."""
 
 
