@@ -260,3 +260,10 @@ def test_weights_in_a_form_are_released(everywhere):
         assert released >= weights.nbytes // 4096 * 4096
         assert model.stats().memory_bytes < weights.nbytes
     assert np.array_equal(model(x), before)
+
+
+@pytest.mark.parametrize("option", [{"policy": "debug"}, {"fold_constants": False}])
+def test_graphs_that_run_as_written_keep_their_form(everywhere, option):
+    b = og.GraphBuilder()
+    b.output(b.input((12, 160)) @ b.constant(noise(1, 160, 256)))
+    assert kinds(b.compile(**option)) == [("MatMul",)]

@@ -138,7 +138,10 @@ def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> 
 
 def add_form(draft: PlanDraft, nodes: Nodes) -> bool:
     """Add a group in the form that is known to be faster, if there is one that runs."""
-    if draft.options.slow_fusions == "run" or not draft.on_cpu:
+    options = draft.options
+    as_written = options.slow_fusions == "run" or options.policy == "debug"
+    # A form has the weights with other dims: as constants, or oneDNN packs them at each call.
+    if as_written or not options.fold_constants or not draft.on_cpu:
         return False
     nodes = reading_folded(draft, nodes)
     known = faster_form(draft.group(nodes), draft.conditions)
