@@ -235,10 +235,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
         bounds are split or refused with both options.
     slow_fusions : str
         ``avoid`` splits a fused partition if it is known, or measured while compiling, to take more
-        than 1.1 times as long as its separate ops; ``run`` runs it as oneDNN makes it. Measured are
-        small partitions, and larger ones that have no products and convolutions, that have
-        compressed weights, or that read strided tensors. If other processes disturb all
-        measurements, the fused partition runs.
+        than 1.1 times as long as its separate ops, and writes it in another form that is known to
+        be faster; ``run`` runs it as oneDNN makes it. Measured are small partitions, and larger
+        ones that have no products and convolutions, that have compressed weights, or that read
+        strided tensors. If other processes disturb all measurements, the fused partition runs.
     fold_constants : bool
         Compute ops that read only constants once, when compiling. This takes memory for the
         results: False keeps compressed weights small, and computes these ops at each call.
