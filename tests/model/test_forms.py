@@ -105,6 +105,22 @@ def test_sizes_share_weights_and_choose_their_form(shape, monkeypatch):
     assert model.stats().memory_bytes < 2 * weights.nbytes
 
 
+def test_a_result_with_other_dims_is_written_where_it_belongs(everywhere):
+    b = og.GraphBuilder()
+    y = (b.input((9, 48)) @ b.constant(noise(1, 48, 96))).relu()
+    b.output(y=y, again=y, part=y[:3])
+    x = noise(2, 9, 48)
+    model = b.compile()
+    exact = np.maximum(x.astype(np.float64) @ noise(1, 48, 96), 0)
+    for found, expected in zip(model(x), (exact, exact, exact[:3]), strict=True):
+        np.testing.assert_allclose(found, expected, atol=48 * tolerance(48))
+    # The first output needs no copy; the others are a second one and a part.
+    assert sum(s.names == ("copy",) for s in model.steps()) == 2
+    out = [np.empty((9, 48), np.float32).repeat(2, 1) for _ in range(2)]
+    model(x, out=(*out, last := np.empty((3, 96), np.float32)))
+    assert np.array_equal(out[0], out[1]) and np.array_equal(out[0][:3], last)
+
+
 def test_what_is_no_product_of_rows_stays(everywhere):
     weights = noise(1, 48, 96)
     b = og.GraphBuilder()

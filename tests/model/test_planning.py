@@ -305,7 +305,7 @@ def test_large_products_are_not_measured(monkeypatch):
     monkeypatch.setattr(pace, "measured", lambda *_: pytest.fail("measured"))
     b = og.GraphBuilder()
     b.output((b.input((256, 256)) @ noise(256, 256)).relu())
-    assert len(b.compile().steps()) == 1
+    assert sum(s.implementation == "oneDNN" for s in b.compile().steps()) == 1
 
 
 # -- what oneDNN gets wrong, also by itself

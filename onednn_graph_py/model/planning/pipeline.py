@@ -25,6 +25,7 @@ from .options import CompileOptions
 from .plan import Plan, PlannedStep, Slot
 from .plan_draft import PlanDraft
 from .shared import Nodes, Shared
+from .views import is_dense
 
 __all__ = ["make_plan"]
 
@@ -117,10 +118,12 @@ def _laid_out(draft: PlanDraft) -> Plan:
     outputs = []
     for i, (name, value) in enumerate(builder.outputs.items()):
         lt = draft.known[value.id]
-        if value.id in slots or value.id in draft.views:
+        place = _whole_tensor(draft, value)
+        if value.id in slots or place in slots or place is None:
             step, lt = _copy_step(value, lt)
             draft.steps.append(step)
-        slots[lt.get_id()] = Slot("output", i)
+            place = lt.get_id()
+        slots[place] = Slot("output", i)
         outputs.append((name, lt))
     return Plan(
         draft.engine,
@@ -133,6 +136,19 @@ def _laid_out(draft: PlanDraft) -> Plan:
         lay_out([s for s in draft.steps if s.runs], slots, draft.views),
         draft.threads,
     )
+
+
+def _whole_tensor(draft: PlanDraft, value: Value) -> int | None:
+    """Return the id of the tensor that a value is, perhaps with other dims; None if of a part."""
+    origin = draft.views.get(value.id)
+    if origin is None:
+        return value.id
+    view, whole = draft.known[value.id], draft.known.get(origin.id)
+    if whole is None or origin.offset or view.get_mem_size() != whole.get_mem_size():
+        return None
+    strided = _core.logical_tensor.layout_type.strided
+    dense = all(t.get_layout_type() == strided and is_dense(t) for t in (view, whole))
+    return origin.id if dense else None
 
 
 def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
