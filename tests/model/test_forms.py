@@ -157,15 +157,15 @@ def test_the_row_of_products_is_about_rows_and_constants():
         b.output(make(b, x))
         return product_without_packing.find(group_of(b), here) is not None
 
-    weights = noise(1, 64, 96)
-    assert found((2, 64), lambda b, x: x @ b.constant(weights))
-    assert found((3, 2, 64), lambda b, x: (x @ b.constant(weights)).gelu())
-    assert not found((1, 64), lambda b, x: x @ b.constant(weights))
-    assert not found((3, 1, 64), lambda b, x: x @ b.constant(weights))
-    assert not found((2, 64), lambda b, x: x @ b.input((64, 96)))
+    weights = noise(1, 384, 352)
+    assert found((2, 384), lambda b, x: x @ b.constant(weights))
+    assert found((3, 2, 384), lambda b, x: (x @ b.constant(weights)).gelu())
+    assert not found((1, 384), lambda b, x: x @ b.constant(weights))
+    assert not found((3, 1, 384), lambda b, x: x @ b.constant(weights))
+    assert not found((2, 384), lambda b, x: x @ b.input((384, 352)))
     assert not found((2, 6), lambda b, x: x @ b.constant(noise(1, 6, 9)))
     integers = {"scales": [0.5], "zps": [0], "qtype": "per_tensor"}
-    assert not found((2, 64), lambda b, x: x.dequantize(**integers) @ b.constant(weights), "s8")
+    assert not found((2, 384), lambda b, x: x.dequantize(**integers) @ b.constant(weights), "s8")
     for other in (here._replace(version=(3, 8)), here._replace(isa="avx512_core")):
         assert not product_without_packing.is_in(other)
 
@@ -259,7 +259,7 @@ def test_the_row_of_attention_names_its_form():
     assert masked_attention.remedy == BLOCKS and product_without_packing.remedy == CONVOLUTION
     if LINKED < (3, 8) and current().avx2 and not current().avx512:
         b = og.GraphBuilder()
-        b.output(b.input((6, 64)) @ b.constant(noise(1, 64, 96)))
+        b.output(b.input((6, 384)) @ b.constant(noise(1, 384, 352)))
         (step,) = (s for s in b.compile().steps() if s.implementation == "oneDNN")
         assert step.why.startswith(f"written {CONVOLUTION}: oneDNN packs the weights")
         assert "[product_without_packing]" in step.why

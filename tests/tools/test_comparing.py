@@ -306,10 +306,10 @@ def test_an_older_package_is_told(tmp_path):
 
 
 def test_a_package_that_does_not_start_is_told(tmp_path):
-    package = tmp_path / "broken" / "onednn_graph_py" / "comparing"
+    package = tmp_path / "broken" / "onednn_graph_py" / "tools" / "comparing"
     package.mkdir(parents=True)
-    (package.parent / "__init__.py").touch()
-    (package / "__init__.py").touch()
+    for folder in (package, *package.parents[:2]):
+        (folder / "__init__.py").touch()
     (package / "worker.py").write_text("raise ImportError('libdnnl.so.3 is gone')\n")
     other = str(environment(tmp_path / "env", package=tmp_path / "broken"))
     with pytest.raises(og.InvalidArgumentsError, match=r"did not start: .* libdnnl\.so\.3 is gone"):

@@ -25,10 +25,12 @@ def _start() -> None:
     sys.path[:] = [p for p in sys.path if os.path.abspath(p) != here]
     if importlib.util.find_spec("onednn_graph_py") is None:
         sys.exit(MISSING)
-    for module in ("onednn_graph_py.tools.comparing", "onednn_graph_py.tools.comparing.worker"):
+    module = "onednn_graph_py"
+    for part in ("tools", "comparing", "worker"):
+        module += f".{part}"
         if importlib.util.find_spec(module) is None:
             sys.exit(TOO_OLD)
-    importlib.import_module("onednn_graph_py.tools.comparing.worker").serve(int(sys.argv[1]))
+    importlib.import_module(module).serve(int(sys.argv[1]))
 
 
 if __name__ == "__main__":
