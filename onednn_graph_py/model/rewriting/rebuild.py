@@ -172,10 +172,6 @@ class Copy:
         """Add a new constant."""
         return self.builder.constant(array, dtype)
 
-    def number(self, value: Value) -> int:
-        """Return the number of the source's value, which is the same in all equal graphs."""
-        return self._numbers[value.id]
-
     # -- for `rebuild`
 
     def _cast(self, node: Node, inputs: Sequence[Value]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Changes of operands' ranks and broadcasting."""
+"""Changes of operands' ranks, broadcasting and strides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ops.lookup import row
 from ...ops.terms import shape_text
 from .changes import Around, Candidate, called
 
-__all__ = ["operand_forms"]
+__all__ = ["operand_forms", "plain_strides"]
 
 _LARGEST = 1 << 22  # elements of an operand that is broadcast in the graph
 
@@ -101,3 +101,21 @@ def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Candida
             f"write {what} out to the whole shape {shape_text(full)}",
             around.checked(Edit(leaves={number: partial(_written_out, full)})),
         )
+
+
+def _row_major(copy: Copy, value: Value) -> Value:
+    return copy.leaf(value, strides=None)
+
+
+def plain_strides(around: Around) -> Iterator[Candidate]:
+    """Yield candidates that make strided inputs row-major, all of them or one."""
+    strided = {
+        around.numbers[v.id]: v for n in around.concerned for v in n.inputs if v.strides is not None
+    }
+    for chosen in dict.fromkeys((tuple(strided), *((i,) for i in strided))):
+        if chosen:
+            names = ", ".join(repr(strided[i].name) for i in chosen)
+            yield Candidate(
+                f"give {'inputs' if len(chosen) > 1 else 'input'} {names} in row-major order",
+                around.checked(Edit(leaves=dict.fromkeys(chosen, _row_major))),
+            )
