@@ -1,4 +1,4 @@
-"""Changes around an op that may make it fuse: `Change`, and `Candidate` for untried ones."""
+"""Changes around an op that may make it fuse: `Change`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Edit, rebuild
 from ...ops.lookup import with_attribute
 
-__all__ = ["Around", "Candidate", "Change", "Family", "called"]
+__all__ = ["Around", "Change", "Family", "called"]
 
 
 def called(node: Node) -> str:
@@ -26,16 +26,17 @@ class Change:
     ----------
     description : str
         An instruction, such as ``set auto_broadcast of Add 'sum' to none``.
-    result : str
-        The effect, such as ``fuses with ReLU 'act'`` or ``supported``.
+    edit : Edit
     exact : bool
         Whether the changed graph computes the same, except for rounding.
+    result : str
+        The effect, such as ``fuses with ReLU 'act'`` or ``supported``; empty if it was not tried.
     """
 
     description: str
-    result: str
+    edit: Edit = field(repr=False, compare=False)
     exact: bool = True
-    _edit: Edit = field(default_factory=Edit, repr=False, compare=False)
+    result: str = ""
 
     def apply(self, builder: GraphBuilder) -> GraphBuilder:
         """Make the change in a copy of the graph.
@@ -57,24 +58,7 @@ class Change:
         OneDNNError
             The change does not fit the graph.
         """
-        return rebuild(builder, self._edit).builder
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A change that may help, and was not tried yet.
-
-    Parameters
-    ----------
-    description : str
-    edit : Edit
-    exact : bool
-        As in `Change`.
-    """
-
-    description: str
-    edit: Edit
-    exact: bool = True
+        return rebuild(builder, self.edit).builder
 
 
 @dataclass(frozen=True)
@@ -155,5 +139,5 @@ class Around:
         return replace(edit, kinds=kinds)
 
 
-Family = Callable[[Around], Iterator[Candidate]]
-"""A function that yields candidates of one family, the likeliest first."""
+Family = Callable[[Around], Iterator[Change]]
+"""A function that yields changes of one family, the likeliest first."""

@@ -11,7 +11,7 @@ from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Copy
 from ...ops.lookup import row, with_attribute
 from ...ops.row import Attribute
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["attributes", "scales_and_zero_points"]
 
@@ -31,9 +31,9 @@ def _text(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
-def _set(around: Around, node: Node, attrs: dict[str, Any], *, exact: bool) -> Candidate:
+def _set(around: Around, node: Node, attrs: dict[str, Any], *, exact: bool) -> Change:
     what = " and ".join(f"{name} of {called(node)} to {_text(v)}" for name, v in attrs.items())
-    return Candidate(f"set {what}", around.written(node, partial(_written, attrs)), exact=exact)
+    return Change(f"set {what}", around.written(node, partial(_written, attrs)), exact=exact)
 
 
 def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
@@ -56,7 +56,7 @@ def _others(node: Node, attribute: Attribute) -> Iterator[tuple[Any, bool]]:
         yield (1,) * len(value), False
 
 
-def attributes(around: Around) -> Iterator[Candidate]:
+def attributes(around: Around) -> Iterator[Change]:
     """Yield candidates that give one attribute another value that the op's row allows."""
     for node in around.concerned:
         schema = row(node.kind).at(linked_version())
@@ -67,7 +67,7 @@ def attributes(around: Around) -> Iterator[Candidate]:
                 yield _set(around, node, {attribute.name: value}, exact=exact)
 
 
-def scales_and_zero_points(around: Around) -> Iterator[Candidate]:
+def scales_and_zero_points(around: Around) -> Iterator[Change]:
     """Yield candidates with one scale, without zero points, or with all ops quantized equally."""
     nodes = around.quantizing
     for node in nodes:
@@ -86,15 +86,13 @@ def scales_and_zero_points(around: Around) -> Iterator[Candidate]:
             yield _set_all(around, others, f"give {{}} the scale and zero point of {called(like)}")
 
 
-def _set_all(
-    around: Around, attrs: Sequence[tuple[Node, Mapping[str, Any]]], text: str
-) -> Candidate:
+def _set_all(around: Around, attrs: Sequence[tuple[Node, Mapping[str, Any]]], text: str) -> Change:
     written = [(node, partial(_written, values)) for node, values in attrs]
     names = ", ".join(called(node) for node, _ in attrs)
-    return Candidate(text.format(names), around.written(*written[0], *written[1:]), exact=False)
+    return Change(text.format(names), around.written(*written[0], *written[1:]), exact=False)
 
 
-def _per_tensor(around: Around, node: Node) -> Iterator[Candidate]:
+def _per_tensor(around: Around, node: Node) -> Iterator[Change]:
     """Yield candidates that replace per-channel scales, equal or not, by one for the tensor."""
     scales: tuple[float, ...] = tuple(node.attrs.get("scales", ()))
     zps: tuple[int, ...] | None = node.attrs.get("zps")

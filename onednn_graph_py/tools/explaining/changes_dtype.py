@@ -11,7 +11,7 @@ from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Edit
 from ...ops.lookup import row, with_trait
 from ...serialization.rewrite import RETYPED
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["casts_left_out", "op_types", "parameter_types", "region_types"]
 
@@ -78,7 +78,7 @@ def _region(around: Around) -> list[Node]:
     return [n for n in around.builder.nodes if n.id in found]
 
 
-def region_types(around: Around) -> Iterator[Candidate]:
+def region_types(around: Around) -> Iterator[Change]:
     """Yield candidates that compute the op, and all ops connected with it, in another type."""
     have = _computes_in(around.node)
     if have is None:
@@ -90,7 +90,7 @@ def region_types(around: Around) -> Iterator[Candidate]:
         if not changed or lacks(dtype) is not None:
             continue
         count = f"all {len(region)} ops" if len(region) > 1 else "the op"
-        yield Candidate(
+        yield Change(
             f"compute {count} connected with {called(around.node)} in {dtype}"
             if len(region) > 1
             else f"compute {called(around.node)} in {dtype}, inputs and outputs too",
@@ -116,7 +116,7 @@ def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str
     return replace(edit, dtypes=dtypes)
 
 
-def op_types(around: Around) -> Iterator[Candidate]:
+def op_types(around: Around) -> Iterator[Change]:
     """Yield candidates that compute the op alone in another type, with TypeCasts around it."""
     have = _computes_in(around.node)
     if have is None:
@@ -124,14 +124,14 @@ def op_types(around: Around) -> Iterator[Candidate]:
     for dtype in _possible(have):
         edit = _retyped(around, [around.node], dtype)
         # Values that other ops read, and outputs of the graph, keep their types.
-        yield Candidate(
+        yield Change(
             f"compute {called(around.node)} alone in {dtype}, with TypeCasts around it",
             around.checked(edit),
             exact=dtype == "f32",
         )
 
 
-def parameter_types(around: Around) -> Iterator[Candidate]:
+def parameter_types(around: Around) -> Iterator[Change]:
     """Yield candidates that give the parameters (scales, statistics, bias) another type."""
     for node in around.concerned:
         schema = row(node.kind).at(linked_version())
@@ -146,9 +146,7 @@ def parameter_types(around: Around) -> Iterator[Candidate]:
                     continue
                 edit = _with_parameters(around, node, which, dtype, variable)
                 names = ", ".join(dict.fromkeys(p.name for i in which if (p := ports[i])))
-                yield Candidate(
-                    f"make {names} of {called(node)} {dtype}", edit, exact=dtype == "f32"
-                )
+                yield Change(f"make {names} of {called(node)} {dtype}", edit, exact=dtype == "f32")
 
 
 def _with_parameters(
@@ -170,7 +168,7 @@ def _with_parameters(
     )
 
 
-def casts_left_out(around: Around) -> Iterator[Candidate]:
+def casts_left_out(around: Around) -> Iterator[Change]:
     """Yield candidates that compute an op in the type before its TypeCast, without the cast."""
     for node in around.concerned:
         for maker in (v.producer for v in node.inputs):
@@ -179,7 +177,7 @@ def casts_left_out(around: Around) -> Iterator[Candidate]:
             dtype = maker.inputs[0].dtype
             edit = _retyped(around, [node], dtype)
             dtypes = {**edit.dtypes, around.numbers[maker.outputs[0].id]: dtype}
-            yield Candidate(
+            yield Change(
                 f"compute {called(node)} in {dtype}, without {called(maker)} before it",
                 around.checked(Edit(dtypes=dtypes, ports=edit.ports, kinds=edit.kinds)),
                 exact=False,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...model.rewriting.rebuild import Edit
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["eighth_floats", "integer_types", "math_modes"]
 
 _OTHER = {"u8": "s8", "s8": "u8", "f8_e4m3": "s8", "f8_e5m2": "s8"}
 
 
-def integer_types(around: Around) -> Iterator[Candidate]:
+def integer_types(around: Around) -> Iterator[Change]:
     """Yield candidates that make a quantized tensor s8 instead of u8 or f8, or u8 instead of s8."""
     dynamic = [n for n in around.concerned if n.kind.startswith("Dynamic")]
     for node in (*around.quantizing, *dynamic):
@@ -23,10 +23,10 @@ def integer_types(around: Around) -> Iterator[Candidate]:
             continue
         what = ("the result" if value is node.outputs[0] else "input 0") + f" of {called(node)}"
         edit = Edit(dtypes={around.numbers[value.id]: other})
-        yield Candidate(f"make {what} {other}", around.checked(edit), exact=False)
+        yield Change(f"make {what} {other}", around.checked(edit), exact=False)
 
 
-def eighth_floats(around: Around) -> Iterator[Candidate]:
+def eighth_floats(around: Around) -> Iterator[Change]:
     """Yield a candidate that quantizes to s8 instead of 8-bit floats."""
     values = {
         v.id: v
@@ -37,14 +37,14 @@ def eighth_floats(around: Around) -> Iterator[Candidate]:
     if len(values) > 1:
         dtypes = dict.fromkeys((around.numbers[i] for i in values), "s8")
         what = ", ".join(called(n) for n in around.quantizing)
-        yield Candidate(
+        yield Change(
             f"quantize to s8 instead of 8-bit floats ({what})",
             around.checked(Edit(dtypes=dtypes)),
             exact=False,
         )
 
 
-def math_modes(around: Around) -> Iterator[Candidate]:
+def math_modes(around: Around) -> Iterator[Change]:
     """Yield candidates with a mode that covers integers, which compressed weights need."""
     if not any(n.kind == "DynamicDequantize" for n in around.concerned):
         return
@@ -52,7 +52,7 @@ def math_modes(around: Around) -> Iterator[Candidate]:
     for mode in dict.fromkeys((builder.fpmath_mode.name, "any")):
         if mode == builder.fpmath_mode.name and builder.apply_to_int:
             continue
-        yield Candidate(
+        yield Change(
             f"build the graph with fpmath_mode={mode!r} and apply_to_int=True",
             around.checked(Edit(fpmath_mode=mode, apply_to_int=True)),
             exact=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,12 @@ from ...model.rewriting import RECIPES
 from ...model.rewriting.rebuild import Copy
 from ...model.rewriting.rule import Dims, Ops, Rule
 from ...ops.lookup import with_trait
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["other_kinds"]
 
 # Rules for these ask only for the rank of a tensor.
-_OF_ANY_DIMS = with_trait("elementwise") | with_trait("binary") | {"BiasAdd", "BiasAddBackward"}
+_OF_ANY_DIMS = with_trait("elementwise") | with_trait("binary") | with_trait("channelwise")
 
 
 def _times_one(ops: Ops, node: Node) -> bool:
@@ -54,7 +55,8 @@ def _as_addition(ops: Ops, node: Node) -> bool:
 
 def _without_transposes(ops: Ops, node: Node) -> bool:
     """Write a product that transposes its operands by its attributes."""
-    inputs, flags = list(node.inputs), {}
+    inputs = list(node.inputs)
+    flags: dict[str, Any] = {}
     for i, flag in enumerate(("transpose_a", "transpose_b")):
         maker, rank = inputs[i].producer, len(ops.shapes[inputs[i].id])
         if maker is not None and maker.kind == "StaticTranspose" and rank > 1:
@@ -102,13 +104,13 @@ def _written(rule: Rule, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> t
     return tuple(values[v.id] for v in node.outputs)
 
 
-def other_kinds(around: Around) -> Iterator[Candidate]:
+def other_kinds(around: Around) -> Iterator[Change]:
     """Yield candidates that write an op in another way that computes the same."""
     for node in around.concerned:
         for rule in _RULES:
             kinds = " + ".join(n.kind for n in _nodes(rule, node))
             if kinds:
-                yield Candidate(
+                yield Change(
                     f"write {called(node)} {rule.how} ({kinds})",
                     around.written(node, partial(_written, rule)),
                 )

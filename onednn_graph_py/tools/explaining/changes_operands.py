@@ -11,7 +11,7 @@ from ...model.building.value import Node, Value, is_whole
 from ...model.rewriting.rebuild import Copy, Edit
 from ...ops.lookup import row
 from ...ops.terms import shape_text
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["operand_forms", "plain_strides"]
 
@@ -40,7 +40,7 @@ def _forms(shape: tuple[int, ...], rank: int) -> Iterator[tuple[int, ...]]:
         yield (1,)
 
 
-def operand_forms(around: Around) -> Iterator[Candidate]:
+def operand_forms(around: Around) -> Iterator[Change]:
     """Yield candidates that give an operand another rank, or broadcast it to the whole shape."""
     for node in around.concerned:
         if row(node.kind).attribute("auto_broadcast") is None:
@@ -58,7 +58,7 @@ def _may_change(around: Around, value: Value) -> bool:
     return len(around.readers.get(value.id, ())) == 1 and value.strides is None
 
 
-def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Candidate]:
+def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Change]:
     """Yield a candidate that broadcasts all operands itself, as some kernels broadcast none."""
     full = node.outputs[0].shape
     smaller = [v for v in free if v.shape != full]
@@ -69,7 +69,7 @@ def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Ca
     if any(v.dtype in ("s4", "u4") for v in smaller):
         return
     names = ", ".join(repr(v.name) for v in smaller)
-    yield Candidate(
+    yield Change(
         f"give {names} of {called(node)} the whole shape {shape_text(full)}",
         around.checked(
             Edit(
@@ -84,20 +84,20 @@ def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Ca
     )
 
 
-def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Candidate]:
+def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Change]:
     shape, full = value.shape or (), node.outputs[0].shape
     number = around.numbers[value.id]
     what = f"{value.name!r} of {called(node)}"
     for form in dict.fromkeys(_forms(shape, rank)):
         if form != shape:
-            yield Candidate(
+            yield Change(
                 f"give {what} the shape {shape_text(form)} instead of {shape_text(shape)}",
                 around.checked(Edit(leaves={number: partial(_reshaped, form)})),
             )
     if value.data is None or full is None or not is_whole(full) or full == shape:
         return
     if value.dtype not in ("s4", "u4") and np.prod(full) <= _LARGEST:
-        yield Candidate(
+        yield Change(
             f"write {what} out to the whole shape {shape_text(full)}",
             around.checked(Edit(leaves={number: partial(_written_out, full)})),
         )
@@ -107,7 +107,7 @@ def _row_major(copy: Copy, value: Value) -> Value:
     return copy.leaf(value, strides=None)
 
 
-def plain_strides(around: Around) -> Iterator[Candidate]:
+def plain_strides(around: Around) -> Iterator[Change]:
     """Yield candidates that make strided inputs row-major, all of them or one."""
     strided = {
         around.numbers[v.id]: v for n in around.concerned for v in n.inputs if v.strides is not None
@@ -115,7 +115,7 @@ def plain_strides(around: Around) -> Iterator[Candidate]:
     for chosen in dict.fromkeys((tuple(strided), *((i,) for i in strided))):
         if chosen:
             names = ", ".join(repr(strided[i].name) for i in chosen)
-            yield Candidate(
+            yield Change(
                 f"give {'inputs' if len(chosen) > 1 else 'input'} {names} in row-major order",
                 around.checked(Edit(leaves=dict.fromkeys(chosen, _row_major))),
             )

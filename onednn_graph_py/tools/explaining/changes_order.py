@@ -8,7 +8,7 @@ from functools import partial
 from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Copy
 from ...ops.lookup import with_trait
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["earlier", "left_out"]
 
@@ -36,7 +36,7 @@ def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tu
     return copy.same(before, [moved, *(copy.values[v.id] for v in before.inputs[1:])])
 
 
-def earlier(around: Around) -> Iterator[Candidate]:
+def earlier(around: Around) -> Iterator[Change]:
     """Yield candidates that swap an op with the one before it, if both work element by element."""
     for node in (around.node, *around.neighbours):
         if node.kind not in _EXCHANGED:
@@ -59,14 +59,14 @@ def earlier(around: Around) -> Iterator[Candidate]:
                 partial(_first, around.positions[node.id]),
                 (node, partial(_second, around.positions[before.id])),
             )
-            yield Candidate(f"move {called(node)} before {called(before)}", edit, exact=exact)
+            yield Change(f"move {called(node)} before {called(before)}", edit, exact=exact)
 
 
 def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     return (inputs[i],)
 
 
-def left_out(around: Around) -> Iterator[Candidate]:
+def left_out(around: Around) -> Iterator[Change]:
     """Yield candidates without an op beside this one, to show that it prevents a fusion."""
     node = around.node
     beside = [v.producer for v in node.inputs]
@@ -79,5 +79,5 @@ def left_out(around: Around) -> Iterator[Candidate]:
             same = value.shape == made.shape and value.dtype == made.dtype
             if same and value.producer is not None and not around.is_output(made):
                 edit = around.written(other, partial(_passed_by, i))
-                yield Candidate(f"leave out {called(other)}", edit, exact=False)
+                yield Change(f"leave out {called(other)}", edit, exact=False)
                 break

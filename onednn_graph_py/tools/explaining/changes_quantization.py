@@ -11,7 +11,7 @@ import numpy as np
 from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Copy
 from ...ops.lookup import with_attribute, with_trait
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["missing_quantization"]
 
@@ -71,7 +71,7 @@ def _dequantized(value: Value) -> Node | None:
     return maker if maker is not None and maker.kind in with_trait("dequantizes") else None
 
 
-def missing_quantization(around: Around) -> Iterator[Candidate]:
+def missing_quantization(around: Around) -> Iterator[Change]:
     """Yield candidates that add a Quantize and a Dequantize in places of the int8 patterns."""
     for node in around.concerned:
         if node.kind in with_attribute("zps") | {"TypeCast"} or not node.inputs:
@@ -84,32 +84,32 @@ def missing_quantization(around: Around) -> Iterator[Candidate]:
         yield from _result(around, node, sources)
 
 
-def _operands(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
+def _operands(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Change]:
     missing = tuple(i for i in (0, 1) if sources[i] is None and node.inputs[i].dtype == "f32")
     if len(missing) == 1:
         name = "weights" if missing == (1,) else "input"
-        yield Candidate(
+        yield Change(
             f"put Quantize to s8 and Dequantize before the {name} of {called(node)}",
             around.written(node, partial(_inputs_quantized, missing)),
             exact=False,
         )
 
 
-def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
+def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Change]:
     """Yield a candidate that quantizes the other inputs like the one that is quantized."""
     like = next((n for n in sources if n is not None and n.kind == "Dequantize"), None)
     missing = tuple(i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32")
     if like is not None and missing and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
         dtype = like.inputs[0].dtype
         names = ", ".join(map(str, missing))
-        yield Candidate(
+        yield Change(
             f"put Quantize to {dtype} and Dequantize before input {names} of {called(node)}",
             around.written(node, partial(_inputs_like, missing, dtype, dict(like.attrs))),
             exact=False,
         )
 
 
-def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Candidate]:
+def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Change]:
     """Yield a candidate that quantizes the result, as pooling, Concat and others need for int8."""
     source = sources[0]
     if source is None or source.kind != "Dequantize" or node.outputs[0].dtype != "f32":
@@ -117,7 +117,7 @@ def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[
     if any(r.kind == "Quantize" for r in around.readers.get(node.outputs[0].id, ())):
         return
     dtype = source.inputs[0].dtype
-    yield Candidate(
+    yield Change(
         f"put Quantize to {dtype} and Dequantize after {called(node)}",
         around.written(node, partial(_output_quantized, dtype, dict(source.attrs))),
         exact=node.kind == "MaxPool",

@@ -8,7 +8,7 @@ from functools import partial
 from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Copy, Edit
 from ...ops.lookup import row
-from .changes import Around, Candidate, called
+from .changes import Around, Change, called
 
 __all__ = ["fewer_outputs", "own_producers", "swapped_operands"]
 
@@ -22,14 +22,14 @@ def _between(around: Around) -> Iterator[tuple[Node, Value]]:
                 yield node, value
 
 
-def fewer_outputs(around: Around) -> Iterator[Candidate]:
+def fewer_outputs(around: Around) -> Iterator[Change]:
     """Yield candidates that do not return a value that other ops read too."""
     for _, value in _between(around):
         if not around.is_output(value):
             continue
         names = [n for n, v in around.builder.outputs.items() if v.id == value.id]
         hidden = frozenset({around.numbers[value.id]})
-        yield Candidate(
+        yield Change(
             f"do not return {', '.join(map(repr, names))}, which other ops read too",
             around.checked(Edit(hidden=hidden)),
         )
@@ -45,7 +45,7 @@ def _again(producer: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> 
     return copy.same(node, given)
 
 
-def own_producers(around: Around) -> Iterator[Candidate]:
+def own_producers(around: Around) -> Iterator[Change]:
     """Yield candidates that compute a producer twice, once for one reader alone."""
     inside = {n.id for n in around.concerned}
     for node, value in _between(around):
@@ -54,7 +54,7 @@ def own_producers(around: Around) -> Iterator[Candidate]:
             continue
         for reader in every:
             if reader.id in inside:
-                yield Candidate(
+                yield Change(
                     f"compute {called(node)} twice, once for {called(reader)} alone",
                     around.written(reader, partial(_again, around.positions[node.id])),
                 )
@@ -70,8 +70,8 @@ def _reversed(node: Node) -> Node:
     )
 
 
-def swapped_operands(around: Around) -> Iterator[Candidate]:
+def swapped_operands(around: Around) -> Iterator[Change]:
     """Yield candidates that swap the operands of a commutative op."""
     for node in around.concerned:
         if row(node.kind).commutative and len(node.inputs) == 2:
-            yield Candidate(f"swap the operands of {called(node)}", around.written(node, _swapped))
+            yield Change(f"swap the operands of {called(node)}", around.written(node, _swapped))

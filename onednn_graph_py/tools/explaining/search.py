@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...model.building.value import Node, Value
@@ -18,7 +18,7 @@ from . import (
     changes_quantization,
     changes_readers,
 )
-from .changes import Around, Candidate, Change, Family, called
+from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
 
 __all__ = ["Search", "Status", "helpful", "tried_in_vain"]
@@ -63,7 +63,7 @@ def tried_in_vain(around: Around, probe: Probe) -> str:
     return f"{count} tried ({', '.join(names)}), and none helps"
 
 
-def _candidates(around: Around) -> Iterator[Candidate]:
+def _candidates(around: Around) -> Iterator[Change]:
     for family in FAMILIES.values():
         yield from family(around)
 
@@ -125,12 +125,12 @@ def _tried_out(
     status: Status,
     probe: Probe,
     search: Search,
-    candidates: Mapping[int, Candidate],
+    candidates: Mapping[int, Change],
     *,
     everything: bool,
 ) -> dict[int, Change]:
     """Try candidates, and return those that help, by number."""
-    promising: list[tuple[int, Candidate, Tried]] = []
+    promising: list[tuple[int, Change, Tried]] = []
     for i, candidate in candidates.items():
         if search.left <= 0:
             break
@@ -143,7 +143,7 @@ def _tried_out(
         confirmed = probe.confirmed(candidate.edit, tried, everything=everything)
         result = "" if confirmed is None else _result(around, status, confirmed)
         if result:
-            found[i] = Change(candidate.description, result, candidate.exact, candidate.edit)
+            found[i] = replace(candidate, result=result)
         if len(found) == _MOST:
             break
     return found
