@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
 
 
 def _called(
-    descriptor: int, path: list[str], modules: Sequence[str], packed: bytes, timeout: float
+    descriptor: int, path: list[str], modules: Sequence[str], packed: bytes, timeout: float | None
 ) -> Answer:
     """Make a call in a fork, and end this process if the connection ends first."""
     sys.path[:] = path

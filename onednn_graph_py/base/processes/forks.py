@@ -39,7 +39,7 @@ class Isolated:
     def _after_fork(self) -> None:
         self._process = None
 
-    def call(self, function: Callable[..., Any], *arguments: Any, timeout: float) -> Answer:
+    def call(self, function: Callable[..., Any], *arguments: Any, timeout: float | None) -> Answer:
         """Call a function.
 
         Parameters
@@ -48,8 +48,8 @@ class Isolated:
             Of a module that can be imported.
         *arguments
             Objects that pickle.
-        timeout : float
-            Seconds after which the call is ended.
+        timeout : float or None
+            Seconds after which the call is ended; None for no limit.
 
         Raises
         ------
