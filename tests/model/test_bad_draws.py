@@ -44,7 +44,7 @@ class Use:
 
 @functools.cache
 def drawn() -> list[Use]:
-    nodes = [FAMILIES["ops"].draw(seed).builder.nodes[-1] for seed in range(DRAWS)]
+    nodes = [FAMILIES["ops"](seed).builder.nodes[-1] for seed in range(DRAWS)]
     sides = [[[(v.shape or (), v.dtype) for v in s] for s in (n.inputs, n.outputs)] for n in nodes]
     return [Use(n.kind, *s, dict(n.attrs)) for n, s in zip(nodes, sides, strict=True)]
 

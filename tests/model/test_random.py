@@ -17,7 +17,7 @@ from selftest_families import DRAWS
 import onednn_graph_py as og
 from onednn_graph_py.model.checking.filling import fill_inputs
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.tools.selftest import FAMILIES, Family, questions, search
+from onednn_graph_py.tools.selftest import FAMILIES, questions, search
 from onednn_graph_py.tools.selftest.draft import Draft
 from onednn_graph_py.tools.selftest.ops import ROWS, drawn, source
 
@@ -27,8 +27,8 @@ REFUSED, IN_NUMPY, EVEN = 0.03, 0.3, 0.45  # the largest shares
 
 def assert_right(name, first, count):
     """All are right in models compiled by default, nearly all run in oneDNN, most are uneven."""
-    chosen = Family(name, FAMILIES[name].draw, lambda: count)
-    report = search([chosen], seconds=86400.0, seed=first, timed=False)
+    chosen = {name: FAMILIES[name]}
+    report = search(chosen, seconds=86400.0, seed=first, most=count, timed=False)
     (found,) = report.counts.values()
     assert report.ok, str(report)
     assert found.cases == count
@@ -54,7 +54,7 @@ def test_models_compute_new_random_graphs_right(family, part):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_seed_draws_the_same_graph_and_arrays_again(family):
     for seed in (0, 1, 7):
-        one, other = (FAMILIES[family].draw(seed) for _ in range(2))
+        one, other = (FAMILIES[family](seed) for _ in range(2))
         assert one.options == other.options
         for a, b in zip(one.builder.nodes, other.builder.nodes, strict=True):
             assert (a.kind, dict(a.attrs)) == (b.kind, dict(b.attrs))
@@ -67,7 +67,7 @@ def test_a_seed_draws_the_same_graph_and_arrays_again(family):
 
 
 def test_every_op_is_drawn():
-    seen = {n.kind for seed in range(800) for n in FAMILIES["ops"].draw(seed).builder.nodes}
+    seen = {n.kind for seed in range(800) for n in FAMILIES["ops"](seed).builder.nodes}
     assert seen >= {kind for kind in ROWS if OPS[kind].since <= LINKED}
 
 
@@ -123,7 +123,7 @@ def keys_of_five_dims(b):
 )
 def test_onednn_itself_is_found_wrong(family, condition, wrong_here):
     """Within the draws of the default time, as oneDNN fuses them."""
-    draw = FAMILIES[family].draw
+    draw = FAMILIES[family]
     assert any(
         condition(draw(seed).builder)
         and (
@@ -139,7 +139,7 @@ def test_onednn_itself_is_found_wrong(family, condition, wrong_here):
 @pytest.mark.parametrize("family", ["chains", "attention"])
 def test_four_threads_at_once_compute_the_same(family):
     for seed in range(40):
-        case = FAMILIES[family].draw(seed)
+        case = FAMILIES[family](seed)
         with warnings.catch_warnings(), contextlib.suppress(og.OneDNNError):
             warnings.simplefilter("ignore", RuntimeWarning)
             model = case.builder.compile(slow_fusions="run")
@@ -197,7 +197,7 @@ def results(model, inputs):
 
 
 def test_sizes_change_from_call_to_call_and_operands_broadcast_both_ways():
-    graphs = [FAMILIES["chains"].draw(seed) for seed in range(200)]
+    graphs = [FAMILIES["chains"](seed) for seed in range(200)]
     assert sum(len(d.calls) > 1 for d in graphs) >= 20
     known = [d.builder for d in graphs if len(d.calls) == 1]
     grown = [n for b in known for n in of_kind(b, "Add", "Multiply", "Maximum", "Divide")]

@@ -225,7 +225,7 @@ def test_random_graphs_give_the_same_bits_afterwards(monkeypatch):
     released = 0
     for family in ("chains", "int8", "blocks"):
         for seed in range(12):
-            drawn = FAMILIES[family].draw(seed)
+            drawn = FAMILIES[family](seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of graphs that run in parts
                 # One of unknown dims compiles where it is bound.

@@ -12,7 +12,7 @@ import onednn_graph_py as og
 from onednn_graph_py import serialization
 from onednn_graph_py.machine import current
 from onednn_graph_py.tools.command_line import main
-from onednn_graph_py.tools.selftest import FAMILIES, Family, search
+from onednn_graph_py.tools.selftest import FAMILIES, search
 from onednn_graph_py.tools.selftest.judging import keep_verdicts
 from onednn_graph_py.tools.selftest.questions import SLOW, Answer
 from onednn_graph_py.tools.selftest.reduce import reduce_findings
@@ -40,21 +40,26 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def family(draw, count=None):
-    return Family(draw.__name__, draw, None if count is None else lambda: count)
+def named(*draws):
+    return {draw.__name__: draw for draw in draws}
 
 
 def searched(*draws, count=6, **options):
-    return search([family(d, count) for d in draws], seconds=3600.0, **options)
+    return search(named(*draws), seconds=3600.0, most=count, **options)
+
+
+def few(monkeypatch, families, most):
+    """Let the command search a few cases of these families."""
+    monkeypatch.setattr("onednn_graph_py.tools.selftest.command.FAMILIES", families)
+    monkeypatch.setattr(
+        "onednn_graph_py.tools.selftest.command.search", functools.partial(search, most=most)
+    )
 
 
 @pytest.fixture
 def injected(monkeypatch):
     """Give the command a family whose graphs are wrong, in the place of all others."""
-    monkeypatch.setattr(
-        "onednn_graph_py.tools.selftest.command.FAMILIES",
-        {"tanh": Family("tanh", selftest_families.wrong_tanh, lambda: 4)},
-    )
+    few(monkeypatch, {"tanh": selftest_families.wrong_tanh}, 4)
     monkeypatch.setattr(
         "onednn_graph_py.tools.selftest.command.reduce_findings",
         functools.partial(reduce_findings, trial=selftest_families.wrong_tanh_trial),
@@ -99,7 +104,7 @@ def test_a_mistake_in_a_family_is_told_as_such():
 
 def test_every_family_has_its_turn_however_short_the_time_is():
     draws = (selftest_families.right, selftest_families.has_no_kernel)
-    report = search([family(d) for d in draws], seconds=1e-9)
+    report = search(named(*draws), seconds=1e-9)
     assert all(c.cases > 0 for c in report.counts.values())
 
 
@@ -122,14 +127,14 @@ def test_what_models_avoid_is_no_finding():
 
 
 def test_an_injected_wrong_result_is_found_and_reduced():
-    tanh = family(selftest_families.wrong_tanh, 2)
-    report = search([tanh], seconds=3600.0)
+    tanh = named(selftest_families.wrong_tanh)
+    report = search(tanh, seconds=3600.0, most=2)
     assert [f.verdict for f in report.findings] == ["wrong", "wrong"]
     assert "elements are wrong" in report.findings[0].reason
     seen = []
     reduce_findings(
         report.findings,
-        [tanh],
+        tanh,
         120.0,
         trial=selftest_families.wrong_tanh_trial,
         progress=seen.append,
@@ -144,9 +149,9 @@ def test_an_injected_wrong_result_is_found_and_reduced():
 
 def test_what_its_file_does_not_show_is_told_so():
     # The default trial is not injured, as a defect that comes and goes.
-    tanh = family(selftest_families.wrong_tanh, 1)
-    report = search([tanh], seconds=3600.0)
-    reduce_findings(report.findings, [tanh], 60.0)
+    tanh = named(selftest_families.wrong_tanh)
+    report = search(tanh, seconds=3600.0, most=1)
+    reduce_findings(report.findings, tanh, 60.0)
     assert report.findings[0].told == "its file alone does not show it: passed"
 
 
@@ -156,7 +161,7 @@ def test_what_its_file_does_not_show_is_told_so():
 def judged(seconds, *, findings=(), slow=()):
     """A report of graphs that a faulty helper judged."""
     report = Report("", "", "", "", 1, 0, {}, list(findings), list(slow))
-    families = [family(getattr(selftest_families, f.family)) for f in (*findings, *slow)]
+    families = named(*(getattr(selftest_families, f.family) for f in (*findings, *slow)))
     keep_verdicts(report, families, seconds, judge=selftest_families.faultily_judged)
     return report
 
@@ -197,8 +202,8 @@ def environment(path):
 
 
 def test_the_command_finds_nothing_wrong_on_two_families(tmp_path, capsys, monkeypatch):
-    chosen = {n: family(getattr(selftest_families, n), 5) for n in ("right", "has_no_kernel")}
-    monkeypatch.setattr("onednn_graph_py.tools.selftest.command.FAMILIES", chosen)
+    chosen = named(selftest_families.right, selftest_families.has_no_kernel)
+    few(monkeypatch, chosen, 5)
     path = tmp_path / "found.json"
     assert main(["selftest", "--minutes", "0.1", "--seed", "7", "--json", "-o", str(path)]) == 0
     assert capsys.readouterr().out == ""

@@ -81,13 +81,13 @@ def add_selftest(commands: Any) -> None:
     selftest.set_defaults(run=_selftest)
 
 
-def _chosen(names: list[str]) -> list[Family]:
+def _chosen(names: list[str]) -> dict[str, Family]:
     """Return the families of these names, or all."""
     unknown = [n for n in names if n not in FAMILIES]
     if unknown:
         known = ", ".join(FAMILIES)
         raise InvalidArgumentsError(f"there is no family {unknown[0]!r}; there are: {known}")
-    return [f for n, f in FAMILIES.items() if n in (names or FAMILIES)]
+    return {n: draw for n, draw in FAMILIES.items() if n in (names or FAMILIES)}
 
 
 def _told(report: Report, left: float) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ... import blocks
@@ -14,28 +13,10 @@ from ...ops import OPS
 from . import ops
 from .draft import CALLS, Draft, Drawn, Open
 
-__all__ = ["FAMILIES", "Draw", "Family"]
+__all__ = ["FAMILIES", "Family"]
 
-Draw = Callable[[int], Drawn]
-"""A function that draws a graph, and arrays for its calls, from a seed."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """Graphs of one kind.
-
-    Parameters
-    ----------
-    name : str
-    draw : callable
-        A module's function, as other processes call it; a seed always gives the same graph.
-    count : callable, optional
-        Returns the number of different graphs; without it each seed gives another one.
-    """
-
-    name: str
-    draw: Draw
-    count: Callable[[], int] | None = None
+Family = Callable[[int], Drawn]
+"""A module's function that draws a graph, and arrays for its calls; equal for equal seeds."""
 
 
 _FIRST = (
@@ -73,14 +54,14 @@ def _outputs(d: Draft, made: list[Value]) -> list[Value]:
 
 
 def op_case(seed: int) -> Drawn:
-    """Draw one op of any kind."""
+    """Family one op of any kind."""
     d = Draft("ops", seed)
     kind = d.pick([k for k in ops.ROWS if d.has(k)])
     return d.made(*_outputs(d, ops.drawn(d, kind, ops.source(d, kind))))
 
 
 def chain_case(seed: int) -> Drawn:
-    """Draw 2 to 6 ops with several readers, branches that meet, and outputs in the middle."""
+    """Family 2 to 6 ops with several readers, branches that meet, and outputs in the middle."""
     d = Draft("chains", seed)
     kind = d.pick(_FIRST if d.chance(0.7) else [k for k in ops.ROWS if "uantize" not in k])
     kind = kind if d.has(kind) else "MatMul"
@@ -104,7 +85,7 @@ def _int8_product(d: Draft) -> Value:
 
 
 def int8_case(seed: int) -> Drawn:
-    """Draw a product of integers, up to 3 ops, among them a residual, and a quantized result."""
+    """Family a product of integers, up to 3 ops, among them a residual, and a quantized result."""
     d = Draft("int8", seed)
     y = _int8_product(d)
     made = [y]
@@ -130,7 +111,7 @@ _WIDTHS = (1, 4, 5, 8, 16, 32, 33, 64)
 
 
 def _heads(d: Draft) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-    """Draw leading dims of queries and of keys, and the numbers of queries and keys."""
+    """Family leading dims of queries and of keys, and the numbers of queries and keys."""
     batch, heads = d.pick((1, 1, 2, 3)), d.pick((1, 2, 3, 5, 6))
     queries = d.size(_TOKENS)
     keys = queries if d.chance(0.4) else d.size(_TOKENS)
@@ -230,7 +211,7 @@ def _int8_attention(d: Draft) -> Value:
 
 
 def attention_case(seed: int) -> Drawn:
-    """Draw an attention: the block, by hand, or of integers; with up to 2 ops behind it."""
+    """Family an attention: the block, by hand, or of integers; with up to 2 ops behind it."""
     d = Draft("attention", seed)
     y = d.pick((_sdpa, _sdpa, _by_hand, _by_hand, _int8_attention))(d)
     made = [y]
@@ -311,21 +292,18 @@ def _cached(d: Draft) -> Value:
 
 
 def block_case(seed: int) -> Drawn:
-    """Draw a block other than attention, with up to 2 ops behind it."""
+    """Family a block other than attention, with up to 2 ops behind it."""
     d = Draft("blocks", seed)
     y = d.pick((_mlp, _rms_norm, _rope, _linear, _conv_block, _pooled, _cached))(d)
     made = [y, *_grown(d, y, d.random.randint(0, 2))]
     return d.made(*_outputs(d, made))
 
 
-FAMILIES = {
-    family.name: family
-    for family in (
-        Family("ops", op_case),
-        Family("chains", chain_case),
-        Family("int8", int8_case),
-        Family("attention", attention_case),
-        Family("blocks", block_case),
-    )
+FAMILIES: Mapping[str, Family] = {
+    "ops": op_case,
+    "chains": chain_case,
+    "int8": int8_case,
+    "attention": attention_case,
+    "blocks": block_case,
 }
-"""All families by name."""
+"""The functions that draw the graphs of each family, by its name."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from ...base.processes import MODELS, Isolated
 from ...model.verdicts.kept import number_kept
 from ...serialization import parse, to_builder
-from .draws import Draw, Family
+from .draws import Family
 from .report import Report
 
 __all__ = ["judged", "keep_verdicts"]
@@ -18,13 +18,13 @@ __all__ = ["judged", "keep_verdicts"]
 _ENDING = 5.0  # seconds in which an interrupted process ends
 
 
-def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
+def judged(draw: Family, seed: int, graph: str, seconds: float) -> None:
     """Judge a graph's partitions, as compiling with verification does.
 
     Parameters
     ----------
     draw : callable
-        The function of a `Family`.
+        A function of `FAMILIES`.
     seed : int
     graph : str
         JSON of a smaller graph to judge in its place; or empty.
@@ -45,10 +45,10 @@ def judged(draw: Draw, seed: int, graph: str, seconds: float) -> None:
 
 def keep_verdicts(
     report: Report,
-    families: Sequence[Family],
+    families: Mapping[str, Family],
     seconds: float,
     *,
-    judge: Callable[[Draw, int, str, float], None] = judged,
+    judge: Callable[[Family, int, str, float], None] = judged,
 ) -> None:
     """Judge the findings and slow graphs within a time limit in seconds; count the new verdicts.
 
@@ -56,15 +56,14 @@ def keep_verdicts(
     ----------
     report : Report
         The report, whose `verdicts` is set.
-    families : sequence of Family
-        The families of its graphs.
+    families : mapping of str to callable
+        The functions that drew its graphs.
     seconds : float
     judge : callable
         A function of a module, with the parameters of `judged`.
     """
     until = time.monotonic() + seconds
     before = number_kept()
-    draws = {family.name: family.draw for family in families}
     # Reduced findings come first: there is one of each kind, if time allowed.
     findings = sorted(report.findings, key=lambda f: not f.graph)
     found = [(f.family, f.seed, f.graph) for f in findings]
@@ -74,5 +73,5 @@ def keep_verdicts(
             left = until - time.monotonic()
             if left <= 0:
                 break
-            process.call(judge, draws[family], seed, graph, left, timeout=left + _ENDING)
+            process.call(judge, families[family], seed, graph, left, timeout=left + _ENDING)
     report.verdicts = number_kept() - before

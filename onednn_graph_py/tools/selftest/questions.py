@@ -24,7 +24,7 @@ from ...model.building.foreign import ForeignNode
 from ...model.checking.expected import Expected, reference_values
 from ...reference import call_of, evaluate, round_to
 from .draft import Arrays, Drawn
-from .draws import Draw
+from .draws import Family
 
 if TYPE_CHECKING:
     from ...model.running.model import CompiledGraph
@@ -218,7 +218,7 @@ def _dirty() -> None:
 
 
 def tested(
-    draw: Draw,
+    draw: Family,
     seed: int,
     threads: int | None = None,
     known: Sequence[str] | None = None,
@@ -230,7 +230,7 @@ def tested(
     Parameters
     ----------
     draw : callable
-        The function of a `Family`.
+        A function of `FAMILIES`.
     seed : int
     threads : int, optional
         Threads per call.
@@ -263,7 +263,7 @@ def tested(
 
 
 def several(
-    draw: Draw,
+    draw: Family,
     seeds: Sequence[int],
     threads: int | None,
     known: Sequence[Sequence[str] | None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.processes import MODELS, Isolated
@@ -15,7 +15,7 @@ from ...serialization.rewrite import rewrite
 from ..shrinking import Outcome, Shows, shrink
 from ..shrinking.outcome import Symptom, signature_of
 from .draft import Drawn, inputs_of
-from .draws import Draw, Family
+from .draws import Family
 from .questions import Verdict, compared, compiled
 from .report import Finding
 
@@ -29,8 +29,8 @@ _LEAST = 5.0  # seconds for one finding, at least
 _TRY = 20.0  # seconds for one graph of a finding
 
 
-def drawn(draw: Draw, seed: int) -> str:
-    """Draw a graph; return its JSON, with the sizes of its first call."""
+def drawn(draw: Family, seed: int) -> str:
+    """Family a graph; return its JSON, with the sizes of its first call."""
     made = draw(seed)
     document = from_builder(made.builder)
     inputs = zip(document.inputs(), made.builder.inputs, made.calls[0], strict=False)
@@ -87,7 +87,7 @@ def _in_turn(findings: Sequence[Finding]) -> list[Finding]:
 
 def reduce_findings(
     findings: Sequence[Finding],
-    families: Sequence[Family],
+    families: Mapping[str, Family],
     seconds: float,
     *,
     trial: Trial = model_trial,
@@ -99,8 +99,8 @@ def reduce_findings(
     ----------
     findings : sequence of Finding
         The findings to change.
-    families : sequence of Family
-        The families that drew them.
+    families : mapping of str to callable
+        The functions that drew them.
     seconds : float
     trial : callable
         Takes a `GraphDocument` and a seed, and returns an `Outcome`; a function of a module.
@@ -108,13 +108,14 @@ def reduce_findings(
         Called with each finding that was reduced.
     """
     until = time.monotonic() + seconds
-    draws = {family.name: family.draw for family in families}
     with Isolated(*MODELS) as process:
         for finding in _in_turn(findings):
             left = until - time.monotonic()
             if left <= 0:
                 return
-            ended, answer = process.call(drawn, draws[finding.family], finding.seed, timeout=_TRY)
+            ended, answer = process.call(
+                drawn, families[finding.family], finding.seed, timeout=_TRY
+            )
             if ended != "returned":
                 finding.told = (
                     f"it has no file: {answer}"

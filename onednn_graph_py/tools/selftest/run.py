@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...base.linked import version
 from ...base.processes import MODELS, STARTUP, Isolated, ending, too_long
@@ -52,30 +53,30 @@ class _Asker:
         self.timeout = timeout
 
     def _each(
-        self, family: Family, seeds: Sequence[int], known: Sequence[Sequence[str] | None]
+        self, draw: Family, seeds: Sequence[int], known: Sequence[Sequence[str] | None]
     ) -> list[Answer]:
         limit = max(self.timeout, STARTUP)
         how, what = self.process.call(
-            several, family.draw, list(seeds), self.threads, list(known), self.timed, timeout=limit
+            several, draw, list(seeds), self.threads, list(known), self.timed, timeout=limit
         )
         answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
         # A case may be wrong only because of earlier ones, so judge it alone.
         return [
-            a if a.verdict in ("right", "refused") else self._alone(family, seed, steps)
+            a if a.verdict in ("right", "refused") else self._alone(draw, seed, steps)
             for a, seed, steps in zip(answers, seeds, known, strict=True)
         ]
 
-    def _alone(self, family: Family, seed: int, known: Sequence[str] | None) -> Answer:
-        asked = (tested, family.draw, seed, self.threads, known)
+    def _alone(self, draw: Family, seed: int, known: Sequence[str] | None) -> Answer:
+        asked = (tested, draw, seed, self.threads, known)
         return _answer(self.process.call(*asked, timeout=self.timeout), self.timeout)
 
-    def ask(self, family: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
+    def ask(self, draw: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
         """Judge each graph as compiled by default; if right or refused, as oneDNN fuses it too."""
-        given = self._each(family, seeds, [None] * len(seeds))
+        given = self._each(draw, seeds, [None] * len(seeds))
         fine = [i for i, a in enumerate(given) if a.verdict in ("right", "refused")]
         plain: dict[int, Answer] = {}
         if fine and self.timed:
-            found = self._each(family, [seeds[i] for i in fine], [given[i].steps for i in fine])
+            found = self._each(draw, [seeds[i] for i in fine], [given[i].steps for i in fine])
             plain = dict(zip(fine, found, strict=True))
         return [(a, plain.get(i)) for i, a in enumerate(given)]
 
@@ -83,14 +84,17 @@ class _Asker:
 class _Search:
     """The state that all threads share."""
 
-    def __init__(self, families: Sequence[Family], report: Report, until: float) -> None:
-        self.families = list(families)
+    def __init__(
+        self, families: Mapping[str, Family], report: Report, until: float, most: int | None
+    ) -> None:
+        self.families = families
         self.report = report
         self.until = until
+        self.end = sys.maxsize if most is None else report.seed + most
         self.lock = threading.Lock()
-        self.next = {f.name: report.seed for f in families}
-        self.spent = {f.name: 0.0 for f in families}
-        self.busy = {f.name: 0 for f in families}
+        self.next = dict.fromkeys(families, report.seed)
+        self.spent = dict.fromkeys(families, 0.0)
+        self.busy = dict.fromkeys(families, 0)
         self.stopped = False
         self.processes: list[Isolated] = []
 
@@ -100,75 +104,71 @@ class _Search:
         for process in list(self.processes):
             process.interrupt()
 
-    def batch(self) -> tuple[Family, range] | None:
+    def batch(self) -> tuple[str, range] | None:
         """Choose the next cases, of the family that had the least time so far."""
         with self.lock:
             late = time.monotonic() >= self.until
             # Every family gets at least one batch.
             waiting = [
-                f
-                for f in self.families
-                if self._left(f) > 0 and not (late and self.next[f.name] > self.report.seed)
+                name
+                for name, first in self.next.items()
+                if first < self.end and not (late and first > self.report.seed)
             ]
             if self.stopped or not waiting:
                 return None
-            family = min(waiting, key=lambda f: (self.busy[f.name], self.spent[f.name]))
-            first = self.next[family.name]
-            count = min(self._fitting(family), self._left(family))
-            self.next[family.name] += count
-            self.busy[family.name] += 1
-            return family, range(first, first + count)
+            family = min(waiting, key=lambda name: (self.busy[name], self.spent[name]))
+            seeds = range(self.next[family], self.end)[: self._fitting(family)]
+            self.next[family] = seeds.stop
+            self.busy[family] += 1
+            return family, seeds
 
-    def _fitting(self, family: Family) -> int:
+    def _fitting(self, family: str) -> int:
         """Return the number of cases that take about as long as a batch may."""
-        done = self.report.counts[family.name]
+        done = self.report.counts[family]
         if not done.cases:
             return _BATCH[0]
         return min(max(1, int(_BATCH_SECONDS * done.cases / done.seconds)), _BATCH[1])
 
-    def _left(self, family: Family) -> int:
-        if family.count is None:
-            return _BATCH[1]
-        return family.count() - (self.next[family.name] - self.report.seed)
-
     def add(
         self,
-        family: Family,
+        family: str,
         seeds: Sequence[int],
         answers: Sequence[tuple[Answer, Answer | None]],
         seconds: float,
     ) -> None:
         """Add the answers of a batch to the report."""
         with self.lock:
-            count = self.report.counts[family.name]
+            count = self.report.counts[family]
             count.seconds += seconds
-            self.spent[family.name] += seconds
-            self.busy[family.name] -= 1
+            self.spent[family] += seconds
+            self.busy[family] -= 1
             for seed, (answer, plain) in zip(seeds, answers, strict=True):
                 count.add(answer, plain)
                 self._note(family, seed, answer)
 
-    def _note(self, family: Family, seed: int, answer: Answer) -> None:
+    def _note(self, family: str, seed: int, answer: Answer) -> None:
         if answer.verdict not in ("right", "refused"):
-            found = Finding(family.name, seed, answer.verdict, answer.reason, answer.steps)
+            found = Finding(family, seed, answer.verdict, answer.reason, answer.steps)
             self.report.findings.append(found)
         elif answer.ratio is not None and answer.ratio > SLOW:
-            self.report.slow.append(Slow(family.name, seed, answer.ratio, answer.steps))
+            self.report.slow.append(Slow(family, seed, answer.ratio, answer.steps))
 
     def work(self, asker: _Asker) -> Iterator[None]:
         """Judge batches until time is over."""
         while (chosen := self.batch()) is not None:
             family, seeds = chosen
             began = time.monotonic()
-            self.add(family, seeds, asker.ask(family, seeds), time.monotonic() - began)
+            answers = asker.ask(self.families[family], seeds)
+            self.add(family, seeds, answers, time.monotonic() - began)
             yield
 
 
 def search(
-    families: Sequence[Family],
+    families: Mapping[str, Family],
     *,
     seconds: float,
     seed: int = 0,
+    most: int | None = None,
     jobs: int = 1,
     timeout: float = 60.0,
     timed: bool = True,
@@ -178,12 +178,15 @@ def search(
 
     Parameters
     ----------
-    families : sequence of Family
+    families : mapping of str to callable
+        Such as `FAMILIES`.
     seconds : float
         Time for the search. Running cases are still judged after it, and every family gets at
         least some cases.
     seed : int
         First seed of each family.
+    most : int, optional
+        The most cases of each family.
     jobs : int
         Number of processes that judge at a time; they share the CPU's cores.
     timeout : float
@@ -206,9 +209,9 @@ def search(
         processor(),
         threads,
         seed,
-        {f.name: Count() for f in families},
+        {name: Count() for name in families},
     )
-    shared = _Search(families, report, time.monotonic() + seconds)
+    shared = _Search(families, report, time.monotonic() + seconds, most)
     failed: list[BaseException] = []
 
     def run() -> None:
