@@ -159,23 +159,23 @@ class Draft:
         return drawn if lacks(drawn) is None else "f32"
 
     def quantized_type(self, of: Sequence[str] = _EIGHT) -> str:
-        """Family a data type of quantized tensors."""
+        """Draw a data type of quantized tensors."""
         drawn = self.pick(of)
         return drawn if lacks(drawn) is None else "s8"
 
     def divisor(self, n: int) -> int:
-        """Family the size or number of groups of n elements; 1 if their number is unknown."""
+        """Draw the size or number of groups of n elements; 1 if their number is unknown."""
         fitting = [g for g in range(1, n + 1) if n % g == 0]
         return 1 if isinstance(n, Open) or not n else self.pick(fitting)
 
     def size(self, choices: Sequence[int] = _SIZES) -> int:
-        """Family a dim: sometimes one that is unknown until a call."""
+        """Draw a dim: sometimes one that is unknown until a call."""
         if self.opens and self.chance(0.3):
             return Open([self.pick(choices) for _ in range(CALLS)])
         return self.pick(choices)
 
     def dims(self, low: int, high: int) -> Dims:
-        """Family a shape of this many dims, of sizes that mostly differ."""
+        """Draw a shape of this many dims, of sizes that mostly differ."""
         rank = self.random.randint(low, high)
         while True:
             few = _SIZES if rank < 4 else _SIZES[:11]
@@ -187,14 +187,14 @@ class Draft:
                 return made
 
     def thinned(self, shape: Dims) -> Dims:
-        """Family a shape that broadcasts to another along any dims; it may lack leading ones."""
+        """Draw a shape that broadcasts to another along any dims; it may lack leading ones."""
         kept = [d if self.chance(0.6) else 1 for d in shape]
         while len(kept) > 1 and kept[0] == 1 and self.chance(0.5):
             del kept[0]
         return tuple(kept)
 
     def beside(self, shape: Dims) -> Dims:
-        """Family a shape that broadcasts with another; both may grow by it, up to rank 6."""
+        """Draw a shape that broadcasts with another; both may grow by it, up to rank 6."""
         if self.chance(0.25):
             return shape
         thin = self.thinned(shape)
@@ -269,11 +269,11 @@ class Draft:
         return made
 
     def scales(self, n: int, above: int = 0) -> list[float]:
-        """Family scales that differ: powers of two, so that no result is near a tie."""
+        """Draw scales that differ: powers of two, so that no result is near a tie."""
         return [2.0 ** (e + above) for e in self.uneven(n, (-5, -4, -6, -3, -7))]
 
     def zps(self, n: int, dtype: str) -> list[int]:
-        """Family zero points that differ; or none, as symmetric quantization has."""
+        """Draw zero points that differ; or none, as symmetric quantization has."""
         if self.chance(0.5):
             return [0] * n
         drawn = self.uneven(n, (1, 3, 7, 12, 5, 9))
@@ -282,7 +282,7 @@ class Draft:
     def quantization(
         self, shape: Dims, dtype: str, axis: int | None = None, above: int = 0
     ) -> dict[str, Any]:
-        """Family the attributes of Quantize and Dequantize, per tensor or along an axis."""
+        """Draw the attributes of Quantize and Dequantize, per tensor or along an axis."""
         per_channel = axis is not None and shape[axis] != 0
         n = shape[axis] if axis is not None and per_channel else 1
         made: dict[str, Any] = {"qtype": "per_channel" if per_channel else "per_tensor"}

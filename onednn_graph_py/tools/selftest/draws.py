@@ -54,14 +54,14 @@ def _outputs(d: Draft, made: list[Value]) -> list[Value]:
 
 
 def op_case(seed: int) -> Drawn:
-    """Family one op of any kind."""
+    """Draw one op of any kind."""
     d = Draft("ops", seed)
     kind = d.pick([k for k in ops.ROWS if d.has(k)])
     return d.made(*_outputs(d, ops.drawn(d, kind, ops.source(d, kind))))
 
 
 def chain_case(seed: int) -> Drawn:
-    """Family 2 to 6 ops with several readers, branches that meet, and outputs in the middle."""
+    """Draw 2 to 6 ops with several readers, branches that meet, and outputs in the middle."""
     d = Draft("chains", seed)
     kind = d.pick(_FIRST if d.chance(0.7) else [k for k in ops.ROWS if "uantize" not in k])
     kind = kind if d.has(kind) else "MatMul"
@@ -85,7 +85,7 @@ def _int8_product(d: Draft) -> Value:
 
 
 def int8_case(seed: int) -> Drawn:
-    """Family a product of integers, up to 3 ops, among them a residual, and a quantized result."""
+    """Draw a product of integers, up to 3 ops, among them a residual, and a quantized result."""
     d = Draft("int8", seed)
     y = _int8_product(d)
     made = [y]
@@ -111,7 +111,7 @@ _WIDTHS = (1, 4, 5, 8, 16, 32, 33, 64)
 
 
 def _heads(d: Draft) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-    """Family leading dims of queries and of keys, and the numbers of queries and keys."""
+    """Draw leading dims of queries and of keys, and the numbers of queries and keys."""
     batch, heads = d.pick((1, 1, 2, 3)), d.pick((1, 2, 3, 5, 6))
     queries = d.size(_TOKENS)
     keys = queries if d.chance(0.4) else d.size(_TOKENS)
@@ -211,7 +211,7 @@ def _int8_attention(d: Draft) -> Value:
 
 
 def attention_case(seed: int) -> Drawn:
-    """Family an attention: the block, by hand, or of integers; with up to 2 ops behind it."""
+    """Draw an attention: the block, by hand, or of integers; with up to 2 ops behind it."""
     d = Draft("attention", seed)
     y = d.pick((_sdpa, _sdpa, _by_hand, _by_hand, _int8_attention))(d)
     made = [y]
@@ -292,7 +292,7 @@ def _cached(d: Draft) -> Value:
 
 
 def block_case(seed: int) -> Drawn:
-    """Family a block other than attention, with up to 2 ops behind it."""
+    """Draw a block other than attention, with up to 2 ops behind it."""
     d = Draft("blocks", seed)
     y = d.pick((_mlp, _rms_norm, _rope, _linear, _conv_block, _pooled, _cached))(d)
     made = [y, *_grown(d, y, d.random.randint(0, 2))]

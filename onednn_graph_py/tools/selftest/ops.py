@@ -141,7 +141,7 @@ def _data(batch: int, channels: int, spatial: Dims, data_format: str) -> Dims:
 
 
 def _window(d: Draft, sizes: Dims, *, up: bool, far: bool, dilated: bool) -> dict[str, Any]:
-    """Family a window for each spatial dim; `up` makes larger dims, `far` pads beyond the window."""
+    """Draw a window for each spatial dim; `up` makes larger dims, `far` pads beyond the window."""
     n = len(sizes)
     strides = d.uneven(n, (1, 2, 3))
     dilations = d.uneven(n, (1, 2, 3)) if dilated and d.chance(0.5) else (1,) * n

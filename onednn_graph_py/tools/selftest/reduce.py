@@ -30,7 +30,7 @@ _TRY = 20.0  # seconds for one graph of a finding
 
 
 def drawn(draw: Family, seed: int) -> str:
-    """Family a graph; return its JSON, with the sizes of its first call."""
+    """Draw a graph; return its JSON, with the sizes of its first call."""
     made = draw(seed)
     document = from_builder(made.builder)
     inputs = zip(document.inputs(), made.builder.inputs, made.calls[0], strict=False)
