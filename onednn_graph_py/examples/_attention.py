@@ -64,11 +64,16 @@ def attention(
     mask: tuple[int, ...],
     wide: str,
     strides: tuple[int, ...] | None = None,
-) -> tuple[GraphBuilder, Value]:
-    """Build a graph of `attended`; return it and its result.
+) -> GraphBuilder:
+    """Build a graph of `attended`.
 
     The inputs are query, key and value, which may be strided, and scale and mask, of type `wide`.
     """
     b = GraphBuilder(engine_kind)
-    q, k, v = (b.input(shape, data_type, strides=strides) for shape in (query, key, key))
-    return b, attended(q, k, v, b.input((1,), wide), b.input(mask, wide), data_type)
+    q, k, v = (
+        b.input(shape, data_type, name=name, strides=strides)
+        for name, shape in (("query", query), ("key", key), ("value", key))
+    )
+    scale, masked = b.input((1,), wide, name="scale"), b.input(mask, wide, name="mask")
+    b.output(result=attended(q, k, v, scale, masked, data_type))
+    return b

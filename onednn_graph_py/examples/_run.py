@@ -256,16 +256,6 @@ class Pipeline:
                 for lt in self.steps[-1].get_outputs():
                     known[lt.get_id()] = lt
 
-    @classmethod
-    def of(cls, builder: GraphBuilder, outputs: Iterable[Value]) -> Pipeline:
-        """Compile the partitions of a builder's graph, as they are."""
-        inputs, wanted = (
-            [value.described(value.shape) for value in values]
-            for values in ((*builder.inputs, *builder.constants), outputs)
-        )
-        device = engine(builder.engine_kind, 0)
-        return cls(builder.graph.get_partitions(), inputs, wanted, device)
-
     def bind(self, arrays: Arrays) -> Execution:
         """Attach arrays, by the id of their logical tensor, to all inputs, and run once."""
         return Execution(self, arrays)
@@ -349,7 +339,6 @@ class Execution:
         *,
         what: str = WITH_NUMPY,
         expected_partitions: int = 1,
-        by_entry: bool = False,
     ) -> Case:
         """Compare the outputs with what NumPy makes of the ops, and time some calls."""
         ops = list(ops)
@@ -357,7 +346,7 @@ class Execution:
         return Case(
             name,
             fused_ops(ops, self.pipeline.partitions),
-            {what: compare(ops, self.arrays, results, by_entry)},
+            {what: compare(ops, self.arrays, results)},
             median_milliseconds(self),
             facts,
             expected_partitions=expected_partitions,
@@ -376,17 +365,30 @@ def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: floa
 
 
 class BuiltRun:
-    """A built graph, compiled with the named defects avoided or run, and run once."""
+    """A built graph, compiled with the named defects avoided or run, and run once.
+
+    Parameters
+    ----------
+    builder : GraphBuilder
+    arrays : mapping of str to numpy.ndarray
+        The inputs, by name.
+    known_defects : str
+    entry : GraphBuilder, optional
+        The same graph for one batch entry, to compare one after the other, as all might not fit
+        into memory. What has one dim belongs to all entries.
+    """
 
     def __init__(
         self,
         builder: GraphBuilder,
         arrays: Mapping[str, Array],
         known_defects: KnownDefects = "avoid",
+        entry: GraphBuilder | None = None,
     ) -> None:
-        self._arrays = [arrays[v.name] for v in builder.inputs]
+        self.arrays = arrays
         # An example shows oneDNN's fusions, also where its kernel for one is slow here.
         self.model = builder.compile(known_defects=known_defects, slow_fusions="run")
+        self._entry = entry
         self._bound = self.model.bind(arrays)
         self._bound()
 
@@ -396,21 +398,24 @@ class BuiltRun:
 
     def compared(self) -> dict[str, Verification]:
         """Compare each output with the reference, by a text that says what was compared."""
-        builder = self.model.builder
-        ids = {name: value.id for name, value in builder.outputs.items()}
-        results = {i: self.output(name) for name, i in ids.items()}
-        found = _expected(builder, self._arrays, results).compare(results)
-        if len(ids) == 1:
+        builder = self._entry or self.model.builder
+        inputs = [self.arrays[v.name] for v in builder.inputs]
+        results = {value.id: self.output(name) for name, value in builder.outputs.items()}
+        found = _checked(builder, inputs, results, by_entry=self._entry is not None)
+        if len(results) == 1:
             return {WITH_NUMPY: found}
         return {
             f"all elements of the {name} with NumPy in float64": Verification((check,))
-            for name, check in zip(ids, found.outputs, strict=True)
+            for name, check in zip(builder.outputs, found.outputs, strict=True)
         }
 
-    def case(self, name: str, facts: Sequence[str] = ()) -> Case:
+    def case(
+        self, name: str, facts: Sequence[str] = (), expected_partitions: int | None = 1
+    ) -> Case:
         """Time the model, and return a `Case` that reports on it."""
         partitions = [list(step.ops) for step in self.model.steps()]
-        return Case(name, partitions, self.compared(), median_milliseconds(self._bound), facts)
+        spent = median_milliseconds(self._bound)
+        return Case(name, partitions, self.compared(), spent, facts, (), expected_partitions)
 
 
 # -- comparing
@@ -421,44 +426,34 @@ def normal(random: np.random.Generator, shape: Sequence[int], dtype: npt.DTypeLi
     return random.standard_normal(tuple(shape), np.float32).astype(dtype)
 
 
-def _expected(builder: GraphBuilder, inputs: Sequence[Array], results: Arrays) -> Expected:
-    # One sample of rounding errors tells enough of a thousand elements.
-    return Expected(
-        builder, inputs, samples=1 if all(a.size >= 1024 for a in results.values()) else 4
-    )
-
-
-def compare(
-    ops: Iterable[op], arrays: Arrays, results: Arrays, by_entry: bool = False
+def _checked(
+    builder: GraphBuilder, inputs: Sequence[Array], results: Arrays, *, by_entry: bool = False
 ) -> Verification:
-    """Compare what ops computed with the reference.
+    # One sample of rounding errors tells enough of a thousand elements.
+    samples = 1 if all(a.size >= 1024 for a in results.values()) else 4
+    if not by_entry:
+        return Expected(builder, inputs, samples=samples).compare(results)
+    expected: Expected | None = None
+    checks: list[OutputCheck] = []
+    for n in range(max(len(array) for array in results.values())):
+        given = [a[n : n + 1] if a.ndim > 1 else a for a in inputs]
+        expected = expected.of(given) if expected else Expected(builder, given, samples=samples)
+        checks += expected.compare({i: a[n : n + 1] for i, a in results.items()}).outputs
+    return Verification(tuple(checks))
 
-    Parameters
-    ----------
-    ops : iterable of op
-        In an order in which they can run.
-    arrays, results : mapping of int to numpy.ndarray
-        Their inputs, and what oneDNN made of them, by the id of the logical tensor.
-    by_entry : bool
-        Compare batch entry by batch entry, as all might not fit into memory. What has one dim
-        belongs to all entries; their errors are estimated with the first one.
+
+def compare(ops: Iterable[op], arrays: Arrays, results: Arrays) -> Verification:
+    """Compare what ops, which are in an order in which they can run, computed with the reference.
+
+    The inputs, and what oneDNN made of them, are by the id of the logical tensor.
     """
-
-    def entry(of: Arrays, number: int) -> Arrays:
-        return {i: a[number : number + 1] if a.ndim > 1 else a for i, a in of.items()}
-
-    parts = [(arrays, results)]
-    if by_entry:
-        batch = max(len(array) for array in results.values())
-        parts = [(entry(arrays, n), entry(results, n)) for n in range(batch)]
-    first, made = parts[0]
     builder = GraphBuilder()
     values: dict[int, Value] = {}
     for one in ops:
         for lt in one.get_inputs():
             number = lt.get_id()
             if number not in values:
-                values[number] = builder.input(first[number].shape, lt.get_data_type().name)
+                values[number] = builder.input(arrays[number].shape, lt.get_data_type().name)
         outputs = one.get_outputs()
         values[outputs[0].get_id()] = builder.op(
             one.get_kind().name,
@@ -466,11 +461,5 @@ def compare(
             outputs=[(None, lt.get_data_type().name) for lt in outputs],
             **one.get_attrs(),
         )
-    given = [i for i, value in values.items() if value.producer is None]
-    expected = _expected(builder, [first[i] for i in given], made)
-    checks: list[OutputCheck] = []
-    for of, made in parts:
-        if of is not first:
-            expected = expected.of([of[i] for i in given])
-        checks += expected.compare({values[i].id: array for i, array in made.items()}).outputs
-    return Verification(tuple(checks))
+    given = [arrays[i] for i, value in values.items() if value.producer is None]
+    return _checked(builder, given, {values[i].id: array for i, array in results.items()})

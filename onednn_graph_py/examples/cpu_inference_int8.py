@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import GraphBuilder
 from ..machine.cpu import largest_int8_weight
-from ._run import Case, Pipeline
+from ._run import BuiltRun, Case
 
 _IMAGES, _SIDE, _INPUTS, _OUTPUTS = 8, 56, 256, 64
 _ZERO_POINT = 10
@@ -37,33 +37,22 @@ def run() -> Iterator[Case]:
     result_scale = np.float32(largest_result / (255 - _ZERO_POINT))
 
     b = GraphBuilder()
-    x = b.dequantize(
-        b.input(source.shape, "u8"), scales=[_SOURCE_SCALE], zps=[_ZERO_POINT], qtype="per_tensor"
-    )
-    w = b.dequantize(
-        b.constant(weights),
-        scales=weights_scales.tolist(),
-        zps=[0] * _OUTPUTS,
-        qtype="per_channel",
-        axis=3,
+    x = b.input(source.shape, "u8", name="source")
+    x = x.dequantize(scales=[_SOURCE_SCALE], zps=[_ZERO_POINT], qtype="per_tensor")
+    w = b.constant(weights).dequantize(
+        scales=weights_scales.tolist(), zps=[0] * _OUTPUTS, qtype="per_channel", axis=3
     )
     convolved = b.convolution(
         x, w, b.constant(bias), strides=[1, 1], dilations=[1, 1], pads_begin=[0, 0],
         pads_end=[0, 0], groups=1, data_format="NXC", weights_format="XIO",
     )  # fmt: skip
-    activated = b.relu(convolved)
-    result = b.quantize(
-        activated, scales=[float(result_scale)], zps=[_ZERO_POINT], qtype="per_tensor", dtype="u8"
+    result = convolved.relu().quantize(
+        scales=[float(result_scale)], zps=[_ZERO_POINT], qtype="per_tensor", dtype="u8"
     )
+    b.output(result=result)
 
-    pipeline = Pipeline.of(b, [result])
-    arrays = {v.id: np.asarray(v.data) for v in b.constants}
-    execution = pipeline.bind({b.inputs[0].id: source, **arrays})
-    output = execution.output(pipeline.outputs[0])
-    positive = np.count_nonzero(output > _ZERO_POINT) / output.size
-    yield execution.case(
-        "u8 source, s8 weights",
-        b.graph.get_ops(),
-        [f"range: {positive:.0%} of the results are above zero"],
-        what="all elements with NumPy in float64, in quantization steps",
+    done = BuiltRun(b, {"source": source}, "run")
+    positive = np.mean(done.output("result") > _ZERO_POINT)
+    yield done.case(
+        "u8 source, s8 weights", [f"range: {positive:.0%} of the results are above zero"]
     )

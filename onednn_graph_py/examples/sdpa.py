@@ -7,14 +7,14 @@ oneDNN's own example and can be given instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from .. import Value
+from .. import GraphBuilder
 from ..base.dtypes import numpy_dtype
 from ._attention import attention, scores_type
-from ._run import DATA_TYPES, Array, Case, Pipeline, Skipped, cannot_run, checked
+from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked
 
 
 def _mask(queries: int, sequence: int, batch: int) -> Array:
@@ -29,20 +29,18 @@ def _mask(queries: int, sequence: int, batch: int) -> Array:
     return masks[:, None].astype(np.float32)
 
 
-def _arrays(inputs: Sequence[Value]) -> dict[int, Array]:
-    """Make arrays for query, key, value, scale and mask, by id."""
+def _arrays(b: GraphBuilder) -> dict[str, Array]:
     random = np.random.default_rng(0)
-    dtype = numpy_dtype(inputs[0].dtype)
-    query, key, value, _, mask = (v.shape or () for v in inputs)
-    batch, _, queries, sequence = mask
-    arrays: tuple[Array, ...] = (
-        random.standard_normal(query, np.float32),
-        random.standard_normal(key, np.float32),
-        random.uniform(-1, 1, value),
-        np.full(1, math.sqrt(query[-1])),
-        _mask(queries, sequence, batch),
-    )
-    return {v.id: array.astype(dtype) for v, array in zip(inputs, arrays, strict=True)}
+    shapes = {value.name: value.shape or () for value in b.inputs}
+    batch, _, queries, sequence = shapes["mask"]
+    arrays: dict[str, Array] = {
+        "query": random.standard_normal(shapes["query"], np.float32),
+        "key": random.standard_normal(shapes["key"], np.float32),
+        "value": random.uniform(-1, 1, shapes["value"]),
+        "scale": np.full(1, math.sqrt(shapes["query"][-1])),
+        "mask": _mask(queries, sequence, batch),
+    }
+    return {name: array.astype(numpy_dtype(b.inputs[0].dtype)) for name, array in arrays.items()}
 
 
 @checked
@@ -56,17 +54,17 @@ def run(
 ) -> Iterator[Case | Skipped]:
     """Run in each data type; `query_num` queries, as many as keys by default."""
     queries = seq if query_num is None else query_num
-    rows, vectors = (mb, heads, queries, head_size), (mb, heads, seq, head_size)
+
+    def build(batch: int) -> GraphBuilder:
+        rows, vectors = (batch, heads, queries, head_size), (batch, heads, seq, head_size)
+        mask = (batch, 1, queries, seq)
+        return attention(engine_kind, data_type, rows, vectors, mask, data_type)
+
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb}x{seq}, {heads} heads of {head_size}"
         if queries != seq:
             name += f", {queries} queries"
-        b, result = attention(
-            engine_kind, data_type, rows, vectors, (mb, 1, queries, seq), data_type
+        b, facts = build(mb), [f"between MatMul and SoftMax: {scores_type(data_type)}"]
+        yield cannot_run(name, data_type, b.graph) or BuiltRun(b, _arrays(b), entry=build(1)).case(
+            name, facts
         )
-        if (skipped := cannot_run(name, data_type, b.graph)) is not None:
-            yield skipped
-            continue
-        execution = Pipeline.of(b, [result]).bind(_arrays(b.inputs))
-        facts = [f"between MatMul and SoftMax: {scores_type(data_type)}"]
-        yield execution.case(name, b.graph.get_ops(), facts, by_entry=True)

@@ -390,9 +390,13 @@ WRONGS = [one_element_is_zero, one_element_is_not_a_number, the_first_two_entrie
 
 
 def corrupt(monkeypatch: pytest.MonkeyPatch, wrong) -> None:
-    """Have every pipeline compute something wrong."""
-    right = _run.Execution.output
-    monkeypatch.setattr(_run.Execution, "output", lambda self, lt: wrong(right(self, lt).copy()))
+    """Have every pipeline and model compute something wrong."""
+    for runs in (_run.Execution, _run.BuiltRun):
+
+        def output(self, which, right=runs.output):
+            return wrong(right(self, which).copy())
+
+        monkeypatch.setattr(runs, "output", output)
 
 
 @pytest.mark.parametrize("wrong", [*WRONGS, off_by_a_thousandth])

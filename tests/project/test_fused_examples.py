@@ -248,12 +248,12 @@ def test_a_group_that_does_not_divide_the_sizes_is_refused(ic, oc):
 def test_gate_and_up_are_read_from_one_buffer_without_a_copy(monkeypatch):
     given = []
 
-    def bind(self, arrays):
+    def keep(self, builder, arrays, *more):
         given.append(arrays)
-        return right(self, arrays)
+        right(self, builder, arrays, *more)
 
-    right = _run.Pipeline.bind
-    monkeypatch.setattr(_run.Pipeline, "bind", bind)
+    right = _run.BuiltRun.__init__
+    monkeypatch.setattr(_run.BuiltRun, "__init__", keep)
     assert all(case.all_faults() == [] for case in ran(gated_mlp_wei_combined))
     for arrays in given:
         views = [array for array in arrays.values() if array.strides[0] == 2 * 100 * array.itemsize]
@@ -314,14 +314,13 @@ def eight_steps_off(array: np.ndarray) -> np.ndarray:
 
 def corrupt(monkeypatch, wrong, only: str | None = None) -> None:
     """Have oneDNN seem to compute something wrong; `only` one of several outputs."""
-    built, stacked = _run.BuiltRun.output, _run.Execution.output
+    built = _run.BuiltRun.output
 
     def output(self, name: str) -> np.ndarray:
         right = built(self, name)
         return right if only not in (None, name) else wrong(right.copy())
 
     monkeypatch.setattr(_run.BuiltRun, "output", output)
-    monkeypatch.setattr(_run.Execution, "output", lambda self, lt: wrong(stacked(self, lt).copy()))
 
 
 WRONGS = [largest_is_zero, last_is_not_a_number, entries_swapped, rows_swapped]
