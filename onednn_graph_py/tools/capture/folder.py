@@ -32,21 +32,9 @@ _UNLOCKABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 class DumpFolder:
     """Watches a folder while oneDNN writes into it, and moves what it wrote into another one.
 
-    Parameters
-    ----------
-    folder : path
-        The folder into which oneDNN writes.
-    into : path
-        The folder for its files; it is made if need be. Files that are there stay as they are.
-    parts : bool
-        Whether to keep also graphs that are only parts of others, see `parts_among`.
-
-    Raises
-    ------
-    OSError
-        One of the folders can't be written.
-    OneDNNError
-        Another capture watches the folder.
+    Files that are there already stay as they are, in both. Graphs that are only parts of others are
+    left out unless `parts` is true, see `parts_among`. It raises OSError if one of the folders
+    can't be written, and OneDNNError if another capture watches the folder.
     """
 
     def __init__(
@@ -89,10 +77,7 @@ class DumpFolder:
     def take(self, *, unfinished: bool = False) -> None:
         """Take the files that are there, before oneDNN writes others of the same names.
 
-        Parameters
-        ----------
-        unfinished : bool
-            Whether to take also files that oneDNN has not finished.
+        Those that oneDNN has not finished are taken only if asked.
         """
         for file in self._found():
             if unfinished or _is_finished(file):

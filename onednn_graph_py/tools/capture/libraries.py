@@ -61,10 +61,7 @@ def libraries_of(paths: Iterable[str]) -> list[Library]:
 def loaded_in(folder: Path) -> list[str]:
     """Return the files of all libraries that a program loaded, from the dynamic linker's logs.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of the logs that ``LD_DEBUG=files`` wrote, one for each process.
+    ``LD_DEBUG=files`` wrote them into this folder, one for each process.
     """
     found: list[str] = []
     for log in sorted(folder.iterdir()):

@@ -41,11 +41,8 @@ def _ops(file: Path) -> frozenset[_Op] | None:
 def parts_among(files: Sequence[Path]) -> set[Path]:
     """Return the graphs whose ops are all in one graph that was written before.
 
-    Parameters
-    ----------
-    files : sequence of pathlib.Path
-        Graphs in the order in which they were written, with or without partitions; the two kinds
-        are not compared with each other.
+    The files come in the order in which they were written, with or without partitions; the two
+    kinds are not compared with each other.
     """
     found: set[Path] = set()
     # The graphs that contain an op, without those that are parts of an earlier one.

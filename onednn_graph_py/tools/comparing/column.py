@@ -16,16 +16,7 @@ __all__ = ["Column"]
 
 
 class Column:
-    """A run with its process.
-
-    Parameters
-    ----------
-    setting : Setting
-    label : str
-    files : GraphFiles
-    number : int
-        The run's number.
-    """
+    """A run with its process; `number` is the run's number."""
 
     def __init__(self, setting: Setting, label: str, files: GraphFiles, number: int) -> None:
         facts = setting.install.facts

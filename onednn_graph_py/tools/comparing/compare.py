@@ -48,16 +48,7 @@ def compare_document(
 ) -> Comparison:
     """Compare runs of a graph under settings; see `compare`.
 
-    Parameters
-    ----------
-    document : GraphDocument
-    settings : Settings
-    name : str
-        The graph's name in the result.
-    values : mapping of int to numpy.ndarray, optional
-        Values of constants, by tensor id.
-    seconds, verify, kernels, seed, timeout, progress
-        As in `compare`.
+    `values` has those of constants, by tensor id.
     """
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:

@@ -36,16 +36,8 @@ Array = npt.NDArray[Any]
 def constant_values(builder: GraphBuilder, document: GraphDocument) -> dict[int, Array]:
     """Return the constants that ops read, by their ids in a document of the builder.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    document : GraphDocument
-        A document that `from_builder` made, possibly rewritten.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        The rewritten document gives a constant another shape or data type.
+    A document that `from_builder` made may have been rewritten, but a constant must have kept its
+    shape and data type.
     """
     read = {v.id for n in builder.nodes for v in n.inputs}
     constants = [v for v in builder.constants if v.id in read]
@@ -75,21 +67,9 @@ def save_constants(values: Mapping[int, Array], path: Path) -> None:
 
 
 def bind_constants(builder: GraphBuilder, path: str) -> None:
-    """Turn inputs into constants if a file has values for them.
+    """Turn inputs of a graph that `to_builder` made into constants, if a file has values for them.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-        A graph that `to_builder` made.
-    path : str
-        A file that `save_constants` wrote.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        It is no such file, or its arrays are not as large as the inputs.
-    OSError
-        It can't be opened.
+    `save_constants` writes such files; others raise InvalidArgumentsError.
     """
     contents = builder.contents
     values = {v.name.removeprefix("t"): v for v in builder.inputs}
@@ -148,16 +128,9 @@ def _bytes(member: IO[bytes], name: str, size: int) -> Array:
 
 
 class GraphFiles:
-    """The files of a graph in a folder, one for each math mode.
+    """The files of a graph in a folder, one for each math mode, or None for the graph's own mode.
 
-    Parameters
-    ----------
-    folder : Path
-    document : GraphDocument
-    values : mapping of int to numpy.ndarray
-        Values of constants, by tensor id.
-    modes : sequence of MathMode or None
-        None for the graph's own.
+    `values` has those of constants, by tensor id.
     """
 
     def __init__(

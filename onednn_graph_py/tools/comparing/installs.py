@@ -29,14 +29,8 @@ _MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 class Install:
     """A Python environment with this package.
 
-    Parameters
-    ----------
-    where : str
-        Its name, as the user gave it.
-    python : str
-        Its Python executable.
-    facts : dict
-        The facts that `worker.hello` returns there.
+    `where` is its name, as the user gave it: `HERE`, a Python executable, or the folder of a
+    virtual environment. `facts` are those that `worker.hello` returns there.
     """
 
     where: str
@@ -49,18 +43,7 @@ class Install:
         return f"{self.facts['onednn']} {self.facts['runtime']}"
 
     def start(self, isa: str | None = None) -> WorkerProcess:
-        """Start a worker.
-
-        Parameters
-        ----------
-        isa : str, optional
-            The highest instruction set that oneDNN may use; by default the environment's.
-
-        Raises
-        ------
-        OSError
-            The executable can't be run.
-        """
+        """Start a worker, with the highest instruction set that oneDNN may use there."""
         environment = quiet()
         if self.where == HERE:  # the worker must import the same modules as the caller
             environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, import_path()))
@@ -93,18 +76,7 @@ def _executable(where: str) -> str:
 
 
 def find_install(where: str) -> Install:
-    """Find a Python environment, and check that its package can compare.
-
-    Parameters
-    ----------
-    where : str
-        `HERE`, a Python executable, or the folder of a virtual environment.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        The Python does not exist, or has no package that can compare.
-    """
+    """Find a Python environment (see `Install.where`), and check that its package can compare."""
     if where == HERE:
         return Install(HERE, sys.executable, hello())
     install = Install(where, _executable(where))

@@ -9,14 +9,7 @@ __all__ = ["MathMode"]
 
 @dataclass(frozen=True)
 class MathMode:
-    """A floating-point math mode.
-
-    Parameters
-    ----------
-    mode : str
-    apply_to_int : bool or None
-        None to keep the graph's own flag.
-    """
+    """A floating-point math mode; `apply_to_int` is None to keep the graph's own flag."""
 
     mode: str
     apply_to_int: bool | None = None

@@ -14,26 +14,10 @@ __all__ = ["WorkerProcess"]
 
 
 class WorkerProcess(Process):
-    """A worker process, which answers one request at a time.
+    """A worker process of any install, which answers one request at a time.
 
-    Parameters
-    ----------
-    python : str
-        The Python executable.
-    script : str
-        The Python file to run, with the file descriptor of a connection as its argument.
-    environment : mapping of str to str
-        The worker's environment variables.
-
-    Attributes
-    ----------
-    status : int or None
-        Its exit status, set when an answer was missing because the process had ended.
-
-    Raises
-    ------
-    OSError
-        The executable can't be run.
+    It runs a Python file, with the file descriptor of a connection as its argument. `status` is its
+    exit status, set when an answer was missing because the process had ended.
     """
 
     def __init__(self, python: str, script: str, environment: Mapping[str, str]) -> None:
@@ -51,10 +35,7 @@ class WorkerProcess(Process):
     def answer(self, timeout: float | None = STARTUP) -> dict[str, Any]:
         """Return the worker's next answer, which is first `worker.hello`; the limit is in seconds.
 
-        Raises
-        ------
-        Ended
-            The worker ended, took too long, or can't continue with the graph.
+        It raises `Ended` if the worker ended, took too long, or can't continue with the graph.
         """
         try:
             answer: dict[str, Any] = super().answer(timeout)

@@ -30,15 +30,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """The values of each setting, for all combinations.
-
-    Parameters
-    ----------
-    installs : tuple of Install
-    isa : tuple of str or None
-    threads : tuple of int or None
-    fpmath : tuple of MathMode or None
-    """
+    """The values of each setting, for all combinations; None for one that is not varied."""
 
     installs: tuple[Install, ...]
     isa: tuple[str | None, ...]
@@ -108,24 +100,7 @@ def settings_of(
     fpmath: str | Sequence[str] = (),
     onednn: str | Sequence[str] = (),
 ) -> Settings:
-    """Check the settings to vary, and return them.
-
-    Parameters
-    ----------
-    isa : str or sequence of str
-        Names of `onednn_graph_py.cpu_isa`, or ``default`` for no limit.
-    threads : int or sequence of int
-    fpmath : str or sequence of str
-        Names of `onednn_graph_py.fpmath_mode`; a suffix ``:true`` or ``:false`` says whether the
-        mode applies to integers.
-    onednn : str or sequence of str
-        Environments, as in `find_install`.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A value is invalid.
-    """
+    """Check the settings to vary, as `compare` takes them, and return them."""
     counts = _threads([threads] if isinstance(threads, int) else threads)
     modes = [_math_mode(text) for text in _listed(fpmath)]
     places = [onednn] if isinstance(onednn, str) else list(onednn)

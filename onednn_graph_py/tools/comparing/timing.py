@@ -20,18 +20,9 @@ _PARTS = np.linspace(0.5, 99.5, 100)  # the number of percentiles that represent
 
 
 def time_in_batches(call: Callable[[], Any], seconds: float) -> list[float]:
-    """Time calls, after a warm-up.
+    """Time calls after a warm-up, for so many seconds and at least one.
 
-    Parameters
-    ----------
-    call : callable
-    seconds : float
-        How long to time calls; at least one call is timed.
-
-    Returns
-    -------
-    list of float
-        The time of each call in seconds; for short calls, means of several.
+    Return the time of each call in seconds; for short calls, means of several.
     """
     warm = time_calls(call, min(_WARM_UP, seconds))
     each = max(1, int(seconds / _SAMPLES * len(warm) / sum(warm)))

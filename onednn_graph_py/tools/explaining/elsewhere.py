@@ -24,29 +24,9 @@ def elsewhere(
 ) -> tuple[list[str], tuple[Reason, ...]]:
     """Report how other installs partition the graph, and which reasons do not hold there.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    shapes : sequence of shapes
-        Shapes of the inputs.
-    onednn : str or sequence of str
-        Environments, as `onednn_graph_py.compare` takes them.
-    reasons : sequence of Reason
-        The reasons in this process.
-    timeout : float
-        Time limit for each install, in seconds.
-
-    Returns
-    -------
-    list of str
-        A line for each install.
-    tuple of Reason
-        The same reasons, each with the differences in those installs.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        An environment lacks this package, or does not exist.
+    Return a line for each install, and the reasons with the differences in those installs. `onednn`
+    names environments, as `onednn_graph_py.compare` takes them; the timeout is for each, in
+    seconds.
     """
     found = comparing.compare(
         specialised(builder, shapes), onednn=onednn, seconds=0, verify=False, timeout=timeout

@@ -281,18 +281,9 @@ def explain_all(
     what_if: bool = True,
     timeout: float = 120.0,
 ) -> list[Explanation]:
-    """Explain several models or graphs, with one process that finds their kernels; see `explain`.
+    """Explain several models or graphs, with their shapes; one process finds all their kernels.
 
-    Parameters
-    ----------
-    subjects : sequence of (model or graph, shapes)
-    seconds, what_if, timeout
-        As in `explain`.
-
-    Returns
-    -------
-    list of Explanation
-        In the order of `subjects`.
+    The options are those of `explain`.
     """
     made = []
     for what, shapes in subjects:

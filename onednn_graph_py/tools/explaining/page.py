@@ -45,12 +45,7 @@ def _reason(reason: Reason) -> Markup:
 
 
 def to_html(of: Facts) -> str:
-    """Format a table of steps, each step in full behind its title, and the reasons.
-
-    Parameters
-    ----------
-    of : Facts
-    """
+    """Format a table of steps, each step in full behind its title, and the reasons."""
     first, *rest = title_lines(of)
     parts = [element("p", joined((element("b", first), *rest), "<br>"))]
     parts += [element("p", note) for note in of.notes]

@@ -77,15 +77,7 @@ class Group:
 
 
 def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> GraphBuilder:
-    """Copy the graph with these shapes of its inputs; return the builder itself without shapes.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        The number of shapes is not that of the inputs.
-    OneDNNError
-        The shapes don't fit the graph.
-    """
+    """Copy the graph with these shapes of its inputs; return the builder itself without shapes."""
     if not shapes:
         return builder
     if len(shapes) != len(builder.inputs):
@@ -128,18 +120,8 @@ def grouped(
 ) -> list[Group]:
     """Group a graph's ops, without those that no output depends on.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    compiled : bool
-        Whether to compile each group, to see that it runs.
-    slow_fusions : str
-        The option of `GraphBuilder.compile`.
-
-    Raises
-    ------
-    OneDNNError
-        The library rejects the graph.
+    If asked, compile each group, to see that it runs. `slow_fusions` is that of
+    `GraphBuilder.compile`.
     """
     draft = _draft(builder, slow_fusions)
     if draft is None:

@@ -73,25 +73,7 @@ def reasons(
 
     It tries every change: it builds the changed graph, lets the library partition it, and compiles
     the partition. It executes only partitions that may be slower than separate ops, to time them.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-        The graph; it is not changed.
-    shapes : sequence of sequence of int
-        Shapes of the inputs, if they have unknown dims; without them nothing is compiled.
-    slow_fusions : str
-        The option of `GraphBuilder.compile`.
-
-    Returns
-    -------
-    tuple of Reason
-        The reasons, in the order of the ops.
-
-    Raises
-    ------
-    OneDNNError
-        `shapes` do not fit the graph, or the library rejects it.
+    Without `shapes`, a graph with unknown dims is not compiled.
     """
     graph = specialised(builder, shapes)
     groups = grouped(graph, compiled=can_compile(graph), slow_fusions=slow_fusions)

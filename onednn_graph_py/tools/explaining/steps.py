@@ -184,14 +184,7 @@ def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
 
 
 def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
-    """Describe the steps of a compiled plan.
-
-    Parameters
-    ----------
-    model : CompiledGraph
-    plan : Plan
-        One of the model's plans.
-    """
+    """Describe the steps of one of a model's compiled plans."""
     builder = model.builder
     shapes = infer_shapes(builder, plan.input_shapes)
     told = _Described(builder, shapes, [(name, lt.get_id()) for name, lt in plan.outputs])
@@ -205,16 +198,7 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
 def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
     """Describe the partitions that oneDNN makes as steps, without compiling them.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    shapes : mapping of int to tuple of int
-        Shapes of tensors by id, if more is known of them than in the builder.
-
-    Raises
-    ------
-    OneDNNError
-        oneDNN rejects the graph.
+    `shapes` has those of tensors by id, if more is known of them than in the builder.
     """
     told = _Described(builder, shapes, [(n, v.id) for n, v in builder.outputs.items()])
     by_id = {n.id: n for n in builder.nodes if n.kind != "End"}

@@ -21,12 +21,7 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def to_text(of: Facts) -> str:
-    """Format a table of steps, each step in full, and the reasons.
-
-    Parameters
-    ----------
-    of : Facts
-    """
+    """Format a table of steps, each step in full, and the reasons."""
     parts = ["\n".join([*title_lines(of), *(f"note: {visible(n, 400)}" for n in of.notes)])]
     if of.steps:
         parts.append("\n".join(_table([cells(i + 1, s) for i, s in enumerate(of.steps)])))

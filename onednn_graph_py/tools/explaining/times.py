@@ -26,26 +26,10 @@ NO_PRIMITIVE = "oneDNN logs no primitive of it"
 def timed(
     model: CompiledGraph, plan: Plan, shapes: tuple[tuple[int, ...], ...], seconds: float
 ) -> tuple[list[float | None], float | None, int]:
-    """Call a model repeatedly, and measure its steps.
+    """Call a model repeatedly, for so many seconds and at least five times, and measure its steps.
 
-    Parameters
-    ----------
-    model : CompiledGraph
-    plan : Plan
-        The plan for these shapes.
-    shapes : tuple of shapes
-        Shapes of the inputs.
-    seconds : float
-        How long to call it; at least five calls, if they take at most 10 s.
-
-    Returns
-    -------
-    steps : list of float or None
-        The median of each step, in seconds; 0 for steps that do not run.
-    call : float or None
-        The median of a call, in seconds.
-    calls : int
-        The number of timed calls.
+    Return the median of each step in seconds (0 for steps that do not run), that of a call, and the
+    number of timed calls; the medians are None if no call was recorded.
     """
     none: list[float | None] = [None] * len(plan.steps)
     named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
@@ -74,15 +58,7 @@ def timed(
 
 
 def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
-    """Add a step's speed and the machine's peaks to its work.
-
-    Parameters
-    ----------
-    step : StepFacts
-        The step, with its time.
-    peaks : Machine, optional
-        The machine's peaks.
-    """
+    """Return a step's work with its speed, if it was timed, and with the machine's peaks."""
     work, seconds = step.work, step.seconds
     # Without a primitive nothing is moved: the output is the input with other strides.
     if work is None or step.kernels_unknown == NO_PRIMITIVE:

@@ -136,21 +136,7 @@ def program_of(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     check: bool = False,
 ) -> Program:
-    """Return the program of a graph.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    seed : int
-        Seed for generated inputs, as in `fill_inputs`.
-    shapes : mapping of str to tuple of int, optional
-        Shapes of inputs with unknown dims, by name.
-    check : bool
-        Whether it compares its outputs with the reference's.
-
-    Returns
-    -------
-    Program
+    """Return the program of a graph, which compares its outputs with the reference's if asked.
 
     Raises
     ------

@@ -46,17 +46,7 @@ def _margins(drawing: Drawing) -> dict[int, int]:
 
 
 def to_dot(drawing: Drawing) -> str:
-    """Return a digraph: ops are boxes, groups are clusters, arrows show tensors.
-
-    Parameters
-    ----------
-    drawing : Drawing
-
-    Returns
-    -------
-    str
-        Ends with a newline.
-    """
+    """Return a digraph: ops are boxes, groups are clusters, arrows show tensors."""
     lines = [
         "digraph {",
         f'  graph [bgcolor="{PAGE}", fontname="{_FONT}", fontcolor="{TEXT}", labelloc=t, '
@@ -121,13 +111,7 @@ def missing() -> str:
 
 
 def to_svg(drawing: Drawing) -> str:
-    """Return an SVG element.
-
-    Raises
-    ------
-    UnimplementedError
-        Graphviz or its Python package is not installed.
-    """
+    """Return an SVG element; it raises UnimplementedError if `missing` says something."""
     lacking = missing()
     if lacking:
         raise UnimplementedError(

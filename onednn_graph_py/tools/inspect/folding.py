@@ -229,21 +229,10 @@ def _repetition(drawing: Drawing) -> Drawing | None:
 
 
 def readable(drawing: Drawing, most: int) -> Drawing:
-    """Fold a drawing only as far as needed to have at most `most` nodes.
+    """Fold a drawing only as far as needed to have at most `most` nodes, not counting terminals.
 
     It joins, in this order: straight lines inside groups; repeated parts of the graph, such as
     layers; whole groups; groups that run one after the other.
-
-    Parameters
-    ----------
-    drawing : Drawing
-    most : int
-        Limit of nodes, not counting terminals.
-
-    Returns
-    -------
-    Drawing
-        The same drawing if it has at most `most` nodes.
     """
     if len(drawing.nodes) <= most:
         return drawing
@@ -310,12 +299,8 @@ def _slices(most: int) -> Callable[[Drawing], Drawing]:
 def by_scope(drawing: Drawing, depth: int) -> Drawing:
     """Draw all ops of a scope of names as one node.
 
-    Parameters
-    ----------
-    drawing : Drawing
-    depth : int
-        1 for the outermost scopes, 2 for those inside them, and so on. An op that is in fewer
-        scopes is drawn in its innermost scope, or alone if it is in none.
+    A depth of 1 is for the outermost scopes, 2 for those inside them, and so on. An op that is in
+    fewer scopes is drawn in its innermost scope, or alone if it is in none.
     """
     parts: dict[object, list[OpNode]] = {}
     for node in drawing.nodes:

@@ -60,17 +60,7 @@ _THEME = {
 
 
 def to_mermaid(drawing: Drawing) -> str:
-    """Return a flowchart: ops are boxes, groups are subgraphs, arrows show tensors.
-
-    Parameters
-    ----------
-    drawing : Drawing
-
-    Returns
-    -------
-    str
-        Ends with a newline.
-    """
+    """Return a flowchart: ops are boxes, groups are subgraphs, arrows show tensors."""
     title = json.dumps("; ".join(title_lines(drawing)), ensure_ascii=False)
     lines = ["---", f"title: {title}", "---"]  # YAML takes JSON's strings
     lines += [f"%%{{init: {json.dumps(_THEME)}}}%%", "flowchart TB"]

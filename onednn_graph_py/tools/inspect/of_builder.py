@@ -51,19 +51,7 @@ def _statuses(
 def graph_of_builder(
     builder: GraphBuilder, partitions: Sequence[_core.partition] | None = None
 ) -> Graph:
-    """Return a builder's ops, in the partitions that oneDNN makes of them.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    partitions : sequence of partition, optional
-        Partitions of `builder.graph`; by default oneDNN makes them here.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        None of the given partitions has an op of the builder.
-    """
+    """Return a builder's ops, in these partitions of its graph, or in those that oneDNN makes."""
     nodes = [n for n in builder.nodes if n.kind != "End"]
     numbers = {n.id: i for i, n in enumerate(nodes)}
     notes = []
@@ -116,18 +104,9 @@ def _bytes(lt: _core.logical_tensor) -> int:
 def graph_of_mirror(
     graph: _core.graph, partitions: Sequence[_core.partition] | None = None
 ) -> Graph:
-    """Return the ops of the mirror's graph, in partitions.
+    """Return the ops of the mirror's graph, in these partitions of it.
 
-    Parameters
-    ----------
-    graph : graph
-    partitions : sequence of partition, optional
-        Partitions of that graph; by default oneDNN makes them here, if the graph is finalized.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A partition has an op that is not in the graph.
+    By default oneDNN makes them here, if the graph is finalized.
     """
     every = graph.get_ops()
     ops = [o for o in every if o.get_kind().name != "End"]

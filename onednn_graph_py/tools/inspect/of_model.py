@@ -24,19 +24,10 @@ def _plan_for(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> Plan | N
 
 
 def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -> Graph:
-    """Return a model's ops, in the steps in which they run.
+    """Return a model's ops, in the steps in which they run for these shapes of its inputs.
 
-    Parameters
-    ----------
-    model : CompiledGraph
-    shapes : sequence of shapes, optional
-        Shapes of the inputs, if the model has unknown dims. By default the shapes compiled last;
-        if there are none, the graph is drawn in oneDNN's partitions.
-
-    Raises
-    ------
-    InvalidArgumentsError, InvalidShapeError
-        The shapes do not fit the model's inputs.
+    By default these are the shapes compiled last; if there are none, the graph is drawn in oneDNN's
+    partitions.
     """
     plan = _plan_for(model, shapes)
     if plan is None:

@@ -157,14 +157,9 @@ def _primitive_row(p: LoggedPrimitive, problems: bool) -> _Key:
 
 
 def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSummary:
-    """Add up a log's times.
+    """Add up a log's times, with separate rows for different shapes if asked.
 
-    Parameters
-    ----------
-    records : iterable of Record
-        Such as those of `read_verbose_log`, which need not fit into memory together.
-    problems : bool
-        Use separate rows for different shapes.
+    The records, such as those of `read_verbose_log`, need not fit into memory together.
     """
     partitions, primitives, compiled, created = (_Table() for _ in range(4))
     messages: dict[str, int] = {}

@@ -226,18 +226,9 @@ def _understood(heard: _Heard) -> Kernels:
 
 
 def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
-    """Run models in another process, and read what its log says of each.
+    """Run models in another process, and read what its log says of each; an error is in `unknown`.
 
-    Parameters
-    ----------
-    jobs : sequence of Job
-    timeout : float
-        Time limit of a process in seconds; jobs that it did not begin get another process.
-
-    Returns
-    -------
-    list of Kernels
-        One for each job; an error is in its `unknown`.
+    The time limit is that of a process in seconds; jobs that it did not begin get another process.
     """
     made: list[Kernels | None] = [None] * len(jobs)
     left: list[tuple[int, bytes]] = []

@@ -42,11 +42,8 @@ class CpuLocks:
     def choosing(self) -> Iterator[None]:
         """Keep other processes from choosing meanwhile.
 
-        Raises
-        ------
-        OSError
-            The file can't be made or locked, its folder is not private, or another process chooses
-            for too long.
+        It raises OSError if the file can't be made or locked, its folder is not private, or another
+        process chooses for too long.
         """
         end = time.monotonic() + PATIENCE
         while True:

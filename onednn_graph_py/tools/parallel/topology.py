@@ -29,14 +29,7 @@ class Cpu(NamedTuple):
 
 
 def cpus(allowed: Iterable[int], system: Path = SYSTEM) -> tuple[Cpu, ...]:
-    """Return the CPUs with these numbers.
-
-    Parameters
-    ----------
-    allowed : iterable of int
-    system : Path
-        The folder in which the system describes itself.
-    """
+    """Return the CPUs with these numbers, from the folder in which the system describes itself."""
     numbers = sorted(allowed)
     nodes: dict[int, int] = {}
     for folder in system.glob("node/node[0-9]*"):
@@ -65,18 +58,8 @@ def _list(file: Path) -> list[int]:
 def choose(free: Collection[Cpu], count: int, held: Collection[Cpu] = ()) -> tuple[int, ...] | None:
     """Choose CPUs: whole cores before hyper-threads, all of one NUMA node where it has enough.
 
-    Parameters
-    ----------
-    free : collection of Cpu
-        Those to choose from.
-    count : int
-    held : collection of Cpu
-        Those that the process has already; their node is the first choice.
-
-    Returns
-    -------
-    tuple of int, optional
-        None if there are not enough.
+    The node of those that the process holds already is the first choice. None if there are not
+    enough.
     """
     if len(free) < count:
         return None

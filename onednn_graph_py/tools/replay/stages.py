@@ -76,14 +76,9 @@ def read(case: Case) -> GraphDocument:
 
 
 def partition(document: GraphDocument) -> tuple[int, int, str]:
-    """Count partitions as benchdnn does.
+    """Count partitions as benchdnn does, and those for which oneDNN has a kernel.
 
-    Returns
-    -------
-    partitions, supported : int
-        The number of partitions, and the number for which oneDNN has a kernel.
-    missing : str
-        Why a partition has no kernel; empty if all have one.
+    The text says why a partition has no kernel; it is empty if all have one.
     """
     try:
         partitions = to_graph(document).get_partitions()

@@ -84,12 +84,7 @@ class Drawn:
 def inputs_of(builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | None = None) -> Arrays:
     """Make arrays for a graph's inputs: some with ties and zeros, some large, small or strided.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    seed : int
-    shapes : mapping of str to tuple of int, optional
-        The shapes by the inputs' names.
+    `shapes` has those of inputs by name, where dims are unknown.
     """
     chance = random.Random(seed)
     known = {v.id: tuple((shapes or {}).get(v.name, v.shape or ())) for v in builder.inputs}
@@ -117,11 +112,6 @@ class Draft:
 
     The same family and seed draw the same graph on every CPU, except for data types: a type for
     which the CPU has no kernels becomes f32.
-
-    Parameters
-    ----------
-    family : str
-    seed : int
     """
 
     def __init__(self, family: str, seed: int) -> None:

@@ -19,17 +19,9 @@ _ENDING = 5.0  # seconds in which an interrupted process ends
 
 
 def judged(draw: Family, seed: int, graph: str, seconds: float) -> None:
-    """Judge a graph's partitions, as compiling with verification does.
+    """Judge a graph's partitions, as compiling with verification does, for so many seconds at most.
 
-    Parameters
-    ----------
-    draw : callable
-        A function of `FAMILIES`.
-    seed : int
-    graph : str
-        JSON of a smaller graph to judge in its place; or empty.
-    seconds : float
-        The time after which judging is interrupted.
+    `graph` is JSON of a smaller graph to judge in place of the drawn one; or empty.
     """
     # Killing this process would leave its judging process running.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -52,15 +44,7 @@ def keep_verdicts(
 ) -> None:
     """Judge the findings and slow graphs within a time limit in seconds; count the new verdicts.
 
-    Parameters
-    ----------
-    report : Report
-        The report, whose `verdicts` is set.
-    families : mapping of str to callable
-        The functions that drew its graphs.
-    seconds : float
-    judge : callable
-        A function of a module, with the parameters of `judged`.
+    It sets the report's `verdicts`. `judge` is a function of a module, such as `judged`.
     """
     until = time.monotonic() + seconds
     before = number_kept()

@@ -83,13 +83,7 @@ class Answer:
 
 
 def uneven(builder: GraphBuilder, inputs: Arrays) -> bool:
-    """Return whether each entry of the ops' lists matters: another one changes what an op makes.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    inputs : list of numpy.ndarray
-    """
+    """Return whether each entry of the ops' lists matters: another one changes what an op makes."""
     known = reference_values(builder, inputs)
     for node in builder.nodes:
         if isinstance(node, ForeignNode):
@@ -125,14 +119,9 @@ def _results(model: CompiledGraph, inputs: Sequence[Any]) -> Arrays:
 def compared(drawn: Drawn, models: Sequence[CompiledGraph], seed: int) -> str | None:
     """Call models in turn with the inputs of all calls; return what is wrong, or None.
 
-    Each is called once alone, and then in two threads at once.
-
-    All results are kept, and compared with the reference when the calls are over.
-
-    Raises
-    ------
-    OneDNNError
-        A model can't be called, or the reference is not finite, so there is nothing to compare.
+    Each is called once alone, and then in two threads at once. All results are kept, and compared
+    with the reference when the calls are over. It raises OneDNNError if a model can't be called, or
+    the reference is not finite, so there is nothing to compare.
     """
     builder, values = drawn.builder, drawn.builder.outputs
     names = {v.id: name for name, v in values.items()}
@@ -227,17 +216,9 @@ def tested(
 ) -> Answer:
     """Compile a graph, run it, compare it with the reference, and time it.
 
-    Parameters
-    ----------
-    draw : callable
-        A function of `FAMILIES`.
-    seed : int
-    threads : int, optional
-        Threads per call.
-    known : sequence of str, optional
-        The steps that were tested already; then oneDNN's own partitions are, if they are others.
-    timed : bool
-        Whether to time models compiled by default, and to leave out fusions that are slow.
+    With `known`, the steps that were tested already, oneDNN's own partitions are tested if they are
+    others. Only if `timed`, models compiled by default are timed, and leave out fusions that are
+    slow.
     """
     _dirty()
     warnings.simplefilter("ignore", RuntimeWarning)  # of graphs that run in parts, in a helper

@@ -93,19 +93,10 @@ def reduce_findings(
     trial: Trial = model_trial,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> None:
-    """Set the smallest graphs of findings, first one of each kind, within a time limit.
+    """Set the smallest graphs of findings, first one of each kind, within a time limit in seconds.
 
-    Parameters
-    ----------
-    findings : sequence of Finding
-        The findings to change.
-    families : mapping of str to callable
-        The functions that drew them.
-    seconds : float
-    trial : callable
-        Takes a `GraphDocument` and a seed, and returns an `Outcome`; a function of a module.
-    progress : callable
-        Called with each finding that was reduced.
+    `trial` takes a `GraphDocument` and a seed; `progress` is called with each finding that was
+    reduced.
     """
     until = time.monotonic() + seconds
     with Isolated(*MODELS) as process:

@@ -41,15 +41,9 @@ def settled(document: GraphDocument) -> GraphDocument:
 
 
 def kept(document: GraphDocument, ids: Collection[int]) -> GraphDocument:
-    """Return the graph with only some of its ops.
+    """Return the graph with only the ops of these ids.
 
     Results of the other ops become inputs of the graph, and tensors that only they read outputs.
-
-    Parameters
-    ----------
-    document : GraphDocument
-    ids : collection of int
-        The ids of the ops to keep.
     """
     made = replace(document, graph=tuple(op for op in document.graph if op.id in ids))
     return _with_inputs(made)
@@ -78,12 +72,7 @@ def _with_inputs(document: GraphDocument) -> GraphDocument:
 
 
 def bypasses(document: GraphDocument) -> Iterator[GraphDocument]:
-    """Yield graphs without one op, whose readers read one of its inputs instead.
-
-    Parameters
-    ----------
-    document : GraphDocument
-    """
+    """Yield graphs without one op, whose readers read one of its inputs instead."""
     read = document.read()
     for op in document.graph:
         if not op.outputs or not any(t.id in read for t in op.outputs):

@@ -36,25 +36,15 @@ def resized(
     dims: Mapping[int, Dims] | None = None,
     original: GraphDocument | None = None,
 ) -> GraphDocument | None:
-    """Change the shapes of inputs, and all that depends on them.
+    """Change the shapes of inputs, and all that depends on them; None if no such graph was found.
 
     Results' shapes are inferred with the table of ops. If an op then reads tensors that do not fit,
     the graph's inputs among them change too: a dim that was equal to a changed dim gets the new
     size. The same holds for attributes that contain sizes.
 
-    Parameters
-    ----------
-    document : GraphDocument
-        It has known shapes. Its attributes may have changed since its shapes were inferred.
-    dims : mapping of int to tuple of int, optional
-        New shapes of the same rank, by the ids of inputs.
-    original : GraphDocument, optional
-        `document` before its attributes changed. Ops that are invalid in it may stay invalid.
-
-    Returns
-    -------
-    GraphDocument or None
-        None if no graph of this size was found.
+    The document has known shapes, but its attributes may have changed since `original`; ops that
+    are invalid there may stay invalid. `dims` has new shapes of the same rank, by the ids of
+    inputs.
     """
     try:
         return _Resizing(document, dims or {}, original or document).document()
