@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -48,21 +49,28 @@ def _redrawn(
     return replace(drawing, nodes=tuple(nodes), groups=tuple(groups), edges=edges)
 
 
-def _joined(drawing: Drawing, parts: Sequence[Sequence[OpNode]]) -> Drawing:
-    """Draw the nodes of each part as one."""
+def _as_one(nodes: Sequence[OpNode], **changes: Any) -> OpNode:
+    """Make one node of several: the first one, with the ops and constants of all."""
+    first, last = nodes[0], nodes[-1]
+    sums: dict[str, Any] = {
+        "members": tuple(m for node in nodes for m in node.members),
+        "constants": sum(node.constants for node in nodes),
+        "constant_bytes": sum(node.constant_bytes for node in nodes),
+        "last": (last.last or last.name) if len(nodes) > 1 else first.last,
+    }
+    return replace(first, **sums, **changes)
+
+
+def _joined(
+    drawing: Drawing, parts: Sequence[Sequence[OpNode]], drawn: Sequence[OpNode] = ()
+) -> Drawing:
+    """Draw the nodes of each part as one, of all their kinds if it is not given."""
     becomes = {node.key: part[0].key for part in parts for node in part}
-    joined: dict[str, OpNode] = {}
-    for part in parts:
-        first, last = part[0], part[-1]
-        joined[first.key] = replace(
-            first,
-            members=tuple(m for node in part for m in node.members),
-            kinds=tuple(kind for node in part for kind in node.kinds),
-            last=(last.last or last.name) if len(part) > 1 else first.last,
-            constants=sum(node.constants for node in part),
-            constant_bytes=sum(node.constant_bytes for node in part),
-        )
-    kept = [joined.get(n.key, n) for n in drawing.nodes if becomes.get(n.key, n.key) == n.key]
+    made = drawn or [
+        _as_one(part, kinds=tuple(kind for node in part for kind in node.kinds)) for part in parts
+    ]
+    by_key = {node.key: node for node in made}
+    kept = [by_key[node.key] for node in drawing.nodes if node.key in by_key]
     return _redrawn(drawing, kept, becomes, drawing.groups, lambda a, b: True)
 
 
@@ -118,29 +126,24 @@ def _chains(drawing: Drawing) -> Drawing:
     return _joined(drawing, parts)
 
 
-def _whole_groups(drawing: Drawing) -> Drawing:
-    """Join all nodes of each group."""
+def _by_group(drawing: Drawing) -> list[list[OpNode]]:
+    """Return the nodes of each group; a node without one is alone."""
     parts: dict[object, list[OpNode]] = {}
     for node in drawing.nodes:
         parts.setdefault(node.key if node.group is None else node.group, []).append(node)
-    return _joined(drawing, list(parts.values()))
+    return list(parts.values())
+
+
+def _whole_groups(drawing: Drawing) -> Drawing:
+    """Join all nodes of each group."""
+    return _joined(drawing, _by_group(drawing))
 
 
 # -- equal parts that follow each other
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A group, or a node without one."""
-
-    nodes: tuple[OpNode, ...]
-    looks: object
-
-
-def _blocks(drawing: Drawing) -> list[_Block]:
-    made: dict[object, list[OpNode]] = {}
-    for node in drawing.nodes:
-        made.setdefault(node.key if node.group is None else node.group, []).append(node)
+def _looks(drawing: Drawing, blocks: Sequence[Sequence[OpNode]]) -> list[int]:
+    """Return numbers of blocks, equal for equal ones; numbers compare faster than blocks."""
     coming: dict[str, list[str]] = {}
     for edge in drawing.edges:
         coming.setdefault(edge.target, []).extend(str(t) for t in edge.tensors)
@@ -149,9 +152,10 @@ def _blocks(drawing: Drawing) -> list[_Block]:
         read = tuple(sorted(coming.get(node.key, ())))
         return node.kinds, node.constants, node.constant_bytes, node.times, node.scope, read
 
+    numbers: dict[object, int] = {}
     return [
-        _Block(tuple(nodes), (drawing.status_of(nodes[0]), *map(looks, nodes)))
-        for nodes in made.values()
+        numbers.setdefault((drawing.status_of(block[0]), *map(looks, block)), len(numbers))
+        for block in blocks
     ]
 
 
@@ -177,9 +181,8 @@ def _longest_repetition(looks: Sequence[int]) -> tuple[int, int, int] | None:
 
 def _repetition(drawing: Drawing) -> Drawing | None:
     """Draw the longest run of equal parts once; None if there is none."""
-    blocks = _blocks(drawing)
-    numbers: dict[object, int] = {}  # numbers compare faster than blocks
-    found = _longest_repetition([numbers.setdefault(b.looks, len(numbers)) for b in blocks])
+    blocks = _by_group(drawing)
+    found = _longest_repetition(_looks(drawing, blocks))
     if found is None:
         return None
     start, period, times = found
@@ -190,19 +193,11 @@ def _repetition(drawing: Drawing) -> Drawing | None:
     drawn: dict[str, OpNode] = {}
     for i in range(period):
         alike = [blocks[start + i + period * k] for k in range(times)]
-        for same in zip(*(block.nodes for block in alike), strict=True):
-            first = same[0]
-            becomes.update({node.key: first.key for node in same})
+        for same in zip(*alike, strict=True):
+            becomes.update({node.key: same[0].key for node in same})
             instance.update({node.key: k for k, node in enumerate(same)})
-            drawn[first.key] = replace(
-                first,
-                members=tuple(m for node in same for m in node.members),
-                last=same[-1].last or same[-1].name,
-                constants=sum(node.constants for node in same),
-                constant_bytes=sum(node.constant_bytes for node in same),
-                times=sum(node.times for node in same),
-            )
-        of = [block.nodes[0].group for block in alike]
+            drawn[same[0].key] = _as_one(same, times=sum(node.times for node in same))
+        of = [block[0].group for block in alike]
         if of[0] is not None:
             group = groups[of[0]]
             title = f"{group.title.split(' (')[0]} ({times * group.times} alike)"
@@ -264,14 +259,10 @@ def _repeated(most: int) -> Callable[[Drawing], Drawing]:
 def _summary(drawing: Drawing, part: Sequence[OpNode], title: str) -> OpNode:
     """Return one node with a title for ops that may be in several groups."""
     inside = {node.group for node in part}
-    return replace(
-        part[0],
-        members=tuple(m for node in part for m in node.members),
+    return _as_one(
+        part,
         kinds=(kinds_text([kind for node in part for kind in node.kinds]),),
-        last=part[-1].name,
         group=part[0].group if len(inside) == 1 else None,
-        constants=sum(node.constants for node in part),
-        constant_bytes=sum(node.constant_bytes for node in part),
         times=1,
         scope=title,
         groups=sum(1 if g is None else drawing.groups[g].times for g in inside),
@@ -288,10 +279,9 @@ def _slices(most: int) -> Callable[[Drawing], Drawing]:
         count = len(drawing.nodes)
         bounds = [count * i // most for i in range(most + 1)]
         parts = [drawing.nodes[a:b] for a, b in pairwise(bounds) if a < b]
-        becomes = {node.key: part[0].key for part in parts for node in part}
         titles = [f"part {i + 1} of {len(parts)}" for i in range(len(parts))]
         drawn = [_summary(drawing, p, title) for p, title in zip(parts, titles, strict=True)]
-        return _redrawn(drawing, drawn, becomes, drawing.groups, lambda a, b: True)
+        return _joined(drawing, parts, drawn)
 
     return fold
 
@@ -306,11 +296,8 @@ def by_scope(drawing: Drawing, depth: int) -> Drawing:
     for node in drawing.nodes:
         scope = "/".join(node.name.split("/")[:-1][:depth])
         parts.setdefault(("scope", scope) if scope else node.key, []).append(node)
-    becomes = {node.key: part[0].key for part in parts.values() for node in part}
-    drawn: list[OpNode] = []
-    for name, part in parts.items():
-        if not isinstance(name, tuple):
-            drawn += part
-            continue
-        drawn.append(_summary(drawing, part, name[1]))
-    return _redrawn(drawing, drawn, becomes, drawing.groups, lambda a, b: True)
+    drawn = [
+        _summary(drawing, part, name[1]) if isinstance(name, tuple) else part[0]
+        for name, part in parts.items()
+    ]
+    return _joined(drawing, list(parts.values()), drawn)
