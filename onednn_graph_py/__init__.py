@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from .tools import shrinking as shrinking
     from .tools.capture.dump import dump
     from .tools.comparing.compare import compare
-    from .tools.comparing.comparison import Comparison
+    from .tools.comparing.table import Comparison
     from .tools.explaining.explain import explain
     from .tools.explaining.explanation import Explanation
     from .tools.inspect.diagram import Diagram, diagram
@@ -135,7 +135,7 @@ _LATE = {
     "tools.capture.dump": ("dump",),
     "model.checking.expected": ("OutputCheck", "Verification"),
     "tools.comparing.compare": ("compare",),
-    "tools.comparing.comparison": ("Comparison",),
+    "tools.comparing.table": ("Comparison",),
     "tools.explaining.explain": ("explain",),
     "tools.explaining.explanation": ("Explanation",),
     "model.checking.filling": ("fill_inputs",),

@@ -5,7 +5,7 @@ another oneDNN is in another Python environment. ``python -m onednn_graph_py com
 """
 
 from .compare import compare
-from .comparison import Comparison
 from .run import Run
+from .table import Comparison
 
 __all__ = ["Comparison", "Run", "compare"]

@@ -22,8 +22,8 @@ from ...base.text.progress import show_progress
 from ..replay.cases import cases_of
 from ..replay.stages import Ended, read
 from .compare import compare_document
-from .comparison import Comparison
 from .settings import settings_of
+from .table import Comparison
 
 __all__ = ["add_compare"]
 

@@ -17,10 +17,10 @@ from ...serialization.read import JSONSource, file_of
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
 from .column import Column
-from .comparison import Comparison
 from .graph_files import GraphFiles, constant_values
 from .run import Run
 from .settings import Settings, settings_of
+from .table import Comparison
 from .timing import summed_up
 
 __all__ = ["ROUNDS", "compare", "compare_document"]
@@ -106,12 +106,9 @@ def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: P
                 column.ended(e)
                 column.rounds = []
     for column in columns:
-        times = summed_up(column.rounds, columns[0].rounds)
-        if times is not None:
-            run = column.run
-            run.milliseconds, run.spread = times.milliseconds, times.spread
-            run.fastest, run.ratio = times.fastest, times.ratio
-            run.calls = sum(map(len, column.rounds))
+        for name, value in summed_up(column.rounds, columns[0].rounds).items():
+            setattr(column.run, name, value)
+        column.run.calls = sum(map(len, column.rounds))
 
 
 def _name_kernels(columns: Sequence[Column], timeout: float, progress: Progress) -> None:

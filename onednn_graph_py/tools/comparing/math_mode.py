@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["MathMode"]
 
 
-@dataclass(frozen=True)
-class MathMode:
+class MathMode(NamedTuple):
     """A floating-point math mode; `apply_to_int` is None to keep the graph's own flag."""
 
     mode: str

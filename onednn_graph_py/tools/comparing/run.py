@@ -1,4 +1,4 @@
-"""The results of running one graph under one setting, and under several."""
+"""The results of running one graph under one setting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ...model.running.model import Step
 from ..replay.verdicts import Verdict
 
-__all__ = ["Run", "Runs"]
+__all__ = ["Run"]
 
 
 @dataclass
@@ -87,32 +87,4 @@ class Run:
         return {
             k: str(v) if isinstance(v, float) and not math.isfinite(v) else v
             for k, v in made.items()
-        }
-
-
-@dataclass(frozen=True)
-class Runs:
-    """The facts of a `Comparison`."""
-
-    graph: str
-    runs: tuple[Run, ...]
-    processor: str
-    seconds: float
-    rounds: int
-    load: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether no run failed: none is wrong, refused, crashed or too slow."""
-        return not any(run.verdict.failed for run in self.runs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as a dict for `json.dumps`."""
-        return {
-            "graph": self.graph,
-            "processor": self.processor,
-            "seconds": self.seconds,
-            "rounds": self.rounds,
-            "load": self.load,
-            "runs": [run.to_dict() for run in self.runs],
         }

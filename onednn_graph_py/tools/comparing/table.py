@@ -1,4 +1,4 @@
-"""Show a comparison as a table: text, Markdown or HTML."""
+"""A comparison, which is shown as a table: text, Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import itertools
 import shutil
 import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ...base.text.markup import Markup, element, joined
 from ...base.text.names import shortened
 from ...base.text.numbers import or_dash, seconds_text
 from ...base.text.table import html_table, in_markdown, markdown_table, text_table
 from ..replay.verdicts import Verdict
-from .run import Run, Runs
+from .run import Run
 
-__all__ = ["as_html", "as_markdown", "as_text"]
+__all__ = ["Comparison"]
 
 _OTHER = "* "
 """The mark before a cell's lines that column 1 does not have."""
@@ -98,15 +100,15 @@ _ROWS: Rows = (
 )
 
 
-def _heading(comparison: Runs) -> list[str]:
+def _heading(comparison: Comparison) -> list[str]:
     return [comparison.graph, f"on {comparison.processor}"]
 
 
-def _columns(comparison: Runs) -> list[str]:
+def _columns(comparison: Comparison) -> list[str]:
     return [f"{i}: {run.label}" for i, run in enumerate(comparison.runs, 1)]
 
 
-def _footer(comparison: Runs) -> list[str]:
+def _footer(comparison: Comparison) -> list[str]:
     """Return the lines below the table, for which cells have no room."""
     lines = []
     for i, run in enumerate(comparison.runs, 1):
@@ -127,7 +129,7 @@ def _footer(comparison: Runs) -> list[str]:
     return lines
 
 
-def _rows(comparison: Runs) -> list[tuple[str, ...]]:
+def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return the rows that are not empty: the name, and a cell for each run."""
     first, named = comparison.runs[0], any(run.kernels for run in comparison.runs)
     return [
@@ -137,7 +139,7 @@ def _rows(comparison: Runs) -> list[tuple[str, ...]]:
     ]
 
 
-def _marked(comparison: Runs) -> bool:
+def _marked(comparison: Comparison) -> bool:
     cells = (cell for row in _rows(comparison) for cell in row)
     return any(line.startswith(_OTHER) for cell in cells for line in cell.split("\n"))
 
@@ -147,35 +149,6 @@ def _wrapped(cell: str) -> str:
     return "\n".join("\n".join(wrapped) for wrapped in lines)
 
 
-def as_text(comparison: Runs) -> str:
-    """Return the table for a terminal, with as many columns side by side as fit."""
-    rows = [("", *_columns(comparison)), *_rows(comparison)]
-    names, *columns = zip(*((row[0], *map(_wrapped, row[1:])) for row in rows), strict=True)
-    room = max(shutil.get_terminal_size((110, 24)).columns, 60) - max(map(len, names))
-    blocks: list[list[tuple[str, ...]]] = []
-    used = 0
-    for column in columns:
-        width = 2 + max(len(line) for cell in column for line in cell.split("\n"))
-        if not blocks or used + width > room:
-            blocks.append([names])
-            used = 0
-        blocks[-1].append(column)
-        used += width
-    lines = _heading(comparison)
-    for block in blocks:
-        lines += ["", *text_table(zip(*block, strict=True))]
-    return "\n".join([*lines, "", *_footer(comparison)]).rstrip()
-
-
-def as_markdown(comparison: Runs) -> str:
-    """Return the table as Markdown."""
-    graph, *machine = map(in_markdown, _heading(comparison))
-    lines = [f"## {graph}", "", *machine, ""]
-    lines += markdown_table(("", *_columns(comparison)), _rows(comparison))
-    lines += ["", *(f"- {in_markdown(line)}" for line in _footer(comparison))]
-    return "\n".join(lines).rstrip()
-
-
 def _html_cell(name: str, cell: str, run: Run) -> Markup:
     lines = (element("b", x) if x.startswith(_OTHER) else x for x in cell.split("\n"))
     colour = _WRONG if run.verdict.failed else _COLOURS.get(run.verdict)
@@ -183,13 +156,83 @@ def _html_cell(name: str, cell: str, run: Run) -> Markup:
     return element("td", joined(lines, "<br>"), style=style)
 
 
-def as_html(comparison: Runs) -> str:
-    """Return the table as HTML."""
-    rows = []
-    for name, *cells in _rows(comparison):
-        made = map(_html_cell, itertools.repeat(name), cells, comparison.runs)
-        rows.append((element("th", name), *made))
-    style = "text-align:left;vertical-align:top;border-spacing:8px 1px"
-    table = html_table(("", *_columns(comparison)), rows, style=style)
-    above, below = (element("p", joined(f(comparison), "<br>")) for f in (_heading, _footer))
-    return above + table + below
+@dataclass(frozen=True)
+class Comparison:
+    """One graph under several settings; it prints as a table with a column for each.
+
+    Parameters
+    ----------
+    graph : str
+        The file's name, and the options that rewrote it.
+    runs : tuple of Run
+        In the order of the settings.
+    processor : str
+        The CPU.
+    seconds : float
+        The time for which each run was timed, in seconds.
+    rounds : int
+        Number of rounds in which the runs took turns.
+    load : float
+        The machine's load average in the minute before, divided by the number of CPUs: 1 if other
+        programs kept all CPUs busy.
+    """
+
+    graph: str
+    runs: tuple[Run, ...]
+    processor: str
+    seconds: float
+    rounds: int
+    load: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether no run failed: none is wrong, refused, crashed or too slow."""
+        return not any(run.verdict.failed for run in self.runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as a dict for `json.dumps`."""
+        return {
+            "graph": self.graph,
+            "processor": self.processor,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "load": self.load,
+            "runs": [run.to_dict() for run in self.runs],
+        }
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown."""
+        graph, *machine = map(in_markdown, _heading(self))
+        lines = [f"## {graph}", "", *machine, ""]
+        lines += markdown_table(("", *_columns(self)), _rows(self))
+        lines += ["", *(f"- {in_markdown(line)}" for line in _footer(self))]
+        return "\n".join(lines).rstrip()
+
+    def __str__(self) -> str:
+        # For a terminal, with as many columns side by side as fit.
+        rows = [("", *_columns(self)), *_rows(self)]
+        names, *columns = zip(*((row[0], *map(_wrapped, row[1:])) for row in rows), strict=True)
+        room = max(shutil.get_terminal_size((110, 24)).columns, 60) - max(map(len, names))
+        blocks: list[list[tuple[str, ...]]] = []
+        used = 0
+        for column in columns:
+            width = 2 + max(len(line) for cell in column for line in cell.split("\n"))
+            if not blocks or used + width > room:
+                blocks.append([names])
+                used = 0
+            blocks[-1].append(column)
+            used += width
+        lines = _heading(self)
+        for block in blocks:
+            lines += ["", *text_table(zip(*block, strict=True))]
+        return "\n".join([*lines, "", *_footer(self)]).rstrip()
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, *cells in _rows(self):
+            made = map(_html_cell, itertools.repeat(name), cells, self.runs)
+            rows.append((element("th", name), *made))
+        style = "text-align:left;vertical-align:top;border-spacing:8px 1px"
+        table = html_table(("", *_columns(self)), rows, style=style)
+        above, below = (element("p", joined(f(self), "<br>")) for f in (_heading, _footer))
+        return above + table + below

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...machine.timing import time_calls
 
-__all__ = ["Times", "summed_up", "time_in_batches"]
+__all__ = ["summed_up", "time_in_batches"]
 
 # The other workers' threads spin for a while after their last call, and caches are cold.
 _WARM_UP = 0.05
@@ -34,36 +33,23 @@ def time_in_batches(call: Callable[[], Any], seconds: float) -> list[float]:
     return [t / each for t in time_calls(batch, seconds)]
 
 
-@dataclass(frozen=True)
-class Times:
-    """The times of many calls.
+def summed_up(
+    rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]]
+) -> dict[str, float | None]:
+    """Summarize the times of all rounds, given in seconds, as a `Run` has them; empty if none.
 
-    Parameters
-    ----------
-    milliseconds : float
-        The median; all rounds have equal weight.
-    spread : float
-        The difference between the first and the third quartile, in milliseconds.
-    fastest : float
-        The shortest time, in milliseconds.
-    ratio : float or None
-        The time divided by the first run's: the median of the rounds' ratios, since a temporary
-        slowdown of the machine affects all runs of a round.
+    The ratio is the median of those of the rounds, since a temporary slowdown of the machine
+    affects all runs of a round.
     """
-
-    milliseconds: float
-    spread: float
-    fastest: float
-    ratio: float | None
-
-
-def summed_up(rounds: Sequence[Sequence[float]], first: Sequence[Sequence[float]]) -> Times | None:
-    """Summarize the times of all rounds, given in seconds; None if there are none."""
     if not rounds:
-        return None
+        return {}
     # A round in which the machine was slow has fewer samples, but equal weight.
     even = np.concatenate([np.percentile(r, _PARTS) for r in rounds]) * 1e3
     low, middle, high = (float(t) for t in np.percentile(even, (25, 50, 75)))
     ratios = [np.median(a) / np.median(b) for a, b in zip(rounds, first, strict=False)]
-    ratio = float(np.median(ratios)) if ratios else None
-    return Times(middle, high - low, min(map(min, rounds)) * 1e3, ratio)
+    return {
+        "milliseconds": middle,
+        "spread": high - low,
+        "fastest": min(map(min, rounds)) * 1e3,
+        "ratio": float(np.median(ratios)) if ratios else None,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,50 +19,45 @@ __all__ = ["missing_quantization"]
 _SCALE = 0.05
 
 
-def _through(copy: Copy, value: Value, dtype: str, attrs: dict[str, Any]) -> Value:
-    """Quantize the value and dequantize it again."""
+def _through(copy: Copy, value: Value, dtype: str, attrs: dict[str, Any] | None) -> Value:
+    """Quantize the value and dequantize it again, to s8 for its largest element by default."""
+    attrs = attrs or {"qtype": "per_tensor", "scales": (_scale(value),), "zps": (0,)}
     made: Value = copy.add("Quantize", [value], attrs, outputs=[(value.shape, dtype)])
     back: Value = copy.add("Dequantize", [made], attrs, outputs=[(value.shape, "f32")])
     return back
 
 
 def _scale(value: Value) -> float:
-    """Return the s8 scale for a constant's largest element; a fixed one for other values."""
     if value.data is None or value.data.size == 0:
         return _SCALE
     return float(np.abs(value.data.astype(np.float64)).max() / 127) or 1.0
 
 
-def _parameters(scale: float) -> dict[str, Any]:
-    return {"qtype": "per_tensor", "scales": (scale,), "zps": (0,)}
-
-
-def _inputs_quantized(
-    which: tuple[int, ...], copy: Copy, node: Node, inputs: tuple[Value, ...]
-) -> tuple[Value, ...]:
-    given = list(inputs)
-    for i in which:
-        given[i] = _through(copy, given[i], "s8", _parameters(_scale(given[i])))
-    return copy.same(node, given)
-
-
-def _inputs_like(
-    which: tuple[int, ...],
-    dtype: str,
-    attrs: dict[str, Any],
+def _quantized(
+    places: Sequence[int],
+    like: Node | None,
     copy: Copy,
     node: Node,
     inputs: tuple[Value, ...],
 ) -> tuple[Value, ...]:
-    given = [_through(copy, v, dtype, attrs) if i in which else v for i, v in enumerate(inputs)]
-    return copy.same(node, given)
+    """Quantize some inputs like another tensor; the result if no input is given."""
+    dtype, attrs = ("s8", None) if like is None else (like.inputs[0].dtype, dict(like.attrs))
+    given = [_through(copy, v, dtype, attrs) if i in places else v for i, v in enumerate(inputs)]
+    results = copy.same(node, given)
+    if not places:
+        results = (_through(copy, results[0], dtype, attrs), *results[1:])
+    return results
 
 
-def _output_quantized(
-    dtype: str, attrs: dict[str, Any], copy: Copy, node: Node, inputs: tuple[Value, ...]
-) -> tuple[Value, ...]:
-    made = copy.same(node, inputs)
-    return (_through(copy, made[0], dtype, attrs), *made[1:])
+def _candidate(
+    around: Around, node: Node, where: str, places: Sequence[int], like: Node | None
+) -> Change:
+    dtype = "s8" if like is None else like.inputs[0].dtype
+    return Change(
+        f"put Quantize to {dtype} and Dequantize {where} {called(node)}",
+        around.written(node, partial(_quantized, places, like)),
+        exact=not places and node.kind == "MaxPool",
+    )
 
 
 def _dequantized(value: Value) -> Node | None:
@@ -77,48 +72,31 @@ def missing_quantization(around: Around) -> Iterator[Change]:
         if node.kind in with_attribute("zps") | {"TypeCast"} or not node.inputs:
             continue
         sources = [_dequantized(v) for v in node.inputs]
+        wide = [i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32"]
         if node.kind in with_trait("product") - with_trait("gradient"):
-            yield from _operands(around, node, sources)
+            operands = [i for i in wide if i < 2]
+            if len(operands) == 1:
+                name = "weights" if operands == [1] else "input"
+                yield _candidate(around, node, f"before the {name} of", operands, None)
         else:
-            yield from _others(around, node, sources)
-        yield from _result(around, node, sources)
+            yield from _others(around, node, sources, wide)
+        yield from _result(around, node, sources[0])
 
 
-def _operands(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Change]:
-    missing = tuple(i for i in (0, 1) if sources[i] is None and node.inputs[i].dtype == "f32")
-    if len(missing) == 1:
-        name = "weights" if missing == (1,) else "input"
-        yield Change(
-            f"put Quantize to s8 and Dequantize before the {name} of {called(node)}",
-            around.written(node, partial(_inputs_quantized, missing)),
-            exact=False,
-        )
-
-
-def _others(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Change]:
+def _others(
+    around: Around, node: Node, sources: Sequence[Node | None], wide: Sequence[int]
+) -> Iterator[Change]:
     """Yield a candidate that quantizes the other inputs like the one that is quantized."""
     like = next((n for n in sources if n is not None and n.kind == "Dequantize"), None)
-    missing = tuple(i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32")
-    if like is not None and missing and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
-        dtype = like.inputs[0].dtype
-        names = ", ".join(map(str, missing))
-        yield Change(
-            f"put Quantize to {dtype} and Dequantize before input {names} of {called(node)}",
-            around.written(node, partial(_inputs_like, missing, dtype, dict(like.attrs))),
-            exact=False,
-        )
+    if like is not None and wide and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
+        where = f"before input {', '.join(map(str, wide))} of"
+        yield _candidate(around, node, where, wide, like)
 
 
-def _result(around: Around, node: Node, sources: list[Node | None]) -> Iterator[Change]:
+def _result(around: Around, node: Node, source: Node | None) -> Iterator[Change]:
     """Yield a candidate that quantizes the result, as pooling, Concat and others need for int8."""
-    source = sources[0]
-    if source is None or source.kind != "Dequantize" or node.outputs[0].dtype != "f32":
-        return
-    if any(r.kind == "Quantize" for r in around.readers.get(node.outputs[0].id, ())):
-        return
-    dtype = source.inputs[0].dtype
-    yield Change(
-        f"put Quantize to {dtype} and Dequantize after {called(node)}",
-        around.written(node, partial(_output_quantized, dtype, dict(source.attrs))),
-        exact=node.kind == "MaxPool",
-    )
+    result = node.outputs[0]
+    quantized = any(r.kind == "Quantize" for r in around.readers.get(result.id, ()))
+    dequantized = source is not None and source.kind == "Dequantize"
+    if dequantized and result.dtype == "f32" and not quantized:
+        yield _candidate(around, node, "after", (), source)
